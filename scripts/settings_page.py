@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from streamgauge.cli.commands import COMMANDS, CONFIG, Command, Option
+from streamgauge.cli.commands import COMMANDS, Command, Option
 from streamgauge.cli.help_text import note_of, sentence_of, value_of
 from streamgauge.config import SECTIONS
 from streamgauge.setting_types import Setting
@@ -33,14 +33,10 @@ def settings_page() -> Iterator[str]:
     yield ""
 
 
-def _key(command: Command) -> tuple[str, list[str], list[str]]:
-    """Equal for commands of one word that have the same settings with the same defaults: they share a section."""
-    settings = command.settings
-    return (
-        command.path.partition(" ")[0] if len(command.path.split()) > 1 else command.path,
-        [setting.name for setting in settings],
-        [setting.note(command.path) for setting in settings],
-    )
+def _key(command: Command) -> tuple[str, list[tuple[str, str]]]:
+    """Equal for commands with the same first word and the same settings and defaults: they share a section."""
+    notes = [(setting.name, setting.note(command.path)) for setting in command.settings]
+    return command.path.partition(" ")[0], notes
 
 
 def _title(commands: list[Command]) -> str:
@@ -65,23 +61,25 @@ def _settings(commands: list[Command]) -> Iterator[str]:
 
 def _row(setting: Setting, path: str) -> str:
     note = setting.note(path).removeprefix("default: ")
-    about = setting.about.replace("|", "\\|")
-    return f"| `{setting.flag}` | `{setting.variable}` | `{setting.name}` | {setting.type.says} | {note} | {about} |"
+    names = f"`{setting.flag}` | `{setting.variable}` | `{setting.name}`"
+    return f"| {names} | {setting.type.says} | {note} | {_escaped(setting.about)} |"
 
 
 def _options(command: Command, commands: list[Command]) -> Iterator[str]:
-    of = f" of `{command.path}`" if len(commands) > 1 else ""
-    yield from ("", f"**On the command line only{of}**", "")
-    yield "| option | default | meaning |"
-    yield "|---|---|---|"
-    for option in (*command.options, CONFIG):
-        if not option.hidden:
-            yield _option_row(option)
+    shown = [option for option in command.options if not option.hidden]
+    if shown:
+        of = f" of `{command.path}`" if len(commands) > 1 else ""
+        yield from ("", f"**On the command line only{of}**", "")
+        yield "| option | default | meaning |"
+        yield "|---|---|---|"
+        yield from map(_option_row, shown)
 
 
 def _option_row(option: Option) -> str:
-    written = f"{option.name} {value_of(option)}".rstrip() if not option.is_argument else value_of(option)
-    about = sentence_of(option).replace("|", "\\|")
-    return f"| `{written}` | {note_of(option).removeprefix('default: ')} | {about} |".replace(
-        "[FILE|DIR]", "[FILE\\|DIR]"
-    )
+    written = value_of(option) if option.is_argument else f"{option.name} {value_of(option)}".rstrip()
+    note = note_of(option).removeprefix("default: ")
+    return f"| `{_escaped(written)}` | {note} | {_escaped(sentence_of(option))} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -57,7 +57,7 @@ TABLE: dict[str, Ways] = {
     "data_dir": (default_data_dir(), ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "capture": ("masked", ("full", "full"), ("masked", "masked"), ("full", "full")),
     "kafka": (None, ("f:1", "f:1"), ("e:1, h:2", "e:1,h:2"), ("[::1]:9092", "[::1]:9092")),
-    "kafka_security": (None, ("ssl", "SSL"), ("sasl_ssl", "SASL_SSL"), ("PLAINTEXT", "PLAINTEXT")),
+    "kafka_security": ("PLAINTEXT", ("ssl", "SSL"), ("sasl_ssl", "SASL_SSL"), ("PLAINTEXT", "PLAINTEXT")),
     "kafka_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "kafka_certificate": (
         None,
@@ -67,7 +67,7 @@ TABLE: dict[str, Ways] = {
     ),
     "kafka_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "kafka_mechanism": (
-        None,
+        "SCRAM-SHA-512",
         ("PLAIN", "PLAIN"),
         ("scram-sha-256", "SCRAM-SHA-256"),
         ("SCRAM-SHA-512", "SCRAM-SHA-512"),

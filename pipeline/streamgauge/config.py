@@ -53,8 +53,8 @@ _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
 _KAFKA = ("tap", "tap packets", "worker", "replay", *_TOPICS, *_DEADLETTER)
 
 # The sections of help and reference, in their order.
-SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Process")
-_UPSTREAMS, _CLIENTS, _PACKET_CAPTURE, _CAPTURE, _KAFKA_SECTION, _STORAGE, _RECORDS, _PROCESS = SECTIONS
+SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Operation")
+_UPSTREAMS, _CLIENTS, _PACKET_CAPTURE, _CAPTURE, _KAFKA_SECTION, _STORAGE, _RECORDS, _OPERATION = SECTIONS
 
 
 def _set(kind: SettingType, default: Any, about: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
@@ -176,7 +176,7 @@ class Settings(ProxySettings, SpoolSettings):
         Address(host="127.0.0.1", port=9464),
         "address of /metrics and /health",
         (*_TAPS, "worker", "demo"),
-        _PROCESS,
+        _OPERATION,
         elsewhere={"worker": str(WORKER_ADMIN), "demo": "any free port"},
     )
     admin_host: tuple[str, ...] = _set(
@@ -184,7 +184,7 @@ class Settings(ProxySettings, SpoolSettings):
         (),
         "host name by which Prometheus may call --admin, besides addresses and localhost; repeatable",
         (*_TAPS, "worker", "demo"),
-        _PROCESS,
+        _OPERATION,
     )
     data_dir: Path = _set(
         DIRECTORY,
@@ -210,26 +210,24 @@ class Settings(ProxySettings, SpoolSettings):
         _KAFKA_SECTION,
         required={command: "" for command in _KAFKA if command != "replay"},
     )
-    kafka_security: str | None = _set(
+    kafka_security: str = _set(
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", metavar="PROTOCOL"),
-        None,
-        "PLAINTEXT, SSL (TLS), SASL_SSL (TLS and log-in) or SASL_PLAINTEXT (log-in without TLS)",
+        "PLAINTEXT",
+        "protocol of the brokers: PLAINTEXT, SSL (TLS), SASL_SSL (TLS and log-in) or SASL_PLAINTEXT (log-in without TLS)",
         _KAFKA,
         _KAFKA_SECTION,
-        default_text="PLAINTEXT",
     )
     kafka_ca: Path | None = _pem("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
     kafka_certificate: Path | None = _pem("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
     kafka_key: Path | None = _pem(
         "the private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="that file"
     )
-    kafka_mechanism: str | None = _set(
+    kafka_mechanism: str = _set(
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", metavar="NAME"),
-        None,
+        "SCRAM-SHA-512",
         "SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
         _KAFKA,
         _KAFKA_SECTION,
-        default_text="SCRAM-SHA-512",
     )
     kafka_username: str | None = _set(text("NAME"), None, "SASL user name", _KAFKA, _KAFKA_SECTION)
     kafka_password_file: Path | None = _set(
@@ -263,14 +261,14 @@ class Settings(ProxySettings, SpoolSettings):
         default_text=f"{DEFAULT_REPLICAS}, or one on each broker if there are fewer",
     )
     workers: int = _set(
-        whole(1, 32), 1, "processes that forward traffic: about one for each core that it needs", ("tap",), _PROCESS
+        whole(1, 32), 1, "processes that forward traffic: about one for each core that it needs", ("tap",), _OPERATION
     )
     pump: Literal["auto", "off"] = _set(
         choice("auto", "off"),
         "auto",
         "auto: forward responses in C code, if it was built; off: in Python",
         _RELAYS,
-        _PROCESS,
+        _OPERATION,
     )
     ledger: str | None = _set(
         text("URL"),
@@ -323,7 +321,7 @@ class Settings(ProxySettings, SpoolSettings):
         30.0,
         "time limit for open streams after SIGTERM or Ctrl-C",
         (*_TAPS, "worker"),
-        _PROCESS,
+        _OPERATION,
     )
     on_stop: Literal["leave", "stay"] = _set(
         choice("leave", "stay"),

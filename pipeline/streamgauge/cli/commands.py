@@ -117,7 +117,7 @@ examples:
 
 Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and a key of the settings file
 (--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age. An option comes before a variable, a variable
-before the file. The sections Arguments and Options of a command's help list what works on the command line only.
+before the file. The sections Arguments and Options of a command's help list what is no setting.
 
 Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
 70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C.
@@ -250,7 +250,7 @@ _QUERY = (
         "totals sorted by key",
         kind=bool,
     ),
-    Option("--by", "print totals for each day, model, tenant, ...; the keys are listed below", "KEY[,KEY...]"),
+    Option("--by", "print totals for each value of these keys, such as day, model or tenant", "KEY[,KEY...]"),
     Option(
         "--since",
         "only records that started at TIME or later: a UTC date (2026-11-01) or RFC 3339 (2026-11-01T09:30:00Z)",
@@ -269,9 +269,9 @@ _QUERY = (
     ),
 )
 _FILTERS = (
-    Option("--stage", "only this stage: decode, assemble, record or ledger", "NAME"),
-    Option("--error-class", "only this error class, such as frame, version or schema", "NAME"),
-    Option("--partition", "only messages that came from this partition", "N", int),
+    Option("--stage", "only dead letters of this stage of a worker: decode, assemble, record or ledger", "NAME"),
+    Option("--error-class", "only dead letters of this error class, such as frame, version or schema", "NAME"),
+    Option("--partition", "only dead letters whose message came from this partition", "N", int),
     Option("--since", "only dead letters of the last SECONDS seconds", "SECONDS", float),
 )
 _LIST = (

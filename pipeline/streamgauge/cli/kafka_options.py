@@ -7,20 +7,16 @@ can read command lines.
 import os
 from pathlib import Path
 
-from streamgauge.config import Settings
+from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers, Login, Mechanism, Password, Protocol, TlsFiles
 from streamgauge.setting_types import ENV_PREFIX
 
 PASSWORD_VARIABLE = f"{ENV_PREFIX}KAFKA_PASSWORD"
 
-# Settings of TLS and of the login, with their flags.
-_TLS = {"kafka_ca": "--kafka-ca", "kafka_certificate": "--kafka-certificate", "kafka_key": "--kafka-key"}
-_LOGIN = {
-    "kafka_username": "--kafka-username",
-    "kafka_password_file": "--kafka-password-file",
-    "kafka_mechanism": "--kafka-mechanism",
-}
+# Settings of TLS and of the login.
+_TLS = ("kafka_ca", "kafka_certificate", "kafka_key")
+_LOGIN = ("kafka_username", "kafka_password_file", "kafka_mechanism")
 
 
 def brokers_of(settings: Settings) -> Brokers:
@@ -30,7 +26,7 @@ def brokers_of(settings: Settings) -> Brokers:
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give one or more brokers")
     password = os.environ.pop(PASSWORD_VARIABLE, None) or None
-    protocol = Protocol(settings.kafka_security or Protocol.PLAINTEXT)
+    protocol = Protocol(settings.kafka_security)
     _check(settings, protocol, password is not None)
     try:
         tls = TlsFiles(settings.kafka_ca, settings.kafka_certificate, settings.kafka_key) if protocol.tls else None
@@ -47,16 +43,16 @@ def _login(settings: Settings, password: str | None) -> Login:
     if (file is None) == (password is None):
         what = "is missing: give" if file is None else "is given twice: give either"
         raise ValueError(f"the password {what} --kafka-password-file FILE or {PASSWORD_VARIABLE} in the environment")
-    mechanism = Mechanism(settings.kafka_mechanism or Mechanism.SCRAM_SHA_512)
+    mechanism = Mechanism(settings.kafka_mechanism)
     return Login(settings.kafka_username, Password(password, file), mechanism)
 
 
 def _check(settings: Settings, protocol: Protocol, has_password: bool) -> None:
     """Rejects options that would have no effect: an operator who names a CA does not want plain text. Raises UsageFault."""
-    tls = [flag for name, flag in _TLS.items() if getattr(settings, name) is not None]
-    login = [flag for name, flag in _LOGIN.items() if getattr(settings, name) is not None]
+    tls = [SETTINGS[name].flag for name in _TLS if name in settings.given]
+    login = [SETTINGS[name].flag for name in _LOGIN if name in settings.given]
     login += [PASSWORD_VARIABLE] if has_password else []
-    if settings.kafka_security is None and (tls or login):
+    if "kafka_security" not in settings.given and (tls or login):
         raise UsageFault(f"{(tls + login)[0]} requires --kafka-security (SSL, SASL_SSL or SASL_PLAINTEXT)")
     for flags, fits, other in ((tls, protocol.tls, "SSL or SASL_SSL"), (login, protocol.login, "SASL_SSL")):
         if flags and not fits:
