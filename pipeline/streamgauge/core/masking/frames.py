@@ -16,13 +16,15 @@ stream shows another dialect.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress, repeat
 
 import msgspec
 
 # A frame is made only for at least this many events: fewer are masked in the ordinary way in less time.
 MIN_EVENTS = 8
+# Samples are taken from so many events: enough that most of them are of the usual kind.
+_SAMPLED = 16
 # The largest sample (bytes). Larger events are rare, and have more than one text to mask.
 _MAX_BYTES = 16 * 1024
 # The most digits of a number at a place: such numbers are below 2**53, which every kind that keeps numbers allows.
@@ -36,7 +38,6 @@ _NUMBER = 10 ** (_MAX_DIGITS - 2) + 70
 # Events of one kind share at least this many first bytes: their name, or the beginning of the first member.
 _BEGIN_BYTES = 24
 
-_Kept = bytes | int | None
 # Masks whole blocks in the ordinary way; returns canonical events.
 Mask = Callable[[Sequence[bytes]], list[bytes]]
 
@@ -46,9 +47,7 @@ _IS_KEY = re.compile(rb'"[ \t\n]*:')
 # The delimiters before and after a whole number.
 _BEFORE_NUMBER, _AFTER_NUMBER = b":,[ \t", (b",", b"}", b"]", b" ", b"\t", b"\n", b"")
 _ZERO = 0x30
-_STRING, _STRINGS = msgspec.json.Decoder(str), msgspec.json.Decoder(list[str])
-# Bytes that need an escape in a JSON string: the quote, the backslash, control characters.
-_NOT_PLAIN = bytes((*range(0x20), 0x22, 0x5C))
+_STRINGS = msgspec.json.Decoder(str)
 
 
 class Frame:
@@ -61,66 +60,59 @@ class Frame:
     def __init__(self, literals: Sequence[bytes], texts: Sequence[bool], parts: Sequence[bytes | int]) -> None:
         self._literals, self._texts, self._parts = literals, texts, parts
 
-    def mask(self, blocks: Sequence[bytes]) -> list[bytes | None]:
+    def mask(self, blocks: Sequence[bytes]) -> Sequence[bytes | None]:
         """The masked form of each block that fits this frame, with its blank line; None for each other block."""
         if not self._texts:
-            return [
-                masked if block == self._literals[0] else None for block in blocks for masked in self._written([], 1)
-            ]
+            masked = b"".join([part for part in self._parts if isinstance(part, bytes)])
+            return [masked if block == self._literals[0] else None for block in blocks]
         first, *between, last = self._literals
         start, end = len(first), -len(last) or None
-        found = [block.startswith(first) and block.endswith(last) for block in blocks]
-        rests = [block[start:end] for block in compress(blocks, found)]
+        fits = [block.startswith(first) and block.endswith(last) for block in blocks]
+        rests = [block[start:end] for block in (compress(blocks, fits) if False in fits else blocks)]
         columns: list[list[bytes]] = []
         for literal in between:
             parted = [rest.partition(literal) for rest in rests]
             columns.append([value for value, _, _ in parted])
             rests = [rest for _, _, rest in parted]
         columns.append(rests)
-        # What is kept of each value: the length of a text, the digits of a number; None if the value does not fit.
-        kept: list[Sequence[_Kept]] = [
-            _lengths(column) if text else _numbers(column) for column, text in zip(columns, self._texts, strict=True)
+        masked_columns = [
+            _masked_texts(column) if text else _numbers(column)
+            for column, text in zip(columns, self._texts, strict=True)
         ]
-        if any(None in column for column in kept):
-            fit = [None not in values for values in zip(*kept, strict=True)]
-            kept = [list(compress(column, fit)) for column in kept]
-            fits = iter(fit)
-            found = [one and next(fits) for one in found]
-        masked = self._written(kept, len(kept[0]))
-        return [next(masked) if one else None for one in found]
-
-    def _written(self, kept: Sequence[Sequence[_Kept]], events: int) -> Iterator[bytes]:
-        pieces = [repeat(part, events) if isinstance(part, bytes) else map(_shown, kept[part]) for part in self._parts]
-        return map(b"".join, zip(*pieces, strict=True))
+        if any(None in column for column in masked_columns):
+            whole = [None not in values for values in zip(*masked_columns, strict=True)]
+            masked_columns = [list(compress(column, whole)) for column in masked_columns]
+            each = iter(whole)
+            fits = [one and next(each) for one in fits]
+        count = len(masked_columns[0])
+        pieces = [repeat(part, count) if isinstance(part, bytes) else masked_columns[part] for part in self._parts]
+        written = list(map(b"".join, zip(*pieces, strict=True)))
+        if False not in fits:
+            return written
+        every = iter(written)
+        return [next(every) if one else None for one in fits]
 
 
 def _numbers(column: Sequence[bytes]) -> Sequence[bytes | None]:
+    """Each whole number as it is; None for a value that is none, or that may be too large."""
     return [value if value.isdigit() and value[0] != _ZERO and len(value) <= _MAX_DIGITS else None for value in column]
 
 
-def _lengths(column: Sequence[bytes]) -> Sequence[int | None]:
-    """The length of each text in code points; None for an empty one, and for one that is not the content of a JSON string."""
-    # Without a quote in any text, a list of the right length proves that no text ends in a lone backslash.
-    if b'"' not in b"".join(column):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            texts = _STRINGS.decode(b'["%b"]' % b'","'.join(column))
-            if len(texts) == len(column):
-                return [len(text) or None for text in texts]
-    return [
-        len(text) if text.isascii() and text and text.translate(None, _NOT_PLAIN) == text else _length(text)
-        for text in column
-    ]
+def _masked_texts(column: Sequence[bytes]) -> Sequence[bytes | None]:
+    """One `x` for each code point of each text; None for an empty text, and for bytes that no JSON string holds."""
+    # No string holds a raw line end: so each line has at least one, and exactly one if there are as many as lines.
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        texts = _STRINGS.decode_lines(b'"%b"' % b'"\n"'.join(column))
+        if len(texts) == len(column):
+            return [b"x" * len(text) or None for text in texts]
+    return list(map(_masked_text, column))
 
 
-def _length(text: bytes) -> int | None:
+def _masked_text(text: bytes) -> bytes | None:
     try:
-        return len(_STRING.decode(b'"%b"' % text)) or None
+        return b"x" * len(_STRINGS.decode(b'"%b"' % text)) or None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-def _shown(kept: _Kept) -> bytes:
-    return b"x" * kept if isinstance(kept, int) else kept or b""
 
 
 def frame_of(blocks: Sequence[bytes], mask: Mask) -> Frame | None:
@@ -152,7 +144,9 @@ class NotRecognisedError(Exception):
 
 def _samples(blocks: Sequence[bytes]) -> list[bytes] | None:
     """Some blocks of the most frequent kind, without escapes; None if less than half of the blocks are of one kind."""
-    plain = [block for block in blocks if b"\\" not in block and len(block) <= _MAX_BYTES]
+    middle = len(blocks) // 2
+    some = blocks[max(0, middle - _SAMPLED // 2) : middle + _SAMPLED // 2]
+    plain = [block for block in some if b"\\" not in block and len(block) <= _MAX_BYTES]
     if not plain:
         return None
     # The first and the last block are often of another kind, so take one from the middle.
@@ -160,7 +154,7 @@ def _samples(blocks: Sequence[bytes]) -> list[bytes] | None:
     begin, quotes = usual.partition(b"\n")[0][:_BEGIN_BYTES], usual.count(b'"')
     alike = [block for block in plain if block.startswith(begin) and block.count(b'"') == quotes]
     # Two neighbours are among the samples, because they differ even in a value that repeats after some events.
-    return [alike[0], alike[1], usual, alike[-1]] if 2 <= len(alike) >= len(blocks) / 2 else None
+    return [alike[0], alike[1], usual, alike[-1]] if 2 <= len(alike) >= len(some) / 2 else None
 
 
 class _Places:

@@ -76,7 +76,9 @@ class Masker:
             return list(map(write_event, [*first, *self.mask(events)]))
         return [*map(write_event, first), *(event or write_event(next(masked)) for event in framed)]
 
-    def _framed(self, blocks: Sequence[bytes], read: Callable[[Sequence[bytes]], list[Event]]) -> list[bytes | None]:
+    def _framed(
+        self, blocks: Sequence[bytes], read: Callable[[Sequence[bytes]], list[Event]]
+    ) -> Sequence[bytes | None]:
         """The masked form of each event that fits a frame; None for each other event. Changes only the frame."""
 
         def mask_copy(some: Sequence[bytes]) -> list[bytes]:
@@ -88,9 +90,11 @@ class Masker:
 
         # Anthropic pads its events, so that their size does not reveal that of the text: {"type":...,"delta":{...}     }
         blocks = [block[:-1].rstrip(b" ") + b"}" if block.endswith(b" }") else block for block in blocks]
-        framed: list[bytes | None] = [None] * len(blocks)  # None: no frame has masked the event
+        framed: Sequence[bytes | None] = [None] * len(blocks)  # None: no frame has masked the event
         if self._frame is not None:
             framed = self._frame.mask(blocks)
+            if None not in framed:
+                return framed
         left = [block for block, event in zip(blocks, framed, strict=True) if event is None]
         may_have_frame = len(left) >= MIN_EVENTS and self._shown is not None and not self.full
         frame = frame_of(left, mask_copy) if may_have_frame else None
