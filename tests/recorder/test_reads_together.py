@@ -125,15 +125,17 @@ def test_a_body_that_comes_without_framing() -> None:
 
 
 @pytest.mark.parametrize("events_a_read", [1, 3, 9])
+@pytest.mark.parametrize("framing", ["chunks", "none"])
 @pytest.mark.parametrize("capture", ["masked", "full"])
-def test_the_usual_reads_are_not_looked_at_one_by_one(
-    capture: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
+def test_the_reads_of_a_plain_body_are_not_looked_at_one_by_one(
+    capture: str, framing: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = []
     usual = response.Response.read
     monkeypatch.setattr(response.Response, "read", lambda self, *read: looked.append(1) or usual(self, *read))  # type: ignore[func-returns-value]
     one = wire("openai-chat", 400)
-    chunks = list(map(chunk, one.events))
-    reads = [b"".join(chunks[at : at + events_a_read]) for at in range(0, len(chunks), events_a_read)]
-    reads_of(exchange(one.path, HEAD, *reads, LAST), capture, 50)
-    assert len(looked) < 60 // events_a_read
+    begin, last = (HEAD, [LAST]) if framing == "chunks" else (talk.head(talk.SSE), [])
+    pieces = list(map(chunk, one.events)) if framing == "chunks" else one.events
+    reads = [b"".join(pieces[at : at + events_a_read]) for at in range(0, len(pieces), events_a_read)]
+    reads_of(exchange(one.path, begin, *reads, *last), capture, 50)
+    assert len(looked) < 10

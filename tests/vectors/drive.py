@@ -110,7 +110,10 @@ def messages(
 ) -> Iterator[Message]:
     """What a tap would tell. `reads`: stamps since the request began (ns), and bytes; `stream`: its number."""
     base = None if end_ns is None else T0
-    yield RequestStarted(stream, base, None, "test", vector.method, vector.target, vector.headers, dialect=None)
+    begun = RequestStarted(stream, base, None, "test", vector.method, vector.target, vector.headers)
+    if vector.replay_only:
+        begun = msgspec.structs.replace(begun, tap="replay", dialect=vector.dialect if vector.name_dialect else None)
+    yield begun
     asked = b"" if vector.request is None else json.dumps(vector.request).encode()
     if asked:
         yield RequestBody(stream, asked)

@@ -51,6 +51,7 @@ class Vector(msgspec.Struct, frozen=True):
     ending: str = "complete"
     live_only: bool = False
     name_dialect: bool = False
+    replay_only: bool = False
     no_timing: bool = False
 
     @property

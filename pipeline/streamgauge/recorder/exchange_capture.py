@@ -5,8 +5,9 @@ A tap calls `start`, then in the order of the traffic `request_body`, `request_s
 not read the wire) and `read`, then `end`. The messages go to a client of the recorder (client.py).
 """
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import (
@@ -54,6 +55,23 @@ class CaptureClient(Protocol):
         """Counts an exchange whose capture ended because of a bug."""
 
 
+_Arguments = ParamSpec("_Arguments")
+_Method = Callable[Concatenate["ExchangeCapture", _Arguments], None]
+
+
+def _fails_open(method: _Method[_Arguments]) -> _Method[_Arguments]:
+    """Makes a method raise nothing: a bug in it ends the capture, and the exchange continues."""
+
+    @wraps(method)
+    def guarded(self: "ExchangeCapture", /, *args: _Arguments.args, **options: _Arguments.kwargs) -> None:
+        try:
+            method(self, *args, **options)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    return guarded
+
+
 class ExchangeCapture:
     """The capture of one exchange. `stream`: its number; `steady`: reads need no check before they are reported: the exchange
     has started and not ended, nothing failed, and all drops are reported.
@@ -72,6 +90,7 @@ class ExchangeCapture:
         self._body_bytes = 0
         self._body_is_whole = True
 
+    @_fails_open
     def start(
         self,
         at_ns: int | None,
@@ -90,77 +109,67 @@ class ExchangeCapture:
         reported, and its reads are dropped.
         """
         client = self._client
-        try:
-            self.stream = client.new_stream()
-            if client.overfull:
-                return
-            size = len(target) + sum([len(name) + len(value) for name, value in headers])
-            started = RequestStarted(
-                self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header
-            )
-            client.put(started, size)
-            self._started = self.steady = True
-        except Exception as error:  # noqa: BLE001 - capture fails open
-            self.fail(error)
+        self.stream = client.new_stream()
+        if client.overfull:
+            return
+        size = len(target) + sum([len(name) + len(value) for name, value in headers])
+        started = RequestStarted(
+            self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header
+        )
+        client.put(started, size)
+        self._started = self.steady = True
 
+    @_fails_open
     def request_body(self, data: bytes) -> None:
         """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or if the client is full, the piece is left out, and
         `request_sent` reports the body as not whole.
         """
         client = self._client
-        try:
-            self._body_bytes += len(data)
-            if self._body_bytes > MAX_REQUEST_BODY or client.full or not self._reports:
-                self._body_is_whole = False
-            elif self._body_is_whole and data:
-                client.put(RequestBody(self.stream, bytes(data)), len(data))
-        except Exception as error:  # noqa: BLE001 - capture fails open
-            self.fail(error)
+        self._body_bytes += len(data)
+        if self._body_bytes > MAX_REQUEST_BODY or client.full or not self._reports:
+            self._body_is_whole = False
+        elif self._body_is_whole and data:
+            client.put(RequestBody(self.stream, bytes(data)), len(data))
 
     def lose_request_body(self) -> None:
         """Marks the request's body as not whole: a piece of it was not captured."""
         self._body_is_whole = False
 
+    @_fails_open
     def request_sent(self, at_ns: int | None, connected_ns: int | None, body_bytes: int) -> None:
         """Reports that the request was sent. Only the first call has an effect: a repeated request is reported once."""
-        try:
-            if self._reports and not self._sent:
-                self._sent = True
-                whole = self._body_is_whole and self._body_bytes == body_bytes
-                self._client.put(RequestSent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
-        except Exception as error:  # noqa: BLE001 - capture fails open
-            self.fail(error)
+        if self._reports and not self._sent:
+            self._sent = True
+            whole = self._body_is_whole and self._body_bytes == body_bytes
+            self._client.put(RequestSent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
 
+    @_fails_open
     def response_head(self, at_ns: int | None, status: int | None, headers: Headers) -> None:
         """Reports the response's head, with the header fields that a recorder needs."""
-        try:
-            if self._reports:
-                kept = kept_headers(headers, RESPONSE_HEADERS)
-                size = sum([len(name) + len(value) for name, value in kept])
-                self._client.put(ResponseHead(self.stream, at_ns, status, kept), size)
-        except Exception as error:  # noqa: BLE001 - capture fails open
-            self.fail(error)
+        if self._reports:
+            kept = kept_headers(headers, RESPONSE_HEADERS)
+            size = sum([len(name) + len(value) for name, value in kept])
+            self._client.put(ResponseHead(self.stream, at_ns, status, kept), size)
 
     def read(self, at_ns: int | None, data: bytes) -> None:
         """Counts a read from the upstream, and reports it."""
-        try:
+        try:  # by itself: the call of a wrapper would be a good part of a read's time
             if not (self.steady and self._client.put_read(self.stream, at_ns, data)):
                 self._read_unsteady(at_ns, data)
         except Exception as error:  # noqa: BLE001 - capture fails open
             self.fail(error, lost=1)
 
+    @_fails_open
     def lose_read(self, reason: DropReason) -> None:
         """Counts a read that the tap could not capture, and reports it at this position."""
-        try:
-            self._drop(reason)
-        except Exception as error:  # noqa: BLE001 - capture fails open
-            self.fail(error)
+        self._drop(reason)
 
     def reads_dropped(self, reads: int) -> None:
         """Reports, at this position, reads that were dropped and are counted already."""
         if reads:
             self._dropped, self.steady = self._dropped + reads, False
 
+    @_fails_open
     def end(
         self,
         at_ns: int | None,
@@ -172,13 +181,10 @@ class ExchangeCapture:
         unsent_bytes: int = 0,
     ) -> None:
         """Reports the end, even if the client is full: see ExchangeEnded. Only the first call has an effect."""
-        try:
-            if self._started and not self._ended:
-                self._report_dropped()
-                self._client.put(ExchangeEnded(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
-            self._ended, self.steady = True, False
-        except Exception as error:  # noqa: BLE001 - capture fails open
-            self.fail(error)
+        if self._started and not self._ended:
+            self._report_dropped()
+            self._client.put(ExchangeEnded(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
+        self._ended, self.steady = True, False
 
     def fail(self, error: Exception | None = None, lost: int = 0) -> None:
         """Drops the exchange's reads from here on, after an internal error. `error`: None if the tap has reported it; `lost`:

@@ -112,7 +112,7 @@ class Response:
         Yields the work of each step (unit: `MaskedEvents.work`; at least 1 a read). A caller may stop between two steps,
         and must then pass the reads whose results are not in `reads` to the next call.
         """
-        at, alone, step = 0, 0, 1
+        at = 0
         while at < len(wire_reads):
             decoder, events = self._decoder, self._events
             worked = 0 if events is None else events.work
@@ -124,17 +124,12 @@ class Response:
             elif events is None or decoder is None or self._lost:
                 read = self.read(_since(one, zero_ns), one.data)
                 yield_cpu()
-            elif alone or together < 2:
+            elif decoder.is_coded or decoder.fault is not None or together < 2:
                 read = self.read(_since(one, zero_ns), one.data)
-                alone = max(alone - 1, 0)
             else:
-                some = wire_reads[at : at + together]
-                count = self._read_usual(some, zero_ns, reads, decoder, events)
-                at += count
-                # If few are usual, more reads are processed one by one each time, so that failed attempts cost little.
-                step = 1 if 2 * count >= len(some) else min(2 * step, AT_ONCE)
-                alone = step if count < len(some) else 0
-                yield max(events.work - worked, count)
+                self._read_together(wire_reads[at : at + together], zero_ns, reads, decoder, events)
+                at += together
+                yield max(events.work - worked, together)
                 continue
             work = 1 if self._events is None else max(self._events.work - worked, 1)
             if self._is_in_part:
@@ -195,22 +190,23 @@ class Response:
         self._part_coded = self._part_left = b""
         self._part_at = self._part_made = 0
 
-    def _read_usual(
+    def _read_together(
         self,
         wire_reads: Sequence[ResponseRead | StampedRead],
         zero_ns: int | None,
         reads: list[Read],
         decoder: BodyDecoder,
         events: MaskedEvents,
-    ) -> int:
-        """Process together the reads up to the first that is not usual. Returns how many they are."""
+    ) -> None:
+        """Process several reads of an event stream without a coding, all together."""
         wire = [one.data for one in wire_reads]
-        bodies = decoder.whole_chunk_bodies(wire)
-        contents = events.feed_each(bodies) if bodies else bodies
+        bodies = decoder.feed_each(wire)
+        contents = events.feed_each(bodies)
         sizes = map(len, wire) if self.on_wire else repeat(0)
         reads += map(Read, _since_each(wire_reads, zero_ns), sizes, map(len, bodies), contents)
         self.body_bytes += sum(map(len, bodies))
-        return len(contents)
+        self._set_fault(decoder.fault)
+        self._count_oversized(events)
 
     def read(self, stamp_ns: int | None, data: bytes) -> Read:
         """Process one socket read, or its first step."""

@@ -189,25 +189,6 @@ CHUNKS = st.binary(min_size=1, max_size=30).map(lambda data: b"%x\r\n%b\r\n" % (
 MISLEADING = st.sampled_from([b"\r\n5\r\n", b"a\r\n1\r\nb", b"\r\n", b"\n\r\n2\r\n", b"0\r\n\r\n"]).map(
     lambda data: b"%x\r\n%b\r\n" % (len(data), data)
 )
-ODD = st.sampled_from(
-    [b"", b"5", b"5\r\nabc", b"3;x\r\nabc\r\n", b"3\nabc\n", b"0\r\n\r\n", b"0x3\r\nabc\r\n", b"\r\n", b"zz"]
-)
-
-
-@given(st.lists(CHUNKS | MISLEADING | ODD | st.lists(CHUNKS, min_size=2, max_size=4).map(b"".join), max_size=8))
-def test_whole_chunks_gives_the_same_as_feed(reads: list[bytes]) -> None:
-    framing = Chunked()
-    for data in reads:
-        beforehand, again = framing.whole_chunks(data), framing.whole_chunks(data)
-        body, _ = framing.feed(data)
-        if beforehand is not None:
-            assert beforehand == again == body != b""
-            assert framing.whole_chunks(b"1\r\na\r\n") == b"a"  # a chunk may begin here
-
-
-@given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=4).map(b"".join))
-def test_all_usual_chunks_are_whole_chunks(data: bytes) -> None:
-    assert Chunked().whole_chunks(data) == Chunked().feed(data)[0]
 
 
 @given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=8), cuts.places(200))

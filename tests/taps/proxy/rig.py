@@ -21,6 +21,9 @@ from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
 # How long a test waits for what must come (seconds): generous, the machine is shared.
 PATIENCE_S = 20.0
 
+# The events of most answers.
+EVENTS = [b"data: %d\n\n" % number for number in range(20)]
+
 Handler = Callable[[socket.socket], None]
 Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=Message)

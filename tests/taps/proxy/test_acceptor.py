@@ -24,6 +24,7 @@ from streamgauge.taps.proxy.relay import SHED_IDLE_S
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     PATIENCE_S,
+    Handler,
     RawUpstream,
     RunningRelay,
     answering,
@@ -162,15 +163,21 @@ def asked(client: socket.socket) -> bool:
         return False
 
 
-def test_connections_beyond_the_limit_wait_and_are_served_when_one_ends(tmp_path: Path) -> None:
-    """None is closed while it has a request in work; one that is idle makes room."""
-    go = threading.Event()
+def answering_after(go: threading.Event) -> Handler:
+    """An upstream that answers each request, but none before `go`."""
 
     def slow(one: socket.socket) -> None:
         while receive_head(one):
             assert go.wait(PATIENCE_S)
             one.sendall(OK)
 
+    return slow
+
+
+def test_connections_beyond_the_limit_wait_and_are_served_when_one_ends(tmp_path: Path) -> None:
+    """None is closed while it has a request in work; one that is idle makes room."""
+    go = threading.Event()
+    slow = answering_after(go)
     with (
         RawUpstream(slow) as upstream,
         RunningRelay(settings_for(tmp_path, upstream.url, max_connections=4, max_connections_per_address=4)) as relay,
@@ -191,12 +198,7 @@ def test_connections_beyond_the_limit_wait_and_are_served_when_one_ends(tmp_path
 def test_silent_connections_make_room_for_new_ones(tmp_path: Path) -> None:
     """Those that have been idle the longest are closed; what has a request in work stays."""
     go = threading.Event()
-
-    def slow(one: socket.socket) -> None:
-        while receive_head(one):
-            assert go.wait(PATIENCE_S)
-            one.sendall(OK)
-
+    slow = answering_after(go)
     with (
         RawUpstream(slow, answering(*[OK] * 100)) as upstream,
         RunningRelay(settings_for(tmp_path, upstream.url, max_connections=50, max_connections_per_address=50)) as relay,
@@ -218,12 +220,7 @@ def test_silent_connections_make_room_for_new_ones(tmp_path: Path) -> None:
 
 def test_an_address_that_has_all_that_it_may_is_refused_and_others_are_served(tmp_path: Path) -> None:
     go = threading.Event()
-
-    def slow(one: socket.socket) -> None:
-        while receive_head(one):
-            assert go.wait(PATIENCE_S)
-            one.sendall(OK)
-
+    slow = answering_after(go)
     with (
         RawUpstream(*[slow] * 6, answering(*[OK] * 100)) as upstream,
         RunningRelay(settings_for(tmp_path, upstream.url, max_connections=8)) as relay,

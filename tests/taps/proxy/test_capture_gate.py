@@ -21,6 +21,7 @@ from streamgauge.recorder.protocol import (
 )
 from streamgauge.spool.read_counters import Counters, Incident, read_balance, read_incidents
 from tests.taps.proxy.rig import (
+    EVENTS,
     PATIENCE_S,
     RawRecorder,
     RawUpstream,
@@ -37,7 +38,6 @@ from tests.taps.proxy.rig import (
     settings_for,
 )
 
-EVENTS = [b"data: %d\n\n" % number for number in range(20)]
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 

@@ -11,6 +11,8 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, RequestStarted
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
+    EVENTS,
+    RawRecorder,
     RunningRelay,
     answering,
     arrived,
@@ -28,7 +30,6 @@ from tests.taps.proxy.rig import (
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: client\r\n\r\n"
 STREAM = b"POST /v1/chat/completions HTTP/1.1\r\nHost: client\r\nContent-Length: 2\r\n\r\n{}"
-EVENTS = [b"data: %d\n\n" % number for number in range(20)]
 SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-odd:  kept \r\n"
 CHUNKED = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
 # What an end before its time is, by how an upstream makes it.
@@ -36,6 +37,19 @@ AMISS = {"fin": TransportFault.CLOSED, "reset": TransportFault.RESET}
 LENGTH = SSE_HEAD + b"Content-Length: %d\r\n\r\n" % len(b"".join(EVENTS)) + b"".join(EVENTS)
 
 both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
+
+
+def end_of(recorder: RawRecorder) -> tuple[Ending, TransportFault | None]:
+    """How the recorder saw the exchange end."""
+    ended = only(recorder.ended(), ExchangeEnded)
+    return ended.ending, ended.fault
+
+
+def received(relay: RunningRelay) -> tuple[bytes, bool]:
+    """What a client gets of a stream that breaks, and whether its connection was reset."""
+    with relay.connect() as client:
+        client.sendall(STREAM)
+        return receive_until_reset(client)
 
 
 @both_loops
@@ -195,11 +209,8 @@ def test_a_reset_is_passed_on_as_a_reset_behind_what_came(tmp_path: Path, body: 
 @pytest.mark.parametrize("body", [CHUNKED[:-20], LENGTH[:-3]], ids=["chunked", "length"])
 def test_an_early_end_is_passed_on_as_an_early_end(tmp_path: Path, body: bytes, uv: bool) -> None:
     with exchange_rig(tmp_path, answering(body, end="fin"), uv=uv) as (relay, _, recorder):
-        with relay.connect() as client:
-            client.sendall(STREAM)
-            assert receive_until_reset(client) == (body, False)
-        ended = only(recorder.ended(), ExchangeEnded)
-        assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.CLOSED)
+        assert received(relay) == (body, False)
+        assert end_of(recorder) == (Ending.RESET, TransportFault.CLOSED)
 
 
 def test_a_large_body_arrives_whole_before_the_reset(tmp_path: Path) -> None:
@@ -241,8 +252,7 @@ def test_what_is_no_answer_is_a_502(tmp_path: Path, answer: bytes, status: bytes
             client.sendall(STREAM)
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in got
-        ended = only(recorder.ended(), ExchangeEnded)
-        assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.NOT_HTTP)
+        assert end_of(recorder) == (Ending.RESET, TransportFault.NOT_HTTP)
 
 
 def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
@@ -263,8 +273,7 @@ def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_all(client).startswith(b"HTTP/1.1 502 ")
-        ended = only(recorder.ended(), ExchangeEnded)
-        assert (ended.ending, ended.fault) == (Ending.RESET, AMISS[end])
+        assert end_of(recorder) == (Ending.RESET, AMISS[end])
 
 
 def test_a_head_in_pieces_arrives_whole_and_as_it_was(tmp_path: Path) -> None:
@@ -346,19 +355,15 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
             client.sendall(STREAM)
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and b"upstream_timeout" in got
-        ended = only(recorder.ended(), ExchangeEnded)
-        assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
+        assert end_of(recorder) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
 @pytest.mark.parametrize(("framed", "was_reset"), [(True, False), (False, True)])
 def test_silence_amid_a_body_never_looks_like_its_end(tmp_path: Path, framed: bool, was_reset: bool) -> None:
     body = CHUNKED[:-20] if framed else SSE_HEAD + b"\r\n" + EVENTS[0]
     with exchange_rig(tmp_path, answering(body), upstream_idle_timeout=0.3) as (relay, _, recorder):
-        with relay.connect() as client:
-            client.sendall(STREAM)
-            assert receive_until_reset(client) == (body, was_reset)
-        ended = only(recorder.ended(), ExchangeEnded)
-        assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
+        assert received(relay) == (body, was_reset)
+        assert end_of(recorder) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
 def test_an_upstream_that_goes_on_is_not_silent(tmp_path: Path) -> None:

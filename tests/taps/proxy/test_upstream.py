@@ -19,6 +19,7 @@ from streamgauge.taps.proxy.wire import Wire
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     PATIENCE_S,
+    Handler,
     RawRecorder,
     RawUpstream,
     RunningRelay,
@@ -137,8 +138,8 @@ def test_connections_are_used_again_where_one_stayed_open(tmp_path: Path) -> Non
         assert upstream.connections == 4
 
 
-def test_a_server_that_begins_to_close_early_is_not_trusted_any_more(tmp_path: Path) -> None:
-    closed = threading.Event()
+def closing(closed: threading.Event) -> Handler:
+    """An upstream that answers one request, and closes its connection a moment later."""
 
     def once(one: socket.socket) -> None:
         receive_request(one)
@@ -147,7 +148,12 @@ def test_a_server_that_begins_to_close_early_is_not_trusted_any_more(tmp_path: P
         one.close()
         closed.set()
 
-    with exchange_rig(tmp_path, once, answering(OK, OK)) as (relay, upstream, _), relay.connect() as client:
+    return once
+
+
+def test_a_server_that_begins_to_close_early_is_not_trusted_any_more(tmp_path: Path) -> None:
+    closed = threading.Event()
+    with exchange_rig(tmp_path, closing(closed), answering(OK, OK)) as (relay, upstream, _), relay.connect() as client:
         client.sendall(POST)
         assert receive(client, len(OK)) == OK
         assert closed.wait(PATIENCE_S)
@@ -159,15 +165,7 @@ def test_a_server_that_begins_to_close_early_is_not_trusted_any_more(tmp_path: P
 
 def test_a_kept_connection_that_was_closed_is_noticed(tmp_path: Path) -> None:
     closed = threading.Event()
-
-    def once(one: socket.socket) -> None:
-        receive_request(one)
-        one.sendall(OK)
-        time.sleep(0.05)
-        one.close()
-        closed.set()
-
-    with exchange_rig(tmp_path, once) as (relay, upstream, _), relay.connect() as client:
+    with exchange_rig(tmp_path, closing(closed)) as (relay, upstream, _), relay.connect() as client:
         for number in range(1, 4):
             closed.clear()
             client.sendall(POST)

@@ -35,7 +35,9 @@ KNOWN_MORE = (
 CONTAINED = [
     one
     for one in vectors()
-    if one.status == 200 and one.ending == "complete" and not (one.live_only or one.headers or one.name_dialect)
+    if one.status == 200
+    and one.ending == "complete"
+    and not (one.live_only or one.headers or one.name_dialect or one.replay_only)
 ]
 
 

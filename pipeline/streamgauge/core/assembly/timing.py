@@ -69,7 +69,8 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
-        self._close_read()
+        self._close_reads((self.read_tokens,))
+        self.read_tokens = 0
         if stamp is None:
             return
         if self.first_byte is None:
@@ -78,12 +79,6 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
             self.wire_max_gap = max(self.wire_max_gap or 0, stamp - self.last_read)
         self.last_read = stamp
 
-    def _close_read(self) -> None:
-        one, two = self.top_reads
-        if self.read_tokens > two:
-            self.top_reads = (max(one, self.read_tokens), min(one, self.read_tokens))
-        self.read_tokens = 0
-
     def token(self, stamp: int | None, stall_ns: int) -> None:
         """A token event arrived at `stamp`; a gap above `stall_ns` is a stall."""
         self.token_events += 1
@@ -91,83 +86,53 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         if stamp is None:
             return
         if self.last_token is not None:
-            self._gap(stamp - self.last_token, stall_ns)
+            self._add([stamp - self.last_token], stall_ns)
         self.last_token = stamp
 
     def tokens(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
-        """Reads with body bytes arrived at `stamps`, with `events` token events each: at least one (None: one each)."""
-        last = self.last_token
+        """`read` and `token` for many reads with token events: `events` of each, at least one (None: one each)."""
+        last, counts = self.last_token, events or (1,) * len(stamps)
         if last is None or self.last_read is None or None in stamps:
-            self._one_by_one(stamps, events, stall_ns)
+            for stamp, count in zip(stamps, counts, strict=True):
+                self.read(stamp)
+                for _ in range(count):
+                    self.token(stamp, stall_ns)
             return
         known = cast("Sequence[int]", stamps)
+        self._close_reads((self.read_tokens, *counts[:-1]))
+        self.read_tokens = counts[-1]
+        self.token_events += sum(counts)
+        self.wire_max_gap = max(self.wire_max_gap or 0, *map(sub, known, (self.last_read, *known)))
         gaps = list(map(sub, known, (last, *known)))
-        if events is not None:
-            self._several(gaps, events)
-        elif self.read_tokens > self.top_reads[1] or not self.top_reads[1]:
-            self._close_reads((1,) * len(gaps))
-        self.read_tokens = 1 if events is None else events[-1]
-        self.token_events += len(gaps)
-        self.gap_count += len(gaps)
-        if self.gap_count <= EXACT_GAPS:
-            self.exact += gaps if events is None else _with_zeros(gaps, events)
-        elif self.exact:
-            self.exact = []
-        self.gap_sum += known[-1] - last
-        wire = None if self.last_read == last else max(known[0] - self.last_read, *gaps[1:], 0)
+        self._add(gaps if events is None else _with_zeros(gaps, events), stall_ns)
         self.last_read = self.last_token = known[-1]
-        gaps.sort()
-        self.wire_max_gap = max(self.wire_max_gap or 0, gaps[-1] if wire is None else wire)
-        self._spread(gaps, stall_ns)
-
-    def _one_by_one(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
-        for stamp, count in zip(stamps, events or [1] * len(stamps), strict=True):
-            self.read(stamp)
-            for _ in range(count):
-                self.token(stamp, stall_ns)
-
-    def _several(self, gaps: Sequence[int], events: Sequence[int]) -> None:
-        """Count reads of several token events: all after the first of a read have gaps of zero, which change only counts."""
-        zeros = sum(events) - len(gaps)
-        if zeros:
-            self.token_events += zeros
-            self.gap_count += zeros
-            self.buckets[0] = self.buckets.get(0, 0) + zeros
-        self._close_reads(events)
 
     def _close_reads(self, tokens: Sequence[int]) -> None:
-        """Count reads with these numbers of token events. The last one stays open."""
-        closed = (self.read_tokens, *tokens[:-1])
+        """Count whole reads with these numbers of token events."""
         one, two = self.top_reads
-        if max(closed) > two:
-            one, two = sorted((one, two, *closed), reverse=True)[:2]
+        if max(tokens) > two:
+            one, two = sorted((one, two, *tokens), reverse=True)[:2]
             self.top_reads = (one, two)
 
-    def _spread(self, gaps: Sequence[int], stall_ns: int) -> None:
-        """Put sorted gaps into their buckets; update the largest gap and the stalls."""
-        largest = gaps[-1]
-        self.gap_max = max(self.gap_max, largest)
-        if largest > stall_ns:
-            self.stalls += len(gaps) - bisect.bisect_right(gaps, stall_ns)
-        at, buckets = 0, self.buckets
-        while at < len(gaps):
-            bucket = bisect.bisect_left(_BOUNDS_NS, gaps[at])
-            inside = bucket == len(_BOUNDS_NS) or largest <= _BOUNDS_NS[bucket]
-            end = len(gaps) if inside else bisect.bisect_right(gaps, _BOUNDS_NS[bucket], at)
-            buckets[bucket] = buckets.get(bucket, 0) + end - at
-            at = end
-
-    def _gap(self, gap: int, stall_ns: int) -> None:
-        self.gap_count += 1
+    def _add(self, gaps: list[int], stall_ns: int) -> None:
+        """Count gaps, in the order in which they came."""
+        self.gap_count += len(gaps)
         if self.gap_count <= EXACT_GAPS:
-            self.exact.append(gap)
+            self.exact += gaps
         elif self.exact:
             self.exact = []  # percentiles come from the buckets now
-        bucket = bisect.bisect_left(_BOUNDS_NS, gap)
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
-        self.gap_sum += gap
-        self.gap_max = max(self.gap_max, gap)
-        self.stalls += gap > stall_ns
+        self.gap_sum += sum(gaps)
+        ordered, buckets, at = sorted(gaps), self.buckets, 0
+        largest = ordered[-1]
+        self.gap_max = max(self.gap_max, largest)
+        if largest > stall_ns:
+            self.stalls += len(ordered) - bisect.bisect_right(ordered, stall_ns)
+        while at < len(ordered):
+            bucket = bisect.bisect_left(_BOUNDS_NS, ordered[at])
+            inside = bucket == len(_BOUNDS_NS) or largest <= _BOUNDS_NS[bucket]
+            end = len(ordered) if inside else bisect.bisect_right(ordered, _BOUNDS_NS[bucket], at)
+            buckets[bucket] = buckets.get(bucket, 0) + end - at
+            at = end
 
 
 def _with_zeros(gaps: Sequence[int], events: Sequence[int]) -> list[int]:

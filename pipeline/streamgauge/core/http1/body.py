@@ -119,25 +119,24 @@ class BodyDecoder:
         """Whether the body is whole by its framing, whatever its coding."""
         return self._framing.complete
 
-    def whole_chunk_bodies(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The bodies in the first reads that are whole chunks of a body without coding. No read is consumed."""
-        bodies: list[bytes] = []
-        if not self.is_coded and self.fault is None:
-            whole_chunks = self._framing.whole_chunks
-            for data in reads:
-                if (body := whole_chunks(data)) is None:
-                    break
-                bodies.append(body)
-        return bodies
-
     def feed(self, data: bytes) -> Piece:
         """Decodes bytes from the connection. Never raises."""
         body, rest = self._framing.feed(data)
         decoded = self._decoded(body) if body else b""
+        self._check_framing()
+        return Piece(len(body), decoded, rest)
+
+    def feed_each(self, reads: Sequence[bytes]) -> list[bytes]:
+        """The body's bytes in each of several reads, of a body that is not coded and has no fault yet. Never raises."""
+        feed = self._framing.feed
+        bodies = [feed(data)[0] for data in reads]
+        self._check_framing()
+        return bodies
+
+    def _check_framing(self) -> None:
         if self._framing.broken:
             self.fault = self.fault or DecodeFault.BAD_FRAMING
             self.release()
-        return Piece(len(body), decoded, rest)
 
     def finish(self) -> bool:
         """Ends the input; returns whether the body is whole by its framing and its coding. See `complete` and `fault`."""

@@ -45,9 +45,6 @@ class Framing(Protocol):
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """The body's bytes in `data`, and the bytes after its end."""
 
-    def whole_chunks(self, data: bytes) -> bytes | None:
-        """The body's bytes in `data`, if `data` is whole chunks; None for any other read. Consumes nothing in either case."""
-
     def continue_at(self, position: BodyPosition) -> None:
         """Sets the position of the next byte, after the pump moved bytes that were not fed here."""
 
@@ -84,9 +81,6 @@ class Plain:
         self._left -= len(body)
         self.complete = self._left == 0
         return body, rest
-
-    def whole_chunks(self, data: bytes) -> None:
-        """None: this body has no chunks."""
 
     def continue_at(self, position: BodyPosition) -> None:
         """Takes over the bytes left; without a length there is nothing to set."""
@@ -188,34 +182,31 @@ class Chunked:
         """The data of the chunks, and the bytes after the blank line that ends the body."""
         if self._line:
             data, self._line = self._line + data, b""
-        elif self._at is _SIZE and (one := _one_chunk(data)) is not None:
-            return one, b""
         parts: list[bytes] = []
         at, end = 0, len(data)
-        while at < end and self._at < _DONE:
-            if self._at is _SIZE and (after := _whole_chunks(data, at, parts)) > at:
-                at = after
-            elif self._at is _DATA:
+        while at < end:
+            if self._at is _SIZE:
+                start, size = _usual_chunk(data[at : at + _BEGIN_BYTES])
+                after = at + size
+                if size and data[after - 2 : after] == b"\r\n":
+                    part = data[at + start : after - 2]
+                    if size == end:  # most reads are one chunk
+                        return part, b""
+                    parts.append(part)
+                    at = after
+                    continue
+            if self._at is _DATA:
                 part = data[at : at + self._left]
                 parts.append(part)
                 at += len(part)
                 self._left -= len(part)
                 self._at = _DATA if self._left else _DATA_END
-            else:
+            elif self._at < _DONE:
                 at = self._read_line(data, at)
+            else:
+                break
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return body, b"" if self._at is _BROKEN else data[at:]
-
-    def whole_chunks(self, data: bytes) -> bytes | None:
-        """The data of the chunks if `data` begins and ends at a chunk's border; else None."""
-        if self._at is not _SIZE or self._line:
-            return None
-        if (one := _one_chunk(data)) is not None:
-            return one
-        parts: list[bytes] = []
-        if not data or _whole_chunks(data, 0, parts) != len(data):
-            return None
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def end(self) -> None:
         """Does nothing: an end before the last chunk leaves the body incomplete."""
@@ -261,23 +252,6 @@ def _usual_chunk(beginning: bytes) -> tuple[int, int]:
     size = _USUAL_SIZE.match(beginning)
     data_bytes = int(size[1], 16) if size else 0
     return (size.end(), size.end() + data_bytes + 2) if size and data_bytes else (0, 0)
-
-
-def _one_chunk(data: bytes) -> bytes | None:
-    """The data of a read that is exactly one usual chunk, as most reads are; None for any other read."""
-    start, size = _usual_chunk(data[:_BEGIN_BYTES])
-    return data[start:-2] if size == len(data) and size and data.endswith(b"\r\n") else None
-
-
-def _whole_chunks(data: bytes, at: int, parts: list[bytes]) -> int:
-    """Appends the data of the whole usual chunks from offset `at` on to `parts`; returns the offset after them."""
-    while True:
-        start, size = _usual_chunk(data[at : at + _BEGIN_BYTES])
-        end = at + size
-        if not size or data[end - 2 : end] != b"\r\n":
-            return at
-        parts.append(data[at + start : end - 2])
-        at = end
 
 
 def _position_in_size(digits: bytes, *, ended: bool) -> BodyPosition | None:
