@@ -219,7 +219,7 @@ def raising(*_: object, **__: object) -> None:
     [
         (capture, "opening_of", 0, 2),
         (request.RequestReader, "add", 1, 2),
-        (request.RequestReader, "sent", 2, 2),
+        (request.RequestReader, "sent_facts", 2, 2),
         (response.Response, "read", 3, 2),
         (events.MaskedEvents, "feed", 4, 1),
         (response.Response, "finish", 5, 0),

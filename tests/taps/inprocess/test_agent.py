@@ -148,13 +148,13 @@ APPLICATION = textwrap.dedent(
     """
     import os, sys, time
     from pathlib import Path
-    from streamgauge.taps.inprocess.agent import away, leave
-    away(Path(sys.argv[1]))
+    from streamgauge.taps.inprocess.agent import recorder_unreachable, stop_agents
+    recorder_unreachable(Path(sys.argv[1]))
     if sys.argv[2] == "forks":
         os.fork()
     os.write(1, b"%d\\n" % os.getpid())
     sys.stdin.read()
-    leave(60)
+    stop_agents(60)
     """
 )
 
