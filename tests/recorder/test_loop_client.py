@@ -31,7 +31,7 @@ def ask(relay: RunningRelay, answer: bytes, times: int = 1) -> None:
             assert receive(client, len(answer)) == answer
 
 
-def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
+def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
     recorder = RawRecorder(tmp_path / "recorder.sock")
     with RawUpstream(answering(*[SSE] * 5)) as upstream, RunningRelay(settings_for(tmp_path, upstream.url)) as relay:
         ask(relay, SSE, 5)
@@ -57,7 +57,7 @@ def test_nothing_is_handed_over_where_another_user_could_listen(tmp_path: Path) 
             assert arrived(recorder.ended(1)) == SSE
 
 
-def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path) -> None:
+def test_a_recorder_that_never_starts_costs_only_reads(tmp_path: Path) -> None:
     with RawUpstream(answering(*[BIG] * 5)) as upstream:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=2_000_000)
         with RunningRelay(settings) as relay:

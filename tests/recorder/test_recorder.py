@@ -47,7 +47,7 @@ from tests.taps.talk import (
 )
 
 
-def test_a_stream_as_it_comes() -> None:
+def test_a_stream_is_reported_as_it_arrives() -> None:
     reads = [head(SSE, ("transfer-encoding", "chunked"), ("X-Request-Id", "req_7")), chunked(*EVENTS)]
     got = recorded([opened(), RequestBody(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1)
     opening = got.segments[0].opening
