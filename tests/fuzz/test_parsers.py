@@ -59,7 +59,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_before(name: str) -> None:
+def test_earlier_bugs_stay_fixed(name: str) -> None:
     target, data = FOUND[name]
     TARGETS[target].check(data)
 

@@ -128,7 +128,7 @@ FOUND: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_before(name: str) -> None:
+def test_earlier_bugs_stay_fixed(name: str) -> None:
     dialect, data = FOUND[name]
     check_stream(Sent(stream(dialect, b"data: " + data + b"\n\n")))
 

@@ -133,7 +133,7 @@ def test_a_stream_of_the_openai_client(rig: Rig) -> None:
     assert timing["upstream_connect_s"] is None
 
 
-def test_an_answer_that_is_no_stream(rig: Rig) -> None:
+def test_a_response_that_is_not_a_stream(rig: Rig) -> None:
     with rig.openai("whole") as client:
         assert client.chat.completions.create(model="plain", messages=ASK).choices[0].message.content == "Hello world"
     record = rig.record_of("whole")
