@@ -84,7 +84,7 @@ _LONG = (
     "tests/fuzz",
     "tests/ledger/test_sqlite_totals.py",
     "tests/metrics/test_prometheus.py::test_100_000_models",
-    "tests/recorder/test_budget.py::test_stalled_bodies_give_way_to_a_new_one_whatever_the_sizes",
+    "tests/recorder/test_budget.py::test_stalled_bodies_are_evicted_for_a_new_one_of_any_size",
     "tests/spool/test_model.py",
     "tests/taps/contract",
     "tests/taps/proxy/test_early_answers.py::test_the_connection_is_not_used_again",

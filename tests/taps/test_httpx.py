@@ -55,7 +55,7 @@ from tests.taps.talk import BODY as ANSWER
 from tests.taps.talk import EVENTS, gzip_flushed
 
 
-def test_a_stream_is_reported_as_it_arrives(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_a_stream_in_order(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     begun = time.monotonic_ns()
     came = both_ways(way, tmp_path, ask_chat, answering(STREAM))
     assert (came.status, came.body, came.error) == (200, ANSWER, None)

@@ -19,7 +19,7 @@ from tests.taps.inprocess.rig import report_stream, seen_request
 from tests.taps.talk import EVENTS
 
 
-def test_a_stream_is_reported_as_it_arrives() -> None:
+def test_a_stream_in_order() -> None:
     client = FakeClient(first=7)
     report_stream(client)
     started = client.messages[0]
