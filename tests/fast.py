@@ -35,7 +35,7 @@ _PROCESSES = (
     "tests/cli/test_ledger.py",
     "tests/cli/test_main.py",
     "tests/cli/test_parser.py::test_bash_completes",
-    "tests/cli/test_parser.py::test_help_imports_nothing",
+    "tests/cli/test_parser.py::test_help_imports_no_module",
     "tests/cli/test_parser.py::test_help_into_a_pipe",
     "tests/cli/test_parser.py::test_the_version_needs_no_parser",
     "tests/cli/test_pump_fallback.py",

@@ -19,7 +19,7 @@ from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.spool_rows import logged
 from tests.cli.test_agent import agent
-from tests.cli.test_tap import NOBODY
+from tests.cli.test_tap import UNREACHABLE
 from tests.integration.test_asgi import ASK, Server, server
 from tests.kafka_broker.reading import read_all
 from tests.processes import children, runs
@@ -82,7 +82,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_without_a_broker_streams_go_on_and_the_spool_keeps_what_was_captured(tmp_path: Path, data_dir: Path) -> None:
-    with server(tmp_path, environment(data_dir, NOBODY)) as running:
+    with server(tmp_path, environment(data_dir, UNREACHABLE)) as running:
         ask(running, 3)
         waiting = wait_for_reads(running, "waiting", 1)
         assert waiting["streamgauge_broker_connected"] == 0
@@ -120,7 +120,7 @@ async def records_in(kafka: str, prefix: str) -> list[Any]:
 
 
 def test_of_several_workers_one_has_the_agent_and_another_takes_over(tmp_path: Path, data_dir: Path) -> None:
-    with server(tmp_path, environment(data_dir, NOBODY), "--workers", "2") as running:
+    with server(tmp_path, environment(data_dir, UNREACHABLE), "--workers", "2") as running:
         ask(running, 8)
         wait_for_ended(data_dir, 8)
         [first] = agents(running.process.pid)

@@ -18,9 +18,9 @@ from tests.processes import children, runs
 from tests.running import PATIENCE_S, start, wait_for, wait_until_ready
 
 # A port on which no broker listens.
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
-KAFKA = {"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}
+KAFKA = {"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}
 ENVIRONMENT = {**CLEAN, **KAFKA}
 
 
@@ -61,10 +61,10 @@ def is_there(data_dir: Path) -> bool:
     [
         ({}, False),
         ({"STREAMGAUGE_KAFKA": ""}, False),
-        ({"STREAMGAUGE_KAFKA": NOBODY}, True),
-        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": "external"}, False),
-        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": "External "}, False),
-        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": ""}, True),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE}, True),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_AGENT": "external"}, False),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_AGENT": "External "}, False),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_AGENT": ""}, True),
     ],
 )
 def test_it_is_started_where_there_is_a_broker_to_ship_to(
