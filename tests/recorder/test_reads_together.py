@@ -127,7 +127,7 @@ def test_a_body_without_framing() -> None:
 @pytest.mark.parametrize("events_a_read", [1, 3, 9])
 @pytest.mark.parametrize("framing", ["chunks", "none"])
 @pytest.mark.parametrize("capture", ["masked", "full"])
-def test_usual_reads_are_not_processed_one_by_one(
+def test_reads_of_a_plain_body_are_not_processed_one_by_one(
     capture: str, framing: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = []
