@@ -142,7 +142,7 @@ def the_record_is_the_proxys(ran: Ran, scenario: Scenario) -> None:
     assert httpx == proxy
 
 
-def test_something_is_compared(ran: Ran) -> None:
+def test_the_comparison_is_not_empty(ran: Ran) -> None:
     assert len(PLAYED) > 20
     httpx = ran.records["httpx"].values()
     assert len({record["outcome"] for record in httpx}) >= 4
