@@ -1,6 +1,6 @@
 """The fast tests (`make test-fast`, pytest's `--fast`): they start no process and no broker, and none takes long.
 
-All tests are fast but for those of `SLOW`. A fast test that starts a process fails, and says so.
+All tests are fast except those of `SLOW`. A fast test that starts a process fails with an explanation.
 """
 
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Fixtures that start a broker or mount a disk: what uses one is slow.
+# Fixtures that start a broker or mount a disk: tests with one of them are slow.
 FIXTURES = frozenset({"kafka", "own_broker", "secured", "small_disk"})
 # Folders, files and tests that start processes.
 _PROCESSES = (
@@ -74,7 +74,7 @@ _PROCESSES = (
     "tests/worker/test_slots.py",
     "tests/worker/watchdog",
 )
-# What computes or waits for many seconds.
+# Tests that compute or wait for many seconds.
 _LONG = (
     "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
     "tests/core/formats/test_sse.py::test_lines_that_never_end",
@@ -120,7 +120,7 @@ class NoProcesses:
 
     @contextmanager
     def refused(self) -> Iterator[None]:
-        """Raises ProcessStartedError at the end where a process was to start, also if the error was caught in between."""
+        """Raises ProcessStartedError at the end if a process was to start, also if that error was caught in between."""
         self._active, self._started = True, []
         try:
             yield
