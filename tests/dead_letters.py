@@ -1,4 +1,4 @@
-"""Dead letters, brought back with the parts that `streamgauge deadletter retry` is made of."""
+"""Returns dead letters with the parts of `streamgauge deadletter retry`."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from streamgauge.kafka.topics import Topics
 
 
 async def send_back(brokers: Brokers | str, topics: Topics, letters: Sequence[DeadLetter]) -> None:
-    """To where they came from, each durable before the next.
+    """To their topics, each durable before the next.
 
-    Raises NotRetriableError at the first that cannot be sent; the command leaves such a letter, says so, and goes on.
+    Raises NotRetriableError at the first that cannot be sent; the command skips such a letter, reports it, and
+    continues.
     """
     async with Sender(brokers) as sender:
         for one in letters:

@@ -1,4 +1,4 @@
-"""Many cases in one test: an id costs each process that collects it a millisecond, which is more than many a case does."""
+"""Many cases in one test: each test id costs every process that collects it a millisecond, more than many cases take."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps

@@ -1,6 +1,6 @@
 """The fast tests (`make test-fast`, pytest's `--fast`): they start no process and no broker, and none takes long.
 
-All tests are fast but for those of `SLOW`. A fast test that starts a process fails, and says so.
+All tests are fast except those of `SLOW`. A fast test that starts a process fails with an explanation.
 """
 
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Fixtures that start a broker or mount a disk: what uses one is slow.
+# Fixtures that start a broker or mount a disk: tests with one of them are slow.
 FIXTURES = frozenset({"kafka", "own_broker", "secured", "small_disk"})
 # Folders, files and tests that start processes.
 _PROCESSES = (
@@ -35,7 +35,7 @@ _PROCESSES = (
     "tests/cli/test_ledger.py",
     "tests/cli/test_main.py",
     "tests/cli/test_parser.py::test_bash_completes",
-    "tests/cli/test_parser.py::test_help_imports_nothing",
+    "tests/cli/test_parser.py::test_help_imports_no_module",
     "tests/cli/test_parser.py::test_help_into_a_pipe",
     "tests/cli/test_parser.py::test_the_version_needs_no_parser",
     "tests/cli/test_pump_fallback.py",
@@ -74,7 +74,7 @@ _PROCESSES = (
     "tests/worker/test_slots.py",
     "tests/worker/watchdog",
 )
-# What computes or waits for many seconds.
+# Tests that compute or wait for many seconds.
 _LONG = (
     "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
     "tests/core/formats/test_sse.py::test_lines_that_never_end",
@@ -84,7 +84,7 @@ _LONG = (
     "tests/fuzz",
     "tests/ledger/test_sqlite_totals.py",
     "tests/metrics/test_prometheus.py::test_100_000_models",
-    "tests/recorder/test_budget.py::test_stalled_bodies_give_way_to_a_new_one_whatever_the_sizes",
+    "tests/recorder/test_budget.py::test_stalled_bodies_are_evicted_for_a_new_one_of_any_size",
     "tests/spool/test_model.py",
     "tests/taps/contract",
     "tests/taps/proxy/test_early_answers.py::test_the_connection_is_not_used_again",
@@ -120,7 +120,7 @@ class NoProcesses:
 
     @contextmanager
     def refused(self) -> Iterator[None]:
-        """Raises ProcessStartedError at the end where a process was to start, also if the error was caught in between."""
+        """Raises ProcessStartedError at the end if a process was to start, also if that error was caught in between."""
         self._active, self._started = True, []
         try:
             yield

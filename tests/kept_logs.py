@@ -1,6 +1,6 @@
-"""The logs of processes that a test starts: where the test fails, their ends are in its report and the files are kept.
+"""The logs of processes that a test starts: if it fails, the report shows their ends, and the files are kept.
 
-A process says where its log is with `add`; logs in the test's own `tmp_path` are found without that.
+A process registers its log with `add`; logs in the test's own `tmp_path` are found without that.
 """
 
 import re
@@ -19,17 +19,17 @@ _started: list[Path] = []
 
 
 def add(log: Path) -> None:
-    """A process that the running test has started writes there."""
+    """Registers the log of a process that the running test has started."""
     _started.append(log)
 
 
 def forget() -> None:
-    """The test is over."""
+    """The test has ended."""
     _started.clear()
 
 
 def keep(test: str, tmp_path: Path | None) -> list[tuple[str, str]]:
-    """Copy the logs of a test that failed; gives a title and the end of each that is not empty."""
+    """Copies the logs of a test that failed; gives a title and the end of each that is not empty."""
     found = {log.resolve(): None for log in _started if log.exists()}
     if tmp_path is not None:
         found |= {log.resolve(): None for pattern in _PATTERNS for log in sorted(tmp_path.rglob(pattern))}

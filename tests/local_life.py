@@ -1,4 +1,4 @@
-"""Lives of the loop without Kafka, on real files: each may be killed between any two of its steps."""
+"""Runs of the loop without Kafka, on real files: each may be killed between any two of its steps."""
 
 import json
 import sqlite3
@@ -17,12 +17,12 @@ from streamgauge.recorder.bundler import reads_of
 from streamgauge.spool import NewRow, Spool
 from tests.streams import bundles_of, interleaved
 
-# Further than any checkpoint is apart (seconds).
+# Longer than the interval of checkpoints (seconds).
 LATER_S = 1_000.0
 
 
 class Killed(BaseException):
-    """The process was killed here: nothing of it goes on."""
+    """The process was killed here: it does nothing more."""
 
 
 class Counted:
@@ -56,7 +56,7 @@ class Life:
         self.loop = LocalLoop(self.spool, self.state, self._deliver, self.counted, limits or Limits(), self.said.append)
 
     def work(self, steps: int = 1) -> None:
-        """Take, store and checkpoint, each time."""
+        """Reads, stores and checkpoints, each time."""
         for _ in range(steps):
             self.now += LATER_S
             self.loop.step(self.now)
@@ -128,7 +128,7 @@ def whole(streams: int) -> list[Bundle]:
 
 
 def undisturbed(data_dir: Path, bundles: list[Bundle]) -> list[dict[str, Any]]:
-    """What a life without any trouble makes of these bundles."""
+    """What an undisturbed run makes of these bundles."""
     (data_dir / "quiet").mkdir()
     put(data_dir / "quiet", *bundles)
     one = Life(data_dir / "quiet")

@@ -1,4 +1,4 @@
-"""Which processes a process has started, on Linux by /proc and elsewhere by ps; and whether one still runs."""
+"""The processes that a process has started, by /proc on Linux and by ps elsewhere; and whether one still runs."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ def children(pid: int) -> dict[int, str]:
 
 
 def runs(pid: int) -> bool:
-    """Whether there is such a process that has not ended."""
+    """Whether a process with this id exists and has not ended."""
     return pid in _all()
 
 

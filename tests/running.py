@@ -17,21 +17,21 @@ from typing import Any
 from streamgauge.ledger import LedgerUnavailableError, open_ledger
 from tests import kept_logs
 
-# Machines are shared: what takes a second alone may take this long (seconds).
+# The machine is shared: what takes a second alone may take this long (seconds).
 PATIENCE_S = 60.0
 
-# Flags that a test may be run without; the environment of whoever runs the tests must not reach the command.
+# Flags that a test may omit; the environment of the test run must not reach the command.
 _CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 
 
 class Running:
-    """A command of ours that runs. `url`: where clients connect; `admin`: the admin port's base URL."""
+    """A running command. `url`: where clients connect; `admin`: the admin port's base URL."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path, begins: int, data_dir: Path) -> None:
         self.process = process
         self.data_dir = data_dir
         self._log = log
-        self._begins = begins  # what an earlier life on this data directory said is not ours
+        self._begins = begins  # log lines of an earlier run on this data directory do not belong to this one
         self.url = ""
         self.admin = ""
 
@@ -40,7 +40,7 @@ class Running:
         return self._log.read_bytes()[self._begins :].decode()
 
     def get(self, path: str) -> tuple[int, str]:
-        """Ask the admin port: status and body."""
+        """Requests a page of the admin port: status and body."""
         try:
             with urllib.request.urlopen(self.admin + path, timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -55,13 +55,13 @@ class Running:
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     def records(self) -> list[dict[str, Any]]:
-        """What the ledger holds, by the command that a user has."""
+        """The ledger's records, by the command that a user has."""
         done = command("ledger", "query", "--data-dir", str(self.data_dir), "--output", "jsonl")
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def recorded(self) -> int:
-        """How many records the ledger holds, for polls: the command takes half a second of a processor to start."""
+        """The number of records in the ledger, for polling: the command takes half a second of CPU to start."""
         with contextlib.suppress(LedgerUnavailableError):
             return sum(1 for _ in open_ledger(f"sqlite:///{self.data_dir / 'ledger.sqlite'}", create=False).query())
         return 0
@@ -72,13 +72,13 @@ class Running:
         return self.records()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait; gives the exit code."""
+        """Sends a signal and waits; gives the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 
 
 def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
-    """The first true value of `what()`. To ask may start a command: it takes half of the time at most."""
+    """The first true value of `what()`. It may start a command, so it gets half of the time at most."""
     deadline = time.monotonic() + patience_s
     while True:
         asked_s = time.monotonic()
@@ -90,7 +90,7 @@ def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
 
 
 def command(*arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
+    """Runs a command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "streamgauge", *arguments],
         capture_output=True,
@@ -121,7 +121,7 @@ def start_tap(
 
 
 def wait_until_ready(running: Running) -> None:
-    """Until a command that was started says where its admin port is, and that it is ready."""
+    """Waits until a command has printed where its admin port is, and is ready."""
     wait_for(lambda: "metrics at" in running.log or running.process.poll() is not None, "address")
     address = re.findall(r"metrics at (http://[^/\s]+)/metrics", running.log)
     assert address, running.log
@@ -131,7 +131,7 @@ def wait_until_ready(running: Running) -> None:
 
 @contextlib.contextmanager
 def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[str, str] = {}) -> Iterator[Running]:
-    """Any command that stays, its stderr in a log."""
+    """Any command that stays, with its stderr in a log."""
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / f"{data_dir.name}.log"
     kept_logs.add(log)

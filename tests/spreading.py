@@ -1,12 +1,12 @@
 """How a whole run spreads its tests over processes: half of them begin with the longest, the others with the shortest.
 
-What takes long starts brokers and workers and waits for them; what takes little computes. Together they use the cores of the
-machine from the beginning to the end. Were all processes at the long ones, they would start too many programs at a time, and
-the short ones would keep the cores busy only at the end.
+Long tests start brokers and workers and wait for them; short tests compute. Together they use the cores of the machine
+from the beginning to the end. If all processes ran the long ones, they would start too many programs at a time, and the
+short ones would use the cores only at the end.
 
-A unit of work is one file, so that what its tests share is made once. The files of `APART` share nothing that is dear: each
-of their tests is a unit, but vectors of one dialect are together. costs.toml says how long units take; what it does not name
-takes little. `python -m tests.spreading REPORT.xml` writes it from the JUnit report of a whole run.
+A unit of work is one file, so that what its tests share is created once. The files of `APART` share nothing expensive:
+each of their tests is a unit, but vectors of one dialect stay together. costs.toml has the durations of units; others
+are short. `python -m tests.spreading REPORT.xml` writes it from the JUnit report of a whole run.
 """
 
 import sys
@@ -42,7 +42,7 @@ APART = (
     "tests/cli/test_main.py",
     "tests/worker/",
 )
-# Of these, files whose tests share a broker of their own.
+# Files of these whose tests share a broker of their own.
 TOGETHER = ("tests/faults/test_broker_rights.py", "tests/faults/test_broker_security.py")
 
 
@@ -55,7 +55,7 @@ def unit_of(nodeid: str) -> str:
 
 
 class ByCost(LoadScopeScheduling):
-    """Hands out units: to every other process the costliest that is left, to the others the cheapest."""
+    """Hands out units: to every other process the most expensive that is left, to the others the cheapest."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)

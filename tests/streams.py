@@ -1,4 +1,4 @@
-"""Captured streams made by hand: segments and bundles for tests of what comes after a tap."""
+"""Captured streams made by hand: segments and bundles for tests of the parts after a tap."""
 
 import random
 from uuid import UUID
@@ -76,9 +76,9 @@ def interleaved(streams: int, seed: int = 0, tokens: int = 5) -> list[Segment]:
 
 
 def quiet_hours(assembler: Assembler, offset: int, since_ms: int, until_ms: int) -> list[Record]:
-    """Nothing comes but a worker's ticks, one a minute and one at `until_ms`; gives what that finished.
+    """Reads only a worker's ticks, one per minute and one at `until_ms`; gives the records that this completed.
 
-    They lie at the offsets from `offset` on, one for each minute that has begun.
+    They are at the offsets from `offset` on, one for each minute that has begun.
     """
     times = [*range(since_ms + 60_000, until_ms, 60_000), until_ms]
     tick = Bundle(TICK_INSTANCE, 0, 0, 0)

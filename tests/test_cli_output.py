@@ -1,4 +1,4 @@
-"""The command line and what it is connected to: an output that nobody reads, or that takes nothing, signals, bugs."""
+"""The command line and its environment: an output that is closed, or that blocks, signals, bugs."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ def run_into(arguments: list[str], stdout: int) -> "subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("arguments", [["replay", "RECORDING", "--output", "jsonl"], ["--help"], ["replay", "--help"]])
-def test_whoever_reads_the_output_may_have_read_enough(arguments: list[str], recordings: Path) -> None:
+def test_a_reader_of_the_output_may_stop_early(arguments: list[str], recordings: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -55,7 +55,7 @@ def test_whoever_reads_the_output_may_have_read_enough(arguments: list[str], rec
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_an_output_that_takes_nothing(recordings: Path) -> None:
+def test_an_output_that_fails(recordings: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = run_into(["replay", str(recordings), "--output", "jsonl"], full.fileno())
     assert done.returncode == UNAVAILABLE
@@ -74,14 +74,14 @@ def test_sigterm_ends_a_command_that_does_not_stay(tmp_path: Path) -> None:
     assert (process.returncode, errors) == (DONE, b"")
 
 
-def test_a_tap_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
+def test_a_tap_continues_when_its_output_is_not_read(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     listening = socket.create_server(("127.0.0.1", 0))
     admin = f"127.0.0.1:{listening.getsockname()[1]}"
     listening.close()
     arguments = [*UP, "--listen", "127.0.0.1:0", "--admin", admin, "--data-dir", str(tmp_path)]
     os.close(reader)
-    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # as it is where nobody has set it
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # the default
     process = subprocess.Popen([sys.executable, "-m", "streamgauge", *arguments], stderr=writer, env=buffered)
     os.close(writer)
     try:
@@ -102,7 +102,7 @@ def test_a_tap_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
             process.wait()
 
 
-def test_a_bug_of_ours_is_one_sentence_and_a_way_to_see_more(
+def test_an_internal_error_is_one_sentence_and_a_way_to_see_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recordings: Path
 ) -> None:
     import streamgauge.cli.replay as broken

@@ -1,4 +1,4 @@
-"""The fast tests are what they are called: their list is true, and what starts a process is found."""
+"""The list of slow tests is correct, and a fast test that starts a process is found."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A test that fails shows the ends of its processes' logs, and keeps the files: with a test session of its own."""
+"""A failed test shows the ends of its processes' logs, and keeps the files: with a separate test session."""
 
 import subprocess
 import sys
@@ -41,5 +41,5 @@ def test_the_logs_of_a_failed_test_are_shown_and_kept(tmp_path: Path) -> None:
     assert kept == ["data.log", "own.log"]
     assert "the end of it" in done.stdout
     assert str(folder) in done.stdout
-    assert "--admin" in done.stdout  # what the command said about it
+    assert "--admin" in done.stdout  # what the command wrote about it
     assert "x" * (kept_logs.TAIL + 1) not in done.stdout

@@ -47,7 +47,7 @@ def life(data_dir: Path) -> Iterator[Life]:
 
 
 @pytest.mark.parametrize("kill_at", range(1, 23))
-def test_killed_between_any_two_steps_every_stream_has_one_record_and_the_same(data_dir: Path, kill_at: int) -> None:
+def test_killed_between_any_two_steps_every_stream_has_one_and_the_same_record(data_dir: Path, kill_at: int) -> None:
     bundles = whole(12)
     expected = undisturbed(data_dir, bundles)
     parts = [bundles[start : start + 2] for start in range(0, len(bundles), 2)]
@@ -70,7 +70,7 @@ def test_killed_between_any_two_steps_every_stream_has_one_record_and_the_same(d
     assert waiting(data_dir) == 0
 
 
-def test_killed_again_and_again(data_dir: Path) -> None:
+def test_killed_repeatedly(data_dir: Path) -> None:
     bundles = whole(20)
     expected = undisturbed(data_dir, bundles)
     put(data_dir, *bundles)
@@ -88,7 +88,7 @@ def test_killed_again_and_again(data_dir: Path) -> None:
     assert records(data_dir) == expected
 
 
-def test_a_new_life_goes_on_with_open_streams(data_dir: Path) -> None:
+def test_a_new_run_continues_open_streams(data_dir: Path) -> None:
     bundles = bundles_of(chat_segments(1, tokens=9, cut=2), per_bundle=1)
     for bundle in bundles:
         put(data_dir, bundle)
@@ -117,7 +117,7 @@ def test_without_a_checkpoint_nothing_leaves_the_spool(life: Life, data_dir: Pat
 # --- what refuses -----------------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_that_refuses_for_a_while_loses_nothing(life: Life, data_dir: Path) -> None:
+def test_a_ledger_that_fails_for_a_while_loses_nothing(life: Life, data_dir: Path) -> None:
     put(data_dir, *whole(5))
     rows = waiting(data_dir)
     life.refusals = ["the disk is full"] * 3
@@ -132,7 +132,7 @@ def test_a_ledger_that_refuses_for_a_while_loses_nothing(life: Life, data_dir: P
     assert waiting(data_dir) == 0
 
 
-def test_a_state_that_refuses_for_a_while_loses_nothing(
+def test_a_state_that_fails_for_a_while_loses_nothing(
     life: Life, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundles = bundles_of(chat_segments(1, cut=1), per_bundle=1)
@@ -157,7 +157,7 @@ def test_a_state_that_refuses_for_a_while_loses_nothing(
     assert record["integrity"]["complete"]
 
 
-def test_a_spool_that_refuses_is_said_and_tried_again(life: Life, data_dir: Path) -> None:
+def test_a_spool_that_fails_is_logged_and_retried(life: Life, data_dir: Path) -> None:
     put(data_dir, *whole(2))
     blocker = sqlite3.connect(data_dir / "spool.sqlite", isolation_level=None)
     life.work(0)
@@ -179,7 +179,7 @@ def test_a_spool_that_refuses_is_said_and_tried_again(life: Life, data_dir: Path
 # --- what cannot be read ----------------------------------------------------------------------------------------------
 
 
-def test_rows_that_are_no_bundles_are_kept_aside_and_counted(life: Life, data_dir: Path) -> None:
+def test_rows_that_are_not_bundles_are_kept_as_dead_letters_and_counted(life: Life, data_dir: Path) -> None:
     good = whole(2)
     later = b"SG\x63" + encode_bundle(good[0])[3:]
     put(data_dir, b"junk", good[0], later, *good[1:])
@@ -193,7 +193,7 @@ def test_rows_that_are_no_bundles_are_kept_aside_and_counted(life: Life, data_di
     assert waiting(data_dir) == 0
 
 
-def test_a_bundle_that_the_assembler_fails_over_stops_no_other(
+def test_a_bundle_that_breaks_the_assembler_stops_no_other(
     life: Life, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, *good = bundles_of([*chat_segments(1), *chat_segments(2)], per_bundle=2)
@@ -209,7 +209,7 @@ def test_a_bundle_that_the_assembler_fails_over_stops_no_other(
     life.work()
     assert [what for what, _ in deadletters(data_dir)] == ["ZeroDivisionError"]
     assert [key[1:] for key in life.counted.added] == [("assemble", "ZeroDivisionError")]
-    put(data_dir, Bundle(INSTANCE, 0, good[-1].number + 1, 60_000 * MS, []))  # what is missing is waited for by then
+    put(data_dir, Bundle(INSTANCE, 0, good[-1].number + 1, 60_000 * MS, []))  # the missing bundle has timed out by then
     life.work()
     found = {record["stream_id"][-1]: record["integrity"] for record in records(data_dir)}
     assert found["2"]["complete"]
@@ -227,7 +227,7 @@ def test_dead_letters_are_bounded_and_the_newest_are_kept(data_dir: Path, monkey
     assert deadletters(data_dir) == [("frame", b"7" * 100), ("frame", b"8" * 100)]
 
 
-def test_a_state_that_is_none_is_an_error_at_the_start(data_dir: Path) -> None:
+def test_an_invalid_state_is_an_error_at_the_start(data_dir: Path) -> None:
     state = StateFile(data_dir / "state.sqlite")
     state._database.execute("INSERT INTO state VALUES (3, x'c1')")
     state.close()
@@ -255,7 +255,7 @@ def test_a_stop_finishes_what_is_there(life: Life, data_dir: Path) -> None:
     assert waiting(data_dir) == 0
 
 
-def test_a_stop_has_an_end_while_the_ledger_refuses_and_nothing_is_lost(life: Life, data_dir: Path) -> None:
+def test_a_stop_ends_while_the_ledger_fails_and_nothing_is_lost(life: Life, data_dir: Path) -> None:
     put(data_dir, *whole(3))
     life.refusals = ["the ledger is away"] * 100_000
     run_until_stopped(life, 0.2, lambda: None)
@@ -269,7 +269,7 @@ def test_a_stop_has_an_end_while_the_ledger_refuses_and_nothing_is_lost(life: Li
     assert len(records(data_dir)) == 3
 
 
-def test_trouble_is_said_once_and_its_end_once(life: Life, data_dir: Path) -> None:
+def test_a_failure_and_its_end_are_logged_once(life: Life, data_dir: Path) -> None:
     life.refusals = ["the ledger is away"] * 3
 
     def until_stored() -> None:
@@ -286,7 +286,7 @@ def test_trouble_is_said_once_and_its_end_once(life: Life, data_dir: Path) -> No
     ]
 
 
-def test_the_log_ages_by_the_taps_clock_and_gives_up_who_is_silent(data_dir: Path) -> None:
+def test_the_log_ages_by_the_taps_clock_and_silent_instances_are_abandoned(data_dir: Path) -> None:
     one = Life(data_dir, limits=Limits(abandon_after=10))
     opening, *_ = bundles_of(chat_segments(1), per_bundle=1)
     other = bytes(reversed(INSTANCE))

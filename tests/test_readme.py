@@ -1,4 +1,4 @@
-"""What the documents say can be done can be done: commands parse, paths exist, targets are there, settings are ours."""
+"""What the documents describe works: commands parse, paths exist, targets of make exist, settings are ours."""
 
 import re
 import shlex
@@ -15,10 +15,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted(ROOT.glob("docs/**/*.md"))]
-# Where a path that a document names may begin.
+# The first parts of paths that documents name.
 BEGINNINGS = (ROOT, PACKAGE)
 
-# Variables of ours that are no settings: `cli/main.py` reads them, or taps in applications do.
+# Variables of ours that are not settings: `cli/main.py` reads them, or taps in applications do.
 OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT", "STREAMGAUGE_TAP_NAME"}
 OTHER_VARIABLES |= {"STREAMGAUGE_KAFKA_PASSWORD"}  # a secret, and so no setting
 OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SCHEDULES", "STREAMGAUGE_SIMULATION_SEED"}  # of a test
@@ -36,7 +36,7 @@ def relative(path: Path) -> str:
 
 
 def quoted(text: str) -> Iterator[str]:
-    """Each line of code blocks, and what stands between backticks in the text around them."""
+    """Each line of code blocks, and the text between backticks elsewhere."""
     for block in _FENCE.findall(text):
         yield from (line.strip() for line in block.splitlines())
     for found in _INLINE.findall(_FENCE.sub("", text)):
@@ -44,7 +44,7 @@ def quoted(text: str) -> Iterator[str]:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Command lines of ours, without what a shell does with their output."""
+    """Command lines of ours, without redirections and pipes of the shell."""
     for line in quoted(text):
         ours = re.match(r"(?:\$ )?(?:\.venv/bin/)?(streamgauge(?: .*)?)$", line)
         if ours:
@@ -87,7 +87,7 @@ def parses(command: str) -> bool:
 of_each_document = each(DOCUMENTS, relative)
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_the_documents_have_something_to_check() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(list(commands(text))) >= 8
     assert len(list(paths(text))) >= 8

@@ -1,4 +1,4 @@
-"""The record's public face agrees with what the core makes, and with the schema that is published."""
+"""The record's public schema agrees with what the core makes, and with the published schema."""
 
 import hashlib
 import json

@@ -1,4 +1,6 @@
-"""The script that runs the tests: a failure is red, unless all that failed is listed as unsteady and passes by itself."""
+"""The script that runs the tests: a failure is red, unless all failed tests are listed as unsteady and pass when run
+alone.
+"""
 
 import os
 import shutil

@@ -1,8 +1,8 @@
-"""Regular expressions mean the same on every CPython that Streamgauge runs on.
+"""Regular expressions match the same on every CPython that Streamgauge supports.
 
-Before 3.11.5, CPython matched what it must not where the body of a possessive or atomic group fails after it has consumed a
+Before 3.11.5, CPython matches wrongly if the body of a possessive or atomic group fails after it has consumed a
 character: that character stays consumed (python/cpython#106052, python/cpython#100061). A possessive character class is
-matched in one step and is not concerned. So each such construct stands in a list here, with the reason why it is right.
+matched in one step and is not affected. So each such construct is in a list here, with the reason why it is right.
 """
 
 import ast
@@ -17,7 +17,7 @@ FOLDERS = ("pipeline", "tests", "bench", "scripts")
 
 # File and constant -> why its group cannot fail after it has consumed a character.
 AUDITED: dict[tuple[str, str], str] = {}
-# Constants that are no regular expressions.
+# Constants that are not regular expressions.
 NO_PATTERNS = {("pipeline/streamgauge/taps/asgi.py", "/:@!$&'()*+,;=~")}
 
 _ANY = re.compile(r"[*+?}]\+|\(\?>")  # a module without one of these has none
@@ -71,7 +71,7 @@ def test_no_possessive_or_atomic_group_is_new() -> None:
     assert [suspect for suspect in found if suspect[:2] not in AUDITED and suspect[:2] not in NO_PATTERNS] == []
 
 
-def test_what_was_audited_is_still_there() -> None:
+def test_audited_patterns_still_exist() -> None:
     for name, constant in (*AUDITED, *NO_PATTERNS):
         assert constant in constants(ROOT / name)
 

@@ -1,4 +1,6 @@
-"""The rules of the house. Default deny: a module that is not listed as an edge is pure, and has no foreign library."""
+"""The rules of the code base. Default deny: a module that is not listed as an edge is pure, and imports no foreign
+library.
+"""
 
 import ast
 import sys
@@ -12,27 +14,28 @@ DEMO = ROOT / "pipeline" / "streamgauge_demo"
 TESTS = ROOT / "tests"
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *DEMO.rglob("*.py")])
 
-# Library modules that touch the world: only an edge may import one.
+# Library modules with side effects or clocks: only an edge may import one.
 IMPURE = {
     "asyncio", "concurrent", "ctypes", "datetime", "fcntl", "gc", "http", "importlib", "inspect", "io", "logging", "mmap",
     "multiprocessing", "os", "pathlib", "random", "resource", "secrets", "select", "selectors", "shutil", "signal",
     "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "traceback", "urllib", "uuid",
 }  # fmt: skip
-# Builtins that do so without an import.
+# Builtins with side effects that need no import.
 IMPURE_CALLS = {"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"}
-# Pure parts of these: types, tables and arithmetic, no clock and no world.
+# Pure parts of these: types, tables and arithmetic, without clock or side effects.
 PURE_NAMES = {
     ("datetime", "UTC"), ("datetime", "datetime"), ("datetime", "timedelta"), ("uuid", "UUID"), ("http", "HTTPStatus"),
     ("threading", "local"), ("urllib.parse", "urlsplit"), ("urllib.parse", "parse_qsl"), ("urllib.parse", "unquote"),
 }  # fmt: skip
 
-# Used everywhere: it reads and writes bytes, and touches nothing.
+# Used everywhere: it encodes and decodes bytes, without side effects.
 FOREIGN = {"msgspec"}
-# The edges: where the world is touched, each with its one foreign library (and what belongs to it). Nothing else may.
+# The edges: modules with side effects, each with its one foreign library (and what belongs to it). No other module may
+# have any.
 EDGES: dict[str, set[str]] = {
-    # The core: only what decodes, and is bounded.
+    # The core: only libraries that decode, and are bounded.
     "core/http1/coding_members.py": {"brotli", "zstandard"},
-    # The command line, and what it puts together.
+    # The command line, and the parts that it combines.
     "__main__.py": set(),
     "cli/main.py": set(),
     "cli/commands.py": set(),
@@ -61,13 +64,13 @@ EDGES: dict[str, set[str]] = {
     "runtime/ownership.py": set(),
     "runtime/socket_directory.py": set(),
     "runtime/stopping.py": set(),
-    # The admin port and the exporter behind it.
+    # The admin port and the exporter.
     "metrics/http_server.py": {"aiohttp"},
     "metrics/generate_docs.py": set(),
     "metrics/prometheus.py": {"prometheus_client"},
     "metrics/tap.py": set(),
     "records.py": {"pydantic"},
-    # The tap: its relay, its recorder, what lies on disk.
+    # The tap: its relay, its recorder, its files.
     "core/capture/bundles.py": {"zstandard"},
     "runtime/certificates.py": set(),
     "runtime/child.py": set(),
@@ -157,7 +160,7 @@ EDGES: dict[str, set[str]] = {
     "worker/ledger_sink.py": set(),
     "worker/faust/transport.py": {"faust", "aiokafka", "mode"},  # mode is what Faust's services are made of
     "worker/watchdog/watchdog.py": set(),
-    # Without Kafka, and where records rest.
+    # Without Kafka, and the storage of records.
     "ledger/sqlite.py": set(),
     "local_delivery.py": set(),
     # The demo's simulator, its driver and its view.
@@ -170,8 +173,8 @@ EDGES: dict[str, set[str]] = {
     "demo/view.py": {"rich"},
 }
 
-# Where the insides of Faust, mode and aiokafka may be touched: what a new version of them may break. The first is the only
-# one that imports Faust or mode. tests/worker/faust/test_assumptions.py has a test for each of these insides.
+# Where internals of Faust, mode and aiokafka may be used: what a new version of them may break. Only the first imports
+# Faust or mode. tests/worker/faust/test_assumptions.py has a test for each of these internals.
 FAUST_ROOM = "worker/faust/"
 INSIDES = (
     FAUST_ROOM,
@@ -182,7 +185,7 @@ INSIDES = (
     "kafka/security.py",
 )
 
-# What each room may import, beside itself. No room imports another one that imports it, so the arrows run one way.
+# What each room may import, besides itself. No two rooms import each other, so dependencies have one direction.
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "runtime": {"errors"},
@@ -200,7 +203,7 @@ ROOMS: dict[str, set[str]] = {
     "records": set(),
     "demo": {"errors"},
 }
-# The rooms in the core, likewise. Its modules without a folder stand below all of them but capture.
+# The same for the rooms of the core. Its modules without a folder are below all of them except capture.
 CORE_ROOMS: dict[str, set[str]] = {
     "capture": set(),
     "formats": set(),
@@ -211,7 +214,7 @@ CORE_ROOMS: dict[str, set[str]] = {
 }
 
 # A source has a test of its own name, tests/<folder>/test_<name>.py. These have their test elsewhere, for a reason; a
-# folder stands for all in it that have none of their own.
+# folder stands for all modules in it that have no test of their own.
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("cli/test_main.py",),  # every command there is run through it
     "cli/commands.py": ("cli/test_main.py", "test_config.py"),
@@ -271,7 +274,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 
 # A file that is longer hides a second thing : the median is about 120.
 MAX_LINES = 400
-# What every dialect shows by a vector of that name (tests/vectors/README.md): the usual, and every ending.
+# What every dialect shows by a vector of that name (tests/vectors/README.md): the usual stream, and every ending.
 OWED = {
     "happy", "tools", "reasoning", "choices", "usage-missing", "truncated",
     "error-before-first-token", "error-mid-stream", "error-after-finish",
@@ -307,7 +310,7 @@ def source(place: str) -> Path:
 
 
 def imports(path: Path) -> list[tuple[str, str | None]]:
-    """What a module imports when it runs, as (module, name); what stands under TYPE_CHECKING does not count."""
+    """What a module imports when it runs, as (module, name); imports under TYPE_CHECKING do not count."""
     tree = ast.parse(path.read_text())
     found: list[tuple[str, str | None]] = []
     for node in ast.walk(tree):
@@ -325,7 +328,7 @@ def foreign_of(path: Path) -> set[str]:
 
 
 def world_of(path: Path) -> set[str]:
-    """What a module imports or calls of the world."""
+    """The modules and builtins with side effects that a module uses."""
     found = {
         f"{module}.{name}" if name else module
         for module, name in imports(path)
@@ -336,12 +339,12 @@ def world_of(path: Path) -> set[str]:
 
 
 @each(SOURCES, place)
-def test_a_module_has_the_foreign_libraries_of_its_edge_and_no_other(path: Path) -> None:
+def test_a_module_has_only_the_foreign_libraries_of_its_edge(path: Path) -> None:
     assert foreign_of(path) <= FOREIGN | EDGES.get(place(path), set())
 
 
 @each([path for path in SOURCES if place(path) not in EDGES], place)
-def test_a_module_that_is_no_edge_touches_nothing_of_the_world(path: Path) -> None:
+def test_a_module_that_is_not_an_edge_has_no_side_effects(path: Path) -> None:
     assert world_of(path) == set()
 
 
@@ -350,7 +353,7 @@ NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 
 
 def private_of_others(path: Path) -> set[str]:
-    """The private names that a module imports, and the private attributes of other objects than itself that it touches.
+    """The private names that a module imports, and the private attributes of other objects that it uses.
 
     Those of the standard library do not count.
     """
@@ -365,24 +368,24 @@ def private_of_others(path: Path) -> set[str]:
     [path for path in SOURCES if place(path).startswith(("worker/", "kafka/")) and not place(path).startswith(INSIDES)],
     place,
 )
-def test_a_module_touches_no_insides_of_faust_or_aiokafka(path: Path) -> None:
+def test_no_other_module_uses_internals_of_faust_or_aiokafka(path: Path) -> None:
     assert private_of_others(path) == set()
 
 
 @each([path for path in SOURCES if not place(path).startswith(FAUST_ROOM)], place)
-def test_nothing_but_the_room_of_faust_imports_faust_or_mode(path: Path) -> None:
+def test_only_the_room_of_faust_imports_faust_or_mode(path: Path) -> None:
     assert not foreign_of(path) & {"faust", "mode"}
 
 
 @each(EDGES)
-def test_an_edge_is_one(edge: str) -> None:
+def test_each_edge_is_needed(edge: str) -> None:
     path = source(edge)
     assert foreign_of(path) >= EDGES[edge], "a library that it does not use"
-    assert foreign_of(path) - FOREIGN or world_of(path), "it touches nothing: it needs no place among the edges"
+    assert foreign_of(path) - FOREIGN or world_of(path), "it has no side effects, so it must not be listed as an edge"
 
 
 @each([path for path in SOURCES if place(path).startswith("core/")], place)
-def test_the_core_touches_nothing_of_the_world_and_nothing_around_it(path: Path) -> None:
+def test_the_core_has_no_side_effects_and_imports_nothing_outside(path: Path) -> None:
     assert world_of(path) == set()
     for module, _ in imports(path):
         top = module.split(".")[0]
@@ -403,7 +406,7 @@ def rooms_of(path: Path) -> list[list[str]]:
 
 
 @each(SOURCES, place)
-def test_a_room_imports_the_rooms_below_it_and_no_other(path: Path) -> None:
+def test_a_room_imports_only_the_rooms_below_it(path: Path) -> None:
     own, *inside = place(path).removesuffix(".py").split("/")
     if own in ("cli", "__main__", "__init__"):  # the command line puts the rooms together
         return
@@ -414,7 +417,7 @@ def test_a_room_imports_the_rooms_below_it_and_no_other(path: Path) -> None:
             assert rest[0] in below, f"core/{'/'.join(inside)} imports core/{rest[0]}"
 
 
-def test_no_room_imports_one_that_imports_it() -> None:
+def test_no_two_rooms_import_each_other() -> None:
     for table in (ROOMS, CORE_ROOMS):
         below = {room: set(others) for room, others in table.items()}
         for _ in below:
@@ -424,7 +427,7 @@ def test_no_room_imports_one_that_imports_it() -> None:
 
 
 @each(SOURCES, place)
-def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
+def test_a_module_is_short_and_has_a_docstring(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
     assert path.stem not in NAMED_AFTER_NOTHING
@@ -448,7 +451,7 @@ def test_a_source_has_its_test(path: Path) -> None:
     assert all((TESTS / name).exists() for name in elsewhere)
 
 
-def test_nothing_is_said_of_sources_that_are_gone() -> None:
+def test_no_list_names_a_missing_source() -> None:
     assert [place for place in (*EDGES, *TESTED_BY, *INSIDES) if not source(place).exists()] == []
 
 
@@ -465,7 +468,7 @@ def test_every_dialect_is_in_the_one_list() -> None:
     assert files == {type(dialect).__module__.split(".")[-1] for dialect in DIALECTS}
 
 
-# What lies beside the taps and is none: what two of them share.
+# Modules next to the taps that are not taps, but shared by two of them.
 BESIDE_TAPS = {"inprocess", "httpx_streams"}
 
 
@@ -477,14 +480,14 @@ def test_every_tap_is_in_the_one_list() -> None:
     assert there >= BESIDE_TAPS
 
 
-def test_every_tap_stands_to_the_contract() -> None:
+def test_every_tap_is_tested_by_the_contract() -> None:
     from streamgauge.taps import TAPS
     from tests.taps.contract.drivers import DRIVERS
 
     assert {driver.tap for driver in DRIVERS.values()} == {tap.name for tap in TAPS}
 
 
-def test_every_dialect_has_the_vectors_it_owes() -> None:
+def test_every_dialect_has_the_required_vectors() -> None:
     from streamgauge.core.dialects import DIALECTS
 
     for dialect in DIALECTS:
@@ -493,7 +496,7 @@ def test_every_dialect_has_the_vectors_it_owes() -> None:
         assert not missing, f"{dialect.name} has no vector {', '.join(sorted(missing))}"
 
 
-def test_what_is_not_owed_is_not_there() -> None:
+def test_no_vector_exists_that_a_dialect_cannot_have() -> None:
     from streamgauge.core.dialects import BY_NAME
 
     for name, reasons in NOT_OWED.items():

@@ -1,4 +1,4 @@
-"""A client on raw sockets: sends exact bytes, keeps every byte that comes and when."""
+"""A client on raw sockets: sends exact bytes, and keeps every byte that it gets with its time."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tests.blackbox.provider import Piece
 
 READ_BYTES = 1 << 16
-# Longer answers are chunked here, and looked at again only where they may end (bytes).
+# Longer responses are chunked here, and checked again only where they may end (bytes).
 LONG_BYTES = 1 << 20
 # No answer on a shared machine takes longer (seconds).
 PATIENCE_S = 60.0
@@ -19,7 +19,7 @@ PATIENCE_S = 60.0
 
 @dataclass
 class Got:
-    """What a client sent and got. `end`: done (framing says so), fin, rst, left (by the client), silence."""
+    """What a client sent and got. `end`: done (by the framing), fin, rst, left (by the client), silence."""
 
     sent_at: float = 0.0
     done_sending_at: float = 0.0
@@ -183,7 +183,7 @@ async def talk(
     receive_buffer: int | None = None,
     leave_after_s: float = 0.0,
 ) -> Got:
-    """One request on a connection of its own; the answer is read while the request is sent."""
+    """One request on a separate connection; the response is read while the request is sent."""
     got = Got()
     async with Line(port, receive_buffer) as line:
         sending = asyncio.ensure_future(line.send(got, pieces, pause_s))

@@ -1,4 +1,4 @@
-"""One exchange against its record: every field that the bytes and the stamps determine. Gives findings as text."""
+"""Compares one exchange with its record: every field that the bytes and the stamps determine. Gives findings as text."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tests.blackbox.provider import Played
 from tests.blackbox.reading import READERS, Reading, outcome_of, usage_of
 
 Json = dict[str, Any]
-# The machine is shared: a stamp may be that far from ours (seconds); medians are judged elsewhere.
+# The machine is shared: a stamp may differ by this from ours (seconds); medians are tested elsewhere.
 SLACK_S = 2.0
 READ_REQUEST_BYTES = 16 * 1024 * 1024
 NORMAL = {
@@ -36,7 +36,7 @@ TIMES = [
 
 @dataclass
 class Exchange:
-    """What happened, from outside. `ended`: proper, early, rst, left; `exact`: byte identity is owed to the client."""
+    """An exchange as seen from outside. `ended`: proper, early, rst, left; `exact`: the client must get identical bytes."""
 
     case: str
     trace: str
@@ -58,7 +58,7 @@ class Exchange:
 
 
 def client_findings(one: Exchange) -> list[str]:
-    """The client's bytes against the upstream's."""
+    """Compares the client's bytes with the upstream's."""
     if one.played is None:
         return []
     sent = b"".join(piece.data for piece in one.played.sent)
@@ -68,14 +68,14 @@ def client_findings(one: Exchange) -> list[str]:
     if raw == sent:
         end = {"proper": {"done", "fin"}, "early": {"fin", "rst"}, "rst": {"rst"}}[one.ended]
         return [] if one.got.end in end else [f"client saw the end as {one.got.end}, the upstream's was {one.ended}"]
-    if one.ended == "rst" and sent.startswith(raw):  # a reset may overtake what lay in the client's own buffer
+    if one.ended == "rst" and sent.startswith(raw):  # a reset may overtake bytes in the client's buffer
         return [] if one.got.end == "rst" else [f"client saw {one.got.end} for a reset"]
     at = next((i for i, (a, b) in enumerate(zip(raw, sent, strict=False)) if a != b), min(len(raw), len(sent)))
     return [f"client bytes differ at {at}: got {raw[at : at + 80]!r}, sent {sent[at : at + 80]!r}, end {one.got.end}"]
 
 
 def record_findings(one: Exchange, record: Json) -> list[str]:
-    """The record against an independent reading."""
+    """Compares the record with an independent reading."""
     findings = shape_findings(record)
     for name, expected in {**expected_of(one), **usage_expected(one)}.items():
         got = finishes(record) if name == "choices_finish" else dig(record, name)
@@ -187,7 +187,7 @@ def time_pairs(one: Exchange, record: Json) -> dict[str, tuple[float | None, flo
 
 
 def _any_event(one: Exchange) -> bool:
-    """A half event at the end is none; a whole one that only lacks its blank line is."""
+    """An incomplete event at the end does not count; one that only lacks its blank line does."""
     events = one.body.events
     return len(events) > 1 or (bool(events) and not (events[0].unterminated and one.reading.unparsed))
 
@@ -212,5 +212,5 @@ def order_findings(timing: Json) -> list[str]:
     names = ["request_sent_s", "headers_s", "first_byte_s", "first_event_s", "first_token_s", "last_token_s", "end_s"]
     have = [(name, timing[name]) for name in names if timing[name] is not None]
     if len(have) > 1 and have[0][0] == "request_sent_s" and have[0][1] > have[1][1]:
-        have = have[1:]  # an answer may come before the request is out
+        have = have[1:]  # a response may come before the request has been sent
     return [f"timing: {a} after {b}" for a, b in pairwise(have) if a[1] > b[1]]

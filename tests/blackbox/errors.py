@@ -1,4 +1,4 @@
-"""Errors in band, status answers and answers that are no event stream: what is sent, and what the record says of it."""
+"""Errors within streams, status codes and responses that are not event streams: what is sent, and the expected record."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from tests.blackbox import provider, streams
 from tests.blackbox.streams import DONE, data, named
 
-# Stands in every message: the text of an error reaches no record.
+# Part of every message: the text of an error must not be in any record.
 SECRET = "CANARY7f3a"
 # "Not judged": two readings are possible.
 ANY = "*"

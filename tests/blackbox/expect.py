@@ -1,4 +1,4 @@
-"""What a record must say, read independently from the bytes that were sent and the stamps taken while sending."""
+"""The expected record, computed independently from the bytes that were sent and the stamps taken while sending."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Body:
 
 
 class Dechunk:
-    """Chunked framing, undone as it comes."""
+    """Decodes chunked framing as it arrives."""
 
     def __init__(self) -> None:
         self.buffer, self.left, self.state, self.done = b"", 0, "size", False
@@ -82,7 +82,7 @@ class Plain:
 
 
 class Decode:
-    """Content coding, undone as it comes."""
+    """Decodes a content coding as it arrives."""
 
     def __init__(self, coding: str) -> None:
         self.coding = coding

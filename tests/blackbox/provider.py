@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 
-# One read of a request; large, so that a prompt of megabytes is no thousand reads (bytes).
+# The size of one read of a request; large, so that a prompt of megabytes does not need a thousand reads (bytes).
 READ_BYTES = 1 << 18
-# A connection of the proxy's that brings nothing for so long is forgotten (seconds).
+# A connection of the proxy that is silent for this long is closed (seconds).
 IDLE_S = 120.0
 
 

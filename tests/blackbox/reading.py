@@ -1,4 +1,4 @@
-"""What the events of a stream say, dialect by dialect: an independent reading, by the providers' documents."""
+"""What the events of a stream contain, dialect by dialect: an independent reading, by the providers' documents."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Told:
-    """What one event says, whatever its dialect."""
+    """The content of one event, in any dialect."""
 
     text: int = 0
     reasoning: int = 0

@@ -1,4 +1,4 @@
-"""A provider, `streamgauge up` before it, and exchanges through both, each with its record."""
+"""A provider, `streamgauge up` in front of it, and exchanges through both, each with its record."""
 
 import asyncio
 import uuid
@@ -14,7 +14,7 @@ from tests.blackbox.streams import PATHS
 from tests.running import Running, start_up
 
 Json = dict[str, Any]
-# So many clients at once: enough to interleave streams, below the file limit of a small machine.
+# Clients at the same time: enough to interleave streams, below the file limit of a small machine.
 AT_ONCE = 64
 
 
@@ -42,7 +42,7 @@ class Rig:
         talk: dict[str, Any] | None = None,
         line: client.Line | None = None,
     ) -> Exchange:
-        """One exchange, by a connection of its own or on `line`."""
+        """One exchange, on a connection of its own or on `line`."""
         trace = uuid.uuid4().hex
         self.provider.scripts[case] = script
         asked = client.request(self.prefix + (path or PATHS[dialect]), case, trace, body, headers, method)
@@ -75,7 +75,7 @@ class Rig:
         deadline = time.monotonic() + 20
         while len(found := self.running.records()) < count and time.monotonic() < deadline:
             time.sleep(0.2)
-        time.sleep(0.5)  # what comes twice comes now
+        time.sleep(0.5)  # duplicates arrive now
         return self.running.records() if len(found) >= count else found
 
     async def record(self, one: Exchange) -> Json:
@@ -85,7 +85,7 @@ class Rig:
         return found[0]
 
     async def findings(self) -> list[str]:
-        """All exchanges so far against their records; empty where all is well."""
+        """Compares all exchanges so far with their records; empty if there is no difference."""
         by = await self.records()
         found = []
         for case, one in self.exchanges.items():
@@ -113,7 +113,7 @@ async def rig(folder: Path, *options: str, name: str | None = "fake") -> AsyncIt
 
 
 def judged(folder: Path, work: Callable[[Rig], Awaitable[None]], *options: str, name: str | None = "fake") -> None:
-    """Run `work` on a rig of its own."""
+    """Runs `work` on a separate rig."""
 
     async def main() -> None:
         async with rig(folder, *options, name=name) as made:

@@ -1,4 +1,4 @@
-"""Errors, statuses, answers that are no stream, silence; and what gets a record at all."""
+"""Errors, status codes, responses that are not streams, silence; and which exchanges get a record."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.blackbox.streams import DONE, anthropic, chat, data, responses
 
 
 async def says(rig: Rig, cases: list[tuple[Exchange, dict[str, Any]]]) -> list[str]:
-    """Where a record says something else than expected."""
+    """The difference of a record from the expected one."""
     records, found = await rig.records(), []
     for one, expected in cases:
         mine = records.get(one.trace, [])
@@ -43,7 +43,7 @@ def test_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_answers_that_are_no_stream(tmp_path: Path) -> None:
+def test_responses_that_are_not_streams(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         ran = await asyncio.gather(*(rig.run(one.name, one.dialect, one.script) for one in ANSWERS))
         cases = [(ex, {**one.says, "counts.bytes": len(one.body)}) for ex, one in zip(ran, ANSWERS, strict=True)]
@@ -66,7 +66,7 @@ async def silent(rig: Rig, after: int) -> tuple[Exchange, dict[str, Any]]:
 
 
 def test_silence_ends_at_the_idle_timeout(tmp_path: Path) -> None:
-    """No head: 504. Later: the client's answer breaks off. After the terminal: it was completed."""
+    """Without a head: 504. Later: the client's response breaks off. After the terminal event: completed."""
 
     async def work(rig: Rig) -> None:
         cases = await asyncio.gather(*(silent(rig, after) for after in (0, 1, 3, 99)))
@@ -95,7 +95,7 @@ def test_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_a_terminal_is_the_dialects_own(tmp_path: Path) -> None:
+def test_each_dialect_has_its_own_terminal_event(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         streams = {
             "anthropic-messages": [*anthropic("t")[:-1], DONE],
@@ -128,8 +128,8 @@ UNRECORDED = {
 }
 
 
-def test_what_gets_a_record(tmp_path: Path) -> None:
-    """An LLM's stream on any path, by what its content shows; no other event stream."""
+def test_which_exchanges_get_a_record(tmp_path: Path) -> None:
+    """An LLM's stream on any path, recognised by its content; no other event stream."""
 
     async def work(rig: Rig) -> None:
         cases = []

@@ -1,4 +1,4 @@
-"""What the judge once found, each kept as a test: it held not, and holds since."""
+"""Earlier findings of this comparison, each kept as a test."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.processes import children
 from tests.running import wait_for
 
 
-def test_a_foreign_stream_that_ends_with_done_is_no_llms(tmp_path: Path) -> None:
+def test_a_stream_of_another_kind_that_ends_with_done_has_no_record(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         events = [data({"id": "run_1", "object": "thread.run"}, "thread.run.created"), DONE]
         one = await rig.run("assistants", "openai-chat", chunked(*events), path="/v1/threads/t/runs")
@@ -37,7 +37,7 @@ def test_a_bare_error_counts_without_its_blank_line(tmp_path: Path) -> None:
 
 
 async def recorder_killed(rig: Rig) -> None:
-    """Streams under way while the recorder dies; all of them end."""
+    """Streams that run while the recorder is killed; all of them end."""
     await load(rig, "before", 10)
     await asyncio.sleep(SETTLED_S)
     loading = asyncio.ensure_future(load(rig, "during", 60, pause_s=0.06))
@@ -46,7 +46,7 @@ async def recorder_killed(rig: Rig) -> None:
     )
     pid = recorder_of(rig)
     os.kill(pid, signal.SIGSTOP)
-    await asyncio.sleep(0.6)  # so that what it was handed meanwhile is lost with it
+    await asyncio.sleep(0.6)  # so that what it received in between is lost with it
     os.kill(pid, signal.SIGKILL)
     await loading
 
@@ -67,7 +67,7 @@ def test_a_record_whose_reads_were_dropped_says_so(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_half_a_head_is_a_502(tmp_path: Path) -> None:
+def test_an_incomplete_head_is_a_502(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         script = provider.answer(b"HTTP/1.1 200 OK\r\nContent-Ty", end="fin")
         assert (await rig.run("half", "openai-chat", script)).got.status == 502

@@ -1,4 +1,4 @@
-"""Books under load, SIGTERM, SIGKILL: what `up` owes when it does not live to see the end."""
+"""Counts under load, SIGTERM, SIGKILL: what `up` guarantees when it does not see the end of a stream."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ SETTLED_S = 2.5
 
 
 def books(metrics: dict[str, float]) -> dict[str, float]:
-    """Reads by where they are, over all reasons."""
+    """Reads by state, summed over all reasons."""
     names = ("seen_total", "delivered_total", "dropped_total", "waiting")
     return {
         name: sum(value for key, value in metrics.items() if key.partition("{")[0] == READS + name) for name in names
@@ -66,7 +66,7 @@ def test_reads_are_in_balance_at_every_scrape(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_sigterm_lets_streams_end_and_writes_down_those_that_do_not(tmp_path: Path) -> None:
+def test_sigterm_lets_streams_end_and_stores_those_that_do_not(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         go = asyncio.Event()
 
@@ -99,7 +99,7 @@ def free_port() -> int:
 
 
 def test_sigkill_of_the_main_process_and_a_start_on_the_same_ports(tmp_path: Path) -> None:
-    """What ran is `abandoned`, what had ended is whole; each has one record, and the books balance."""
+    """Open streams are `abandoned`, ended ones are complete; each has one record, and the counts agree."""
 
     async def work(rig: Rig, urls: dict[str, str], options: list[str]) -> None:
         await load(rig, "before", 20)
@@ -144,13 +144,13 @@ def test_sigkill_of_the_main_process_and_a_start_on_the_same_ports(tmp_path: Pat
 
 
 def test_a_slow_client_holds_its_upstream_back_and_loses_nothing(tmp_path: Path) -> None:
-    """More than all buffers hold; the record tells of the waiting."""
+    """More than all buffers hold; the record has the waiting time."""
 
     async def work(rig: Rig) -> None:
         script = chunked(*chat("t", ["x" * 1000] * 8000))
         slow = {"slow_s": 0.005, "chunk": 65536, "receive_buffer": 16384}
         one, _ = await asyncio.gather(rig.run("slow", "openai-chat", script, talk=slow), load(rig, "beside", 20))
-        # Its later bytes lay in the kernel's buffers before the tap took them: times are not compared.
+        # Its later bytes were in the kernel's buffers before the tap read them: times are not compared.
         one.only = frozenset({"outcome", "counts.token_events", "counts.bytes", "counts.client_bytes", "usage.source"})
         assert await rig.findings() == []
         assert (await rig.record(one))["timing"]["client_blocked_s"] > 0

@@ -1,4 +1,4 @@
-"""What clients may ask and how: framing of requests, connections, upstreams; and what is refused."""
+"""Requests of clients: framing, connections, upstreams; and which are refused."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def test_many_requests_on_one_connection(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_requests_sent_before_their_turn(tmp_path: Path) -> None:
+def test_pipelined_requests(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         names, sent, only = [f"{n}" for n in range(6)], Got(), frozenset({"outcome", "response_id", "counts.bytes"})
         traces = {name: uuid.uuid4().hex for name in names}
@@ -48,7 +48,7 @@ def test_requests_sent_before_their_turn(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_a_request_in_chunks_and_one_that_asks_first_and_a_large_one(tmp_path: Path) -> None:
+def test_a_chunked_request_one_with_expect_and_a_large_one(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         await asyncio.gather(in_chunks(rig), asks_first(rig), large(rig))
         assert await rig.findings() == []
@@ -144,12 +144,12 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_what_is_refused_and_reaches_no_upstream(tmp_path: Path) -> None:
+def test_refused_requests_reach_no_upstream(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         rig.provider.scripts["abuse"] = provider.answer(provider.head(framing="2") + b"{}")
         got = {name: (await talk(rig.port, [sent])).status for name, (_, sent) in REFUSED.items()}
         assert got == {name: status for name, (status, _) in REFUSED.items()}
-        # A proxy may begin to forward before a body proves wrong; it never ends such a request.
+        # A proxy may begin to forward before a body turns out malformed; it never completes such a request.
         assert [one.heard.line for one in rig.provider.played.get("abuse", []) if one.sent] == []
 
     judged(tmp_path, work)

@@ -1,5 +1,6 @@
-"""A canary in every place of a request and an answer: in no file, no record, no metric, no log. And what does not depend
-on capture: masked, full and replayed give the same record."""
+"""A canary in every place of a request and a response: in no file, record, metric or log. And what does not depend on
+the capture mode: masked, full and replayed give the same record.
+"""
 
 import asyncio
 import json
@@ -39,7 +40,7 @@ EVENTS = {
     "openai-completions": [f'data: {{"choices":[{{"index":0,"text":"{SECRET}'.encode()],
 }  # fmt: skip
 ANSWERS = {"application/json": json.dumps(ERROR), "text/html": f"<html>{SECRET}</html>", "text/plain": SECRET}
-# What may differ: ids, times, transport, and what is only known with the text or of a request.
+# What may differ: ids, times, transport, and what is known only from the text or from a request.
 LEFT_OUT = {
     "stream_id", "tap", "tap_instance", "tap_version", "trace_id", "started_at", "timing", "request", "upstream",
     "status_code", "request_digest", "capture", "endpoint", "cost",
@@ -84,7 +85,7 @@ def bare(record: dict[str, Any]) -> dict[str, Any]:
 
 
 async def cuts(rig: Rig) -> None:
-    """Streams from the first whole event on, cut at many places: before it, only the path tells the dialect."""
+    """Streams from the first whole event on, cut at many places: before it, only the path indicates the dialect."""
     ran = [rig.run("tools", "openai-chat", chunked(*chat_tools("t")))]
     for dialect, make in STREAMS.items():
         events = make("t")

@@ -1,4 +1,4 @@
-"""Whole streams and cut ones: bytes to the client, records, times and books, against an independent reading."""
+"""Whole streams and cut ones: bytes to the client, records, times and counts, compared with an independent reading."""
 
 import asyncio
 import statistics
@@ -16,11 +16,11 @@ from tests.blackbox.compare import time_pairs
 from tests.blackbox.rig import Rig, chunked, judged
 from tests.blackbox.streams import STREAMS, chat, chat_many, chat_tools
 
-# Every seventh byte: each place of an event is met in some stream, in seconds and not minutes.
+# Every seventh byte: each kind of place is cut in some stream, in seconds instead of minutes.
 STRIDE = 7
-# What the median of a stamp may be off on a machine that does other things as well (seconds).
+# By how much the median of a stamp may be off on a machine with other load (seconds).
 MEDIAN_S = 0.05
-# After an upstream's first answer, for longer than the relay watches whether the connection stays open (seconds).
+# After an upstream's first response, for longer than the relay checks whether the connection stays open (seconds).
 WATCHED_S = 0.4
 
 
@@ -53,7 +53,7 @@ def test_a_stream_cut_anywhere_in_any_way(tmp_path: Path, dialect: str) -> None:
 
 
 async def leave(rig: Rig, dialect: str, after: int) -> float:
-    """The client gets `after` bytes and leaves; the upstream waits. Gives how long until the upstream was cancelled."""
+    """The client gets `after` bytes and leaves; the upstream waits. Gives the time until the upstream was cancelled."""
     pieces = [provider.head()]
     for piece in STREAMS[dialect](dialect):
         if sum(map(len, pieces)) < after:
@@ -90,7 +90,7 @@ def flushed(events: list[bytes], feed: Callable[[bytes], bytes], last: Callable[
 
 
 def coded(coding: str, events: list[bytes]) -> list[bytes]:
-    """Each event flushed by itself, as providers do."""
+    """Each event is flushed, as by providers."""
     if coding == "br":
         br = brotli.Compressor()
         return flushed(events, lambda event: br.process(event) + br.flush(), br.finish)
@@ -148,7 +148,7 @@ def test_every_framing_coding_and_line_end(tmp_path: Path) -> None:
 
 
 def test_stamps_are_the_providers(tmp_path: Path) -> None:
-    """On connections that are kept, one stream at a time: nothing but the tap stands between two clocks."""
+    """On kept connections, one stream at a time: only the tap is between the two clocks."""
 
     async def work(rig: Rig) -> None:
         async with Line(rig.port) as line:

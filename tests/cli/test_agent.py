@@ -1,4 +1,4 @@
-"""`up --agent` and `tap --agent`: an agent for taps in applications. Here applications speak to its recorder by hand."""
+"""`up --agent` and `tap --agent`: an agent for taps in applications. These tests send to its recorder by hand."""
 
 import contextlib
 import os
@@ -24,13 +24,13 @@ from streamgauge.recorder.protocol import (
     ResponseRead,
     encode_batch,
 )
-from tests.cli.test_tap import NOBODY
+from tests.cli.test_tap import UNREACHABLE
 from tests.processes import children
 from tests.running import PATIENCE_S, Running, start, wait_for, wait_until_ready
 from tests.taps.talk import EVENTS
 
 ANY_ADMIN = ("--admin", "127.0.0.1:0")
-# Of a stop that nothing holds up, and of one that open streams do (seconds).
+# For a stop that nothing delays, and for one that open streams delay (seconds).
 QUICK_S, LONG_S = 3.0, 60.0
 
 
@@ -54,7 +54,7 @@ class Application:
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.settimeout(PATIENCE_S)
         path = str((data_dir / "run").readlink() / "recorder.sock")
-        # The file exists a moment before the recorder listens on it.
+        # The socket's file exists shortly before the recorder listens on it.
         wait_for(lambda: self.connection.connect_ex(path) == 0, "a recorder that listens")
 
     def tell(self, *messages: Message) -> None:
@@ -83,7 +83,7 @@ def outcomes(running: Running, count: int) -> list[str]:
     return sorted(record["outcome"] for record in running.wait_for_records(count))
 
 
-def test_an_agent_relays_nothing_and_says_where_it_is_found(tmp_path: Path) -> None:
+def test_an_agent_relays_nothing_and_logs_its_place(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with agent(data_dir) as up:
         assert f"agent for taps in applications, at {data_dir}/run/recorder.sock" in up.log
@@ -92,7 +92,7 @@ def test_an_agent_relays_nothing_and_says_where_it_is_found(tmp_path: Path) -> N
         [(recorder, line)] = children(up.process.pid).items()
         assert "streamgauge.recorder.process" in line
         for process, ports in ((up.process.pid, 1), (recorder, 0)):
-            assert len(tcp_ports(process)) == ports, "the admin port alone"
+            assert len(tcp_ports(process)) == ports, "only the admin port"
         place = data_dir / "run"
         assert stat.S_IMODE(place.readlink().stat().st_mode) == 0o700
         assert up.stop() == 0
@@ -100,7 +100,7 @@ def test_an_agent_relays_nothing_and_says_where_it_is_found(tmp_path: Path) -> N
 
 
 def tcp_ports(pid: int) -> list[str]:
-    """What a process listens on, as Linux tells."""
+    """The ports on which a process listens, as reported by Linux."""
     inodes = set()
     for place in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -109,18 +109,18 @@ def tcp_ports(pid: int) -> list[str]:
     return [line[1] for line in lines if line[3] == "0A" and line[9] in inodes]
 
 
-def test_applications_come_and_go_and_have_their_records(tmp_path: Path) -> None:
+def test_applications_may_start_and_end_and_have_their_records(tmp_path: Path) -> None:
     with agent(tmp_path / "data") as up:
         with Application(up.data_dir) as one, Application(up.data_dir) as other:
             for application in (one, other):
-                application.begin(7)  # numbers are each application's own
+                application.begin(7)  # each application has its own numbers
             one.end(7)
             assert outcomes(up, 1) == ["completed"]
             other.end(7)
             assert outcomes(up, 2) == ["completed", "completed"]
             other.begin(8, events=2)
             wait_for(lambda: up.metrics()["streamgauge_open_streams"], "an open stream")
-        assert outcomes(up, 3) == ["abandoned", "completed", "completed"], "it went, and left a stream open"
+        assert outcomes(up, 3) == ["abandoned", "completed", "completed"], "it disconnected with an open stream"
         with Application(up.data_dir) as again:
             again.begin(7)
             again.end(7, Ending.RESET)
@@ -130,7 +130,7 @@ def test_applications_come_and_go_and_have_their_records(tmp_path: Path) -> None
         assert up.get("/health/ready")[0] == 200
 
 
-def test_an_agent_that_does_not_read_an_applications_tenant_header_says_so_once(tmp_path: Path) -> None:
+def test_an_agent_that_does_not_read_an_applications_tenant_header_logs_it_once(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
     with agent(tmp_path / "data") as up, Application(up.data_dir) as application:
         for stream in range(3):
@@ -163,19 +163,19 @@ def test_a_stop_waits_for_open_streams_and_not_for_applications_that_stay_connec
                 application.begin(2)
 
 
-def test_a_stop_cuts_what_is_open_at_its_deadline(tmp_path: Path) -> None:
+def test_a_stop_cuts_open_streams_at_its_deadline(tmp_path: Path) -> None:
     with agent(tmp_path / "data", "--drain-timeout", str(QUICK_S)) as up, Application(up.data_dir) as application:
         application.begin(1, events=2)
         wait_for(lambda: up.metrics()["streamgauge_open_streams"], "an open stream")
         began = time.monotonic()
         assert up.stop() == 0
-        assert time.monotonic() - began < QUICK_S + 5, "a shared machine gets some seconds"
+        assert time.monotonic() - began < QUICK_S + 5, "a few seconds more for a shared machine"
         [record] = up.records()
         assert record["outcome"] == "abandoned"
 
 
 def test_an_agent_needs_no_broker(tmp_path: Path) -> None:
-    options = ("--kafka", NOBODY, "--drain-timeout", str(QUICK_S))
+    options = ("--kafka", UNREACHABLE, "--drain-timeout", str(QUICK_S))
     with agent(tmp_path / "data", *options, name="tap") as tap, Application(tap.data_dir) as application:
         application.begin(1)
         application.end(1)
@@ -200,9 +200,9 @@ def test_a_recorder_that_is_killed_is_started_again_at_the_same_place(tmp_path: 
             wait_for(lambda: "completed" in outcomes(up, 1), "a record")
 
 
-def test_an_agent_that_others_cannot_find_does_not_start(tmp_path: Path) -> None:
+def test_an_agent_without_its_socket_does_not_start(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    (data_dir / "run").mkdir(parents=True)  # something else has the name
+    (data_dir / "run").mkdir(parents=True)  # another file has the name
     with start("up", ["--agent", *ANY_ADMIN, "--data-dir", str(data_dir)], data_dir) as running:
         assert running.process.wait(PATIENCE_S) == 3
         assert f"the data directory {data_dir} cannot be used" in running.log
@@ -218,7 +218,7 @@ def child(data_dir: Path, *options: str, environment: Mapping[str, str] = {}) ->
         "tap",
         "--child",
         "--kafka",
-        NOBODY,
+        UNREACHABLE,
         "--data-dir",
         str(data_dir),
         "--drain-timeout",
@@ -242,7 +242,7 @@ def log_of(data_dir: Path) -> str:
     return (data_dir.parent / "log").read_text()
 
 
-def test_a_child_ends_with_its_stdin_and_has_no_relay_whatever_the_environment_says(tmp_path: Path) -> None:
+def test_a_child_ends_with_its_stdin_and_has_no_relay_for_any_environment(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with child(data_dir, *ANY_ADMIN, environment={"STREAMGAUGE_UPSTREAM": "http://127.0.0.1:1"}) as process:
         wait_for((data_dir / "run" / "recorder.sock").exists, "its socket")
@@ -255,7 +255,7 @@ def test_a_child_ends_with_its_stdin_and_has_no_relay_whatever_the_environment_s
         assert "it relays nothing" in log_of(data_dir)
 
 
-def test_a_child_runs_without_an_admin_port_that_is_taken_and_has_it_when_it_is_free(
+def test_a_child_runs_without_an_admin_port_that_is_in_use_and_opens_it_once_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data_dir = tmp_path / "data"

@@ -43,7 +43,7 @@ def segments(kafka: str, topics: Topics) -> list[tuple[int, bytes | None]]:
 
 @pytest.fixture
 def some(kafka: str, prefix: str) -> Topics:
-    """A topic with five letters: two that can be read by now, three that cannot."""
+    """A topic with five letters: two that can now be read, three that cannot."""
     topics = Topics(prefix)
     put(
         kafka,
@@ -57,7 +57,7 @@ def some(kafka: str, prefix: str) -> Topics:
     return topics
 
 
-def test_list_prints_all_or_what_the_filters_leave(kafka: str, some: Topics) -> None:
+def test_list_prints_all_or_those_that_match_the_filters(kafka: str, some: Topics) -> None:
     done = deadletter(kafka, some.prefix, "list")
     assert (done.returncode, done.stderr) == (0, "")
     head, *rows = done.stdout.splitlines()
@@ -101,7 +101,7 @@ def test_each_action_prints_one_json_document(kafka: str, some: Topics) -> None:
     assert [one["messages"] for one in done["not_sent"]] == [1]
 
 
-def test_show_says_why_and_what_is_in_it(kafka: str, some: Topics) -> None:
+def test_show_prints_the_reason_and_the_content(kafka: str, some: Topics) -> None:
     junk = deadletter(kafka, some.prefix, "show", "0")
     assert (junk.returncode, junk.stderr) == (0, "")
     assert f"from     {some.segments}, partition 1, offset 10" in junk.stdout
@@ -125,7 +125,7 @@ def test_show_says_why_and_what_is_in_it(kafka: str, some: Topics) -> None:
     )
 
 
-def test_retry_sends_back_what_can_be_read_and_says_what_it_did(kafka: str, some: Topics) -> None:
+def test_retry_returns_readable_letters_and_prints_what_it_did(kafka: str, some: Topics) -> None:
     dry = deadletter(kafka, some.prefix, "retry", "--all", "--dry-run")
     assert dry.returncode == 1
     assert dry.stdout == f"would send 2 messages back to {some.segments}, partition 2\n"
@@ -152,7 +152,7 @@ def test_retry_sends_back_what_can_be_read_and_says_what_it_did(kafka: str, some
     assert (clean.returncode, clean.stderr) == (0, "")
 
 
-def test_records_go_back_to_their_topic(kafka: str, prefix: str, a_record: Record) -> None:
+def test_records_return_to_their_topic(kafka: str, prefix: str, a_record: Record) -> None:
     topics, value = Topics(prefix), encode_record(a_record)
     put(kafka, topics, (Source(topics.records, 0, 1, b"id"), value, Stage.LEDGER, "version"))
     done = deadletter(kafka, prefix, "retry", "--all", "--stage", "ledger")
@@ -188,7 +188,7 @@ def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, caps
     assert len(printed.err.splitlines()) == 1
 
 
-def test_no_topic_and_no_broker_are_one_sentence(kafka: str) -> None:
+def test_a_missing_topic_and_an_unreachable_broker_are_one_sentence(kafka: str) -> None:
     missing = deadletter(kafka, "nobody-made-these", "list")
     assert (missing.returncode, missing.stdout) == (3, "")
     assert "run `streamgauge topics create` first" in missing.stderr

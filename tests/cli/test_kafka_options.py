@@ -1,4 +1,4 @@
-"""From settings to brokers: what is given must have a meaning, and nothing ends in plain text by mistake."""
+"""From settings to brokers: each setting must have an effect, and none leads to plain text by mistake."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_an_address_alone_is_plain_text() -> None:
     assert brokers_of(load({"kafka": "b:1"})).protocol is Protocol.PLAINTEXT
 
 
-def test_all_that_was_given_is_there(password: str) -> None:
+def test_all_settings_are_passed_on(password: str) -> None:
     given = {"kafka": "b:1", "kafka_security": "sasl_ssl", "kafka_username": "u", "kafka_password_file": password}
     brokers = brokers_of(load(given))
     assert (brokers.bootstrap, brokers.protocol) == ("b:1", Protocol.SASL_SSL)
@@ -38,7 +38,7 @@ def test_all_that_was_given_is_there(password: str) -> None:
     assert plain.login.mechanism is Mechanism.PLAIN
 
 
-def test_a_password_from_the_environment_is_handed_to_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_of_the_environment_is_given_to_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, SECRET)
     brokers = brokers_of(load({"kafka": "b:1", "kafka_security": "SASL_SSL", "kafka_username": "u"}))
     assert brokers.login is not None
@@ -69,20 +69,20 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-def test_without_a_broker_it_asks_for_one() -> None:
+def test_a_missing_broker_is_refused_with_the_flag() -> None:
     with pytest.raises(UsageFault, match="--kafka HOST:PORT is missing"):
         brokers_of(load({}))
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_is_one_sentence(case: str) -> None:
+def test_invalid_settings_are_one_sentence(case: str) -> None:
     given, says = BAD[case]
     with pytest.raises(UsageFault, match=says) as refused:
         brokers_of(load({"kafka": "b:1", **given}))
     assert "\n" not in str(refused.value)
 
 
-def test_two_passwords_or_one_without_a_log_in(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_passwords_or_one_without_a_user_name(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
     both = {"kafka": "b:1", "kafka_security": "SASL_SSL", "kafka_username": "u", "kafka_password_file": password}
     monkeypatch.setenv(PASSWORD_VARIABLE, SECRET)
     with pytest.raises(UsageFault, match="is given twice") as refused:
@@ -94,7 +94,7 @@ def test_two_passwords_or_one_without_a_log_in(password: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["tap", "worker", "topics", "replay"])
-def test_each_command_says_it_and_ends_with_2(tmp_path: Path, name: str) -> None:
+def test_each_command_prints_it_and_ends_with_2(tmp_path: Path, name: str) -> None:
     words = {
         "tap": ["tap", "--agent", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path)],
         "worker": ["worker", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path)],

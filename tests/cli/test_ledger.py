@@ -1,4 +1,4 @@
-"""`streamgauge ledger query` on a real ledger file: records as they are, totals, and while others write."""
+"""`streamgauge ledger query` on a real ledger file: records unchanged, totals, and while another process writes."""
 
 import contextlib
 import csv
@@ -26,7 +26,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def queried(data_dir: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
-    """What the command prints. In this process, which is half a second faster, unless it is given an environment."""
+    """What the command prints. It runs in this process, which is half a second faster, unless an environment is given."""
     words = ("ledger", "query", "--data-dir", str(data_dir), *arguments)
     if environment is not None:
         done = command(*words, environment=environment)
@@ -41,7 +41,7 @@ def ids(output: str) -> list[str]:
     return [json.loads(line)["stream_id"] for line in output.splitlines()]
 
 
-def test_every_record_as_it_is_oldest_first(data_dir: Path) -> None:
+def test_every_record_unchanged_oldest_first(data_dir: Path) -> None:
     output = queried(data_dir, "--output", "jsonl")
     assert ids(output) == [stream_id(number) for number in (1, 2, 3, 4)]
     with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
@@ -175,7 +175,7 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
     newest = queried(two_months, "--by", "day", "--newest", "--limit", "2", "--output", "jsonl")
     assert [json.loads(line)["day"] for line in newest.splitlines()] == ["2026-12-01", "2026-11-30"]
     october = queried(two_months, "--by", "day", "--until", "2026-11-01", "--output", "csv").splitlines()
-    assert october[1:] == ["2026-10-31,1,1,41,20,61,,"], "a resumed stream counts where its first record stands"
+    assert october[1:] == ["2026-10-31,1,1,41,20,61,,"], "a resumed stream counts in the month of its first record"
 
 
 def test_the_help_names_every_key() -> None:
@@ -211,7 +211,7 @@ def test_an_empty_ledger(tmp_path: Path) -> None:
     assert len(queried(tmp_path).splitlines()) == 1
 
 
-def test_a_writer_holds_up_no_reader(data_dir: Path) -> None:
+def test_a_writer_does_not_block_readers(data_dir: Path) -> None:
     with contextlib.closing(sqlite3.connect(data_dir / "ledger.sqlite", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("DELETE FROM records")

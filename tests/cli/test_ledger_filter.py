@@ -1,4 +1,4 @@
-"""What --since, --until and --where of `streamgauge ledger query` take, and what they refuse."""
+"""The values that --since, --until and --where of `streamgauge ledger query` accept and refuse."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_time_of_a_record_is_the_start_of_the_range_that_begins_with_it() -> N
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("option", ["--since", "--until"])
-def test_what_is_no_time_is_refused_with_what_is(option: str, given: str) -> None:
+def test_an_invalid_time_is_refused_with_the_valid_forms(option: str, given: str) -> None:
     since, until = (given, None) if option == "--since" else (None, given)
     with pytest.raises(
         UsageFault, match=f"(?s){option} .*a UTC date such as 2026-11-01, or an RFC 3339 time such as 2026"
@@ -57,7 +57,7 @@ def test_what_is_no_time_is_refused_with_what_is(option: str, given: str) -> Non
 
 
 @pytest.mark.parametrize("until", ["2026-11-01", "2026-10-31", "2026-11-01T00:30:00+01:00"])
-def test_a_range_that_can_hold_nothing_is_refused(until: str) -> None:
+def test_an_empty_range_is_refused(until: str) -> None:
     with pytest.raises(UsageFault, match="must be later than --since 2026-11-01"):
         filter_of("2026-11-01", until, None)
 
@@ -76,7 +76,7 @@ def test_conditions_in_order_with_null_for_an_empty_value() -> None:
 
 
 @pytest.mark.parametrize("given", ["tenant", "", "colour=red", "=red", "Tenant=a", "record=x", "day;=1"])
-def test_a_condition_without_a_known_key_is_refused_with_the_keys(given: str) -> None:
+def test_a_condition_with_an_unknown_key_is_refused_with_the_keys(given: str) -> None:
     with pytest.raises(UsageFault) as refused:
         filter_of(None, None, [given])
     assert ", ".join(KEYS) in str(refused.value)
@@ -95,7 +95,7 @@ def test_a_value_that_is_not_utf8_is_refused() -> None:
         filter_of(None, None, ["tenant=caf\udce9"])
 
 
-def test_as_many_conditions_as_may_be_and_one_more() -> None:
+def test_the_limit_of_conditions() -> None:
     where = [f"tenant={number}" for number in range(MAX_CONDITIONS)]
     assert len(filter_of(None, None, where).where) == MAX_CONDITIONS
     with pytest.raises(UsageFault, match=f"given {MAX_CONDITIONS + 1} times: at most {MAX_CONDITIONS} "):

@@ -1,4 +1,6 @@
-"""The command line as a user has it: help, versions, slips, and parts that are not to be had. Each is one sentence."""
+"""The command line as a user has it: help, versions, wrong usage, and resources that cannot be used. Each error is one
+sentence.
+"""
 
 import contextlib
 import os
@@ -18,13 +20,13 @@ from streamgauge.cli.parser import parse
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from tests.running import command, start, start_up, wait_for
 
-# A port of the host that nobody may listen on, so that nobody answers.
-NOBODY = "127.0.0.1:1"
+# A port on which no process listens.
+UNREACHABLE = "127.0.0.1:1"
 ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-UP = ("up", "--upstream", f"http://{NOBODY}")
+UP = ("up", "--upstream", f"http://{UNREACHABLE}")
 
 
-# Everything that has a help of its own: the program, groups and commands; with its examples.
+# Everything with its own help: the program, groups and commands; with its examples.
 HELPED = {"": EPILOG, **{path: one.epilog for path, one in (GROUPS | COMMANDS).items()}}
 
 
@@ -33,7 +35,7 @@ Ask = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """A command in this process, for what is wrong before anything starts: a process of its own takes half a second."""
+    """Runs a command in this process, for errors before anything starts: a separate process takes half a second."""
 
     def ask(*arguments: str, environment: Mapping[str, str] = {}) -> "subprocess.CompletedProcess[str]":
         for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
@@ -50,7 +52,9 @@ def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 def refused(
     code: int, says: str, *arguments: str, environment: dict[str, str] | None = None, ask: Ask = command
 ) -> str:
-    """A command that ends with this code and a sentence that has these words; nothing on stdout, no traceback."""
+    """Asserts that a command ends with this exit code and one sentence with these words; nothing on stdout, no
+    traceback.
+    """
     done = ask(*arguments, environment=environment or {})
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
@@ -67,14 +71,14 @@ def refused_in_one_sentence(code: int, says: str, *arguments: str) -> None:
 
 @pytest.fixture
 def taken() -> Iterator[str]:
-    """An address that somebody listens on."""
+    """An address on which a socket listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.fixture
 def junk(tmp_path: Path) -> Path:
-    """A file that is nothing that is known here."""
+    """A file of no known format."""
     path = tmp_path / "junk"
     path.write_bytes(bytes(range(256)) * 80)
     return path
@@ -125,7 +129,7 @@ def test_version_and_help_as_processes() -> None:
         (("topics", "delete"), "invalid choice: 'delete'"),
     ],
 )
-def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str, here: Ask) -> None:
+def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str, here: Ask) -> None:
     told = refused(USAGE, says, *arguments, ask=here)
     assert told.startswith("usage: streamgauge")
 
@@ -135,7 +139,7 @@ NEEDED = {"deadletter show": ["1"]}
 
 @pytest.mark.parametrize("unknown", ["--no-such-option", "--no-such-option=x"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+def test_an_unknown_option_prints_the_usage_of_its_command(
     name: str, unknown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*name.split(), *NEEDED.get(name, []), unknown]) == USAGE
@@ -153,10 +157,10 @@ def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
         (("replay",), "nothing to replay: name files or directories, or a broker with --kafka"),
         (("topics", "create"), "--kafka HOST:PORT is missing"),
         (("topics", "describe"), "--kafka HOST:PORT is missing"),
-        (("topics", "create", "--kafka", NOBODY, "--partitions", "3"), "power of two"),
-        (("topics", "create", "--kafka", NOBODY, "--topic-prefix", "a/b"), "'a/b' is not a topic prefix"),
+        (("topics", "create", "--kafka", UNREACHABLE, "--partitions", "3"), "power of two"),
+        (("topics", "create", "--kafka", UNREACHABLE, "--topic-prefix", "a/b"), "'a/b' is not a topic prefix"),
         (("up",), "--upstream NAME=URL is missing"),
-        (("tap", "--kafka", NOBODY), "--upstream NAME=URL is missing"),
+        (("tap", "--kafka", UNREACHABLE), "--upstream NAME=URL is missing"),
         (("up", "--upstream", "openai"), "write NAME=URL"),
         (("up", "--upstream", "a=http://x", "--upstream", "a=http://y"), "two upstreams have the same name"),
         ((*UP, "--listen", "8080"), "write HOST:PORT"),
@@ -188,7 +192,7 @@ def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
         (("replay", "/nowhere/recording.sse"), "there is no file /nowhere/recording.sse"),
         (("up", "--agent", "--upstream", "a=http://x"), "--agent and --upstream exclude each other"),
         (
-            ("tap", "--agent", "--upstream", "a=http://x", "--kafka", NOBODY),
+            ("tap", "--agent", "--upstream", "a=http://x", "--kafka", UNREACHABLE),
             "--agent and --upstream exclude each other: give one of them",
         ),
         (
@@ -218,8 +222,8 @@ WITH_PASSWORD = (
     ("up", "http://user:CANARY@h"),
     ("up", "--upstraem", "CANARY"),
     ("up", "--upstraem=CANARY"),
-    ("topics", "describe", "--kafka", NOBODY, "--kafka-password", "CANARY"),
-    ("topics", "describe", "--kafka", NOBODY, "--kafka-password=CANARY"),
+    ("topics", "describe", "--kafka", UNREACHABLE, "--kafka-password", "CANARY"),
+    ("topics", "describe", "--kafka", UNREACHABLE, "--kafka-password=CANARY"),
     ("up", "--capture", "http://user:CANARY@h"),
     ("up", "--upstream", "http://user:CANARY/pw@h"),
     ("up", "--upstream", "a=http:/user:CANARY@h"),
@@ -242,10 +246,10 @@ WITH_PASSWORD = (
     ("ledger", "query", "--data-dir", "user:CANARY@h"),
     ("replay", "http://user:CANARY@h/recording.sse"),
     ("replay", "http://h/recording.sse?key=CANARY"),
-    ("topics", "describe", "--kafka", NOBODY, "--kafka-security", "SSL", "--kafka-ca", "user:CANARY@h"),
-    ("topics", "describe", "--kafka", NOBODY, "--kafka-security", "SASL_SSL", "--kafka-username", "u",
+    ("topics", "describe", "--kafka", UNREACHABLE, "--kafka-security", "SSL", "--kafka-ca", "user:CANARY@h"),
+    ("topics", "describe", "--kafka", UNREACHABLE, "--kafka-security", "SASL_SSL", "--kafka-username", "u",
      "--kafka-password-file", "CANARY"),
-    ("tap", "packets", "--kafka", NOBODY, "--pcap", "user:CANARY@h"),
+    ("tap", "packets", "--kafka", UNREACHABLE, "--pcap", "user:CANARY@h"),
 )  # fmt: skip
 
 
@@ -253,7 +257,7 @@ WITH_PASSWORD = (
 def test_no_error_quotes_a_password(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wherever a URL with a password may stand by mistake, and where a password itself may."""
+    """At each place where a user may give a URL with a password by mistake, and where a password may be given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "data"))
     assert main(arguments) in (USAGE, UNAVAILABLE)
@@ -262,7 +266,7 @@ def test_no_error_quotes_a_password(
     assert PASSWORD not in told.out + told.err
 
 
-def test_settings_that_cannot_be_say_where_they_come_from(tmp_path: Path) -> None:
+def test_invalid_settings_name_their_source(tmp_path: Path) -> None:
     told = refused(USAGE, "--workers (STREAMGAUGE_WORKERS): ", *UP, environment={"STREAMGAUGE_WORKERS": "many"})
     assert len(told.splitlines()) == 1
 
@@ -272,7 +276,7 @@ def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None
     refused(USAGE, "'1' is not an address", *UP, environment={"STREAMGAUGE_CONFIG": str(tmp_path / "settings.toml")})
 
 
-def test_tenants_that_are_none(tmp_path: Path) -> None:
+def test_invalid_tenants(tmp_path: Path) -> None:
     (tmp_path / "tenants.toml").write_text("a = 1")
     refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, "--tenants", str(tmp_path / "tenants.toml"))
 
@@ -280,25 +284,25 @@ def test_tenants_that_are_none(tmp_path: Path) -> None:
 # --- parts that are not to be had -----------------------------------------------------------------------------------
 
 
-def test_a_listen_address_that_is_taken(taken: str, tmp_path: Path) -> None:
+def test_a_listen_address_in_use(taken: str, tmp_path: Path) -> None:
     places = ("--listen", taken, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
     refused_in_one_sentence(UNAVAILABLE, f"{taken} is in use: choose another with --listen", *UP, *places)
 
 
-def test_an_admin_address_that_is_taken(taken: str, tmp_path: Path) -> None:
+def test_an_admin_address_in_use(taken: str, tmp_path: Path) -> None:
     places = ("--admin", taken, "--data-dir", str(tmp_path))
     says = f"{taken} is in use: choose another with --admin"
     refused_in_one_sentence(UNAVAILABLE, says, *UP, *places, "--listen", "127.0.0.1:0")
-    refused_in_one_sentence(UNAVAILABLE, says, "worker", "--kafka", NOBODY, *places)
+    refused_in_one_sentence(UNAVAILABLE, says, "worker", "--kafka", UNREACHABLE, *places)
 
 
-def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+def test_an_address_of_another_host(tmp_path: Path) -> None:
     places = ("--listen", "192.0.2.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
     refused_in_one_sentence(UNAVAILABLE, "192.0.2.1:0 cannot be used", *UP, *places)
 
 
-def test_a_data_directory_that_another_uses(tmp_path: Path) -> None:
-    with start_up(f"http://{NOBODY}", tmp_path / "data") as up:
+def test_a_data_directory_in_use(tmp_path: Path) -> None:
+    with start_up(f"http://{UNREACHABLE}", tmp_path / "data") as up:
         says = f"another process uses the data directory {up.data_dir}"
         refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(up.data_dir))
         assert up.get("/health/ready")[0] == 200
@@ -306,25 +310,25 @@ def test_a_data_directory_that_another_uses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["up", "worker", "tap"])
-def test_a_data_directory_that_is_a_file_or_cannot_be_made(name: str, junk: Path) -> None:
+def test_a_data_directory_that_is_a_file_or_cannot_be_created(name: str, junk: Path) -> None:
     given = {
         "up": (*UP, *ANYWHERE),
-        "tap": ("tap", "--upstream", f"http://{NOBODY}", *ANYWHERE, "--kafka", NOBODY),
-        "worker": ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0"),
+        "tap": ("tap", "--upstream", f"http://{UNREACHABLE}", *ANYWHERE, "--kafka", UNREACHABLE),
+        "worker": ("worker", "--kafka", UNREACHABLE, "--admin", "127.0.0.1:0"),
     }[name]
     for place in (junk, junk / "data", Path("/proc/streamgauge")):
         says = f"the data directory {place} cannot be used"
         refused_in_one_sentence(UNAVAILABLE, says, *given, "--data-dir", str(place))
 
 
-def test_a_data_directory_with_a_directory_for_a_file(tmp_path: Path) -> None:
+def test_a_data_directory_with_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "counters").mkdir()
     says = f"the data directory {tmp_path} cannot be used (Is a directory)"
     refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
 @pytest.mark.parametrize("key", [b"", b"short"])
-def test_a_key_that_is_none(key: bytes, tmp_path: Path) -> None:
+def test_an_invalid_key(key: bytes, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(key)
     (tmp_path / "key").chmod(0o600)
     refused_in_one_sentence(UNAVAILABLE, "does not have 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
@@ -341,8 +345,8 @@ def test_a_key_that_others_may_read(tmp_path: Path) -> None:
 def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
     given = {
         "up": (*UP, *ANYWHERE),
-        "tap": ("tap", "--upstream", f"http://{NOBODY}", *ANYWHERE, "--kafka", NOBODY),
-        "worker": ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0"),
+        "tap": ("tap", "--upstream", f"http://{UNREACHABLE}", *ANYWHERE, "--kafka", UNREACHABLE),
+        "worker": ("worker", "--kafka", UNREACHABLE, "--admin", "127.0.0.1:0"),
     }[name]
     place = tmp_path / "data"
     place.mkdir()
@@ -358,7 +362,7 @@ def test_a_data_directory_that_others_may_add_to_is_used_with_a_warning(tmp_path
     place = tmp_path / "data"
     place.mkdir()
     place.chmod(0o1777)
-    with start_up(f"http://{NOBODY}", place) as up:
+    with start_up(f"http://{UNREACHABLE}", place) as up:
         warning, *_ = up.log.splitlines()
         assert warning.startswith(
             f"streamgauge: every user of this host can change the data directory {place} (mode 1777)"
@@ -375,11 +379,12 @@ def test_temporary_files_in_too_long_a_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["create", "describe"])
-def test_a_broker_that_does_not_answer(action: str) -> None:
-    refused_in_one_sentence(UNAVAILABLE, f"no Kafka broker answers at {NOBODY}", "topics", action, "--kafka", NOBODY)
+def test_a_broker_that_is_not_reachable(action: str) -> None:
+    expected = f"no Kafka broker answers at {UNREACHABLE}"
+    refused_in_one_sentence(UNAVAILABLE, expected, "topics", action, "--kafka", UNREACHABLE)
 
 
-def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_ledger_is_not_created(tmp_path: Path) -> None:
     place = tmp_path / "data"
     refused_in_one_sentence(UNAVAILABLE, "there is no ledger", "ledger", "query", "--data-dir", str(place))
     refused_in_one_sentence(
@@ -388,18 +393,18 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not place.exists()
 
 
-def test_a_ledger_that_is_none(junk: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger(junk: Path, tmp_path: Path) -> None:
     place = ("--ledger", f"sqlite:///{junk}")
     before = junk.read_bytes()
     refused_in_one_sentence(UNAVAILABLE, "check that it is a ledger", "ledger", "query", *place)
-    for given in ((*UP, *ANYWHERE), ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0")):
+    for given in ((*UP, *ANYWHERE), ("worker", "--kafka", UNREACHABLE, "--admin", "127.0.0.1:0")):
         refused_in_one_sentence(
             UNAVAILABLE, "choose another with --ledger", *given, *place, "--data-dir", str(tmp_path)
         )
     assert junk.read_bytes() == before
 
 
-def test_a_database_of_somebody_else_is_no_ledger(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_not_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE records(a)")
@@ -415,7 +420,7 @@ def test_a_state_that_cannot_be_read(junk: Path, tmp_path: Path) -> None:
     refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be used", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
-def test_a_state_that_holds_something_else(tmp_path: Path) -> None:
+def test_a_state_with_other_content(tmp_path: Path) -> None:
     state = tmp_path / "state.sqlite"
     with contextlib.closing(sqlite3.connect(state)) as database:
         database.execute("CREATE TABLE state(key INTEGER PRIMARY KEY, value BLOB NOT NULL)")
@@ -424,11 +429,11 @@ def test_a_state_that_holds_something_else(tmp_path: Path) -> None:
     refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be used", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
-def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -> None:
+def test_an_unreadable_spool_does_not_stop_the_command(junk: Path, tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     junk.rename(data_dir / "spool.sqlite")
-    with start_up(f"http://{NOBODY}", data_dir) as up:
+    with start_up(f"http://{UNREACHABLE}", data_dir) as up:
         assert up.stop() == DONE
     assert (data_dir / "spool.sqlite.damaged-1").exists()
 
@@ -436,22 +441,22 @@ def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -
 # --- recordings -----------------------------------------------------------------------------------------------------
 
 
-def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
+def test_a_file_that_is_not_a_recording_has_a_record(junk: Path) -> None:
     done = command("replay", str(junk), "--output", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (DONE, 1)
     note = "no event was found in 1 stream: check that the file is a recording of server-sent events"
     assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
 
 
-def test_f13_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
+def test_f13_no_directory_is_created_for_a_ledger(tmp_path: Path) -> None:
     ledger = f"sqlite:///{tmp_path}/slip/ledger.sqlite"
-    for name in (("worker", "--kafka", NOBODY), UP):
+    for name in (("worker", "--kafka", UNREACHABLE), UP):
         says = f"the ledger {tmp_path}/slip/ledger.sqlite cannot be opened: No such file or directory: create its directory"
         refused(UNAVAILABLE, says, *name, *ANYWHERE[2:], "--ledger", ledger, "--data-dir", str(tmp_path / "data"))
     assert not (tmp_path / "slip").exists()
 
 
-def test_upstreams_of_the_environment_are_left_alone_by_an_agent_with_a_word(tmp_path: Path) -> None:
+def test_an_agent_ignores_upstreams_of_the_environment_and_logs_it(tmp_path: Path) -> None:
     flags = ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
     with start("up", flags, tmp_path / "data", {"STREAMGAUGE_UPSTREAM": "a=http://x"}) as up:
         wait_for(lambda: "metrics at" in up.log, "start")

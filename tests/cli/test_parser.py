@@ -1,4 +1,4 @@
-"""What a shell completes, by bash's own function, and what --version and --help import."""
+"""What a shell completes, by bash's own function, and which modules --version and --help import."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from streamgauge.cli.parser import parse
 from streamgauge.errors import USAGE
 from tests.running import PATIENCE_S
 
-# The library's completion script calls the program by its name, so a folder with a program of that name is put first.
+# The library's completion script calls the program by its name, so a folder with a program of that name comes first in PATH.
 _COMPLETE = """
 source "$1/completion.sh"
 shift
@@ -127,7 +127,7 @@ def test_the_version_needs_no_parser() -> None:
 @pytest.mark.parametrize(
     "words", [("--help",), ("up", "--help"), ("worker", "--help"), ("deadletter", "list", "--help")]
 )
-def test_help_imports_nothing_that_a_command_runs_with(words: tuple[str, ...]) -> None:
+def test_help_imports_no_module_that_a_command_needs_to_run(words: tuple[str, ...]) -> None:
     assert imported_by(*words) & HEAVY == set()
 
 

@@ -1,4 +1,4 @@
-"""A tap whose relays crash again and again goes on without the pump: counted with given times, and on a real tap."""
+"""A tap whose relays crash repeatedly continues without the pump: with a test clock, and on a real tap."""
 
 import http.client
 import json
@@ -30,7 +30,7 @@ def small() -> Iterator[Provider]:
 
 
 class Watched:
-    """A fallback with a clock that is set, and what it said."""
+    """A fallback with a test clock, and what it logged."""
 
     def __init__(self, counters: Path, pump: bool = True) -> None:
         self.said: list[str] = []
@@ -73,7 +73,7 @@ def test_three_crashes_in_longer_than_the_window_do_not(watched: Watched) -> Non
         watched.end(at_s)
     assert watched.fallback.pump
     watched.end(120.0)
-    assert not watched.fallback.pump, "the last three lie within the window"
+    assert not watched.fallback.pump, "the last three are within the window"
 
 
 @pytest.mark.parametrize("number", sorted(CRASH_SIGNALS))
@@ -94,21 +94,21 @@ def test_a_kill_or_an_exit_code_does_not_count(watched: Watched, code: int) -> N
     assert watched.said == []
 
 
-def test_what_is_switched_off_is_told_once(watched: Watched, tmp_path: Path) -> None:
+def test_the_switch_is_logged_once(watched: Watched, tmp_path: Path) -> None:
     for _ in range(3 * CRASHES):
         watched.end(0.0)
     assert len(watched.said) == 1
     assert read_incidents(tmp_path / "counters")["pump_off"] == 1
 
 
-def test_without_a_pump_there_is_nothing_to_switch_off(tmp_path: Path) -> None:
+def test_without_a_pump_nothing_is_switched_off(tmp_path: Path) -> None:
     without = Watched(tmp_path / "counters", pump=False)
     for _ in range(CRASHES):
         without.end(0.0)
     assert without.said == []
 
 
-def test_counters_that_cannot_be_opened_do_not_matter(tmp_path: Path) -> None:
+def test_a_failure_to_open_counters_is_ignored(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "missing" / "counters")
     for _ in range(CRASHES):
         watched.end(0.0)
@@ -116,7 +116,7 @@ def test_counters_that_cannot_be_opened_do_not_matter(tmp_path: Path) -> None:
 
 
 def relay_of(tap: Running) -> int:
-    """The process of the tap's relay; 0 while there is none that runs its program."""
+    """The process of the tap's relay; 0 while none runs its program."""
     return next((pid for pid, line in children(tap.process.pid).items() if "streamgauge.taps.proxy" in line), 0)
 
 
@@ -125,7 +125,7 @@ def threads(pid: int) -> set[str]:
 
 
 def crash(tap: Running) -> int:
-    """Ends the relay by SIGSEGV; gives the next one, once the tap is ready again."""
+    """Ends the relay by SIGSEGV; gives the new one's process, once the tap is ready again."""
     before = relay_of(tap)
     os.kill(before, signal.SIGSEGV)
     after = wait_for(lambda: (now := relay_of(tap)) != before and now, "another relay")
@@ -134,7 +134,7 @@ def crash(tap: Running) -> int:
 
 
 def ask(tap: Running, records: int) -> None:
-    """One stream, until the ledger has so many records: a crash takes what a relay has not handed over yet."""
+    """One stream, and waits until the ledger has this many records: a crash loses what a relay has not sent yet."""
     address = urlsplit(tap.url)
     assert address.hostname
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)

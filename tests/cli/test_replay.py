@@ -14,7 +14,7 @@ VECTORS = Path(__file__).parent.parent / "vectors"
 CHAT = (VECTORS / "openai-chat" / "happy.sse").read_bytes()
 MESSAGES = (VECTORS / "anthropic-messages" / "happy.sse").read_bytes()
 
-# What is drawn anew for each record of a recording.
+# These are random for each record of a recording.
 OWN = ("stream_id", "tap_instance")
 
 
@@ -73,12 +73,12 @@ def test_full_capture_says_so_and_counts_the_same(folder: Path) -> None:
     assert {**full, **dict.fromkeys(OWN)} == {**masked, **dict.fromkeys(OWN)}
 
 
-def test_a_dialect_may_be_said(folder: Path) -> None:
+def test_a_dialect_may_be_given(folder: Path) -> None:
     [record] = replayed(str(folder / "named.txt"), "--dialect", "openai-chat")
     assert record["dialect"] == "openai-chat"
 
 
-def test_a_table_for_the_eye(folder: Path) -> None:
+def test_a_table(folder: Path) -> None:
     done = command("replay", str(folder / "in"))
     assert done.returncode == 0
     head, *lines = done.stdout.splitlines()
@@ -86,7 +86,7 @@ def test_a_table_for_the_eye(folder: Path) -> None:
     assert len(lines) == 3
 
 
-def test_nothing_is_printed_if_one_of_the_files_is_not_there(folder: Path) -> None:
+def test_nothing_is_printed_if_one_of_the_files_does_not_exist(folder: Path) -> None:
     done = command("replay", str(folder / "named.txt"), str(folder / "gone.sse"), "--output", "jsonl")
     assert (done.returncode, done.stdout) == (2, "")
 
@@ -109,7 +109,7 @@ def recorded(tmp_path: Path) -> Path:
     return folder
 
 
-def test_one_record_for_each_exchange_and_what_was_left_alone_is_said(recorded: Path) -> None:
+def test_one_record_for_each_exchange_and_skipped_ones_are_reported(recorded: Path) -> None:
     done = command("replay", str(recorded), "--output", "jsonl")
     assert done.returncode == 0
     assert done.stderr == f"streamgauge replay: {recorded / 'a.har'}: 1 other exchange was ignored: not LLM traffic\n"
@@ -122,7 +122,7 @@ def test_one_record_for_each_exchange_and_what_was_left_alone_is_said(recorded: 
     assert "SECRET" not in done.stdout
 
 
-def test_an_archive_without_an_llm_says_so(tmp_path: Path) -> None:
+def test_an_archive_without_an_llm_is_reported(tmp_path: Path) -> None:
     for name, samples, said in (
         ("others", [HOME, HOME], "it contains no LLM exchange (2 other exchanges were ignored)"),
         ("empty", [], "it contains no LLM exchange"),
@@ -138,7 +138,7 @@ def test_an_archive_without_an_llm_says_so(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", f"streamgauge replay: {path}: {said}\n")
 
 
-def test_a_broken_file_keeps_nobody_from_the_others(recorded: Path) -> None:
+def test_a_broken_file_does_not_affect_the_others(recorded: Path) -> None:
     (recorded / "b.yaml").write_bytes((recorded / "b.yaml").read_bytes() + b"\n- [")
     (recorded / "c.flow").write_bytes((recorded / "c.flow").read_bytes()[:-20])
     done = command("replay", str(recorded), "--output", "jsonl")
@@ -149,7 +149,7 @@ def test_a_broken_file_keeps_nobody_from_the_others(recorded: Path) -> None:
     assert flow.startswith(f"streamgauge replay: {recorded / 'c.flow'}: flow 2, at byte ")
 
 
-def test_a_broken_exchange_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+def test_a_broken_exchange_does_not_affect_the_others(tmp_path: Path) -> None:
     path = tmp_path / "x.har"
     path.write_bytes(recordings.archive({"request": {}}, recordings.entry(CHAT_SAMPLE)))
     done = command("replay", str(path), "--output", "jsonl")
@@ -160,15 +160,15 @@ def test_a_broken_exchange_keeps_nobody_from_the_others(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_may_not_be_read_is_a_part_that_is_missing(recorded: Path) -> None:
+def test_an_unreadable_file_ends_with_the_code_of_a_missing_resource(recorded: Path) -> None:
     (recorded / "a.har").unlink()
-    (recorded / "a.har").symlink_to("/proc/self/mem")  # whoever runs this may open it, and nobody may read it
+    (recorded / "a.har").symlink_to("/proc/self/mem")  # any process may open it, but reading it fails
     done = command("replay", str(recorded / "a.har"), str(recorded / "d.sse"), "--output", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (3, 1)
     assert done.stderr == f"streamgauge replay: {recorded / 'a.har'} cannot be read: Input/output error\n"
 
 
-def test_the_installations_key_is_used_where_there_is_one(recorded: Path, tmp_path: Path) -> None:
+def test_an_existing_installation_key_is_used(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     own, other = {"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, {"STREAMGAUGE_DATA_DIR": str(tmp_path / "none")}
     (tmp_path / "data" / "key").write_bytes(bytes(32))
@@ -182,13 +182,13 @@ def test_the_installations_key_is_used_where_there_is_one(recorded: Path, tmp_pa
     assert not (tmp_path / "none").exists()
 
 
-def test_something_has_to_be_named() -> None:
+def test_a_source_must_be_given() -> None:
     done = command("replay")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nothing to replay: name files or directories" in done.stderr
 
 
-def test_a_broker_that_is_only_set_is_not_asked_where_files_are_named(recorded: Path) -> None:
+def test_a_broker_of_the_environment_is_ignored_if_files_are_given(recorded: Path) -> None:
     away = {"STREAMGAUGE_KAFKA": "127.0.0.1:1"}
     done = command("replay", str(recorded / "d.sse"), "--output", "jsonl", environment=away)
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)

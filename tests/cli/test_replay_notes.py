@@ -1,4 +1,4 @@
-"""What is said of a file beside its records: one sentence for each thing, none where all is well."""
+"""What is printed about a file besides its records: one sentence for each problem, none if there is none."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def said(
 
 
 @pytest.mark.parametrize("tally", [Tally(), Tally(exchanges=3)])
-def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
+def test_without_problems_nothing_is_printed(tally: Tally) -> None:
     assert said(tally) == []
 
 
@@ -40,31 +40,31 @@ def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
         (Tally(rows_removed=2), "2 rows were delivered and removed while the file was read", False),
     ],
 )
-def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
+def test_f13_each_problem_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
     assert said(tally) == [Note(text, is_fault)]
 
 
-def test_streams_that_proved_to_be_no_llms_count_as_others() -> None:
+def test_streams_that_turned_out_not_to_be_llms_count_as_others() -> None:
     text = "it contains no LLM exchange (2 other exchanges were ignored)"
     assert said(Tally(exchanges=2, not_llm=1), 1)[0].text == text
     assert said(Tally(exchanges=4, not_llm=1), 1)[0].text == "2 other exchanges were ignored: not LLM traffic"
 
 
-def test_what_was_not_read_to_its_end_may_have_had_one() -> None:
+def test_a_part_that_was_not_read_may_have_had_exchanges() -> None:
     assert said(Tally(exchanges=0), broken=True) == []
 
 
-def test_a_recording_without_an_event_is_told() -> None:
+def test_a_recording_without_an_event_is_reported() -> None:
     text = "no event was found in 1 stream: check that the file is a recording of server-sent events"
     assert said(Tally(), without_event=1) == [Note(text)]
 
 
-def test_a_spool_without_a_row_is_told() -> None:
+def test_a_spool_without_a_row_is_reported() -> None:
     text = "it contains no stream; a spool holds only what is not delivered yet"
     assert said(Tally(), records=0) == [Note(text)]
     assert said(Tally(), records=0, broken=True) == []
 
 
-def test_streams_that_have_not_ended_are_told() -> None:
+def test_streams_that_have_not_ended_are_reported() -> None:
     assert said(Tally(), open_streams=1) == [Note("1 stream has not ended yet and has no record")]
     assert said(Tally(), open_streams=2) == [Note("2 streams have not ended yet and have no record")]

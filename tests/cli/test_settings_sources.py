@@ -1,4 +1,4 @@
-"""Settings that cannot be are a sentence each, which says where they stand: the flag, or the file."""
+"""Each invalid setting is one sentence that names its source: the flag, the variable or the file."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ FILES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_f13_a_file_that_cannot_be_is_one_sentence_that_names_it(case: str, tmp_path: Path) -> None:
+def test_f13_an_invalid_file_is_one_sentence_that_names_it(case: str, tmp_path: Path) -> None:
     content, says = FILES[case]
     file = tmp_path / "settings.toml"
     file.write_bytes(content)
@@ -46,7 +46,7 @@ def test_a_flag_or_a_variable_before_the_file_is_named_as_such(tmp_path: Path, m
         load({}, file)
 
 
-def test_a_file_that_is_not_there_or_a_directory(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_directory(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match=f"the settings file {tmp_path}/none.toml does not exist"):
         load({}, tmp_path / "none.toml")
     with pytest.raises(UsageFault, match=f"the settings file {tmp_path} is not a regular file"):

@@ -1,4 +1,4 @@
-"""Tables and CSV: aligned, cut for the eye, and nothing in a cell that is not to be shown or that a spreadsheet computes."""
+"""Tables and CSV: aligned, cut to the width, and without control characters or formulas in a cell."""
 
 import contextlib
 import csv
@@ -27,7 +27,7 @@ def test_a_cell_is_cut_and_cannot_move_the_cursor(capsys: pytest.CaptureFixture[
     assert second == "?[2Jred?line"
 
 
-def test_records_show_what_they_know_and_nothing_for_what_they_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_facts_of_a_record_are_empty(capsys: pytest.CaptureFixture[str]) -> None:
     known = make_record(timing=make_timing(first_token_s=0.25), usage=make_usage(11, 7))
     unknown = make_record(timing=make_timing(first_token_s=None), usage=make_usage(None, None), response_model=None)
     records = [encode_record(record) for record in (known, unknown)]
@@ -44,7 +44,7 @@ def test_records_show_what_they_know_and_nothing_for_what_they_do_not(capsys: py
 
 
 def as_csv(*cells: object) -> str:
-    """What is printed for one row, without its line of names."""
+    """What is printed for one row, without the header line."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         print_csv(["name"] * len(cells), [cells])
@@ -52,7 +52,7 @@ def as_csv(*cells: object) -> str:
 
 
 def cell_of(*cells: object) -> str:
-    """The first cell as a reader of commas has it."""
+    """The first cell as a reader that splits at commas finds it."""
     return next(csv.reader(io.StringIO(as_csv(*cells), newline="")))[0]
 
 
@@ -87,7 +87,7 @@ def test_a_formula_becomes_text(formula: str) -> None:
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "\n", "\r"])
 def test_a_formula_does_not_begin_where_another_reader_splits_a_cell(separator: str) -> None:
-    """Excel takes the separator from the locale, and then splits at one of ours in spite of the quotes."""
+    """Excel takes the separator from the locale, and then splits at a comma of ours in spite of the quotes."""
     assert cell_of(f"gpt{separator}=1+1{separator} @x") == f"gpt{separator}'=1+1{separator}' @x"
 
 
@@ -117,19 +117,19 @@ def test_no_reader_finds_a_cell_that_begins_a_formula(cell: str, beside: str, se
         assert not found.lstrip(DROPPED).startswith(tuple(SIGNS)), found
 
 
-def test_tables_keep_what_csv_alters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_keep_text_that_csv_changes(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name"], [["=1+1"]])
     assert capsys.readouterr().out == "name\n=1+1\n"
 
 
-def test_a_long_cell_takes_no_longer_than_its_length(capsys: pytest.CaptureFixture[str]) -> None:
-    """Time that grew with the square of the length would be hours here."""
+def test_the_time_for_a_long_cell_is_linear(capsys: pytest.CaptureFixture[str]) -> None:
+    """Quadratic time would be hours here."""
     print_csv(["name"], [["\t" * 500_000], ["x\t" * 50_000]])
     assert len(capsys.readouterr().out) > 500_000
 
 
 @pytest.mark.parametrize(("output", "printed"), [("json", '[{"a":1},\n{"a":2}]\n'), ("jsonl", '{"a":1}\n{"a":2}\n')])
-def test_json_is_a_list_or_a_document_a_line(output: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_a_list_or_one_document_per_line(output: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_json(['{"a":1}', '{"a":2}'], output)
     assert capsys.readouterr().out == printed
 
@@ -140,7 +140,7 @@ def test_json_of_nothing(output: str, printed: str, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == printed
 
 
-def test_a_list_that_an_error_cuts_is_no_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_that_an_error_cuts_is_invalid_json(capsys: pytest.CaptureFixture[str]) -> None:
     def broken() -> Iterator[str]:
         yield "1"
         raise OSError

@@ -1,4 +1,4 @@
-"""`streamgauge tap` while its broker is away: it serves, keeps what it captures, and ends when it is asked to."""
+"""`streamgauge tap` while its broker is unreachable: it serves, keeps what it captures, and ends on SIGTERM."""
 
 import http.client
 import json
@@ -10,8 +10,8 @@ from streamgauge.spool import Spool
 from tests.integration.provider import BEGIN, REST, provider
 from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
 
-# Nobody may listen there.
-NOBODY = "127.0.0.1:1"
+# A port on which no broker listens.
+UNREACHABLE = "127.0.0.1:1"
 
 # Of a stop (seconds).
 DRAIN_S = 4
@@ -30,7 +30,7 @@ def ask(tap: Running) -> bytes:
 
 def test_a_tap_needs_no_broker_to_serve_and_to_end(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    options = ("--kafka", NOBODY, "--drain-timeout", str(DRAIN_S))
+    options = ("--kafka", UNREACHABLE, "--drain-timeout", str(DRAIN_S))
     with provider() as small, start_tap("tap", {"small": small.url}, data_dir, *options) as tap:
         assert ask(tap) == BEGIN + REST
         wait_for(lambda: tap.metrics()["streamgauge_spool_rows"], "rows in the spool")
@@ -46,11 +46,11 @@ def test_a_tap_needs_no_broker_to_serve_and_to_end(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_what_a_tap_kept_is_taken_up_by_whoever_comes_next(tmp_path: Path) -> None:
+def test_rows_that_a_tap_kept_are_processed_by_the_next_command(tmp_path: Path) -> None:
     """The spool is the same with and without Kafka: here `up` takes over the data directory."""
     data_dir = tmp_path / "data"
     with provider() as small:
-        with start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY, "--drain-timeout", "2") as tap:
+        with start_tap("tap", {"small": small.url}, data_dir, "--kafka", UNREACHABLE, "--drain-timeout", "2") as tap:
             ask(tap)
             assert tap.stop() == 0
         with start_up({"small": small.url}, data_dir) as up:

@@ -1,4 +1,4 @@
-"""What `up` and `tap` share: tenants, several relays on one address, and the balance that a new tap finds."""
+"""What `up` and `tap` share: tenants, several relays on one address, and the counts that a new tap finds."""
 
 import asyncio
 import http.client
@@ -74,7 +74,7 @@ def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_p
         assert up.stop() == 0
 
 
-def test_it_is_said_when_the_part_in_c_was_not_built(
+def test_a_pump_that_was_not_built_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tap = tap_process.Tap(None, None, None, "127.0.0.1:1", None)  # type: ignore[arg-type]
@@ -84,17 +84,21 @@ def test_it_is_said_when_the_part_in_c_was_not_built(
         assert ("pump (native C code) was not built" in capsys.readouterr().err) == said
 
 
-def test_the_part_in_c_can_be_switched_off(small: Provider, tmp_path: Path) -> None:
+def test_the_pump_can_be_switched_off(small: Provider, tmp_path: Path) -> None:
     with start_up({"small": small.url}, tmp_path / "data", "--pump", "off") as up:
         relay = next(pid for pid, line in children(up.process.pid).items() if "streamgauge.taps.proxy" in line)
-        assert len(list(Path(f"/proc/{relay}/task").iterdir())) <= 2  # its own, and the one that waits for its parent
+        assert (
+            len(list(Path(f"/proc/{relay}/task").iterdir())) <= 2
+        )  # its own, and one that waits for the end of its parent
         ask(up)
         assert up.stop() == 0
 
 
 @pytest.mark.parametrize("role", ["relay-0", "relay-31"])
-def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path: Path, role: str) -> None:
-    """What a former tap had seen, and what neither its spool nor its ledger has; also where it had more relays than this."""
+def test_reads_that_a_crash_lost_are_counted_as_dropped_by_crash(small: Provider, tmp_path: Path, role: str) -> None:
+    """Reads that a former tap had seen, and that are neither in its spool nor in its ledger; also if it had more relays
+    than this one.
+    """
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     with Counters(data_dir / "counters", role) as counters:
@@ -109,8 +113,10 @@ def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path:
     assert balance.waiting == 0
 
 
-def test_children_have_groups_of_their_own_and_share_the_session(tmp_path: Path) -> None:
-    """Ctrl-C is the parent's, no terminal stops them, and the kernel does not share cores out between them and it."""
+def test_children_have_their_own_process_groups_and_share_the_session(tmp_path: Path) -> None:
+    """Ctrl-C is handled by the parent, no terminal stops the children, and the kernel does not divide CPU time by
+    session between them.
+    """
     ignored = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTOU))
     with start_up({"small": "http://127.0.0.1:9"}, tmp_path) as up:
         found = children(up.process.pid)
@@ -123,7 +129,7 @@ def test_children_have_groups_of_their_own_and_share_the_session(tmp_path: Path)
                 assert int(mask, 16) & ignored == ignored
 
 
-def test_applications_are_settled_again_after_a_bug(
+def test_counters_of_applications_are_settled_again_after_a_bug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settled: list[Path] = []
@@ -150,7 +156,7 @@ def test_applications_are_settled_again_after_a_bug(
     ]
 
 
-def test_the_admin_port_is_tried_again_after_a_bug(
+def test_the_admin_port_is_retried_after_a_bug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made: list[AdminServer] = []

@@ -52,8 +52,8 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
     assert f"{prefix}.segments has 4 partitions, not 8" in json.loads(differing.stdout)["differences"]
 
 
-def test_replicas_are_as_many_as_are_asked_for(kafka: str) -> None:
-    """The broker is alone: it can make one of each partition, and refuses two."""
+def test_a_topic_has_as_many_replicas_as_requested(kafka: str) -> None:
+    """A single broker can create one replica of each partition, and refuses two."""
     place = ("--kafka", kafka, "--topic-prefix", f"command-{uuid.uuid4().hex[:8]}")
     refused = command("topics", "create", *place, "--replicas", "2")
     assert refused.returncode == 3

@@ -1,4 +1,4 @@
-"""`streamgauge worker` while its broker is away: it waits, says so, and ends when it is asked to. And its ledger."""
+"""`streamgauge worker` while its broker is unreachable: it waits, logs this, and ends on SIGTERM. And its ledger."""
 
 import json
 import signal
@@ -15,18 +15,18 @@ from tests.running import start, wait_for
 from tests.taps.packets.talking import WHOLE, asking
 from tests.taps.packets.wire import Line, pcap, read, records
 
-# Nothing may listen there.
-NOBODY = "127.0.0.1:1"
+# A port on which no broker listens.
+UNREACHABLE = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_waits_for_a_broker_and_is_not_ready(tmp_path: Path, number: int) -> None:
     data_dir = tmp_path / "data"
-    flags = ["--kafka", NOBODY, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
+    flags = ["--kafka", UNREACHABLE, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
     with start("worker", flags, data_dir) as worker:
         wait_for(lambda: "metrics at" in worker.log, "address")
         worker.admin = worker.log.partition("metrics at ")[2].partition("/metrics")[0]
-        wait_for(lambda: NOBODY in worker.log.replace(worker.admin, ""), "a word on the broker")
+        wait_for(lambda: UNREACHABLE in worker.log.replace(worker.admin, ""), "a word on the broker")
         assert worker.get("/health/ready")[0] == 503
         assert worker.get("/health/live")[0] == 200
         assert worker.stop(number) == 0
@@ -36,16 +36,16 @@ def test_it_waits_for_a_broker_and_is_not_ready(tmp_path: Path, number: int) -> 
     assert (data_dir / "ledger.sqlite").exists()
 
 
-def test_f13_a_second_worker_on_a_data_directory_says_so(tmp_path: Path) -> None:
+def test_f13_a_second_worker_on_a_data_directory_is_refused(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    flags = ["--kafka", NOBODY, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
+    flags = ["--kafka", UNREACHABLE, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
     with start("worker", flags, data_dir) as first:
         wait_for(lambda: "does not answer" in first.log, "the first one")
         with start("worker", flags, data_dir) as second:
             wait_for(lambda: f"1 or more other workers use {data_dir}" in second.log, "a word on the first one")
 
 
-def test_a_worker_and_a_tap_on_one_host_have_metrics_ports_of_their_own(tmp_path: Path) -> None:
+def test_a_worker_and_a_tap_on_one_host_have_different_metrics_ports(tmp_path: Path) -> None:
     file = tmp_path / "streamgauge.toml"
     file.write_text('admin = "127.0.0.1:9001"\n')
     assert str(load({}).admin) == "127.0.0.1:9464"
@@ -55,7 +55,7 @@ def test_a_worker_and_a_tap_on_one_host_have_metrics_ports_of_their_own(tmp_path
 
 
 def test_records_of_a_capture_file_that_was_shipped_twice_are_stored_once(tmp_path: Path) -> None:
-    """Each run of a tap is an instance of its own, so the second record is a different one: counted, and not stored."""
+    """Each run of a tap is a separate instance, so the second record differs: it is counted, and not stored."""
     line = Line().open()
     for _ in range(2):
         line.ask(asking()).answer(*WHOLE).acknowledge()

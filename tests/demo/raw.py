@@ -1,4 +1,6 @@
-"""One exchange on a raw socket: every read with its stamp, and how it ended. Knows nothing of scenarios' promises."""
+"""One exchange on a raw socket: every read with its stamp, and how it ended. It does not use the scenarios'
+expectations.
+"""
 
 import json
 import select
@@ -18,10 +20,10 @@ READ_BYTES = 65_536
 # A read that takes longer is a hanging test (seconds).
 PATIENCE_S = 60.0
 
-# Where the server falls silent we leave when nothing more came for so long (seconds).
+# If the server sends nothing, the client leaves after this time without a byte (seconds).
 LEAVES_AFTER_S = 1.0
 
-# What belongs to one connection, or to one request, and not to the answer.
+# Fields that belong to one connection or request, and not to the response.
 _OWN = {b"connection", b"keep-alive", b"date", b"x-request-id", b"request-id", b"transfer-encoding", b"content-length"}
 
 # Arguments of the clients that do not go into the body.
@@ -30,7 +32,7 @@ _NOT_IN_BODY = {"extra_headers", "timeout"}
 
 @dataclass
 class Raw:
-    """`body` is after transfer framing and before content decoding; `framing` is how its end is told."""
+    """`body` is after transfer framing and before content decoding; `framing` is how its end is announced."""
 
     asked_ns: int = 0
     sent_ns: int = 0
@@ -46,7 +48,7 @@ class Raw:
 
     @property
     def comparable(self) -> tuple[object, ...]:
-        """What has to be the same whatever lies between."""
+        """What must be the same with any proxy in between."""
         return self.status, sorted(self.headers), self.framing, self.body, self.end
 
 
@@ -88,7 +90,7 @@ def exchange(scenario: Scenario, root: str) -> Raw:
 
 
 def _read(sock: socket.socket, parser: h11.Connection, raw: Raw, leaves: bool) -> bool:
-    """One read; whether it was the last."""
+    """One read; returns True if it was the last."""
     if leaves and not select.select([sock], [], [], LEAVES_AFTER_S)[0]:
         return True
     try:

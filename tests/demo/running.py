@@ -1,4 +1,4 @@
-"""A simulator that runs beside a test: in a thread with an event loop of its own, so that sync clients can be used."""
+"""A simulator for a test: in a thread with its own event loop, so that sync clients can be used."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from streamgauge_demo.simulator import Simulator
 
-# Fast enough for a test, slow enough that most writes arrive one by one.
+# Fast enough for a test, slow enough that most writes arrive separately.
 QUICK = 0.05
 
 # A thread starts, or ends, within this on a busy machine (seconds).

@@ -1,4 +1,4 @@
-"""The simulator as a child process: it tells the truth over HTTP, and does not outlive its parent."""
+"""The simulator as a child process: it gives the truth over HTTP, and ends with its parent."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from streamgauge_demo.tally import Seen
 PROCESS_S = 60
 
 
-def test_it_plays_and_tells() -> None:
+def test_it_plays_and_gives_the_truth() -> None:
     scenario = BY_MODEL["nimbus/messages-error"]
 
     async def run() -> tuple[Seen, list[str]]:
@@ -31,7 +31,7 @@ def test_it_plays_and_tells() -> None:
     assert told == [f"{seen.request_id} {scenario.model}"]
 
 
-def test_it_does_not_outlive_a_parent_that_was_killed() -> None:
+def test_it_ends_with_a_parent_that_was_killed() -> None:
     program = """
 import asyncio, sys
 from streamgauge_demo.child import simulator_process

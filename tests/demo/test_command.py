@@ -14,7 +14,7 @@ def test_it_ends_by_itself_and_all_is_as_expected() -> None:
     assert done.returncode == 0
 
 
-def test_serving_ends_with_0_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_serving_ends_with_0_on_sigterm(tmp_path: Path) -> None:
     with start("demo", ["--serve", "--data-dir", str(tmp_path / "data")], tmp_path / "data") as running:
         wait_for(lambda: "metrics at" in running.log, "address")
         assert running.process.poll() is None

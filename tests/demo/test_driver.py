@@ -1,4 +1,4 @@
-"""The driver: what the official clients raise, in a few words; sync and async clients take the same way."""
+"""The driver: what the official clients raise, in a few words; sync and async clients are driven the same way."""
 
 import asyncio
 import threading
@@ -45,8 +45,8 @@ def test_what_a_client_raises_is_seen(model: str, end: ClientEnd, name: str) -> 
     assert seen.error[0] == name
 
 
-def test_an_error_that_is_no_clients_comes_out() -> None:
-    """A bug of the demo's own is not taken for something that was seen."""
+def test_an_error_of_the_demo_is_raised() -> None:
+    """A bug of the demo itself is not taken for a result."""
 
     def watch(scenario: Scenario, item: object) -> None:
         raise KeyError("a bug")
@@ -77,9 +77,9 @@ def test_all_are_driven_some_of_them_by_sync_clients_in_threads() -> None:
     assert threading.active_count() == threads
 
 
-def test_the_environments_proxies_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody answers there
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
     with simulator() as running:
         assert drive_sync(BY_MODEL["sansa/whole"], running.url).end is ClientEnd.WHOLE
 

@@ -1,4 +1,4 @@
-"""Judging what was seen: records and clients' reports against scenarios, counts, and the limits."""
+"""Judging results: records and clients' reports against scenarios, counts, and the limits."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from streamgauge_demo.verdict import client_differences, member, record_differen
 
 
 def good_record(scenario: Scenario) -> dict[str, object]:
-    """A record as the scenario promises it; made by hand, so that the comparison is tested by itself."""
+    """A record as the scenario defines it; written by hand, so that the comparison is tested on its own."""
     expected, error, usage = scenario.expected, scenario.expected.error, scenario.expected.usage
     return {
         "outcome": expected.outcome,
@@ -58,7 +58,7 @@ def good_client(scenario: Scenario) -> Seen:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
-def test_what_is_as_promised_has_no_difference(scenario: Scenario) -> None:
+def test_expected_results_have_no_difference(scenario: Scenario) -> None:
     assert record_differences(scenario, good_record(scenario)) == []
     assert client_differences(scenario, good_client(scenario)) == []
 
@@ -77,7 +77,7 @@ def test_what_is_as_promised_has_no_difference(scenario: Scenario) -> None:
         ("error", {"phase": "in_stream"}),
     ],
 )
-def test_each_wrong_member_is_told(path: str, wrong: object) -> None:
+def test_each_wrong_member_is_reported(path: str, wrong: object) -> None:
     scenario = BY_MODEL["sansa/auto-stop"]
     record = good_record(scenario)
     name, _, inner = path.partition(".")
@@ -101,7 +101,7 @@ def test_a_missing_part_is_a_difference_and_no_crash() -> None:
         ({"finish_raw": []}, "client's finish"),
     ],
 )
-def test_a_client_that_saw_something_else_is_told(change: Mapping[str, object], told: str) -> None:
+def test_a_client_that_saw_something_else_is_reported(change: Mapping[str, object], told: str) -> None:
     scenario = BY_MODEL["nanogpt/chat-stop"]
     seen = good_client(scenario)
     for name, value in change.items():
@@ -143,20 +143,20 @@ def test_a_record_too_many_is_a_difference() -> None:
     assert results.differences(BY_MODEL["sansa/auto-stop"]) == ["2 records of 1 requests"]
 
 
-def test_a_record_that_nobody_asked_for_is_no_success() -> None:
+def test_an_unrequested_record_is_not_a_success() -> None:
     results = played("sansa/auto-stop")
     results.add_record({"request_model": "who/knows"})
     assert list(results.unknown) == ["who/knows"]
     assert not results.as_expected
 
 
-def test_what_was_not_played_is_no_success() -> None:
+def test_a_scenario_that_was_not_played_is_not_a_success() -> None:
     results = Results([BY_MODEL["sansa/auto-stop"]])
     assert results.differences(BY_MODEL["sansa/auto-stop"]) == ["no request was sent"]
     assert not results.as_expected
 
 
-def test_what_was_interrupted_is_not_judged() -> None:
+def test_interrupted_scenarios_are_not_judged() -> None:
     results = Results([BY_MODEL["sansa/auto-stop"]])
     results.interrupted.add("sansa/auto-stop")
     results.add_record({"request_model": "sansa/auto-stop", "outcome": "client_abort"})
@@ -172,7 +172,7 @@ def test_differences_are_limited_and_not_repeated() -> None:
     assert len(results.differences(scenario)) == MAX_LINES
 
 
-def test_first_tokens_are_held_against_the_simulators_clock() -> None:
+def test_first_tokens_are_compared_with_the_simulators_clock() -> None:
     results = played("sansa/auto-stop", "nanogpt/chat-stop")
     second = 1_000_000_000
     wrote = [Wrote(10 * second, 1, 0), Wrote(10 * second + 499_000_000, 1, 1)]

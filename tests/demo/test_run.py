@@ -1,4 +1,4 @@
-"""The whole demo with the real `up` as a process of its own, and its ledger."""
+"""The whole demo with the real `up` as a separate process, and its ledger."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ A_FEW = [
 
 
 class LedgerTap:
-    """A tap's address, and the records of its ledger that were not read yet."""
+    """A tap's address, and the records of its ledger that have not been read yet."""
 
     def __init__(self, url: str, ledger: Path) -> None:
         self.url = url
@@ -73,7 +73,7 @@ def test_every_scenario_ends_as_expected(tmp_path: Path) -> None:
     assert "Recorded time to first token minus the simulator's own: median +" in said
 
 
-def test_what_is_not_as_expected_fails_the_demo_and_is_told(tmp_path: Path) -> None:
+def test_an_unexpected_result_fails_the_demo_and_is_reported(tmp_path: Path) -> None:
     wrong = replace(A_FEW[0], expected=replace(A_FEW[0].expected, finish="stop"))
     code, said = run(tmp_path, [wrong, *A_FEW[1:]])
     assert code == 1
@@ -94,7 +94,7 @@ def test_the_summary_as_one_json_document(tmp_path: Path, capsys: pytest.Capture
     assert "simulated providers at http://" in printed.err
 
 
-def test_serving_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+def test_serving_continues_until_it_is_stopped(tmp_path: Path) -> None:
     out = StringIO()
 
     async def serve() -> int:

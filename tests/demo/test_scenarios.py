@@ -59,7 +59,7 @@ def test_events_are_whole_unless_the_stream_breaks(scenario: Scenario) -> None:
     assert b"".join(piece.data for piece in scenario.answer.pieces).endswith(end)
 
 
-def test_nanogpt_names_events_on_messages_alone() -> None:
+def test_nanogpt_names_events_on_messages_only() -> None:
     assert b"event: message_stop\ndata: " in body("nanogpt/messages-stop")
     assert b"event:" not in body("nanogpt/responses-stop")
     assert body("nanogpt/responses-stop").endswith(b"data: [DONE]\n\n")
@@ -76,7 +76,7 @@ def test_nanogpt_sends_crlf_and_json_on_two_lines() -> None:
     assert b',\r\ndata: "choices"' in sent
 
 
-def test_nimbus_numbers_messages_and_goes_on_behind_the_position_asked_for() -> None:
+def test_nimbus_numbers_messages_and_continues_after_the_requested_position() -> None:
     ids = [int(line[4:]) for line in body("nimbus/messages-stop").split(b"\n") if line.startswith(b"id: ")]
     assert ids == list(range(1, len(ids) + 1))
     assert body("nimbus/messages-resumed").startswith(b"id: %d\n" % (nimbus.RESUMED_AFTER + 1))
@@ -89,29 +89,29 @@ def test_nimbus_ends_a_failing_stream_with_its_error_event() -> None:
         assert b'event: error\ndata: {"type":"error","error":{"type":"upstream_error"' in last
 
 
-def test_sansa_routes_on_the_first_chunk_alone() -> None:
+def test_sansa_routes_on_the_first_chunk_only() -> None:
     first, *others = payloads("sansa/auto-stop")
     assert first["sansa"] == {"routed": True, "routed_model": sansa.MODEL, "routing_latency_ms": 287}
     assert not any("sansa" in chunk for chunk in others)
 
 
-def test_sansa_says_done_behind_its_error() -> None:
+def test_sansa_sends_done_after_its_error() -> None:
     sent = body("sansa/error-mid-stream")
     assert sent.endswith(b'"choices":[{"finish_reason":"error"}]}\n\ndata: [DONE]\n\n')
 
 
-def test_the_gateway_names_its_model_on_the_first_chunk_alone() -> None:
+def test_the_gateway_names_its_model_on_the_first_chunk_only() -> None:
     first, *others = payloads("gateway/length")
     assert first["model"] == gateway.MODEL
     assert not any("model" in chunk for chunk in others)
 
 
-def test_the_local_server_errs_without_an_error_member() -> None:
+def test_the_local_server_sends_errors_without_an_error_member() -> None:
     assert body("local/chat-error").endswith(
         b'event: error\ndata: {"message": "context overflow", "type": "server_error"}\n\n'
     )
 
 
-def test_the_local_server_ends_text_with_done_alone() -> None:
+def test_the_local_server_ends_text_with_done_only() -> None:
     assert b"finish_reason" not in body("local/text-stop")
     assert body("local/text-stop").endswith(b"data: [DONE]\n\n")

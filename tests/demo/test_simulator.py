@@ -1,4 +1,4 @@
-"""The simulator on real sockets: bytes, endings, the truth that it keeps, and running alone."""
+"""The simulator on real sockets: bytes, endings, the truth that it records, and running as a command."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ def connection(url: str) -> http.client.HTTPConnection:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
-def test_what_arrives_is_what_the_scenario_holds(running: Simulator, scenario: Scenario) -> None:
+def test_the_bytes_are_those_of_the_scenario(running: Simulator, scenario: Scenario) -> None:
     raw = exchange(scenario, running.url)
     body = zlib.decompressobj(wbits=31).decompress(raw.body) if scenario.answer.gzip else raw.body
     assert raw.status == (None if scenario.answer.no_head else scenario.answer.status)
@@ -59,11 +59,11 @@ def test_endings_are_those_of_the_scenario(model: str, end: str, ended: Ended) -
     with simulator() as alone:
         assert exchange(BY_MODEL[model], alone.url).end == end
     (told,) = alone.told.values()
-    # Where the client left, the server may have been stopped before it noticed.
+    # If the client left, the server may have been stopped before it noticed.
     assert told.ended in ({ended, None} if ended is Ended.CLIENT_LEFT else {ended})
 
 
-def test_the_truth_tells_each_write_before_it_arrived(running: Simulator) -> None:
+def test_the_truth_has_each_write_before_it_arrived(running: Simulator) -> None:
     raw = exchange(BY_MODEL["gateway/split"], running.url)
     assert raw.request_id is not None
     told = running.told[raw.request_id]
@@ -78,7 +78,7 @@ def test_the_truth_tells_each_write_before_it_arrived(running: Simulator) -> Non
     assert first == (stamps[0] - told.asked_ns) / 1e9
 
 
-def test_a_connection_is_used_again() -> None:
+def test_a_connection_is_reused() -> None:
     with simulator() as alone:
         client = connection(alone.url)
         for model in ("nanogpt/chat-stop", "sansa/no-credits", "nanogpt/chat-whole", "nanogpt/chat-stop"):
@@ -98,7 +98,7 @@ def test_a_connection_is_used_again() -> None:
         ("GET", "/v1/chat/completions", "nanogpt/chat-stop"),
     ],
 )
-def test_what_it_cannot_play_is_not_found(running: Simulator, method: str, path: str, model: str) -> None:
+def test_an_unknown_scenario_is_not_found(running: Simulator, method: str, path: str, model: str) -> None:
     client = connection(running.url)
     client.request(method, path, json.dumps({"model": model}))
     response = client.getresponse()
@@ -107,7 +107,7 @@ def test_what_it_cannot_play_is_not_found(running: Simulator, method: str, path:
     client.close()
 
 
-def test_rubbish_ends_its_connection_and_no_other(running: Simulator) -> None:
+def test_malformed_bytes_end_only_their_connection(running: Simulator) -> None:
     for rubbish in (b"\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"\x16\x03" * 70_000):
         client = connection(running.url)
         client.connect()
@@ -116,14 +116,14 @@ def test_rubbish_ends_its_connection_and_no_other(running: Simulator) -> None:
             client.sock.shutdown(socket.SHUT_WR)
             while client.sock.recv(1024):
                 pass
-        except OSError:  # it was reset, which is as good
+        except OSError:  # it was reset, which is fine too
             pass
         finally:
             client.close()
     assert exchange(BY_MODEL["sansa/whole"], running.url).end == "complete"
 
 
-def test_alone_it_says_where_it_listens_and_what_it_did() -> None:
+def test_as_a_command_it_prints_its_address_and_what_it_did() -> None:
     command = [sys.executable, "-m", "streamgauge_demo.simulator", "--time-scale", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None

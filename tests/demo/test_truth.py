@@ -1,4 +1,4 @@
-"""What the scenarios promise, held against the real recorder and assembler: read off a socket, recorded, assembled."""
+"""The scenarios' expectations, compared with the real recorder and assembler: read off a socket, recorded, assembled."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ INSTANCE = bytes(range(16))
 ENDINGS = {"complete": Ending.COMPLETE, "early_eof": Ending.RESET, "reset": Ending.RESET, "left": Ending.CLIENT}
 FAULTS = {"early_eof": TransportFault.CLOSED, "reset": TransportFault.RESET}
 
-# How far a first token's time may be off on a machine that does other things (seconds); usual is less than a millisecond.
+# How far a first token's time may be off on a machine with other load (seconds); usually less than a millisecond.
 SLACK_S = 2.0
 
 
@@ -62,7 +62,7 @@ def _extra(scenario: Scenario) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
-def test_the_record_says_what_the_scenario_promises(running: Simulator, scenario: Scenario) -> None:
+def test_the_record_is_what_the_scenario_defines(running: Simulator, scenario: Scenario) -> None:
     raw = exchange(scenario, running.url)
     for capture in ("masked", "full"):
         made = record(scenario, raw, "full" if capture == "full" else "masked")
@@ -80,8 +80,8 @@ def test_the_record_has_the_first_token_when_it_came(running: Simulator) -> None
     assert 0 <= said - true < SLACK_S
 
 
-def test_a_difference_is_told() -> None:
-    """The comparison itself: a record of another scenario is not taken for this one's."""
+def test_a_difference_is_reported() -> None:
+    """The comparison itself: a record of another scenario is not accepted for this one."""
     with simulator(0) as alone:
         raw = exchange(BY_MODEL["nanogpt/chat-truncated"], alone.url)
     told = record_differences(BY_MODEL["nanogpt/chat-stop"], record(BY_MODEL["nanogpt/chat-truncated"], raw, "masked"))

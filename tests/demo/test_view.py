@@ -1,4 +1,4 @@
-"""The terminal view: a line a stream where stdout is none, a live table where it is one, and the summary."""
+"""The terminal view: one line per stream if stdout is not a terminal, a live table if it is, and the summary."""
 
 import re
 from io import StringIO
@@ -39,7 +39,7 @@ def play(console: Console, *models: str) -> tuple[View, Results]:
     return view, results
 
 
-def test_plain_a_record_is_a_line_with_its_numbers() -> None:
+def test_plain_output_has_a_line_with_numbers_for_each_record() -> None:
     console = plain()
     play(console, *MODELS)
     lines = shown(console).splitlines()
@@ -67,7 +67,7 @@ def test_a_record_with_nothing_in_it_is_shown_too() -> None:
     assert "?" in shown(console)
 
 
-def test_on_a_terminal_streams_under_way_are_seen() -> None:
+def test_on_a_terminal_running_streams_are_shown() -> None:
     console = terminal()
     results = Results(BY_MODEL[model] for model in MODELS)
     with View(results, console) as view:
@@ -79,7 +79,7 @@ def test_on_a_terminal_streams_under_way_are_seen() -> None:
     assert re.search(r"sansa/auto-stop.*500 ms.*completed", said)
 
 
-def test_what_a_provider_calls_things_is_shown_as_it_is() -> None:
+def test_names_of_providers_are_shown_unchanged() -> None:
     strange = {**good_record(BY_MODEL["sansa/auto-stop"]), "response_model": "[bold]m[/bold] :smile: [/x]"}
     for console in (plain(), terminal()):
         with View(Results([BY_MODEL["sansa/auto-stop"]]), console) as view:
@@ -124,7 +124,7 @@ def test_the_summary_without_utf_8_uses_words() -> None:
     assert shown(console).count(" ok ") == 3
 
 
-def test_the_summary_names_what_nobody_asked_for_and_what_is_missing() -> None:
+def test_the_summary_names_unrequested_and_missing_records() -> None:
     console = plain()
     results = Results([BY_MODEL["sansa/auto-stop"]])
     view = View(results, console)
@@ -138,7 +138,7 @@ def test_the_summary_names_what_nobody_asked_for_and_what_is_missing() -> None:
     assert "no record" in said
 
 
-def test_the_summary_tells_how_exact_the_times_are() -> None:
+def test_the_summary_has_the_accuracy_of_the_times() -> None:
     console = plain()
     view, _ = play(console, "sansa/auto-stop")
     told = Told("req_1", "sansa/auto-stop", "/", 0, [Wrote(498_500_000, 10, 1)])

@@ -1,4 +1,4 @@
-"""Answers as socket writes: framing, compression, cuts, and which write completes which token event."""
+"""Responses as socket writes: framing, compression, cuts, and which write completes which token event."""
 
 import zlib
 
@@ -22,7 +22,7 @@ def test_a_head_says_status_type_and_framing() -> None:
     assert head.endswith(b"transfer-encoding: chunked\r\n\r\n")
 
 
-def test_a_status_that_is_in_no_table_has_a_phrase() -> None:
+def test_an_unknown_status_has_a_phrase() -> None:
     assert plan(Answer(status=529), {}, gzip=False)[0].data.startswith(b"HTTP/1.1 529 Error\r\n")
 
 
@@ -31,11 +31,11 @@ def test_each_piece_is_a_chunk_and_the_last_chunk_ends_it() -> None:
 
 
 @pytest.mark.parametrize("finale", [Finale.EARLY_FIN, Finale.RESET, Finale.SILENT])
-def test_a_broken_answer_has_no_last_chunk(finale: Finale) -> None:
+def test_a_broken_response_has_no_last_chunk(finale: Finale) -> None:
     assert LAST_CHUNK not in body_of(Answer(pieces=PIECES, finale=finale))
 
 
-def test_a_length_counts_what_goes_over_the_wire() -> None:
+def test_a_length_counts_the_bytes_on_the_wire() -> None:
     answer = Answer(pieces=PIECES, framing=Framing.LENGTH)
     head = plan(answer, {}, gzip=False)[0].data
     assert b"content-length: %d\r\n" % sum(map(len, body_of(answer))) in head
@@ -58,7 +58,7 @@ def test_a_cut_changes_no_byte_no_token_and_no_total_time(size: int) -> None:
     assert sum(write.delay_s for write in cut) >= sum(write.delay_s for write in whole) - 1e-9
 
 
-def test_a_token_event_is_complete_with_the_slice_that_holds_its_blank_line() -> None:
+def test_a_token_event_is_complete_with_the_slice_that_has_its_blank_line() -> None:
     """One byte a slice: the token is in the slice of its second line feed, before the chunk's own line end."""
     cut = plan(Answer(pieces=PIECES[:1], cut=1), {}, gzip=False)[1:]
     (place,) = [number for number, write in enumerate(cut) if write.tokens]

@@ -1,6 +1,6 @@
-"""A canary in every place of a stream: each string, number and key of each event of each dialect, one stream a place.
+"""A canary in every place of a stream: each string, number and key of each event of each dialect, one stream per place.
 
-A canary looks as a code, an id or a number does, so that what finds it again is not its form but its place.
+A canary has the form of a code, an id or a number, so that masking can only tell it by its place.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.vectors.load import blocks, vectors
 
-# Canaries as they are found again: words, and numbers of ten digits that nothing else holds.
+# Patterns that find canaries: words, and numbers of ten digits that occur nowhere else.
 FOUND = re.compile(rb"canary-(\d{5})-x|\b73(\d{8})\b", re.IGNORECASE)
-# Between two numbers that are canaries: a total of one and of what stands beside it is still that one.
+# Distance of two numbers that are canaries: the sum of one and a small number next to it still identifies it.
 _APART = 1000
 _DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 
@@ -41,7 +41,7 @@ def figure(number: int) -> int:
 
 
 def found_in(content: bytes) -> set[int]:
-    """The canaries that these bytes hold."""
+    """The canaries in these bytes."""
     return {int(text) if text else int(digits) // _APART for text, digits in FOUND.findall(content)}
 
 
@@ -79,13 +79,13 @@ def _event(piece: bytes) -> Any:
 
 
 def _with_event(piece: bytes, event: Any) -> bytes:
-    """The piece with its data lines replaced by one."""
+    """The piece with its data lines replaced by one line."""
     kept = [line for line in piece.splitlines() if line and not line.startswith(b"data")]
     return b"".join(line + b"\n" for line in [*kept, b"data: " + json.dumps(event).encode()]) + b"\n"
 
 
 def _places(value: Any, before: Place = ()) -> Iterator[Place]:
-    """Each string and number, and of each object a key that is not there yet."""
+    """Each string and number, and for each object a key that it does not have."""
     if isinstance(value, dict):
         yield (*before, KEY)
         for key, inner in value.items():

@@ -1,6 +1,7 @@
-"""A canary in every place of a request and of an answer that is not an event's: headers, query, path, body, comments, errors.
+"""A canary in every place of a request, and of a response outside its events: headers, query, path, body, comments,
+errors.
 
-Each is one exchange with a number of its own, as with the places of events in canaries.py.
+Each is one exchange with its own number, like the places of events in canaries.py.
 """
 
 import json
@@ -48,7 +49,7 @@ ERROR_FIELDS = ("message", "type", "code", "param", "any")
 
 @dataclass
 class Exchange:
-    """What is asked, and what is answered."""
+    """A request and its response."""
 
     number: int
     place: str

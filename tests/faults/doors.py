@@ -11,13 +11,13 @@ from tests.kafka_broker.secured import CERTIFIED, PLAIN_PASSWORD, PLAIN_USER, Se
 from tests.running import Running, command, start
 
 SECRET = "right-and-secret"
-# A tap whose broker does not have it keeps what it holds in its spool: no reason to wait for it at the end (seconds).
+# A tap whose broker refuses it keeps its rows in the spool: there is no reason to wait for it at the end (seconds).
 DRAIN_S = "4"
 
 
 @dataclass(frozen=True)
 class Door:
-    """One way to connect: the address, the user, and the options of a command for it."""
+    """One way to connect: the address, the user, and a command's options for it."""
 
     address: str
     user: str
@@ -29,7 +29,7 @@ class Door:
 
 
 def scram_door(secured: Secured, folder: Path, user: str, *, listener: str = "SCRAM", secret: str = SECRET) -> Door:
-    """By SCRAM-SHA-512 over TLS, with files of its own that a test may change."""
+    """By SCRAM-SHA-512 over TLS, with its own files that a test may change."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ca.pem").write_bytes(secured.files.ca.read_bytes())
     (folder / "password").write_text(secret + "\n")
@@ -64,5 +64,5 @@ def worker_by(door: Door, folder: Path, prefix: str) -> Iterator[Running]:
 
 
 def run_by(door: Door, prefix: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """A command to its end."""
+    """Runs a command to its end."""
     return command(*words, *door.flags(prefix), environment=dict(door.environment))

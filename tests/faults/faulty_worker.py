@@ -1,6 +1,6 @@
-"""`python -m tests.faults.faulty_worker JSON`: a worker with a fault of ours inside, `fault` in the JSON.
+"""`python -m tests.faults.faulty_worker JSON`: a worker with an injected fault, `fault` in the JSON.
 
-Bugs that hang are not to be had on command. So one is put where it would be: everything else is the real worker.
+Bugs that hang cannot be produced from outside, so they are injected; everything else is the real worker.
 """
 
 import _thread
@@ -32,22 +32,23 @@ from tests.integration import worker_process
 
 # Longer than any test waits (seconds).
 _FOR_EVER = 600
-# How long a worker works before its fault comes, where that matters (seconds): Faust is done with its rebalance by then.
+# How long a worker works before its fault, where that matters (seconds): Faust has finished its rebalance by then.
 _WORKS_S = 5.0
-# How late messages are taken (seconds): later than a rebalance takes, and than the worker would let them be.
+# How late messages are taken (seconds): later than a rebalance takes, and than the worker's own limit.
 _LATE_S = 3.0
 
 
 def block_the_loop() -> None:
-    """Some call that does not come back, in the middle of the work: the thread of Faust's consumer goes on with its
-    heartbeats, so the group does not notice."""
+    """A call that does not return, while messages are processed: the thread of Faust's consumer continues its
+    heartbeats, so the group does not notice.
+    """
     Partition.put = lambda self, message: time.sleep(_FOR_EVER)  # type: ignore[method-assign]
 
 
 def block_the_loop_among_threads() -> None:
     """The same, in a process with threads of the same name, one that Python's `threading` does not know, and one in C.
 
-    A line of the log says before which threads there are: their names, or null, by the system's ids.
+    A line of the log lists these threads before: their names, or null, by the system's ids.
     """
     c = ctypes.CDLL(None)
 
@@ -67,7 +68,7 @@ def block_the_loop_among_threads() -> None:
 
 
 def hang_the_ledger() -> None:
-    """A disk that does not answer."""
+    """A disk that does not respond."""
     LedgerStore.insert = lambda self, records: threading.Event().wait(_FOR_EVER)  # type: ignore
 
 
@@ -81,7 +82,7 @@ def hang_checkpoints() -> None:
 
 
 def commit_nothing() -> None:
-    """Everything is applied and durable, and its offset is not committed."""
+    """Everything is processed and durable, but its offset is not committed."""
 
     async def run(self: OffsetCommits) -> None:
         await asyncio.sleep(_FOR_EVER)
@@ -90,7 +91,7 @@ def commit_nothing() -> None:
 
 
 def lose_the_recovery() -> None:
-    """What Faust calls when the state is there does nothing."""
+    """The function that Faust calls when the state has been recovered does nothing."""
 
     async def nothing(self: Assignment) -> None:
         return
@@ -99,13 +100,14 @@ def lose_the_recovery() -> None:
 
 
 def assign_nothing() -> None:
-    """The group's leader knows no topic: each member joins, recovers nothing, and has nothing to do."""
+    """The group's leader finds no topic: each member joins, recovers nothing, and has no partition."""
     PartitionAssignor._get_copartitioned_groups = classmethod(lambda *_: {})  # type: ignore
 
 
 def block_the_consumer() -> None:
-    """The thread of Faust's consumer does not come back from a call: no heartbeats, no messages, and the worker's own
-    loop turns on."""
+    """The thread of Faust's consumer does not return from a call: no heartbeats and no messages, while the worker's own
+    loop continues.
+    """
     load = Assignment._load
 
     async def load_and_block(self: Assignment) -> None:
@@ -131,7 +133,7 @@ def break_the_coordination() -> None:
 
 
 def deny_the_group_unheard() -> None:
-    """The right to be in the group is taken away at a moment when Faust does not wait for messages."""
+    """The right to join the group is revoked while Faust does not wait for messages."""
     beat = GroupCoordinator._do_heartbeat
     began = time.monotonic()
 
@@ -145,8 +147,9 @@ def deny_the_group_unheard() -> None:
 
 
 def take_messages_late() -> None:
-    """Who was asked for messages before a rebalance takes them when reading was set back, and has not gone on yet: as
-    seen on a busy machine."""
+    """A fetch that began before a rebalance takes its messages after reading was set back and before it continues: as
+    seen on a busy machine.
+    """
     take, set_back = Fetcher.fetched_records, Recovery._seek_offsets
 
     async def take_late(self: Fetcher, *given: Any, **more: Any) -> Any:
@@ -163,7 +166,7 @@ def take_messages_late() -> None:
 
 
 def lose_changelog_once() -> None:
-    """The first messages of the changelog are taken by Faust's thread, and dropped, as at a rebalance's beginning."""
+    """The first messages of the changelog are taken by Faust's thread and dropped, as when a rebalance begins."""
     take = transport.Consumer._getmany
     lost: list[object] = []
 
@@ -179,7 +182,7 @@ def lose_changelog_once() -> None:
 
 
 def two_hours_ahead() -> None:
-    """The machine's clock is wrong; Kafka 4 takes no message whose own time is more than an hour ahead of the broker's."""
+    """The machine's clock is wrong; Kafka 4 refuses messages whose time is more than an hour ahead of the broker's."""
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + 7_200
     time.time_ns = lambda: now_ns() + 7_200_000_000_000

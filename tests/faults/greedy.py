@@ -1,4 +1,4 @@
-"""Clients and upstreams that take all that they can get, beside an ordinary one, through a real `streamgauge up`."""
+"""Clients and upstreams that use as much as they can, next to an ordinary one, through a real `streamgauge up`."""
 
 import contextlib
 import resource
@@ -17,13 +17,15 @@ ORDINARY = (
     b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 )
 
-# So much is sent before the recorder is looked at: little beside what the relay holds for it (bytes).
+# Sent before the recorder's memory is checked: little compared with what the relay holds for it (bytes).
 _STEP_BYTES = 1024 * 1024
 
 
 @contextlib.contextmanager
 def upstream(floods: Sequence[bytes] = ()) -> Iterator[str]:
-    """The URL of an upstream that answers `/N/v1/chat/completions` with the so-manyth flood, any other path ordinarily."""
+    """The URL of an upstream that answers `/N/v1/chat/completions` with flood number N, any other path with an ordinary
+    response.
+    """
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
         threading.Thread(target=_serve, args=(listening, floods), daemon=True).start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -40,7 +42,7 @@ def _serve(listening: socket.socket, floods: Sequence[bytes]) -> None:
 
 
 def _answer(connection: socket.socket, floods: Sequence[bytes]) -> None:
-    """One request, whose body has Content-Length, and its answer."""
+    """One request, whose body has Content-Length, and its response."""
     with contextlib.suppress(OSError), connection, connection.makefile("rb") as asked:
         path = asked.readline().split()[1].decode()
         length = 0
@@ -61,7 +63,7 @@ def connect(up: Running) -> socket.socket:
 
 
 def ask(up: Running, path: str = "", body: bytes = b'{"model":"m-1","n":1}') -> int:
-    """A chat through the tap, to its end; gives the bytes of the answer."""
+    """A chat through the tap, to its end; gives the bytes of the response."""
     with connect(up) as client:
         client.sendall(_request(path, len(body)) + body)
         size = 0
@@ -72,7 +74,7 @@ def ask(up: Running, path: str = "", body: bytes = b'{"model":"m-1","n":1}') -> 
 
 @contextlib.contextmanager
 def stalled_uploads(up: Running, count: int, size: int) -> Iterator[None]:
-    """Requests of which so many bytes have been sent, and more are announced. The recorder holds all of these bytes."""
+    """Requests of which this many bytes have been sent, and more are announced. The recorder holds all of these bytes."""
     held = _recorder_bytes(up)
     with contextlib.ExitStack() as stack:
         for _ in range(count):
@@ -87,7 +89,7 @@ def stalled_uploads(up: Running, count: int, size: int) -> Iterator[None]:
 
 
 def _holds(up: Running, size: int) -> bool:
-    """Whether the recorder's memory has grown to that: pieces cost it a seventh more than their bytes."""
+    """Whether the recorder's memory has grown by this: pieces take a seventh more than their bytes."""
     return _recorder_bytes(up) >= size
 
 

@@ -1,4 +1,6 @@
-"""A TCP proxy before a broker that stops passing bytes on, one way or both, and keeps every connection open."""
+"""A TCP proxy in front of a broker that stops passing bytes on, in one or both directions, and keeps every connection
+open.
+"""
 
 import socket
 import threading
@@ -21,7 +23,7 @@ class HalfOpen:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def heal(self) -> None:
-        """New connections work; what was swallowed is gone, and so the old ones stay as they are."""
+        """New connections work; swallowed bytes are lost, so the old connections stay as they are."""
         self.asking = self.answering = True
 
     def _accept(self) -> None:
@@ -41,7 +43,7 @@ class HalfOpen:
         with suppress(OSError):
             while data := source.recv(65_536):
                 if not getattr(self, way):
-                    broken.set()  # a stream with a hole is none: this connection passes nothing more
+                    broken.set()  # a stream with a gap is useless: this connection passes nothing more on
                 if broken.is_set():
                     self.swallowed += len(data)
                 else:

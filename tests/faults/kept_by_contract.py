@@ -1,13 +1,13 @@
-"""What a masked capture keeps, by contract: the list of places in which a canary is found again, to the last one.
+"""What a masked capture keeps, by contract: the complete list of places in which a canary is found again.
 
-A place is the path to it in an event (`[]` for any item; at the end `'` for a word and `#` for a number). Words are kept only
-where they look as a code, an id, a model or a tool's name does, as canaries do; texts with blanks are kept nowhere. No key
-that a dialect does not know, no text, no prompt and no credential is here; of an error its type and code, and its message
-only where that is one word and so may be a code. A change that adds a place to a dialect adds it here: that states
-that the place holds no secret.
+A place is the path to it in an event (`[]` for any item; at the end `'` for a word and `#` for a number). Words are kept
+only if they have the form of a code, an id, a model or a tool's name, as canaries have; texts with blanks are kept
+nowhere. The list contains no unknown key of a dialect, no text, no prompt and no credential; of an error its type and
+code, and its message only if that is one word and so may be a code. A change that adds a place to a dialect adds it
+here: that states that the place holds no secret.
 """
 
-# Of requests and answers. Ids, models and codes; sizes that were asked for.
+# Of requests and responses. Ids, models and codes; sizes given in the request.
 EXCHANGES = {
     "body max_completion_tokens #",
     "body max_tokens #",

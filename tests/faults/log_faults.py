@@ -21,9 +21,9 @@ from tests.kafka_broker.administration import admin, delete_topic
 from tests.kafka_broker.fixtures import PARTITIONS
 from tests.running import wait_for
 
-# What a worker ends with that has to wait for an operator.
+# The exit code of a worker that needs an operator.
 EXIT = 3
-# What Faust writes of a thread that did nothing for three seconds: true where the whole process was stopped.
+# What Faust logs about a thread that did nothing for three seconds: true if the whole process was stopped.
 STOOD_STILL = "Thread keepalive is not responding"
 
 
@@ -37,14 +37,16 @@ def one_partition(seed: int, streams: int = 30) -> list[tuple[int, bytes]]:
 
 
 def with_farewell(messages: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """And then the tap ends: what it left open has its record."""
+    """Then the tap ends: its open streams have their records."""
     last = decode_bundle(messages[-1][1])
     farewell = Bundle(last.instance, last.slot, last.number + 1, last.tap_ns, farewell=True)
     return [*messages, (messages[-1][0], encode_bundle(farewell))]
 
 
 def with_gap(messages: list[tuple[int, bytes]], read: int, begins: int) -> dict[str, bytes]:
-    """The records that a worker must come to which had read so many messages when the log began further on."""
+    """The records that a worker must produce if it had read this many messages when the beginning of the log was
+    deleted.
+    """
     assembler = Assembler()
     found = []
     for offset, (_, value) in enumerate(messages):
@@ -64,7 +66,7 @@ def wait_until_committed(kafka: str, prefix: str, offset: int, partition: int = 
         async with admin(kafka) as client:
             try:
                 found = await client.list_consumer_group_offsets(prefix)
-            except GroupCoordinatorNotAvailableError:  # a broker makes it at the first question
+            except GroupCoordinatorNotAvailableError:  # a broker creates it at the first request
                 return -1
         places = {(place.topic, place.partition): at.offset for place, at in found.items()}
         return places.get((f"{prefix}.segments", partition), -1)
@@ -73,7 +75,7 @@ def wait_until_committed(kafka: str, prefix: str, offset: int, partition: int = 
 
 
 def read_some(kafka: str, prefix: str, folder: Path, messages: list[tuple[int, bytes]]) -> None:
-    """A worker reads them and ends."""
+    """Runs a worker that reads them and ends."""
     write(kafka, prefix, messages)
     with worker(folder, **settings_of(kafka, prefix)) as process:
         wait_until_committed(kafka, prefix, len(messages))
@@ -81,19 +83,19 @@ def read_some(kafka: str, prefix: str, folder: Path, messages: list[tuple[int, b
 
 
 def recreate_topic(kafka: str, prefix: str, name: str, partitions: int = PARTITIONS) -> None:
-    """Delete a topic and make it again, empty."""
+    """Deletes a topic and creates it again, empty."""
     asyncio.run(delete_topic(kafka, f"{prefix}.{name}"))
     wait_for(lambda: f"{prefix}.{name}" in asyncio.run(topics.create(kafka, partitions, prefix)).created, "topic", 30)
 
 
 def errors(process: WorkerProcess) -> list[str]:
-    """The sentences that a worker wrote as errors, but for Faust's about a process that was stopped."""
+    """The sentences that a worker logged as errors, except for Faust's about a stopped process."""
     lines = [json.loads(line) for line in process.log.splitlines() if line.startswith("{")]
     return [line["message"] for line in lines if line["level"] == "error" and STOOD_STILL not in line["message"]]
 
 
 def refuses(kafka: str, prefix: str, folder: Path, *words: str) -> None:
-    """A worker that is started now ends with one sentence, which says this."""
+    """Asserts that a worker that is started now ends with one sentence with these words."""
     with worker(folder, **settings_of(kafka, prefix)) as process:
         assert process.process.wait(60) == EXIT, process.log
         [sentence] = errors(process)
@@ -101,13 +103,13 @@ def refuses(kafka: str, prefix: str, folder: Path, *words: str) -> None:
 
 
 def forget_state(kafka: str, prefix: str) -> None:
-    """What the sentence says, if the prefix is to stay: no state, no offsets."""
+    """As the sentence advises if the prefix is to stay: no state, no offsets."""
     recreate_topic(kafka, prefix, "state")
     forget_offsets(kafka, prefix)
 
 
 def forget_offsets(kafka: str, prefix: str) -> None:
-    """As `kafka-consumer-groups --delete` does; the members that are gone have to lapse first."""
+    """As `kafka-consumer-groups --delete` does; members that have ended must time out first."""
     client = AdminClient({"bootstrap.servers": kafka})
 
     def deleted() -> bool:
@@ -119,7 +121,7 @@ def forget_offsets(kafka: str, prefix: str) -> None:
 
 
 async def add_partitions(bootstrap: str, count: int, *names: str) -> None:
-    """Returns when the broker tells of them: the controller confirms them before."""
+    """Returns when the broker reports them: the controller confirms them before."""
     async with admin(bootstrap) as client:
         await client.create_partitions({name: NewPartitions(total_count=count) for name in names})
         for _ in range(300):

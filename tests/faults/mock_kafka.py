@@ -1,6 +1,6 @@
-"""librdkafka's mock cluster: a broker in this process that is slow, gone or refuses on command.
+"""librdkafka's mock cluster: a broker in this process that is slow, unreachable or refuses requests as a test sets it.
 
-Python's binding makes one (`test.mock.num.brokers`) but gives no way to command it; the library inside of the wheel does:
+Python's binding creates one (`test.mock.num.brokers`) but has no functions to control it; the library in the wheel has:
 https://github.com/confluentinc/librdkafka/blob/master/src/rdkafka_mock.h
 """
 
@@ -82,26 +82,26 @@ class MockCluster:
         assert self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1) == 0
 
     def fail_topic(self, name: str, error: int) -> None:
-        """Each request for this topic's metadata gets the error; 0 ends that."""
+        """Each request for this topic's metadata gets this error; 0 ends that."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, name.encode(), error)
 
     def down(self) -> None:
-        """Connections are closed, and new ones refused."""
+        """Closes connections and refuses new ones."""
         self._library.rd_kafka_mock_broker_set_down(self._cluster, _BROKER)
 
     def up(self) -> None:
         self._library.rd_kafka_mock_broker_set_up(self._cluster, _BROKER)
 
     def slow(self, milliseconds: int) -> None:
-        """Each answer comes so much later."""
+        """Delays each response by this time."""
         self._library.rd_kafka_mock_broker_set_rtt(self._cluster, _BROKER, milliseconds)
 
     def advertise(self, host: str, port: int) -> None:
-        """The address that clients are given."""
+        """Sets the address that clients are given."""
         assert self._library.rd_kafka_mock_broker_set_host_port(self._cluster, _BROKER, host.encode(), port) == 0
 
     def fail_produce(self, errors: Sequence[int]) -> None:
-        """The next requests to produce get these errors, one each."""
+        """The next produce requests get these errors, one each."""
         array = (ctypes.c_int * len(errors))(*errors)
         self._library.rd_kafka_mock_push_request_errors_array(self._cluster, PRODUCE, len(errors), array)
 
@@ -109,7 +109,7 @@ class MockCluster:
         self._library.rd_kafka_mock_clear_request_errors(self._cluster, PRODUCE)
 
     def track(self) -> None:
-        """Requests are counted from here on."""
+        """Counts requests from now on."""
         self._library.rd_kafka_mock_start_request_tracking(self._cluster)
 
     def requests(self) -> Counter[int]:

@@ -1,7 +1,8 @@
-"""`python -m tests.faults.moment_worker JSON`: a worker that stops at one step of its start until the test lets it go on.
+"""`python -m tests.faults.moment_worker JSON`: a worker that stops at one step of its start until the test lets it
+continue.
 
-`moment`: a key of MOMENTS; `reached`: a file that is made at that step, before it is taken. The step is taken once the file
-`reached` + ".go" is there. `request_timeout_s`: how long Faust waits for each step of a recovery.
+`moment`: a key of MOMENTS; `reached`: a file that is created before that step. The step is taken once the file `reached`
++ ".go" exists. `request_timeout_s`: how long Faust waits for each step of a recovery.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
 
 
 def stop_at(moment: str, reached: Path) -> None:
-    """Stop the first time that the step is about to be taken. The whole process stops, as on a machine that is busy."""
+    """Stops the whole process when the step is about to be taken for the first time, as on a busy machine."""
     owner, name = MOMENTS[moment]
     step: Callable[..., Any] = getattr(owner, name)
 
@@ -63,7 +64,7 @@ def stop_at(moment: str, reached: Path) -> None:
 
 
 def fail_one_metadata_request() -> None:
-    """The consumer's first request for the metadata of its topics gets no answer, and the broker is well."""
+    """The consumer's first request for the metadata of its topics fails, although the broker works."""
     update = AIOKafkaClient._metadata_update
     failed: list[object] = []
 

@@ -18,7 +18,7 @@ from tests.processes import children
 from tests.running import Running, start_tap, wait_for
 
 PARTITIONS = 4
-# What all processes of a tap may take more after a fault than before it (bytes): its buffers, many times.
+# By how much the memory of all processes of a tap may be larger after a fault than before (bytes): several times its buffers.
 MEMORY_BYTES = 96 * 1024 * 1024
 
 
@@ -31,7 +31,7 @@ class Rig:
     prefix: str
 
     def books(self) -> dict[str, float]:
-        """The balance as the tap exports it, checked: seen, delivered, waiting, and dropped by reason."""
+        """The tap's exported counts, checked: seen, delivered, waiting, and dropped by reason."""
         page = self.tap.metrics()
         found = {name: page[f"streamgauge_tap_reads_{name}_total"] for name in ("seen", "delivered")}
         found["waiting"] = page["streamgauge_tap_reads_waiting"]
@@ -48,7 +48,7 @@ class Rig:
         return books["waiting"] == 0 and books["seen"] > 0
 
     def memory(self) -> int:
-        """What the tap's processes hold in memory (bytes)."""
+        """The memory of the tap's processes (bytes)."""
         return sum(_resident(pid) for pid in (self.tap.process.pid, *children(self.tap.process.pid)))
 
     async def deliver_all(self) -> None:
@@ -65,7 +65,7 @@ async def tap_rig(
     events: int = EVENTS,
     environment: Mapping[str, str] = {},
 ) -> AsyncIterator[Rig]:
-    """A tap before a provider, that ships to `bootstrap`; at its end it leaves in order."""
+    """A tap in front of a provider that ships to `bootstrap`; stopped in order at the end."""
     async with provider(text_bytes, events) as url:
         flags = ["--kafka", bootstrap, "--topic-prefix", prefix, *options]
         context = start_tap("tap", {"p": url}, folder / "data", *flags, environment=environment)
@@ -79,7 +79,7 @@ async def tap_rig(
 
 
 async def records_on(bootstrap: str, prefix: str) -> list[Record]:
-    """The records that the segments topic holds, by the assembler: each partition in offset order."""
+    """The records from the segments topic, by the assembler: each partition in offset order."""
     return assembled(await read_all(bootstrap, Topics(prefix).segments))
 
 
@@ -96,7 +96,7 @@ def assembled(messages: list[Any]) -> list[Record]:
 
 
 def assert_whole(records: list[Record], streams: int) -> None:
-    """One whole record a stream: nothing is missing, nothing came in another order, nothing twice."""
+    """One complete record per stream: nothing is missing, reordered or duplicated."""
     assert len({record.stream_id for record in records}) == len(records) == streams
     assert Counter((record.outcome, record.integrity.complete) for record in records) == {("completed", True): streams}
 
@@ -104,6 +104,6 @@ def assert_whole(records: list[Record], streams: int) -> None:
 def _resident(pid: int) -> int:
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
-    except OSError:  # it has ended, or this is no Linux
+    except OSError:  # it has ended, or this is not Linux
         return 0
     return int(fields[1]) * 4096

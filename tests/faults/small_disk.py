@@ -17,7 +17,7 @@ class SmallDisk:
         self._remount(f"size={size}")
 
     def read_only(self) -> None:
-        """No process may have a file there open for writing."""
+        """Requires that no process has a file there open for writing."""
         self._remount("ro")
 
     def writable(self) -> None:

@@ -1,6 +1,6 @@
-"""K1 to K4: the broker is unreachable, dies, is slow, or keeps connections open without an answer.
+"""K1 to K4: the broker is unreachable, ends, is slow, or keeps connections open without a response.
 
-Traffic feels nothing, memory stays bounded, and all arrives later: each stream whole and in order.
+Traffic is not affected, memory stays bounded, and everything arrives later: each stream complete and in order.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def broker_is(rig: Rig, connected: bool) -> bool:
 
 
 async def judge(rig: Rig, broker: MockCluster) -> None:
-    """All arrived, each stream whole and in order, and the client felt nothing."""
+    """Asserts that everything arrived, each stream complete and in order, and that clients were not affected."""
     await rig.deliver_all()
     rig.traffic.judge()
     assert set(rig.books()) == {"seen", "delivered", "waiting"}, "reads were dropped"
@@ -82,7 +82,7 @@ def test_k3_slow_broker(broker: MockCluster, tmp_path: Path, milliseconds: int) 
             await rig.traffic.run_for(8)
             assert rig.memory() - before < MEMORY_BYTES
             delivered = rig.books()["delivered"]
-            await rig.traffic.run_until(lambda: rig.books()["delivered"] > delivered)  # slowly, but it goes on
+            await rig.traffic.run_until(lambda: rig.books()["delivered"] > delivered)  # slowly, but it continues
             broker.slow(0)
             await judge(rig, broker)
 
@@ -91,7 +91,9 @@ def test_k3_slow_broker(broker: MockCluster, tmp_path: Path, milliseconds: int) 
 
 @pytest.mark.parametrize("ways", [("asking",), ("answering",), ("asking", "answering")], ids=" and ".join)
 def test_k4_half_open_connection(broker: MockCluster, tmp_path: Path, ways: tuple[str, ...]) -> None:
-    """The line is held and nothing comes: noticed within the request timeout of 10 s, then a new connection is made."""
+    """The connection stays open without a response: this is noticed within the request timeout of 10 s, then a new one
+    is made.
+    """
 
     async def run() -> None:
         with half_open(broker.bootstrap) as line:
@@ -102,7 +104,7 @@ def test_k4_half_open_connection(broker: MockCluster, tmp_path: Path, ways: tupl
                 for way in ways:
                     setattr(line, way, False)
                 await rig.traffic.run_until(lambda: line.swallowed > 0)
-                line.heal()  # for new connections; those that there are stay dead
+                line.heal()  # for new connections; existing ones stay unusable
                 await rig.traffic.run_until(lambda: line.connections > connections)
                 await judge(rig, broker)
 
@@ -110,7 +112,7 @@ def test_k4_half_open_connection(broker: MockCluster, tmp_path: Path, ways: tupl
 
 
 def test_k3_slow_broker_is_not_flooded_with_requests(broker: MockCluster, tmp_path: Path) -> None:
-    """At 2 s an answer there are a few requests a second, whatever waits: bundles go in batches."""
+    """At 2 s per response there are a few requests per second, however much waits, since bundles are sent in batches."""
 
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:

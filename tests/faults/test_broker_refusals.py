@@ -1,7 +1,8 @@
-"""K5 and K7: the broker answers, and refuses. Retriable errors are retried with pauses; other sends end after some tries.
+"""K5 and K7: the broker responds with errors. Retriable errors are retried with pauses; other sends end after some
+attempts.
 
 Retriable errors cost nothing. A bundle that is refused is dropped and counted. Where an operator has to act, the shipper
-says so once and keeps what it has.
+logs this once and keeps its rows.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ def tap(tmp_path: Path) -> Iterator[Tap]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses as in life, but shorter."""
+    """Pauses as in production, but shorter."""
     monkeypatch.setattr(backoff, "FIRST_S", 0.1)
     monkeypatch.setattr(backoff, "LONGEST_S", 0.4)
     monkeypatch.setattr(shipper, "_DENIED_S", 1.0)
@@ -55,7 +56,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shipped(broker: MockCluster, tap: Tap) -> Balance:
-    """Ship all that waits; what arrived is in order and not twice, except for rows that were sent again after a failure."""
+    """Ships everything that waits; what arrived is in order and without duplicates, except for rows that were sent again
+    after a failure.
+    """
     shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, PREFIX))
 
     async def all_of_it() -> None:
@@ -92,7 +95,7 @@ def test_k5_retriable_error_drops_nothing(broker: MockCluster, tap: Tap, error: 
 
 
 def test_k5_a_bundle_that_is_too_large_is_dropped_alone(broker: MockCluster, tap: Tap) -> None:
-    """The first error is a whole batch's: which of it is meant shows when each is sent alone."""
+    """The first error is for a whole batch: sending the bundles one by one shows which one is meant."""
     tap.fill(ROWS)
     broker.fail_produce([mock_kafka.MESSAGE_TOO_LARGE] * 2)
     balance = shipped(broker, tap)
@@ -187,7 +190,7 @@ def test_k7_topic_missing_or_denied_and_the_tap_serves(broker: MockCluster, tmp_
 
 @contextlib.contextmanager
 def no_kafka() -> Iterator[tuple[str, int]]:
-    """Something else at the broker's address: it answers whatever is said to it, in a language of its own."""
+    """Another server at the broker's address: it responds to anything with bytes of another protocol."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -239,7 +242,7 @@ def test_k5_a_bug_of_ours_does_not_end_the_shipper(
 
 
 def test_k4_connection_that_breaks_repeatedly(broker: MockCluster, tap: Tap) -> None:
-    """Each connection holds for a while and then swallows what is sent: all arrives, in order."""
+    """Each connection works for a while and then swallows what is sent: everything arrives, in order."""
     with half_open(broker.bootstrap) as line:
         broker.advertise(*line.address)
         shipper = Shipper(tap.spool, ShipperSettings("{}:{}".format(*line.address), PREFIX))

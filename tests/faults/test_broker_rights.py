@@ -1,6 +1,6 @@
 """K7: missing rights and missing topics. The command that needs one names it.
 
-The least rights are a table (`Topics.rights`), which the guide shows: here it is held against a real authorizer.
+The least rights are a table (`Topics.rights`), which the guide shows: these tests check it against a real authorizer.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from tests.kafka_broker.secured import Secured
 from tests.running import wait_for
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guides" / "kafka-security.md"
-# What a change of rights may take until every thread of the broker knows it (seconds).
+# How long a change of rights may take until it applies in every thread of the broker (seconds).
 APPLIED_S = 10.0
 
 
 @pytest.fixture
 def secure_prefix(secured: Secured) -> str:
-    """Topics of its own, made by the administrator."""
+    """Topics of this test's own, created by the administrator."""
     return make_topics(secured.bootstrap)
 
 
@@ -51,7 +51,7 @@ ASK: dict[Job, Callable[[Brokers, str], Awaitable[object]]] = {
 
 
 def outcome(ask: Callable[[Brokers, str], Awaitable[object]], brokers: Brokers, prefix: str) -> str:
-    """What comes of asking: nothing, or a sentence."""
+    """The result of a request: nothing, or a sentence."""
 
     async def asked() -> None:
         await ask(brokers, prefix)
@@ -70,7 +70,7 @@ def brokers_for(secured: Secured, user: str) -> Brokers:
 @pytest.mark.kafka
 @pytest.mark.parametrize("job", ASK)
 def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix: str, job: Job) -> None:
-    """With exactly these rights nothing is said; without any one of them, that one is."""
+    """With exactly these rights there is no error; without any one of them, that one is named."""
     user = secured.user(SECRET)
     brokers, rights = brokers_for(secured, user), Topics(secure_prefix).rights(job)
     secured.allow(user, rights)
@@ -79,7 +79,7 @@ def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix:
         secured.deny(user, right)
         said = wait_for(lambda: outcome(ASK[job], brokers, secure_prefix), f"a word on {right}", APPLIED_S)
         assert right.name in said
-        if job is not Job.DEADLETTER:  # it reads, and does not ask before
+        if job is not Job.DEADLETTER:  # it reads without checking before
             named = re.findall(rf"(\w+) on {right.kind} {re.escape(right.name)}\b", said)
             assert right.operation.acl_name in named
             assert said.endswith(f"grant it to User:{user}, for example with kafka-acls --add")
@@ -94,7 +94,7 @@ def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix:
 def test_k7_each_right_to_write_or_create_is_needed(
     secured: Secured, secure_prefix: str, tmp_path: Path, job: Job
 ) -> None:
-    """What can be seen only by doing it."""
+    """Rights that are checked only when they are used."""
     user = secured.user(SECRET)
     brokers = brokers_for(secured, user)
     rights = Topics(secure_prefix).rights(job)
@@ -164,11 +164,11 @@ def test_k7_tap_names_what_is_denied_or_missing_and_continues_once_it_exists(
 def test_k7_a_worker_without_a_right_does_not_start(
     secured: Secured, secure_prefix: str, tmp_path: Path, place: int
 ) -> None:
-    """Faust alone would wait in silence without the group's right, and run on without a topic that is denied."""
+    """Faust alone would wait silently without the group's right, and continue without a topic that is denied."""
     user = secured.user(SECRET)
     rights = Topics(secure_prefix).rights(Job.WORKER)
     secured.allow(user, [right for right in rights if right is not rights[place]])
-    # All others are known to the broker when the last one that is asked for is.
+    # All other rights apply at the broker once the one that is checked last does.
     wait_for(
         lambda: (
             str(rights[place]) in (said := outcome(topics.check, brokers_for(secured, user), secure_prefix))
@@ -188,7 +188,7 @@ def test_k7_a_worker_without_a_right_does_not_start(
 def test_k7_worker_ends_when_a_right_is_revoked_and_its_successor_continues(
     secured: Secured, secure_prefix: str, tmp_path: Path, place: int
 ) -> None:
-    """With one sentence; nothing is lost or counted twice once the right is back."""
+    """With one sentence; nothing is lost or counted twice after the right is restored."""
     user, names = secured.user(SECRET), Topics(secure_prefix)
     rights = names.rights(Job.WORKER)
     secured.allow(user, rights)
@@ -201,7 +201,7 @@ def test_k7_worker_ends_when_a_right_is_revoked_and_its_successor_continues(
         asyncio.run(write_all(secured.bootstrap, names.segments, list(SyntheticTap(next(seeds)).bundles(20))))
 
     def has_ended() -> bool:
-        write()  # it may take a second until the broker's authorizer knows
+        write()  # it may take a second until the broker's authorizer applies it
         return worker.process.poll() is not None
 
     def records() -> list[Any]:
@@ -228,7 +228,7 @@ def test_k7_worker_ends_when_a_right_is_revoked_and_its_successor_continues(
 
 
 def test_the_guide_shows_the_rights_as_they_are() -> None:
-    """One row a job: its name, and its rights, topics without their prefix."""
+    """One row per job: its name, and its rights, with topics without their prefix."""
     shown: dict[str, set[str]] = {}
     for name, cell in re.findall(r"^\| `([^`]+)` \| ((?:\w+ on .*?)) \|$", GUIDE.read_text(), re.MULTILINE):
         shown[name] = set(cell.split("; "))

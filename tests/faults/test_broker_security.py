@@ -1,6 +1,6 @@
 """S4: a broker that requires authentication. A refusal gives one sentence that says what to do.
 
-Nothing falls back to plain text, nothing is lost, the tap's traffic feels nothing. Once it is put right all goes on.
+Nothing falls back to plain text, nothing is lost, the tap's traffic is not affected. After the fix everything continues.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from tests.running import wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
-# Lines that a tap or a worker may write of one lasting trouble: what it is doing, and the one sentence.
+# Lines that a tap or a worker may log about one lasting problem: what it is doing, and the one sentence.
 FEW_LINES = 8
 
 
 @pytest.fixture
 def secure_prefix(secured: Secured) -> str:
-    """Topics of its own, made by the administrator."""
+    """Topics of this test's own, created by the administrator."""
     return make_topics(secured.bootstrap)
 
 
 def command_lines(pid: int) -> str:
-    """What everybody on the host can read of a process and its children."""
+    """What every user of the host can read about a process and its children."""
     pids = [pid, *children(pid)]
     return "\n".join(Path(f"/proc/{one}/cmdline").read_bytes().decode() for one in pids)
 
@@ -64,12 +64,12 @@ async def all_through(door: Door, worker_door: Door, folder: Path, prefix: str) 
 
 @pytest.mark.parametrize("way", ["SCRAM-SHA-512 over TLS", "PLAIN", "certificates"])
 def test_s4_least_rights_suffice(secured: Secured, tmp_path: Path, way: str) -> None:
-    """Topics made, shipped, assembled, stored and replayed, each by somebody who may do that and nothing else."""
+    """Topics are created, shipped to, assembled, stored and replayed, each by a user with exactly the rights for it."""
     prefix = f"least-{uuid.uuid4().hex[:8]}"
     if way == "SCRAM-SHA-512 over TLS":
         users = {job: secured.user(SECRET) for job in Job}
         doors = {job: scram_door(secured, tmp_path / job.name, user) for job, user in users.items()}
-    else:  # these have one user each, who is then given all
+    else:  # these share one user, who is then given all rights
         one = plain_door(secured) if way == "PLAIN" else mutual_door(secured)
         doors = dict.fromkeys(Job, one)
     for job, door in doors.items():
@@ -90,7 +90,7 @@ def test_s4_least_rights_suffice(secured: Secured, tmp_path: Path, way: str) -> 
     assert listed.returncode == 0, listed.stderr
 
 
-# What is wrong -> what the sentence says.
+# What is wrong -> words of the sentence.
 WRONG = {
     "another authority": r"is not signed by a trusted CA: .*--kafka-ca",
     "expired": "has expired: renew it",
@@ -109,7 +109,7 @@ def wrong_door(secured: Secured, folder: Path, user: str, what: str) -> Door:
 
 
 async def judge_refused(rig: Rig, says: str) -> None:
-    """The tap serves, says once what is wrong, and tells it by its metrics; nothing is lost."""
+    """Asserts that the tap serves, logs the problem once, exports it as a metric, and loses nothing."""
     await rig.traffic.run_until(lambda: re.search(says, rig.tap.log) is not None)
     await rig.traffic.run_for(4)
     page = rig.tap.metrics()
@@ -136,7 +136,7 @@ def test_s4_refused_tap_serves_and_delivers_after_the_fix(
             await judge_refused(rig, WRONG[what])
             rig.traffic.judge()
             if what in ("expired", "another host"):
-                return  # the broker's own certificate is not ours to renew
+                return  # the broker's own certificate cannot be renewed here
             (tmp_path / "files" / "ca.pem").write_bytes(secured.files.ca.read_bytes())
             (tmp_path / "files" / "password").write_text(SECRET)
             await rig.deliver_all()
@@ -169,7 +169,7 @@ def test_s4_a_worker_and_a_command_that_are_refused_end_with_one_sentence(
 
 
 def test_s4_nothing_falls_back_to_plain_text(secured: Secured, secure_prefix: str, tmp_path: Path) -> None:
-    """A broker that offers plain text alone gets no log-in and no bundle from a tap whose settings require TLS."""
+    """A broker that only offers plain text gets no log-in and no bundle from a tap whose settings require TLS."""
     user = secured.user(SECRET)
     there = scram_door(secured, tmp_path / "files", user)
     door = Door(secured.bootstrap, user, there.options)
@@ -184,7 +184,7 @@ def test_s4_nothing_falls_back_to_plain_text(secured: Secured, secure_prefix: st
 
 
 def test_s4_password_that_is_rotated_while_processes_run(secured: Secured, secure_prefix: str, tmp_path: Path) -> None:
-    """The broker knows the new password alone, and every connection is cut: the file that holds it is enough."""
+    """The broker accepts only the new password, and every connection is cut: changing the password file is enough."""
     tap_user, worker_user = secured.user(SECRET), secured.user(SECRET)
     secured.allow(tap_user, Topics(secure_prefix).rights(Job.TAP))
     secured.allow(worker_user, Topics(secure_prefix).rights(Job.WORKER))

@@ -1,7 +1,7 @@
-"""S1: a canary in every place of a request and of an answer, through a real tap, Kafka, a worker and the ledger.
+"""S1: a canary in every place of a request and of a response, through a real tap, Kafka, a worker and the ledger.
 
-With masking on none is found in the spool's file and log, counters, topics, dead letters, ledger, metrics or logs, but for
-those in the places that are kept by contract: they stand in kept_by_contract.py, to the last one.
+With masking on, canaries are found in the spool's file and log, counters, topics, dead letters, ledger, metrics and logs
+only where they are kept by contract: kept_by_contract.py lists all of these places.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.kafka_broker.reading import read_all, write_all
 from tests.running import command, start, start_tap, wait_for, wait_until_ready
 from tests.streams import bundles_of, chat_event, chat_segments
 
-# Exchanges of events' places are numbered from here on, those of all others from there on; one more belongs to none.
+# First numbers of the exchanges for places of events, and of all others; the third number belongs to none.
 FIRST_EVENT, FIRST_EXCHANGE, POISON = 1, 50_000, 99_999
 AT_ONCE = 50
 
@@ -40,7 +40,7 @@ def cases() -> dict[int, Case]:
 
 
 def answer_of(case: Case) -> bytes:
-    """The answer as it goes over the wire."""
+    """The response as sent over the wire."""
     if isinstance(case, Stream):
         line, headers, body = "HTTP/1.1 200 OK", [("content-type", case.content_type)], case.body
     else:
@@ -50,7 +50,7 @@ def answer_of(case: Case) -> bytes:
 
 
 def request_of(case: Case) -> bytes:
-    """The request. `x-case` tells the provider which answer is meant; it is no place of a canary."""
+    """The request. `x-case` tells the provider which response to send; it is not a place of a canary."""
     target, headers, body = case.target, [], b'{"stream":true}'
     if isinstance(case, Exchange):
         headers, body = case.headers, case.body
@@ -76,7 +76,7 @@ async def provider(known: dict[int, Case]) -> AsyncIterator[str]:
 
 
 async def ask_all(url: str, known: dict[int, Case]) -> None:
-    """All exchanges through the tap; each client gets its canary, or the answer that holds it."""
+    """Sends all exchanges through the tap; asserts that each client gets its canary, or the response with it."""
     address, room = urlsplit(url), asyncio.Semaphore(AT_ONCE)
 
     async def ask(case: Case) -> None:
@@ -91,14 +91,14 @@ async def ask_all(url: str, known: dict[int, Case]) -> None:
 
 
 def contents(bundle: bytes) -> Iterator[bytes]:
-    """A bundle's bytes, and what they say when they are inflated."""
+    """A bundle's bytes, and their decompressed content."""
     yield bundle
     if bundle[:2] == b"SG" and bundle[2] == FORMAT_VERSION:
         yield zstandard.ZstdDecompressor().decompress(bundle[3:])
 
 
 def on_disk(folder: Path) -> Iterator[bytes]:
-    """Every file, as it is, and each bundle of a spool among them."""
+    """Every file unchanged, and each bundle of a spool."""
     for path in folder.rglob("*"):
         if path.is_file():
             yield path.read_bytes()
@@ -147,18 +147,18 @@ def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, pr
 
 
 def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case]) -> set[int]:
-    """With no broker: all of it lies in the spool, its file or its log."""
+    """Without a broker: everything is in the spool, its file or its log."""
     with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1") as tap:
         asyncio.run(ask_all(tap.url, known))
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads seen")
         while_it_runs = [*on_disk(folder), tap.get("/metrics")[1].encode(), tap.log.encode()]
-        assert tap.stop() == 0  # what waited for the recorder is in the spool then
+        assert tap.stop() == 0  # what waited for the recorder is in the spool by then
         assert not any(read_balance(folder / "tap" / "counters").dropped.values()), tap.log
     return found(iter([*while_it_runs, *on_disk(folder), tap.log.encode()]))
 
 
 def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[int]:
-    """On into the topics and the ledger; and a message that is no bundle into the dead letters."""
+    """Into the topics and the ledger; a message that is not a bundle into the dead letters."""
     names = Topics(prefix)
     ledger = f"sqlite:///{folder / 'ledger.sqlite'}"
     flags = ["--kafka", bootstrap, "--topic-prefix", prefix]
@@ -168,7 +168,7 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[
         with start_tap("tap", {"p": "http://127.0.0.1:1"}, folder / "tap", *flags) as tap:
             wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")
             asyncio.run(write_all(bootstrap, names.segments, [(0, word(POISON).encode())]))
-            # Streams that are no LLM's have none; these are some of those that a canary made unreadable.
+            # Streams that are not an LLM's have no record; these are some of those that a canary made unreadable.
             records = wait_for(lambda: (got := query(ledger)).count(b"\n") > 0.9 * count and got, "records")
             wait_for(lambda: asyncio.run(read_all(bootstrap, names.deadletter)), "dead letter")
             pages = [one.get("/metrics")[1].encode() for one in (tap, worker)]
@@ -186,13 +186,13 @@ def on_topics(bootstrap: str, names: Topics) -> Iterator[bytes]:
     for name in names.names:
         for message in asyncio.run(read_all(bootstrap, name)):
             if message.value == word(POISON).encode():
-                continue  # what somebody else wrote into the topic stands in the dead letter as it was
+                continue  # the dead letter contains the message of another producer unchanged
             parts = [message.key or b"", *(value for _, value in message.headers)]
             yield from (*parts, *contents(message.value or b"--"))
 
 
-def test_a_canary_that_lies_there_is_found(tmp_path: Path) -> None:
-    """The search itself: it finds what is in a file, in a log, and deep in a bundle."""
+def test_the_search_finds_a_canary(tmp_path: Path) -> None:
+    """It finds a canary in a file, in a log, and deep in a bundle."""
     (bundle,) = bundles_of([chat_segments(1)[0]])
     event = chat_event(content=word(17))
     bundle.segments[0] = msgspec.structs.replace(bundle.segments[0], reads=[Read(1, 1, 1, event)])

@@ -1,6 +1,6 @@
-"""K6: the spool is full, the disk is full or read-only, the file is damaged or deleted under a tap that works.
+"""K6: the spool is full, the disk is full or read-only, the file is damaged or deleted under a running tap.
 
-Traffic goes on untouched; what is lost is counted by its reason; every stream has its record, and says if it is incomplete.
+Traffic is not affected; losses are counted by reason; every stream has its record, which says if it is incomplete.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from tests.running import Running, command, start_tap, wait_for
 
 __all__ = ["small_disk"]
 PREFIX = "streamgauge"
-# Text an event that fills the smallest spool within seconds, where it is captured (bytes).
+# Text of an event that fills the smallest spool within seconds, if it is captured (bytes).
 LARGE = 4000
-# The gauge of a disk that refuses writes, and the bundles that wait.
+# The gauge for a disk that refuses writes, and the bundles that wait.
 REFUSED = "streamgauge_spool_writes_refused"
 OPEN_ROWS = "streamgauge_spool_rows"
 # Streams before the disk is full, and all of them.
@@ -44,7 +44,7 @@ def broker() -> Iterator[MockCluster]:
 
 
 async def judge(rig: Rig, broker: MockCluster, reason: str) -> int:
-    """The broker comes back: all that was kept arrives. Gives the reads that were dropped, all by `reason`."""
+    """The broker returns, and everything that was kept arrives. Gives the dropped reads, which all have `reason`."""
     broker.up()
     await rig.deliver_all()
     rig.traffic.judge()
@@ -54,7 +54,7 @@ async def judge(rig: Rig, broker: MockCluster, reason: str) -> int:
     assert len({record.stream_id for record in records}) == len(records) == len(rig.traffic.pairs)
     assert {record.outcome for record in records if record.integrity.complete} <= {"completed"}
     lost = sum(record.integrity.dropped_reads for record in records)
-    assert lost == sum(dropped.values()), "what is dropped stands on the records"
+    assert lost == sum(dropped.values()), "the records report the dropped reads"
     return int(lost)
 
 
@@ -70,7 +70,7 @@ def test_k6_spool_full(broker: MockCluster, tmp_path: Path, policy: str) -> None
             streams = len(rig.traffic.pairs)
             assert await judge(rig, broker, "spool_full") > 500
             records = await records_on(broker.bootstrap, PREFIX)
-            order = sorted(records, key=lambda record: record.stream_id)  # UUIDv7: by their beginnings
+            order = sorted(records, key=lambda record: record.stream_id)  # UUIDv7: these are their first digits
             first, last = order[: streams // 4], order[-streams // 4 :]
             kept, given_up = (first, last) if policy == "drop-newest" else (last, first)
             assert sum(one.integrity.complete for one in kept) > sum(one.integrity.complete for one in given_up)
@@ -103,7 +103,7 @@ def test_k6_disk_full(broker: MockCluster, small_disk: SmallDisk) -> None:
 def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     broker: MockCluster, small_disk: SmallDisk, name: str
 ) -> None:
-    """Reads that found no place are counted as spool_failed; each stream has its record; the exit code tells of the loss."""
+    """Reads without room are counted as spool_failed; each stream has its record; the exit code reports the loss."""
 
     async def run() -> tuple[Running, int]:
         async with provider() as url:
@@ -156,7 +156,7 @@ def test_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> None
 
 
 def test_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk) -> None:
-    """What was delivered makes room for what comes, although the default log alone is larger than this disk."""
+    """Delivered rows make room for new ones, although the default log alone is larger than this disk."""
     spool = Spool(small_disk.path / "spool.sqlite")
     for number in range(400):
         assert spool.put([NewRow(1, 1, os.urandom(20_000))]).failure is None, f"row {number} of 20 KB"
@@ -166,7 +166,7 @@ def test_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk)
 
 
 def fill(path: Path) -> None:
-    """Another program takes all that is left of a disk."""
+    """Another program uses all free space of a disk."""
     with open(path, "wb", buffering=0) as file:  # noqa: PTH123 - the test's own
         try:
             while True:
@@ -176,7 +176,7 @@ def fill(path: Path) -> None:
 
 
 def assert_refusal_is_reported(tap: Running, disk: SmallDisk) -> None:
-    """Once, with the directory and the error; and no line says that what waits in memory waits in the spool."""
+    """Once, with the directory and the error; and no line claims that bundles in memory are in the spool."""
     (line,) = [
         line
         for line in tap.log.splitlines()
@@ -195,7 +195,7 @@ def balance_of(tap: Running) -> Balance:
 
 
 def records_after_restart(tap: Running, broker: MockCluster, name: str) -> list[dict[str, Any]]:
-    """A second life on the same directory delivers all that waits."""
+    """A new tap on the same directory delivers everything that waits."""
     options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if name == "tap" else []
     broker.up()
     with start_tap(name, "http://127.0.0.1:9", tap.data_dir, *options) as second:
@@ -227,7 +227,7 @@ def test_k6_file_deleted_under_a_tap(broker: MockCluster, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", range(3))
 def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: int) -> None:
-    """Pages are overwritten while both processes have the file open. The tap goes on, and the balance closes."""
+    """Pages are overwritten while both processes have the file open. The tap continues, and all reads are counted."""
     chance = random.Random(seed)
 
     async def run() -> None:
@@ -256,7 +256,7 @@ def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: 
 
 
 def test_k6_read_only_and_writable_again(small_disk: SmallDisk, tmp_path: Path) -> None:
-    """Data on a disk that is read-only for a while is there afterwards; data that came meanwhile is reported as lost."""
+    """Data on a disk that is read-only for a while is there afterwards; reads captured in between are reported as lost."""
     path, books = small_disk.path / "spool.sqlite", tmp_path / "counters"
     values = [b"%04d" % number for number in range(50)]
     with Counters(books, "recorder") as counters:

@@ -1,4 +1,4 @@
-"""docs/reliability.md names every test of a fault, and none that is not there."""
+"""docs/reliability.md names every test of a fault, and no test that does not exist."""
 
 import re
 from pathlib import Path
@@ -13,5 +13,5 @@ def test_the_document_and_the_tests_agree() -> None:
     named = set(re.findall(r"`(test_\w+)`", DOCUMENT.read_text()))
     everywhere = {name for path in ROOT.glob("tests/**/test_*.py") for name in _TEST.findall(path.read_text())}
     here = {name for path in Path(__file__).parent.glob("test_*.py") for name in _TEST.findall(path.read_text())}
-    assert named - everywhere == set(), "the document names tests that are not there"
-    assert {name for name in here if _OF_A_FAULT.match(name)} - named == set(), "the document leaves tests out"
+    assert named - everywhere == set(), "the document names tests that do not exist"
+    assert {name for name in here if _OF_A_FAULT.match(name)} - named == set(), "the document does not name these tests"

@@ -11,9 +11,9 @@ from tests.faults import greedy
 from tests.running import Running, start_up, wait_for
 
 MIB = 1024 * 1024
-# The shortest event with data, and one that is written in many ways; some 100,000 and more in an answer of a MB.
+# The shortest event with data, and the same in many forms; 100,000 and more in a response of a MB.
 TINY = (b"data:x\n\n", b":\n\n", b"data: {}\n\n", b'data: "\\ud800"\n\n')
-# A record that comes within this time (seconds) came before the floods': they take a minute. Alone it takes one.
+# A record within this time (seconds) came before the floods', which take a minute. Alone it takes one second.
 IN_TIME_S = 20.0
 INCIDENT = 'streamgauge_tap_incidents_total{kind="body_capped"}'
 
@@ -31,7 +31,7 @@ def up(data_dir: Path) -> Iterator[Running]:
 
 
 def test_uploads_that_stall_do_not_take_the_request_facts_of_others(up: Running) -> None:
-    """Sixteen of 16 MiB are all that a recorder holds."""
+    """Sixteen of 16 MiB use the whole memory of a recorder."""
     with greedy.stalled_uploads(up, 16, 16 * MIB):
         body = b'{"model":"m-1","n":1,"stream":true,"pad":"%s"}' % (b"p" * 200_000)
         for _ in range(3):
@@ -71,7 +71,7 @@ def test_floods_of_tiny_events_do_not_delay_the_records_of_others(data_dir: Path
         (record,) = wait_for(ordinary, "record")
         assert time.monotonic() - began < IN_TIME_S
         assert record["integrity"] == {**record["integrity"], "complete": True, "reasons": []}
-        assert up.metrics()["streamgauge_tap_reads_waiting"] > 0, "there was no flood any more"
+        assert up.metrics()["streamgauge_tap_reads_waiting"] > 0, "the flood had already ended"
         assert up.stop() == 0, up.log
         found = up.records()
     assert len(found) == count + 1

@@ -1,7 +1,7 @@
 """F7 and F8: faults of the log. Topics recreated, beginnings deleted, taps with wrong clocks.
 
-The worker continues after a fault if it can; lost messages are counted and marked on the records. A fault that would lose
-streams silently, or give one a second record, ends the worker with one sentence, and again at each start.
+The worker continues after a fault if it can; lost messages are counted and marked on the records. A fault that would
+lose streams silently, or give a stream a second record, ends the worker with one sentence, at each start.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from tests.running import Running, start_tap, wait_for
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 GAP = "streamgauge_log_gap_messages_total"
-# A fetch that waits at the broker for something new has been answered by then (seconds): the session is longer.
+# A fetch that waits at the broker for new messages has ended by then (seconds); the session is longer.
 FETCH_OVER_S = 3.0
 YEAR_S = 365 * 24 * 3600
 
@@ -52,7 +52,7 @@ YEAR_S = 365 * 24 * 3600
 def deleted_while_stopped(
     process: WorkerProcess, kafka: str, prefix: str, messages: list[tuple[int, bytes]], before: int
 ) -> None:
-    """A worker that stands still while these are written and the beginning of them deleted."""
+    """A worker that is stopped while these are written and the first of them deleted."""
     process.process.send_signal(signal.SIGSTOP)
     time.sleep(FETCH_OVER_S)
     write(kafka, prefix, messages)
@@ -61,7 +61,7 @@ def deleted_while_stopped(
 
 
 def assert_reports_recreated(process: WorkerProcess, topic: str) -> None:
-    """One sentence, whichever part of the worker sees it first."""
+    """Asserts one sentence, whichever part of the worker notices it first."""
     [sentence] = errors(process)
     assert re.search(rf"{re.escape(topic)}(/\d+)? ", sentence)
     assert "recreated" in sentence
@@ -103,7 +103,7 @@ def test_f7_a_beginning_deleted_under_a_worker(kafka: str, prefix: str, tmp_path
 
 
 def test_f7_all_messages_deleted_and_none_follows(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """No later message shows the gap, not even a tick. It is detected all the same, and marked on later records."""
+    """No later message shows the gap, not even a tick. It is detected nevertheless, and marked on later records."""
     messages = one_partition(3)
     expected = with_gap(messages, 3, 9)
     with worker(tmp_path, **settings_of(kafka, prefix), tick_s=600.0) as process:
@@ -125,7 +125,7 @@ def test_f7_all_messages_deleted_and_none_follows(kafka: str, prefix: str, tmp_p
 
 @pytest.mark.parametrize("read", [15, 8], ids=["shorter", "longer"])
 def test_f7_segments_recreated_between_two_runs(kafka: str, prefix: str, tmp_path: Path, read: int) -> None:
-    """The tap goes on in the new log, also to where that is longer, so that every offset that was applied is there."""
+    """The tap continues in the new log, until that is longer than the old one, so that every committed offset exists."""
     messages = with_farewell(one_partition(4))
     read_some(kafka, prefix, tmp_path, messages[:read])
     before = distinct(log_of(kafka, f"{prefix}.records"))
@@ -171,7 +171,7 @@ def test_f7_segments_deleted_and_not_created_again(kafka: str, prefix: str, tmp_
 
 
 def test_f7_state_recreated_between_two_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Streams that were open are lost with it. While the log is whole, it gives the same records once more."""
+    """Streams that were open are lost with it. If the log is complete, it gives the same records once more."""
     messages = one_partition(9)
     read_some(kafka, prefix, tmp_path, messages[:8])
     recreate_topic(kafka, prefix, "state")
@@ -198,7 +198,7 @@ def test_f7_state_or_records_recreated_while_a_worker_runs(kafka: str, prefix: s
 
 
 def test_f7_unreadable_messages_alone_write_state(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """What is acknowledged has state, or the next worker would take the state topic for a new one."""
+    """Acknowledged messages must have state, or the next worker would take the state topic for a new one."""
     read_some(kafka, prefix, tmp_path, [(0, b"poison"), (0, b"more of it")])
     tap = SyntheticTap(11, slots=(0,))
     write(kafka, prefix, list(tap.bundles(5)))
@@ -211,7 +211,7 @@ def test_f7_unreadable_messages_alone_write_state(kafka: str, prefix: str, tmp_p
 
 
 def test_f8_a_tap_whose_clock_is_a_year_off(kafka: str, tmp_path: Path) -> None:
-    """Three taps in one partition: one fast, one slow, one right. Their streams are open while all of them send."""
+    """Three taps in one partition: one fast, one slow, one correct. Their streams are open while all of them send."""
     prefix = make_topics(kafka, 1)
     settings = settings_of(kafka, prefix) | {"tick_s": 1.0}
     with provider() as upstream, worker(tmp_path, **settings) as process:
@@ -237,7 +237,7 @@ async def three_taps(upstream: Provider, kafka: str, prefix: str, folder: Path) 
         taps = [tap for _, tap in opened]
         asking = [asyncio.create_task(ask(tap)) for tap in taps]
         await asyncio.to_thread(wait_for, lambda: instances(log_of(kafka, f"{prefix}.segments")) == 3, "all taps")
-        await asyncio.sleep(3)  # each tap goes on to say that it lives, and the worker lets time pass
+        await asyncio.sleep(3)  # each tap continues its heartbeats, and the worker lets time pass
         assert distinct(await asyncio.to_thread(log_of, kafka, f"{prefix}.records")) == {}
         asking += [asyncio.create_task(ask(tap)) for tap in taps]
         upstream.go_on.set()

@@ -1,4 +1,4 @@
-"""K8 to K12: after an outage of the broker, at any step of a worker's life, records come soon; with a real broker."""
+"""K8 to K12: after an outage of the broker, at any time of a worker's run, records come soon; with a real broker."""
 
 import asyncio
 import json
@@ -27,18 +27,18 @@ from tests.running import wait_for
 
 pytestmark = pytest.mark.kafka
 
-# By when the first record has to come after the broker's return (seconds).
+# The latest time of the first record after the broker's return (seconds).
 FIRST_RECORD_S = 15.0
-# The shortest session that a broker takes as it comes; what Faust waits for each step of a recovery, which has to be longer;
-# and an outage that outlasts both (seconds).
+# The shortest session that a broker accepts by default; how long Faust waits for each step of a recovery, which must be
+# longer; and an outage that is longer than both (seconds).
 SESSION_S, STEP_S, OUTAGE_S = 6.0, 8.0, 16.0
 STREAMS = 100
-# Of the messages of so many streams, that by which the first ones have ended (per cent).
+# The share of these streams' messages after which the first streams have ended (per cent).
 MOST = 80
 
 
 def assert_record_comes_soon(bootstrap: str, prefix: str, known: int, process: WorkerProcess) -> None:
-    """The records topic has more than `known` streams before FIRST_RECORD_S."""
+    """Asserts that the records topic has more than `known` streams before FIRST_RECORD_S."""
     began = time.monotonic()
     topic = f"{prefix}.records"
     read = read_until(bootstrap, topic, lambda all_: len(distinct(all_)) > known, 2 * FIRST_RECORD_S)
@@ -50,7 +50,7 @@ def assert_record_comes_soon(bootstrap: str, prefix: str, known: int, process: W
 
 @contextmanager
 def at_moment(directory: Path, moment: str, **settings: Any) -> Iterator[tuple[WorkerProcess, Callable[[], None]]]:
-    """A worker that has come to this step; what it is given with has it go on."""
+    """A worker that has reached this step; the object that is given lets it continue."""
     reached = directory / f"{moment}.reached"
     for mark in (reached, reached.with_suffix(".go")):
         mark.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ def at_moment(directory: Path, moment: str, **settings: Any) -> Iterator[tuple[W
         yield process, reached.with_suffix(".go").touch
 
 
-# The steps of a start, a few of which are looked at with one outage: each by a worker, and a group, of its own.
+# The steps of a start, several of them with one outage: each by its own worker and group.
 STEPS = {
     "the beginning": ("log_start", "faust_start", "subscribe", "join"),
     "the assignment": ("sync", "highwaters", "offsets", "seek"),
@@ -72,8 +72,8 @@ STEPS = {
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.timeout(300)
 def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker], tmp_path: Path, steps: str) -> None:
-    """A worker with state starts, and the broker dies at one step, for longer than Faust waits for it. Then it starts
-    again, and the broker does not answer for as long.
+    """A worker with state starts, and the broker ends at one step, for longer than Faust waits for it. Then it starts
+    again, and the broker does not respond for as long.
     """
     broker = own_broker()
     bundles = list(SyntheticTap(40).bundles(STREAMS, segments=10))
@@ -92,7 +92,7 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
         known = len(distinct(asyncio.run(read_until(broker.bootstrap, f"{prefix}.records", bool))))
         write(broker.bootstrap, prefix, more)
         assert_record_comes_soon(broker.bootstrap, prefix, min(known, STREAMS - 1), starts)
-        if more[-1] is bundles[-1]:  # a worker that stops leaves what it has not read to the next one
+        if more[-1] is bundles[-1]:  # a worker that stops leaves unread messages to the next one
             assert_all_once(broker.bootstrap, prefix, STREAMS)
         assert starts.stop() == 0, starts.log
 
@@ -123,7 +123,7 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
 def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
     kafka: str, prefix: str, tmp_path: Path
 ) -> None:
-    """The broker works all the time. Without the topics' metadata a leader assigned no partition for five minutes."""
+    """The broker works all the time. Without the topics' metadata a leader once assigned no partition for five minutes."""
     write(kafka, prefix, list(SyntheticTap(41).bundles(20)))
     arguments = {"module": "tests.faults.moment_worker", "moment": "metadata"}
     with worker(tmp_path, **arguments, bootstrap=kafka, prefix=prefix) as leads:
@@ -134,7 +134,7 @@ def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
 
 
 def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Faust waited for messages that it had dropped, until the watchdog ended the worker two minutes later."""
+    """Faust once waited for messages that it had dropped, until the watchdog ended the worker two minutes later."""
     bundles = list(SyntheticTap(45).bundles(STREAMS, segments=10))
     most = len(bundles) * MOST // 100
     settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -142,7 +142,7 @@ def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_
         first.wait_ready()
         write(kafka, prefix, bundles[:most])
         assert_record_comes_soon(kafka, prefix, 0, first)
-        time.sleep(1)  # its state is written
+        time.sleep(1)  # its state has been written
         first.kill()
     known = len(distinct(asyncio.run(read_all(kafka, f"{prefix}.records"))))
     write(kafka, prefix, bundles[most:])
@@ -156,7 +156,7 @@ def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_
 
 
 def test_k10_state_replaces_expired_offsets(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Kafka forgets what a group has committed when no worker ran for a week: nothing is lost or doubled by that."""
+    """Kafka deletes a group's committed offsets when no worker ran for a week: nothing is lost or duplicated by that."""
     bundles = list(SyntheticTap(42).bundles(STREAMS, segments=10))
     most = len(bundles) * MOST // 100
     settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -166,7 +166,7 @@ def test_k10_state_replaces_expired_offsets(kafka: str, prefix: str, tmp_path: P
         assert_record_comes_soon(kafka, prefix, 0, before)
         asyncio.run(read_until(kafka, f"{prefix}.deadletter", bool))
         assert before.stop() == 0
-    forget_offsets(kafka, prefix)  # as Kafka does by itself after `offsets.retention.minutes`
+    forget_offsets(kafka, prefix)  # as Kafka does after `offsets.retention.minutes`
     write(kafka, prefix, bundles[most:])
     with worker(tmp_path, **settings) as refuses:
         assert refuses.process.wait(60) == WorkerError.exit_code
@@ -180,7 +180,7 @@ def test_k10_state_replaces_expired_offsets(kafka: str, prefix: str, tmp_path: P
         goes_on.wait_ready()
         assert_all_once(kafka, prefix, STREAMS)
         assert goes_on.stop() == 0, goes_on.log
-    # What was poison is not read again either, and the next life needs no word of anybody.
+    # Unreadable messages are not read again either, and the next worker needs no action of an operator.
     assert len(asyncio.run(read_all(kafka, f"{prefix}.deadletter"))) == 1
     with worker(tmp_path, **settings, stuck_s=8.0) as next_life:
         next_life.wait_ready()
@@ -189,7 +189,7 @@ def test_k10_state_replaces_expired_offsets(kafka: str, prefix: str, tmp_path: P
 
 
 def test_k10_recreated_segments_topic_does_not_match_the_given_id(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """An option that was left in place accepts no other topic."""
+    """An option that was left in place is accepted for no other topic."""
     settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
     with worker(tmp_path, **settings) as before:
         before.wait_ready()

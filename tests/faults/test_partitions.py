@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 def test_k7_partitions_added(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """A worker that runs ends; one that is started refuses until both topics agree; streams stay where they are."""
+    """A running worker ends; a started one refuses until both topics have the same count; streams stay in their
+    partitions.
+    """
     tap = SyntheticTap(12)
     old = list(tap.bundles(100, segments=10))
     half = len(old) // 2
@@ -49,7 +51,9 @@ def test_k7_partitions_added(kafka: str, prefix: str, tmp_path: Path) -> None:
 
 
 def test_k7_partitions_added_under_a_tap(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """It keeps its first count, also if nothing is in flight and it starts over: `by_slot` has the place of its streams."""
+    """It keeps its first count, even if nothing is in flight and it restarts: `by_slot` has the partitions of its
+    streams.
+    """
     tap = Tap(tmp_path)
     shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
 
@@ -58,7 +62,7 @@ def test_k7_partitions_added_under_a_tap(kafka: str, prefix: str, tmp_path: Path
         await until(lambda: tap.spool.waiting().rows == 0)
         await set_config(kafka, f"{prefix}.segments", message_timestamp_type="LogAppendTime", max_message_bytes="10000")
         await add_partitions(kafka, 2 * PARTITIONS, f"{prefix}.segments")
-        tap.fill(1, size=20_000)  # refused, which makes the shipper look at the topic again
+        tap.fill(1, size=20_000)  # refused, which makes the shipper check the topic again
         await until(lambda: tap.spool.waiting().rows == 0)
         tap.fill(15)
         await until(lambda: tap.spool.waiting().rows == 0)

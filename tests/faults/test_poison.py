@@ -29,7 +29,7 @@ from tests.running import command, start, wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
-# What a worker may take more after all of it than before (bytes): one frame of 64 MiB at a time, and what an allocator keeps.
+# By how much a worker's memory may grow (bytes): one frame of 64 MiB at a time, and what the allocator keeps.
 MEMORY_BYTES = 192 * 1024 * 1024
 
 
@@ -51,7 +51,7 @@ def put(bootstrap: str, prefix: str, messages: list[tuple[int, Sent]]) -> None:
 
 
 async def _put_header(bootstrap: str, topic: str) -> None:
-    """A message whose header has a name that is no UTF-8. No client makes one, so the batch's bytes are changed."""
+    """A message with a header whose name is not valid UTF-8. No client creates one, so the batch's bytes are changed."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
     await producer.start()
     try:
@@ -143,7 +143,7 @@ def test_d2_all_partitions_but_one_are_unreadable(kafka: str, prefix: str, tmp_p
         assert said and all("messages so far could not be read" in line for line in said), said
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
     assert len(found) == 30
-    assert before < len(bad), "the good partition waited for the poison of the others"
+    assert before < len(bad), "the good partition waited for the unreadable messages of the others"
     assert sorted(one.value for one in letters) == sorted(value for _, value in bad)
 
 
@@ -200,7 +200,7 @@ def test_d2_stopping_worker_leaves_the_unreadable_message_unacknowledged(
 
 
 def test_s5_a_hostile_producer(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """A topic with a higher limit than ours lets in keys and values of 10 MB."""
+    """A topic with a higher limit than ours accepts keys and values of 10 MB."""
     canary = tmp_path / "somebody-ran-it"
     names = Topics(prefix)
     asyncio.run(set_config(kafka, names.segments, max_message_bytes=str(2**25), message_timestamp_type="LogAppendTime"))
@@ -233,7 +233,7 @@ def test_s5_a_hostile_producer(kafka: str, prefix: str, tmp_path: Path) -> None:
 
 
 def test_s5_a_header_whose_name_is_no_text(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """aiokafka's decoder fails over it, and a worker that cannot pass it would die of it again and again."""
+    """aiokafka's decoder raises, and a worker that could not skip the message would end at each start."""
     bundles = list(SyntheticTap(38, slots=(0,)).bundles(10))
     half = len(bundles) // 2
     write(kafka, prefix, bundles[:half])
@@ -250,7 +250,7 @@ def test_s5_a_header_whose_name_is_no_text(kafka: str, prefix: str, tmp_path: Pa
 
 
 def test_s5_no_serializer_of_fausts_is_used(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Not on any topic: pickles lie in the records and state topics as well, and no code runs one."""
+    """For any topic: there are pickles in the records and state topics as well, and none is loaded."""
     canary = tmp_path / "somebody-ran-it"
     names = Topics(prefix)
     pickles = [one for one in hostile(canary) if one.value and b"touch" in one.value]
@@ -272,7 +272,7 @@ CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
 def produce(bootstrap: str, topic: str, value: bytes, codec: str) -> KafkaError | None:
-    """With librdkafka, which knows every codec; what the broker says to it."""
+    """With librdkafka, which supports every codec; gives the broker's response."""
     said: list[KafkaError | None] = []
     settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "message.max.bytes": 10**9}
     producer = Compressing({**settings, "batch.size": 10**9})
@@ -283,7 +283,7 @@ def produce(bootstrap: str, topic: str, value: bytes, codec: str) -> KafkaError 
 
 
 def test_s5_broker_stores_compressed_batches_uncompressed(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Or a batch of some KiB could be gigabytes in a worker, and one in a codec that it has not would end it."""
+    """Otherwise a batch of some KiB could be gigabytes in a worker, and one with an unsupported codec would end it."""
     topic = Topics(prefix).segments
     for codec in CODECS:
         assert produce(kafka, topic, b"in " + codec.encode() + bytes(100_000), codec) is None

@@ -1,4 +1,4 @@
-"""A bug in each of a tap's processes: traffic goes on, and its log has the frames and nothing that was relayed."""
+"""A bug in each of a tap's processes: traffic continues, and the log has the frames and nothing that was relayed."""
 
 import http.client
 import json
@@ -12,8 +12,8 @@ from tests.running import PATIENCE_S, Running, start_up, wait_for
 
 SECRET = "sk-0123456789"
 
-# Python imports `sitecustomize` when it starts. So each process of the tap has a bug in one function, whose error quotes
-# what was relayed, as a parser's does.
+# Python imports `sitecustomize` when it starts. So each process of the tap has a bug in one function, whose error
+# quotes relayed bytes, as a parser's does.
 SITE = """
 import importlib.abc, importlib.util, sys
 

@@ -1,6 +1,7 @@
-"""T1 to T3 and C1: a process of the tap is killed, asked to end, or has a bug; the wall clock steps.
+"""T1 to T3 and C1: a process of the tap is killed, stopped, or has a bug; the wall clock steps.
 
-The loss window of a kill, as docs/reliability.md states it: up to 1.3 s of a stream in a relay, and 380 ms in the recorder.
+The loss window of a kill, as docs/reliability.md states it: up to 1.3 s of a stream in a relay, and 380 ms in the
+recorder.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ PREFIX = "streamgauge"
 BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
 # The module that the recorder runs.
 RECORDER = "streamgauge.recorder.process"
-# The stated window of about 1.35 s, and what a busy machine may add to it (seconds).
+# The documented window of about 1.35 s, and what a busy machine may add to it (seconds).
 WINDOW_S = 2.0
 # Events of streams that are open for longer than that: four seconds.
 LONG = 200
@@ -51,7 +52,7 @@ def small() -> Iterator[Provider]:
 
 
 def part(tap: Running, module: str) -> int:
-    """The process of a tap that runs this module."""
+    """The tap's process that runs this module."""
     return int(
         wait_for(
             lambda: next((pid for pid, line in children(tap.process.pid).items() if module in line), 0), f"a {module}"
@@ -71,7 +72,7 @@ def books_of(tap: Running) -> dict[str, float]:
 
 
 def opened(tap: Running) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    """A stream that has begun: its first events are read."""
+    """A stream that has begun: its first events have been read."""
     address = urlsplit(tap.url)
     assert address.hostname
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
@@ -126,16 +127,17 @@ def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: P
 
 @pytest.mark.parametrize("events", [EVENTS, LONG], ids=["ended", "open"])
 def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path, events: int) -> None:
-    """Killed under traffic three times: what was in flight is at most what came in the stated window, and each stream that
-    had ended before it, or began once there was another recorder, is whole."""
+    """Killed under traffic three times: at most what arrived in the documented window is lost, and each stream that
+    ended before it, or began after the recorder's restart, is complete.
+    """
 
     async def run() -> None:
-        gone: list[tuple[float, float]] = []  # from when on streams may lack something, until when
+        gone: list[tuple[float, float]] = []  # the interval in which streams may be incomplete
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX, events=events) as rig:
             for round_ in range(3):
                 await rig.traffic.run_until(lambda: rig.books()["waiting"] < PAIRS * events)  # it has caught up
                 running = asyncio.create_task(rig.traffic.run_for(WINDOW_S + 4))
-                await asyncio.sleep(WINDOW_S + 1 + 0.03 * round_)  # more has come than may be lost
+                await asyncio.sleep(WINDOW_S + 1 + 0.03 * round_)  # more has arrived than may be lost
                 recorder = await asyncio.to_thread(part, rig.tap, RECORDER)
                 os.kill(recorder, signal.SIGKILL)
                 killed = time.monotonic()
@@ -168,8 +170,9 @@ def overlap(stream: Got, window: tuple[float, float]) -> bool:
 
 
 def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> None:
-    """Killed a dozen times, one or all, with the broker coming and going: the balance is closed at every look, and at the
-    end nothing waits, no stream has two records, and every read that is not delivered has its reason."""
+    """Killed a dozen times, one or all, while the broker stops and starts: at every check all reads are counted, and at
+    the end nothing waits, no stream has two records, and every read that is not delivered has its reason.
+    """
     chance = random.Random(5)
 
     async def life(seconds: float, *, last: bool) -> None:
@@ -211,7 +214,7 @@ def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("there", [True, False], ids=["broker there", "broker away"])
 def test_t2_sigterm_under_traffic(broker: MockCluster, tmp_path: Path, there: bool) -> None:
-    """Open streams end, all is shipped if it can be, and the tap leaves with 0. What could not be shipped is later."""
+    """Open streams end, everything is shipped if possible, and the tap exits with 0. The rest is shipped later."""
 
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX, "--drain-timeout", "10") as rig:
@@ -242,8 +245,8 @@ def test_t2_sigterm_under_traffic(broker: MockCluster, tmp_path: Path, there: bo
     ["relay", pytest.param("pump", marks=pytest.mark.skipif(not BUILT, reason="the pump is not built")), "recorder"],
 )
 def test_t3_exception_inside_capture(broker: MockCluster, tmp_path: Path, where: str) -> None:
-    """A bug in the capture of one stream: its client and all other streams see nothing of it. One in the telling of what the
-    pump had concerns those of which it tells together.
+    """A bug in the capture of one stream: neither its client nor any other stream is affected. A bug in reporting the
+    pump's reads affects the streams that are reported together.
     """
 
     async def run() -> None:
@@ -266,7 +269,7 @@ def test_t3_exception_inside_capture(broker: MockCluster, tmp_path: Path, where:
 
 
 def test_c1_the_wall_clock_steps_an_hour_either_way(broker: MockCluster, tmp_path: Path) -> None:
-    """Durations come from the monotonic clock, and nothing gets too old by a step."""
+    """Durations come from the monotonic clock, and a step does not make anything expire."""
     off = tmp_path / "off"
     off.write_text("0")
 

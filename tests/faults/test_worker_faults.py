@@ -25,9 +25,9 @@ from tests.running import start, wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
-# What the watchdog says by: shorter than a test, longer than what a busy machine makes of a checkpoint (seconds).
+# The watchdog's limit: shorter than a test, longer than a checkpoint takes on a busy machine (seconds).
 _STUCK_S = 12.0
-# The shortest session that a broker takes as it comes (`group.min.session.timeout.ms`; seconds).
+# The shortest session that a broker accepts by default (`group.min.session.timeout.ms`; seconds).
 _SESSION_S = 6.0
 _STUCK_CODE = 75
 
@@ -48,7 +48,7 @@ def has_all(bootstrap: str, prefix: str, count: int) -> bool:
 
 
 def assert_all_once(bootstrap: str, prefix: str, count: int) -> None:
-    """Exactly one distinct record a stream, and the one that a replay of the log gives."""
+    """Exactly one record per stream, equal to the one that a replay of the log gives."""
     found = records_of(bootstrap, prefix, count)
     expected = assembled(asyncio.run(read_all(bootstrap, f"{prefix}.segments")))
     assert len(expected) == count
@@ -56,12 +56,12 @@ def assert_all_once(bootstrap: str, prefix: str, count: int) -> None:
 
 
 def instances(ids: set[str]) -> set[str]:
-    """The constant part of a static member's id: the broker appends a UUID of its own."""
+    """The constant part of a static member's id: the broker appends a UUID."""
     return {one[:-37] for one in ids}
 
 
 async def members(bootstrap: str, prefix: str) -> set[str]:
-    """The ids of the group's members, by the group's own word."""
+    """The ids of the group's members, as the group reports them."""
     async with admin(bootstrap) as client:
         (answer,) = await client.describe_consumer_groups([prefix])
         return {member[1] if len(member) > 5 else member[0] for member in answer.groups[0][5]}
@@ -152,7 +152,7 @@ def test_i7_worker_that_lost_its_membership_ends(
 
 
 def test_i7_waiting_fetch_takes_no_messages_of_a_recovery(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Faust's consumer drops after a rebalance what it fetched before. It dropped a changelog, and waited for it."""
+    """After a rebalance Faust's consumer drops what it fetched before. It once dropped a changelog, and waited for it."""
     tap = SyntheticTap(28)
     settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
     with worker(tmp_path, module="tests.faults.faulty_worker", fault="take_messages_late", **settings) as waits:
@@ -181,11 +181,11 @@ def test_c1_a_worker_whose_clock_is_hours_ahead_works(kafka: str, prefix: str, t
 
 
 def test_i7_worker_that_retries_or_is_idle_is_not_stuck(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """The dead letter topic is gone: its partition waits. Three others have nothing to do; the ledger is slow."""
+    """The dead letter topic does not exist: its partition waits. Three others have nothing to do; the ledger is slow."""
     ledger = tmp_path / "ledger.sqlite"
     tap = SyntheticTap(21, slots=(1,))
     settings = {"bootstrap": kafka, "prefix": prefix, "ledger": f"sqlite:////{ledger}"}
-    # By the pauses of `Backoff` and the time that a letter may take, tries are 20 s apart at most in what this test takes.
+    # By the pauses of `Backoff` and the time for a dead letter, attempts are at most 20 s apart within this test.
     with worker(tmp_path, **settings, stuck_s=25.0) as waits:
         waits.wait_ready()
         asyncio.run(delete_topic(kafka, f"{prefix}.deadletter"))
@@ -204,7 +204,7 @@ def test_i7_worker_that_retries_or_is_idle_is_not_stuck(kafka: str, prefix: str,
 
 @contextlib.contextmanager
 def locked(ledger: Path) -> Iterator[None]:
-    """Somebody else writes into the ledger and does not come to an end."""
+    """Another process writes into the ledger and does not finish."""
     other = sqlite3.connect(ledger, isolation_level=None)
     try:
         other.execute("BEGIN EXCLUSIVE")
@@ -246,7 +246,7 @@ def test_i7_health_reports_the_state_of_the_worker(kafka: str, prefix: str, tmp_
 def test_i7_stopped_worker_leaves_the_group_and_killed_worker_stays_a_member(
     kafka: str, prefix: str, tmp_path: Path
 ) -> None:
-    """With a session of 30 s nothing but leaving lets another one take over before."""
+    """With a session of 30 s, another worker can take over earlier only if this one leaves."""
     settings = {"bootstrap": kafka, "prefix": prefix, "session_timeout_s": 30.0, "checkpoint_s": 0.2}
     with worker(tmp_path, **settings) as stays:
         stays.wait_ready()
@@ -276,7 +276,7 @@ def test_i7_a_worker_that_comes_back_at_once_may_stay_in_the_group(kafka: str, p
 
 
 def test_i7_a_worker_without_a_partition_is_ready_and_takes_over(kafka: str, tmp_path: Path) -> None:
-    """It fetches nothing, for however long: aiokafka would take it out of the group for that, and never let it back."""
+    """It fetches nothing, for any time: aiokafka would remove it from the group for that, and never let it rejoin."""
     prefix = make_topics(kafka, 1)
     settings = {"bootstrap": kafka, "prefix": prefix, "stuck_s": 6.0, "checkpoint_s": 0.2}
     with worker(tmp_path, **settings) as owner:
@@ -295,7 +295,7 @@ def test_i7_a_worker_without_a_partition_is_ready_and_takes_over(kafka: str, tmp
 
 
 def test_w4_a_worker_stopped_beyond_its_session_comes_back(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Another one takes over; when the first wakes it has to take nothing that is not its own, and to share again."""
+    """Another one takes over; when the first continues, it must process only its own partitions, and share them again."""
     bundles = list(SyntheticTap(24).bundles(200, segments=10))
     third = len(bundles) // 3
     settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2, "session_timeout_s": _SESSION_S}
@@ -353,7 +353,7 @@ def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: 
 def test_w4_worker_stops_in_time_while_its_broker_is_unreachable(
     own_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:
-    """Nothing that waits for the broker gets more than the drain timeout leaves; it had taken 25 s beyond that."""
+    """Nothing that waits for the broker gets more time than the drain timeout leaves; it once took 25 s beyond that."""
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     bundles = list(SyntheticTap(28).bundles(50, segments=10))
@@ -362,7 +362,7 @@ def test_w4_worker_stops_in_time_while_its_broker_is_unreachable(
         stops.wait_ready()
         write(broker.bootstrap, prefix, bundles[: len(bundles) // 2])
         broker.kill()
-        time.sleep(3)  # it knows by now
+        time.sleep(3)  # it has noticed by now
         began = time.monotonic()
         assert stops.stop() == 0
         assert time.monotonic() - began < 4.0 + 10.0

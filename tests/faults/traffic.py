@@ -1,6 +1,7 @@
-"""Streams in pairs, one straight from a provider and one through a tap at the same time, and how they compare.
+"""Streams in pairs, one directly from a provider and one through a tap at the same time, and how they compare.
 
-The provider sends the same bytes to both, at one pace. So what a tap adds to a stream is seen beside what the machine does.
+The provider sends the same bytes to both at the same rate. So the tap's effect on a stream is compared with the
+machine's.
 """
 
 import asyncio
@@ -16,15 +17,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-# A stream: so many events, so far apart (seconds), with so much text (bytes).
+# A stream: this many events, this far apart (seconds), each with this much text (bytes).
 EVENTS = 30
 PACE_S = 0.02
 TEXT_BYTES = 80
 # How many pairs run at a time.
 PAIRS = 4
 PATH = "/v1/chat/completions"
-# What a tap may add to the median stream's first byte and longest gap (seconds). Faults here last seconds, so a stream that
-# waited for one would exceed this; other programs may use the machine.
+# What a tap may add to the median stream's first byte and longest gap (seconds). The faults here last seconds, so a
+# stream that waited for one would exceed this; other programs may use the machine.
 BOUND_S = 0.5
 
 
@@ -50,7 +51,7 @@ def events(number: int, size: int, count: int = EVENTS) -> list[bytes]:
 
 
 def chunks_of(number: int, size: int = TEXT_BYTES) -> bytes:
-    """The body of one stream's answer, as it is framed."""
+    """The body of one stream's response, with its framing."""
     return b"".join(map(_chunk, events(number, size))) + _LAST_CHUNK
 
 
@@ -89,9 +90,9 @@ async def provider(size: int = TEXT_BYTES, count: int = EVENTS) -> AsyncIterator
 
 @dataclass
 class Got:
-    """What a client got: the bytes, when the first came, and the longest wait between two reads (seconds).
+    """What a client got: the bytes, when the first arrived, and the longest wait between two reads (seconds).
 
-    `began_s`, `ended_s`: when it asked and when it had all, by the monotonic clock.
+    `began_s`, `ended_s`: when it sent its request and when it had everything, by the monotonic clock.
     """
 
     data: bytes = b""
@@ -102,7 +103,7 @@ class Got:
 
 
 async def ask(url: str, number: int) -> Got:
-    """One request and its whole answer."""
+    """One request and its whole response."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     got = Got()
@@ -140,7 +141,7 @@ class Traffic:
             self.pairs += await asyncio.gather(*round_)
             if await asyncio.to_thread(enough):
                 return
-            assert time.monotonic() < deadline, "this did not come about in time"
+            assert time.monotonic() < deadline, "this did not happen in time"
 
     async def run_for(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
@@ -164,5 +165,5 @@ class Traffic:
 
 
 def _body(answer: bytes) -> bytes:
-    """The answer's body as it was framed."""
+    """The response's body without its framing."""
     return answer.partition(b"\r\n\r\n")[2]

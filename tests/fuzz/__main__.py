@@ -1,7 +1,8 @@
-"""`python -m tests.fuzz TARGET [--seconds N] [--corpus DIR]`: one target under atheris, or `all`, from the vectors on.
+"""`python -m tests.fuzz TARGET [--seconds N] [--corpus DIR]`: one target under atheris, or `all`, starting with the
+vectors.
 
-Exit codes: 0 nothing was found, 2 wrong usage, 3 atheris is not to be had here, another one: something was found. Then
-its bytes lie in DIR/TARGET as `crash-*`, and `python -m tests.fuzz TARGET FILE` runs them alone.
+Exit codes: 0 nothing was found, 2 wrong usage, 3 atheris is not available here, any other: something was found. Then its
+bytes are in DIR/TARGET as `crash-*`, and `python -m tests.fuzz TARGET FILE` runs them alone.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.fuzz.targets import Target
 
-# The targets, said here as well: `targets` itself is to be imported only under atheris's eyes.
+# The targets, repeated here: `targets` itself must only be imported while atheris instruments imports.
 NAMES = (
     *("sse", "framing", "body", "response", "json_check", "json_text"),
     *("masker", "usage", "stream", "log", "bundle", "recording"),
@@ -24,12 +25,12 @@ NAMES = (
 
 # More than any target has.
 ALL_SEEDS = 1_000_000
-# An input that takes longer is a finding of its own (seconds); one that grows a process beyond this as well (MiB).
+# An input that takes longer is a finding (seconds), as is one that grows a process beyond this (MiB).
 TIMEOUT_S = 60
 RSS_LIMIT_MB = 2_048
-# Inputs grow up to this (bytes): the vectors and a few hostile values fit, and many run a second.
+# The maximum size of inputs (bytes): the vectors and a few hostile values fit, and many run per second.
 MAX_LEN = 16_384
-# One of so many mutations is libFuzzer's own, of single bytes: where an input has a meaning, by its meaning finds more.
+# One in this many mutations is libFuzzer's own, of single bytes: for structured inputs, structured mutations find more.
 BYTES_ONE_IN = 3
 
 
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
 
 
 def in_a_child(atheris: ModuleType, target: "Target", corpus: Path, given: argparse.Namespace) -> int:
-    """The exit code of a process of its own, since libFuzzer ends the one that it runs in."""
+    """The exit code of a separate process, since libFuzzer ends the one in which it runs."""
     child = os.fork()
     if child == 0:
         plant(target.seeds(), corpus, given.seeds)
@@ -78,14 +79,14 @@ def in_a_child(atheris: ModuleType, target: "Target", corpus: Path, given: argpa
 
 
 def plant(seeds: list[bytes], corpus: Path, most: int) -> None:
-    """Puts the seeds beside what the folder holds; if not all of them, then from everywhere among them."""
+    """Adds seeds to the folder's content; if not all of them, then evenly spread over them."""
     corpus.mkdir(parents=True, exist_ok=True)
     for seed in seeds[:: max(1, len(seeds) // max(most, 1))]:
         (corpus / hashlib.sha256(seed).hexdigest()).write_bytes(seed)
 
 
 def fuzz(atheris: ModuleType, target: "Target", corpus: Path, seconds: int) -> None:
-    """Runs until the time is over or something is found; then the process ends, with libFuzzer's own exit code."""
+    """Runs until the time is over or something is found; then the process ends, with libFuzzer's exit code."""
     options = [f"-max_total_time={seconds}", f"-max_len={MAX_LEN}", f"-timeout={TIMEOUT_S}"]
     options += [f"-rss_limit_mb={RSS_LIMIT_MB}", f"-artifact_prefix={corpus}/", "-print_final_stats=1"]
     by_meaning = target.mutate

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tests.fuzz.mutations import KINDS, Step
 
-# Where a place, a donor or a value is taken modulo what there is.
+# Larger than the number of places, donors and values, of which these numbers are taken modulo.
 PLACES = st.integers(0, 2**16)
 
 
 def fuzzed(examples: int) -> settings:
-    """So many examples; in CI the same ones each time."""
+    """This many examples; in CI the same ones each time."""
     return settings(
         max_examples=examples,
         deadline=None,
@@ -23,6 +23,6 @@ def fuzzed(examples: int) -> settings:
 
 
 def steps(most: int = 4) -> st.SearchStrategy[list[Step]]:
-    """A few steps that make a stream wrong; half of them put hostile values into its JSON."""
+    """A few steps that damage a stream; half of them put hostile values into its JSON."""
     kinds = st.sampled_from((*KINDS, *("replace", "add") * (len(KINDS) // 2)))
     return st.lists(st.builds(Step, kinds, PLACES, PLACES, PLACES), min_size=1, max_size=most)

@@ -1,4 +1,4 @@
-"""Decisions read off bytes, so that a fuzzer that only knows bytes can make them. Spent bytes are followed by zeros."""
+"""Decisions derived from bytes, so that a byte-based fuzzer can make them. After the last byte come zeros."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -32,6 +32,6 @@ class Drawn:
         return given[self.number(len(given) - 1)]
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """All remaining bytes."""
         rest, self._at = self._data[self._at :], len(self._data)
         return rest

@@ -1,15 +1,16 @@
-"""JSON that nobody should send: what stands where a provider's value was, as the bytes of the wire.
+"""Malformed or extreme JSON in place of a provider's value, as bytes.
 
-Strings that hold WORD hold a character beside it that no label allows: neither a record nor a masked segment may show it.
+Strings with WORD have a character next to it that is not allowed in a label: neither a record nor a masked segment may
+show it.
 """
 
-# Nowhere in what is kept, whatever the capture: beside it stands what no type, code, id or name may hold.
+# Must not occur in anything that is kept, for any capture: next to it is a character that no type, code, id or name may have.
 WORD = "kAnArIe"
 CANARY = f"\u00df{WORD}\u00df"
 
-# Levels of nesting: readable by all, at the edge of what Python's stack allows, and far beyond.
+# Levels of nesting: readable by all, at the limit of Python's stack, and far beyond.
 DEPTHS = (40, 300, 480, 960, 990, 100_000)
-# Digits of an integer: beyond 64 bits, beyond what Python reads by default (4,300), and far beyond.
+# Digits of an integer: beyond 64 bits, beyond Python's default limit (4,300), and far beyond.
 DIGITS = (20, 41, 309, 5_000, 100_000)
 # More members than a masked object keeps, and more elements than any list of a provider has.
 MANY_MEMBERS = 600
@@ -47,7 +48,7 @@ LONG: tuple[bytes, ...] = (
 SMALL: tuple[bytes, ...] = (*SCALARS, *CONTAINERS)
 VALUES: tuple[bytes, ...] = (*SMALL, *DEEP, *LONG)
 
-# What stands between the bytes of a stream that it should not.
+# Bytes that must not be within a stream.
 RAW: tuple[bytes, ...] = (
     *(b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"\n\r", b":", b": ping\n", b"\0", b"\xff", b"\xc3"),
     *(b"\xef\xbb\xbf", "\u2028".encode(), b"data", b"data:", b"data: ", b"event: error\n", b"event: output\n"),

@@ -1,8 +1,8 @@
-"""What holds of the assembler, whatever lies in its log: as much of the log's order, gaps and restarts as bytes can say.
+"""What must hold for the assembler with any log: as much of the log's order, gaps and restarts as bytes can express.
 
-The honest taps of `check_log` keep to the protocol (each segment in one bundle, numbers that run on),
-and everything between them and the assembler fails: bundles come twice, late, in another order, or not at all, time jumps,
-and the worker dies at any moment. `check_bundle` takes any bundle that can be decoded.
+The honest taps of `check_log` keep to the protocol (each segment in one bundle, numbers without gaps), and everything
+between them and the assembler fails: bundles are duplicated, late, reordered or lost, time jumps, and the worker crashes
+at any time. `check_bundle` takes any bundle that can be decoded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ from tests.vectors.load import series, vectors
 
 INSTANCES = tuple(bytes((number,)) * 16 for number in (1, 2, 3))
 SLOTS = (0, 5)
-# Log time between two messages (ms), and the tap's own clock (ns): up to beyond what the assembler waits for.
+# Log time between two messages (ms), and the tap's own clock (ns): up to beyond the assembler's time-outs.
 LOG_STEPS_MS = (0, 1, 1_000, 60_000, 3_700_000)
 TAP_STEPS_NS = (0, 1, 1_000_000_000, 31_000_000_000)
-# One pause of the log counts for two minutes at most (`producers.MAX_PAUSE_MS`): here a long one is enough to be given up.
+# One pause of the log counts for two minutes at most (`producers.MAX_PAUSE_MS`), enough here to abandon an instance.
 LIMITS = Limits(abandon_after=100.0)
-# Far behind every deadline (ms).
+# After every deadline (ms).
 THE_END_MS = 10**12
 MAX_STREAMS = 8
 MAX_STEPS = 120
@@ -40,7 +40,7 @@ Log = list[tuple[int, Bundle]]
 
 
 def _scripts() -> list[list[Segment]]:
-    """A few streams as segments: short and long, whole and cut, and such as teach each other."""
+    """A few streams as segments: short and long, complete and cut, and streams that share learnt shapes."""
     names = {"happy", "tools", "truncated", "error-mid-stream", "reset"}
     taught = [vector for several in series() for vector in several.vectors]
     chosen = [vector for vector in vectors() if vector.name in names] + taught
@@ -85,7 +85,7 @@ class _Tap:
 
 
 def drawn_log(drawn: Drawn) -> Log:
-    """Messages of honest taps over a network that is not."""
+    """Messages of honest taps over a faulty network."""
     taps, held, log, now = [_Tap(0), _Tap(1)], list[Bundle](), Log(), 0
     while drawn.more and len(log) < MAX_STEPS:
         tap = drawn.one_of(taps)
@@ -94,7 +94,7 @@ def drawn_log(drawn: Drawn) -> Log:
             case 0 | 1:
                 tap.begin(drawn)
             case 2:
-                held.append(tap.bundle(drawn))  # it is late, or never comes
+                held.append(tap.bundle(drawn))  # it is late or lost
             case 3 if held:
                 log.append((now, held.pop(drawn.number(len(held) - 1))))
             case 4 if log:
@@ -111,7 +111,7 @@ def drawn_log(drawn: Drawn) -> Log:
 
 
 def check_log(data: bytes) -> None:
-    """One record for each stream, and the same records whatever restarts."""
+    """Asserts one record for each stream, and the same records with any restarts."""
     drawn = Drawn(data)
     seed = drawn.byte()
     log = drawn_log(drawn)
@@ -126,7 +126,9 @@ def check_log(data: bytes) -> None:
 
 
 def _with_crashes(log: Log, drawn: Drawn) -> Iterator[tuple[str, bytes]]:
-    """The records of a worker that dies now and then, at any step of a checkpoint, and reads the log again from the last."""
+    """The records of a worker that crashes occasionally, at any step of a checkpoint, and reads the log again from the
+    last one.
+    """
     kept: dict[int, bytes] = {}
     known: dict[str, bytes] = {}
     assembler, acknowledged, at = Assembler(LIMITS), 0, 0
@@ -156,7 +158,9 @@ def check_bundle(data: bytes) -> None:
 
 
 def check_messages(messages: Sequence[bytes]) -> None:
-    """What a topic may hold: it is no bundle, or nothing raises, the state can be written, and every record is one."""
+    """Asserts for any message of a topic: it is not a bundle, or nothing raises, the state can be written, and every
+    record is valid.
+    """
     assembler, found = Assembler(LIMITS), list[Record]()
     for at, message in enumerate(messages):
         try:
@@ -172,7 +176,7 @@ def check_messages(messages: Sequence[bytes]) -> None:
         assert RecordRead.model_validate(as_json(record))
 
 
-# Between the bundles of one input: bytes that no MessagePack of ours holds.
+# Separator of the bundles of one input: bytes that no MessagePack of ours contains.
 SEPARATOR = b"\xc1\xc1\xc1\xc1"
 
 

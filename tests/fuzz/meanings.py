@@ -1,4 +1,6 @@
-"""What holds of masking and of usage, for any JSON: masked twice is masked once, and what is kept says the same."""
+"""What must hold for masking and usage with any JSON: masking twice equals masking once, and masked usage has the same
+numbers.
+"""
 
 import zlib
 
@@ -17,14 +19,14 @@ from tests.fuzz.hostile import WORD
 from tests.vectors.load import blocks
 
 PATHS = (None, *sorted({path for dialect in DIALECTS for path in dialect.paths}))
-# What stands for what is no JSON.
+# Replaces text that is not JSON.
 UNPARSABLE = b"masked"
-# What the merged usage of a stream may take of its state (bytes): a provider's largest has about 1 KiB.
+# Limit of a stream's merged usage in its state (bytes): the largest of a provider has about 1 KiB.
 MAX_RAW_BYTES = 16 * 1024
 
 
 def check_masker(data: bytes) -> None:
-    """Events of a stream, masked: nothing that no label allows is left, and what is masked stays as it is."""
+    """Masks the events of a stream; asserts that only label characters are left, and that masking again changes nothing."""
     drawn = Drawn(data)
     path, body = drawn.one_of(PATHS), drawn.rest()
     masker, again = Masker(path, full=False), Masker(path, full=False)
@@ -41,12 +43,14 @@ def check_masker(data: bytes) -> None:
 
 
 def _as_read(masked: Event) -> Event:
-    """A masked event as its reader sees it: bare text that was no JSON is no longer bare JSON, and no error either way."""
+    """A masked event as its reader sees it: bare text that was not JSON is still not bare JSON, and not an error either
+    way.
+    """
     return masked if masked.bare != UNPARSABLE else msgspec.structs.replace(masked, bare=None)
 
 
 def _check_body(path: str | None, raw: bytes) -> None:
-    """The same of a whole answer."""
+    """The same for a whole response."""
     masked = Masker(path, full=False).body(raw)
     assert (masked is None) == (parse(raw) is UNPARSED)
     if masked is not None:
@@ -68,7 +72,7 @@ def check_usage(data: bytes) -> None:
         before = msgspec.msgpack.encode(state)
         take(state, rules, given, final=final, placeholder=placeholder)
         take(masked, rules, apply_allowlist(rules.spec, given), final=final, placeholder=placeholder)
-        assert given is not None or msgspec.msgpack.encode(state) == before, "null says nothing"
+        assert given is not None or msgspec.msgpack.encode(state) == before, "null gives no numbers"
     _check_kept(rules.spec, state.raw)
     assert normalised(masked, rules) == normalised(state, rules)
     check_numbers(normalised(state, rules))

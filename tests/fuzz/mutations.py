@@ -1,6 +1,6 @@
-"""Streams made wrong, by steps that are plain data: so they can be drawn, shrunk, repeated and read.
+"""Streams that are damaged by steps of plain data, so that they can be generated, shrunk, repeated and read.
 
-A step names what it does, and three numbers that each step reads in its own way, always modulo what there is.
+A step has a name, and three numbers that each kind of step interprets in its own way, always modulo the possible values.
 """
 
 import json
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from tests.fuzz import hostile
 from tests.vectors.load import blocks, vectors, with_line_ends
 
-# A body does not grow beyond this by mutation (bytes): some of the hostile values have a megabyte.
+# A body does not grow beyond this by mutation (bytes): some hostile values have a megabyte.
 MAX_BODY = 4 * hostile.HUGE_STRING_BYTES
 
 _HOLE = "@hole@"
 
-# What a repeated event holds in turn: texts as they come, and those among them that must not be read at a glance.
+# Texts of a repeated event in turn: ordinary ones, and some that must not be read by the fast path.
 TEXTS: tuple[bytes, ...] = (
     *(
         b'"a"',
@@ -45,7 +45,7 @@ NUMBERS: tuple[bytes, ...] = (
     *(b"1", b"2", b"3", b"10", b"0", b"999999999999999", b"1234567890123456", b"-1", b"1.0", b"1e2", b"-0", b"01"),
     *(b"true", b"null", b'"4"', b"9007199254740993", b"18446744073709551616"),
 )
-# How many times an event is repeated: a reader learns from two.
+# How many times an event is repeated: a reader learns the shape from two.
 FEWEST, MOST = 4, 24
 
 
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 def donors() -> list[bytes]:
-    """Events of all vectors, each once: what is spliced into others' streams."""
+    """Events of all vectors, each once: they are inserted into other streams."""
     return list(dict.fromkeys(block for vector in vectors() if vector.is_stream for block in blocks(vector.body)))
 
 
@@ -65,7 +65,7 @@ DONORS = donors()
 
 
 def mutated(body: bytes, steps: Iterable[Step], values: Sequence[bytes] = hostile.VALUES) -> bytes:
-    """The body after all steps; `values`: the hostile JSON that may stand in it."""
+    """The body after all steps; `values`: the hostile JSON that may be inserted."""
     for step in steps:
         changed = _KINDS[step.kind](body, step, values)
         body = changed if len(changed) <= MAX_BODY else body
@@ -106,12 +106,12 @@ def _insert_block(cut: list[bytes], at: int, block: bytes) -> bytes:
 
 
 def _replace(body: bytes, step: Step, values: Sequence[bytes]) -> bytes:
-    """A hostile value instead of one that is there."""
+    """A hostile value in place of an existing one."""
     return _in_json(body, step, values, lambda parent, key: parent.__setitem__(key, _HOLE))
 
 
 def _add(body: bytes, step: Step, values: Sequence[bytes]) -> bytes:
-    """A hostile value under another event's key, or once more in a list."""
+    """A hostile value under another event's key, or appended to a list."""
 
     def add(parent: Any, key: Any) -> None:
         if isinstance(parent, list):
@@ -132,7 +132,7 @@ def _wrap(body: bytes, step: Step, values: Sequence[bytes]) -> bytes:
 
 
 def _repeat(body: bytes, step: Step, _: Sequence[bytes]) -> bytes:
-    """An event many times over, with another value in one place of each: what a reader learns to read at a glance."""
+    """An event many times, with another value in one place of each: the fast path for repeated shapes."""
     chosen = _chosen(body, step.at)
     if chosen is None:
         return body
@@ -181,7 +181,7 @@ def _chosen(body: bytes, at: int) -> tuple[list[bytes], int, tuple[bytes, Any, b
 
 
 def _data_of(block: bytes) -> tuple[bytes, bytes, bytes]:
-    """A block around its (first) JSON value: what stands before it, the value, what stands behind."""
+    """A block around its (first) JSON value: what comes before it, the value, what comes after."""
     start = block.index(b"{")
     end = block.find(b"\n", start)
     end = len(block) if end < 0 else end
@@ -236,7 +236,7 @@ def _insert(body: bytes, step: Step, _: Sequence[bytes]) -> bytes:
 
 
 def _line_ends(body: bytes, step: Step, _: Sequence[bytes]) -> bytes:
-    """Other line ends, in all of it or up to a place."""
+    """Other line ends, everywhere or up to a place."""
     place = step.at % (len(body) + 1) if step.other % 2 else len(body)
     return with_line_ends(body[:place], (b"\r\n", b"\r", b"\n")[step.value % 3]) + body[place:]
 

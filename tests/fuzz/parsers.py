@@ -1,4 +1,4 @@
-"""What holds of the parsers, for any bytes: nothing raises, splits change nothing, and a second reader agrees."""
+"""What must hold for the parsers with any bytes: nothing raises, splits change nothing, and a second reader agrees."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ CODINGS = (None, "gzip", "deflate", "br", "zstd", "gzip, br", "gzip-members", "n
 METHODS = ("POST", "HEAD", "CONNECT")
 # Decoded bytes that a fuzzed body may have: a bomb ends here (bytes).
 MAX_DECODED = 1024 * 1024
-# Nesting that json.loads reads whatever the stack it stands on.
+# Nesting that json.loads reads at any depth of the stack.
 SAFE_DEPTH = 100
 # The largest share of the state's bytes that a level of nesting takes: `JsonState.levels` has a character each.
 MAX_CHECK_BYTES = MAX_DEPTH + 32
@@ -160,13 +160,15 @@ def _refuse(name: str) -> object:
 def check_json_text(data: bytes) -> None:
     """JSON as providers send it: parsed where Python's own reader parses it, into the same value, on any stack."""
     value = parse(data)
-    assert (deeper(STACK_FRAMES, lambda: parse(data)) is UNPARSED) == (value is UNPARSED), "the stack decides"
+    assert (deeper(STACK_FRAMES, lambda: parse(data)) is UNPARSED) == (value is UNPARSED), (
+        "the result depends on the stack"
+    )
     if value is not UNPARSED:
         deeper(STACK_FRAMES, lambda: argument_chars(value))
     text = data.decode("utf-8", "replace")
     if max(text.count("["), text.count("{")) >= SAFE_DEPTH:
         return
-    # One reader takes long integers exactly up to what Python reads, the other up to MAX_DIGITS: either is right.
+    # One reader accepts long integers up to Python's limit, the other up to MAX_DIGITS: both are right.
     expected = [_read(text, digits) for digits in (sys.get_int_max_str_digits(), MAX_DIGITS)]
     assert repr(value) in map(repr, expected)
 

@@ -1,4 +1,4 @@
-"""What holds of every record, whatever the stream was. Takes records as a reader of their JSON sees them."""
+"""What must hold for every record, of any stream. Takes records as decoded from their JSON."""
 
 import copy
 import itertools
@@ -17,21 +17,21 @@ Json = dict[str, Any]
 SCHEMA = Path(__file__).parents[2] / "schemas" / "record.v1.json"
 _VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
-# Each at or before the next, where both are there (seconds).
+# Each must not be later than the next, if both are set (seconds).
 IN_ORDER = ("first_byte_s", "first_event_s", "first_token_s", "last_token_s", "end_s")
 FIRST_KINDS = ("first_reasoning_s", "first_content_s", "first_tool_s")
 TOKENS = ("input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens")
 
 
 def check(record: Json) -> None:
-    """Raises AssertionError for a record that cannot be."""
+    """Raises AssertionError for an impossible record."""
     check_values(record)
     error = next(_VALIDATOR.iter_errors(record), None)
     assert error is None, error
 
 
 def check_values(record: Json) -> None:
-    """The same without the JSON Schema, which takes longer than all the rest."""
+    """The same without the JSON Schema, which takes longer than everything else."""
     assert Record.model_validate(record).model_dump(mode="json") == record
     _check_counts(record)
     integrity = record["integrity"]
@@ -42,7 +42,7 @@ def check_values(record: Json) -> None:
     _check_gaps(record["timing"], record["counts"]["token_events"])
     _check_usage(record["usage"])
     _check_ending(record)
-    assert WORD not in json.dumps(record, ensure_ascii=False), "what no label allows is in the record"
+    assert WORD not in json.dumps(record, ensure_ascii=False), "a character that no label allows is in the record"
 
 
 def _check_counts(record: Json) -> None:
@@ -124,7 +124,7 @@ def _check_ending(record: Json) -> None:
 
 
 def same(got: Json, expected: Json, *leave_out: str) -> None:
-    """Equal in all but the stream's id, what reads and segments count, and the names given."""
+    """Equal except for the stream's id, the counts of reads and segments, and these names."""
     one, two = _without(got, leave_out), _without(expected, leave_out)
     assert one == two, list(differences(two, one))
 
@@ -138,7 +138,7 @@ def _without(record: Json, names: tuple[str, ...]) -> Json:
 
 
 def without_validity(record: Json) -> Json:
-    """Without what a masked capture cannot know: whether tool arguments are valid JSON."""
+    """Without what a masked capture cannot contain: whether tool arguments are valid JSON."""
     out = copy.deepcopy(record)
     for choice in out["choices"]:
         for call in choice["tool_calls"]:
@@ -147,7 +147,7 @@ def without_validity(record: Json) -> Json:
 
 
 def without_times(record: Json) -> Json:
-    """Without what only a capture with stamps knows."""
+    """Without what only a capture with stamps contains."""
     out = copy.deepcopy(record)
     out["timing"] = None
     for choice in out["choices"]:

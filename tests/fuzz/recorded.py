@@ -1,4 +1,4 @@
-"""What holds of replay, for any file: records or one sentence, and the same ones each time."""
+"""What must hold for replay with any file: records or one sentence, and the same ones each time."""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +17,7 @@ _DRAWN_EACH_TIME = ("stream_id", "tap_instance")
 
 
 def check_recording(data: bytes) -> None:
-    """A file of any content is read twice, and both times says the same."""
+    """Reads a file of any content twice; asserts that both results are equal."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         path = Path(folder) / "recording"
         path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""One stream, sent in every way that must make no difference: recorder -> segments -> assembler -> record."""
+"""One stream, sent in every way that must not change the result: recorder -> segments -> assembler -> record."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -30,14 +30,15 @@ ENDINGS = ("complete", "reset", "client", "timeout")
 STATUSES = (200, 429)
 CONTENT_TYPES = ("text/event-stream", "application/json", "text/html")
 
-# Pieces of a body that is sent in pieces, about: each read costs some 30 us.
+# Approximate pieces of a body that is sent in pieces: each read takes some 30 us.
 PIECES = 40
-# Frames that an event loop, Faust and a debugger may have below the core: what is read must not depend on it.
+# Frames that an event loop, Faust and a debugger may have below the core: the result must not depend on it.
 STACK_FRAMES = 150
-# The state of an open stream (bytes as MessagePack) for bodies that hold no more choices, calls and numbers than a fuzzed
-# one of a few KiB can: 16 times what an usual stream aims at. `test_growth.py` has what grows with the stream.
+# The limit of an open stream's state (bytes as MessagePack) for bodies with no more choices, calls and numbers than a
+# fuzzed one of a few KiB can have: 16 times the target for a usual stream. `test_growth.py` tests what grows with the
+# stream.
 MAX_STATE_BYTES = 64 * 1024
-# What a plain file cannot tell, or tells otherwise.
+# What a plain file does not contain, or contains differently.
 TRANSPORT = (
     *("tap", "tap_instance", "tap_version", "upstream", "request", "request_digest", "request_model", "endpoint"),
     *("started_at", "status_code", "content_encoding", "counts.client_bytes", "last_event_id"),
@@ -81,23 +82,23 @@ def segments(sent: Sent, capture: Capture, pieces: Iterable[bytes]) -> list[Segm
 
 
 def recorded(capture: Capture, told: Iterable[Message]) -> list[Segment]:
-    """What the recorder makes of the messages, cut into segments now and then. Nothing may fail inside it."""
+    """What the recorder makes of the messages, cut into segments at intervals. Nothing may fail in it."""
     recorder, out = Recorder(settings(capture)), list[Segment]()
     for count, message in enumerate(told):
         recorder.handle(message)
         if count % READS_A_SEGMENT == 0:
             out += recorder.segments()
     out += recorder.segments()
-    # It fails open: a fault shows here alone. What is over a cap or undecodable may be, and is counted.
+    # The recorder only counts its own faults. Reads over a cap and undecodable ones are possible, and counted too.
     assert recorder.dropped.total() == 0
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 0
     return out
 
 
 def assembled(found: list[Segment], *, restarts: bool = False) -> Json | None:
-    """The one record; None for a stream that is no LLM's, on a path that is none's either.
+    """The one record; None for a stream that is not an LLM's, on a path that is not one either.
 
-    `restarts`: after each message its assembler is another one, made from what it persisted.
+    `restarts`: after each message the assembler is replaced by one made from its persisted state.
     """
     assembler, kept = Assembler(), dict[int, bytes]()
     records: list[Record] = []
@@ -115,7 +116,7 @@ def assembled(found: list[Segment], *, restarts: bool = False) -> Json | None:
 
 
 def restarted(kept: dict[int, bytes], limits: Limits | None = None) -> Assembler:
-    """A new assembler with what another one persisted."""
+    """A new assembler with the persisted state of another."""
     assembler = Assembler(limits)
     for key in sorted(kept, key=lambda key: key == PRODUCERS):
         assembler.load(key, kept[key])
@@ -123,12 +124,14 @@ def restarted(kept: dict[int, bytes], limits: Limits | None = None) -> Assembler
 
 
 def deeper(frames: int, call: Callable[[], T]) -> T:
-    """The same call with so many more frames below it."""
+    """The same call with this many more frames below it."""
     return call() if frames == 0 else deeper(frames - 1, call)
 
 
 def check_stream(sent: Sent) -> Json | None:
-    """Sends the stream in every way, and asserts that nothing differs that must not. Gives its record, whole and full."""
+    """Sends the stream in every way, and asserts that only allowed differences occur. Gives its record, complete and
+    full.
+    """
     data = sent.whole()
     expected = assembled(segments(sent, "full", [data]))
     again = deeper(STACK_FRAMES, lambda: assembled(segments(sent, "full", in_pieces(data, sent.seed)), restarts=True))
@@ -137,7 +140,7 @@ def check_stream(sent: Sent) -> Json | None:
     if expected is None:
         assert (again, masked, stamped) == (None, None, None)
         return None
-    assert again and masked and stamped, "a way without a record"
+    assert again and masked and stamped, "sending it this way gave no record"
     check(expected)
     check_values(masked)
     check_values(stamped)
@@ -154,7 +157,7 @@ def _masked(sent: Sent, data: bytes) -> list[Segment]:
     for segment in found:
         content = b"".join(read.content for read in segment.reads)
         ending = (segment.end.tail, segment.end.body or b"") if segment.end else ()
-        assert WORD.encode() not in b"".join((content, *ending)), "what nobody may read is in a masked segment"
+        assert WORD.encode() not in b"".join((content, *ending)), "secret text is in a masked segment"
     return found
 
 
@@ -168,7 +171,7 @@ def _stamped(sent: Sent, data: bytes) -> list[Segment]:
 
 
 def _event_by_event(sent: Sent, data: bytes) -> list[bytes]:
-    """The head, then a read for each event, as a server sends that does not buffer; now and then two or three in one."""
+    """The head, then one read for each event, as an unbuffered server sends it; occasionally two or three in one."""
     head, blank, body = data.partition(b"\r\n\r\n")
     if sent.coding is not None or sent.framing == "chunked":
         return in_pieces(data, sent.seed + 2)
@@ -182,17 +185,17 @@ def _event_by_event(sent: Sent, data: bytes) -> list[bytes]:
 
 
 def _is_a_file(sent: Sent) -> bool:
-    """Whether the body alone tells all: a plain one that ended well. An empty file is not known to be a stream."""
+    """Whether the body alone has all facts: a plain one that ended well. An empty file is not recognised as a stream."""
     vector = sent.vector
     plain = sent.coding is None and vector.content_type == "text/event-stream"
     return plain and vector.ending == "complete" and vector.status == 200 and not vector.live_only and bool(vector.body)
 
 
 def replayed(sent: Sent) -> Json:
-    """The record of the plain file, its dialect named where the endpoint hints at it."""
+    """The record of the plain file; its dialect is given if the endpoint indicates it."""
     hinted = dialect_of_endpoint(endpoint_of(sent.vector.method, sent.vector.target))
     chunks = in_pieces(sent.vector.body, sent.seed + 3)
     record = assembled(list(replay(chunks, settings("full"), dialect=hinted.name if hinted else None)))
-    assert record is not None, "replay owes a record for each file"
+    assert record is not None, "replay must give a record for each file"
     check_values(record)
     return record

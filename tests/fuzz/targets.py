@@ -1,4 +1,4 @@
-"""What is fuzzed: functions from bytes that assert what must hold, and what to begin with. For atheris, and for tests."""
+"""The fuzz targets: functions of bytes that assert what must hold, and their seeds. For atheris, and for tests."""
 
 import random
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from tests.vectors.load import Vector, blocks, vectors
 MAX_SEED = 1_000
 # Steps that one mutation of a stream makes.
 MAX_STEPS = 4
-# What stands before the body in an input of the stream target.
+# The bytes before the body in an input of the stream target.
 HEADER_BYTES = 5
 
 
 class Target(msgspec.Struct, frozen=True):
-    """`check` raises for bytes that break a property. `seeds` to begin with. `mutate`: by what the bytes mean."""
+    """`check` raises for bytes that break a property. `seeds` are the first inputs. `mutate`: a structured mutation."""
 
     check: Callable[[bytes], object]
     seeds: Callable[[], list[bytes]]
@@ -47,7 +47,7 @@ def header_of(vector: Vector) -> bytes:
 
 
 def short_vectors() -> list[Vector]:
-    """Vectors that are short enough for seeds, of dialects that are known."""
+    """Vectors that are short enough for seeds, of known dialects."""
     return [vector for vector in vectors() if len(vector.body) <= MAX_SEED and vector.dialect in DIALECTS]
 
 
@@ -56,7 +56,7 @@ def stream_seeds() -> list[bytes]:
 
 
 def mutate_stream(data: bytes, seed: int) -> bytes:
-    """A stream after a few steps: events gone, doubled, exchanged, hostile values in them."""
+    """A stream after a few steps: events removed, duplicated, exchanged, hostile values inserted."""
     header, body = data[:HEADER_BYTES], data[HEADER_BYTES:]
     chosen = random.Random(seed)
     steps = [

@@ -1,4 +1,4 @@
-"""What an open stream holds is bounded, whatever it sends: each way to make it grow, until it must have stopped growing."""
+"""What an open stream holds is bounded, for any input: each way to make it grow is continued until it must have stopped."""
 
 import json
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening
 from tests.vectors.drive import INSTANCE
 
 STREAM = bytes(range(16))
-# The design's limit for an open stream (bytes): what a usual one must not reach, however long it is.
+# The design's limit for an open stream (bytes): a usual stream must not reach it, however long it is.
 USUAL_BYTES = 4 * 1024
-# Choices and tool calls are told apart up to 128 and 64: each has a name, and where its arguments' check stands, of at most
-# 256 characters each. So this is what a stream may take that has all of them in full (bytes).
+# Choices and tool calls are distinguished up to 128 and 64: each has a name, and the position of its arguments' check,
+# of at most 256 characters each. This is the most that a stream with all of them can hold (bytes).
 CHOICES_BYTES = 128 * 64
 TOOLS_BYTES = 64 * (256 + 256 + 64)
-# Usage is kept as the provider words it, and so are a few hundred parts of it (bytes).
+# Usage is kept in the provider's form, and so are a few hundred parts of it (bytes).
 USAGE_BYTES = 64 * 1024
 # What waits for a missing segment: 16 segments of about a bundle (bytes).
 WAITING_BYTES = 17 * 64 * 1024
 
-# So many events: more than any cap on what is told apart.
+# More events than any limit on distinguished items.
 EVENTS = range(600)
-# Elements of a list, or members of an object, that come in each event.
+# Elements of a list, or members of an object, in each event.
 ELEMENTS = 600
 
 Event = Callable[[int], object]
@@ -42,7 +42,7 @@ def block(number: int, **content: object) -> dict[str, object]:
 
 
 LONG = "n" * 256
-# A way to grow: what the n-th event says, and how many bytes the state may have in the end.
+# A way to grow: the content of the n-th event, and the limit of the state at the end (bytes).
 WAYS: dict[str, tuple[Event, int]] = {
     "text": (lambda n: chat({"content": "word " * 10}), USUAL_BYTES),
     "choices": (lambda n: {"object": "chat.completion.chunk", "choices": [{"index": n, "delta": {}}]}, CHOICES_BYTES),
@@ -104,7 +104,7 @@ WAYS: dict[str, tuple[Event, int]] = {
         CHOICES_BYTES + 4 * TOOLS_BYTES,
     ),
 }
-# What is told in one event, and costs too much to be sent again and again.
+# Given in one event, and too expensive to be sent again and again.
 ONCE = ("usage parts", "members of usage parts", "details of Gemini's usage")
 
 
@@ -141,21 +141,23 @@ def test_events_without_output_cost_nothing(content: bytes) -> None:
     assert state_bytes([opened(content * 600, number) for number in range(4)]) <= USUAL_BYTES
 
 
-def test_one_token_a_read_costs_no_more_than_the_gaps_that_are_kept() -> None:
+def test_one_token_a_read_costs_no_more_than_the_stored_gaps() -> None:
     word = written(WAYS["text"][0], range(1))
     reads = [Read(number * 12_345_678_901, 1, 1, word) for number in range(2_000)]
     assert state_bytes([Segment(STREAM, 0, None, None, None, reads)]) <= USUAL_BYTES
 
 
 def test_what_waits_for_a_missing_segment_is_bounded() -> None:
-    """As many segments as may wait, each with a whole bundle's worth of events."""
+    """As many segments as may wait, each with a whole bundle of events."""
     content = written(WAYS["text"][0], range(400))
     ahead = [opened(content, number) for number in range(2, 40)]
     assert state_bytes([opened(b""), *ahead]) <= WAITING_BYTES
 
 
-def test_bodies_that_wait_are_bounded() -> None:
-    """The end of a stream holds the whole of an answer that is no event stream: it must not wait in the state as such."""
+def test_waiting_bodies_are_bounded() -> None:
+    """The end of a stream has the whole body of a response that is not an event stream: the state must not keep it while
+    it waits.
+    """
     end = End(Ending.COMPLETE, body=b'{"a":"' + b"x" * (4 * 1024 * 1024) + b'"}')
     last = Segment(STREAM, 2, end=end)
     assert state_bytes([opened(b""), last]) <= WAITING_BYTES

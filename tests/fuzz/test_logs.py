@@ -1,4 +1,4 @@
-"""The assembler under logs that are late, doubled, reordered, cut and read again; and under bundles of no honest tap."""
+"""The assembler with logs that are late, duplicated, reordered, cut and read again; and with bundles of no honest tap."""
 
 from uuid import UUID
 
@@ -99,13 +99,13 @@ def stream(number: int) -> bytes:
 
 
 def applied(*bundles: Bundle) -> list[str]:
-    """The ids of the records of these messages and of all time after them."""
+    """The ids of the records of these messages, after all time-outs."""
     assembler, last = Assembler(LIMITS), Bundle(TICK_INSTANCE, 0, 0, 0)
     log = [*((at, bundle) for at, bundle in enumerate(bundles)), (THE_END_MS, last)]
     return [one.stream_id for at, (now, bundle) in enumerate(log) for one in assembler.apply(at, now, bundle)]
 
 
-def test_the_first_segment_that_comes_after_its_stream_was_closed_opens_no_other() -> None:
+def test_a_first_segment_after_its_stream_was_closed_opens_no_other() -> None:
     late = Bundle(TAP, 0, 0, 0, [Segment(stream(1), 0, OPENING)])
     cut = Bundle(TAP, 0, 1, 0, [Segment(stream(1), 1, reads=[Read(1, 1, 1, TOKEN)])], farewell=True)
     assert applied(cut, late) == [str(UUID(bytes=stream(1)))]
@@ -117,8 +117,8 @@ def test_a_stream_that_waited_too_long_for_its_first_segment_is_recorded_once() 
     assert applied(last, Bundle(TAP, 0, 2, 31 * 10**9), late) == [str(UUID(bytes=stream(1)))]
 
 
-def test_that_an_instance_came_back_is_known_when_its_log_is_read_again() -> None:
-    """One that was given up begins a stream, a bundle is missing, and the worker dies with that stream's bucket alone."""
+def test_a_return_of_an_instance_is_noticed_when_its_log_is_read_again() -> None:
+    """An abandoned instance begins a stream, a bundle is missing, and the worker crashes with only that stream's bucket."""
     silence_ms = 3_700_000
     log = [
         (0, Bundle(TAP, 0, 0, 0)),
@@ -162,5 +162,5 @@ def test_that_an_instance_came_back_is_known_when_its_log_is_read_again() -> Non
     ],
     ids=["bytes", "loss", "stamps", "numbers", "position"],
 )
-def test_numbers_that_no_tap_sends_stop_no_partition(bundles: list[Bundle]) -> None:
+def test_impossible_numbers_do_not_stop_a_partition(bundles: list[Bundle]) -> None:
     check_messages([encode_bundle(bundle) for bundle in bundles])

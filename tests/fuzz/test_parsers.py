@@ -1,4 +1,4 @@
-"""The parsers, the masker and usage on whatever comes: see `parsers` and `meanings` for what must hold."""
+"""The parsers, the masker and usage with any input: see `parsers` and `meanings` for what must hold."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SOUP = st.lists(PIECES, max_size=20).map(b"".join)
 VECTORS = st.sampled_from(short_vectors())
 HOSTILE = st.sampled_from(hostile.VALUES)
 
-# The functions that read bytes as they are, without a byte of their own before them.
+# The functions that read bytes without a leading byte of options.
 PLAIN = {
     "framing": parsers.check_framing,
     "json_check": parsers.check_json_check,
@@ -40,18 +40,18 @@ CHOSEN = {
 @pytest.mark.parametrize("check", PLAIN.values(), ids=PLAIN)
 @fuzzed(150)
 @given(data=SOUP | st.binary(max_size=200))
-def test_soup(check: Callable[[bytes], None], data: bytes) -> None:
+def test_any_bytes_and_fragments(check: Callable[[bytes], None], data: bytes) -> None:
     check(data)
 
 
 @pytest.mark.parametrize("check", CHOSEN.values(), ids=CHOSEN)
 @fuzzed(150)
 @given(choice=st.binary(min_size=4, max_size=6), data=SOUP | st.binary(max_size=200))
-def test_soup_behind_a_choice(check: Callable[[bytes], None], choice: bytes, data: bytes) -> None:
+def test_any_bytes_and_fragments_after_a_choice(check: Callable[[bytes], None], choice: bytes, data: bytes) -> None:
     check(choice + data)
 
 
-# What was found, each as the input of its target: a choice, then the bytes.
+# Inputs that found bugs, for each target: a byte of choice, then the bytes.
 FOUND = {
     "a zstd frame that promises more than it holds": ("body", b"\0\4\0\0" + bytes.fromhex("28b52ffd2080010000")),
     "a field whose name is NUL": ("response", b"\0HTTP/1.1 200 \n\0\0: {\n\n"),
@@ -59,7 +59,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_before(name: str) -> None:
+def test_earlier_bugs_stay_fixed(name: str) -> None:
     target, data = FOUND[name]
     TARGETS[target].check(data)
 
@@ -72,7 +72,7 @@ def test_hostile_values_are_read_as_python_reads_them(value: bytes) -> None:
 
 @fuzzed(150)
 @given(st.integers(0, len(PATHS) - 1), VECTORS, steps())
-def test_masking_of_streams_made_wrong(path: int, vector: Vector, how: list[Step]) -> None:
+def test_masking_of_damaged_streams(path: int, vector: Vector, how: list[Step]) -> None:
     meanings.check_masker(bytes((path,)) + mutated(vector.body, how))
 
 

@@ -1,4 +1,4 @@
-"""Streams made wrong in every way that can be thought of: nothing raises, no way of sending says anything else."""
+"""Streams that are damaged in every known way: nothing raises, and no way of sending gives another result."""
 
 import msgspec
 import pytest
@@ -48,13 +48,13 @@ def test_long_values(sent: Sent, how: list[Step]) -> None:
 
 @fuzzed(120)
 @given(SENT, steps(2), st.builds(Step, st.just("repeat"), PLACES, PLACES, PLACES), steps(1))
-def test_deltas_over_and_over(sent: Sent, before: list[Step], often: Step, behind: list[Step]) -> None:
+def test_repeated_deltas(sent: Sent, before: list[Step], often: Step, behind: list[Step]) -> None:
     check_stream(again(sent, mutated(sent.vector.body, [*before, often, *behind], hostile.SMALL)))
 
 
 @fuzzed(100)
 @given(SENT, steps(), OUTSIDES)
-def test_answers_that_are_no_stream_or_end_badly(sent: Sent, how: list[Step], outside: dict[str, object]) -> None:
+def test_responses_that_are_not_streams_or_end_badly(sent: Sent, how: list[Step], outside: dict[str, object]) -> None:
     check_stream(again(sent, mutated(sent.vector.body, how, hostile.SMALL), **outside))
 
 
@@ -64,8 +64,8 @@ def test_events_of_all_dialects_in_one_stream(blocks: list[bytes], dialect: str,
     check_stream(Sent(stream(dialect, b"".join(blocks)), seed=seed))
 
 
-# What was found and is no vector: it lies at a size or a place that no provider reaches. Each with what it broke.
-# Deep enough that what was parsed could not be written again, a few frames further up (levels).
+# Findings that are not vectors, since no provider reaches their size or place. Each with what it broke.
+# Deep enough that the parsed value could not be written again a few frames further up (levels).
 NEARLY_TOO_DEEP = range(770, 980, 30)
 FOUND: dict[str, tuple[str, bytes]] = {
     "a type that is a list": ("openai-chat", b'{"type":[]}'),
@@ -128,13 +128,13 @@ FOUND: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_before(name: str) -> None:
+def test_earlier_bugs_stay_fixed(name: str) -> None:
     dialect, data = FOUND[name]
     check_stream(Sent(stream(dialect, b"data: " + data + b"\n\n")))
 
 
 def test_an_error_in_a_list_in_a_whole_answer() -> None:
-    """What of an answer is kept named an error's object alone, where a list of them is read as well."""
+    """The part kept of a response named an error object only, where a list of them is read as well."""
     body = b'{"object":"response","status":"failed","error":[{"code":"server_error"},[{}]]}'
     check_stream(Sent(stream("openai-responses", body)))
 
@@ -154,7 +154,7 @@ def told(usage: bytes, text: str) -> bytes:
 CHAT = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"z"}}]}\n\n'
 COUNTS = b'{"prompt_tokens":23,"completion_tokens":5}'
 WORDS = ("a", "bc", "def", "g", "hi", "jkl")
-# Deltas over and over, and among them what changes how the next ones are to be read.
+# Repeated deltas, and among them events that change how the next ones must be read.
 STEADY: dict[str, tuple[str, list[bytes]]] = {
     "another dialect between": (
         "llama-cpp-native",
@@ -184,7 +184,7 @@ STEADY: dict[str, tuple[str, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_what_was_found_before_among_deltas(name: str) -> None:
+def test_earlier_findings_among_deltas(name: str) -> None:
     dialect, events = STEADY[name]
     check_stream(Sent(stream(dialect, b"".join(events))))
 

@@ -1,4 +1,4 @@
-"""Every target runs: its seeds without atheris, and a second or so of it under atheris."""
+"""Every target runs: its seeds without atheris, and about a second under atheris."""
 
 import functools
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 # Long enough to run, short enough for every test run (seconds of fuzzing; seeds to begin with).
 SECONDS = 1
 SEEDS = 8
-# A process that has to read its way through instrumented code on a busy machine (seconds).
+# A process that imports with instrumentation on a busy machine (seconds).
 PATIENCE_S = 150
 
 
@@ -23,7 +23,7 @@ def seeds_of(name: str) -> list[bytes]:
     return TARGETS[name].seeds()
 
 
-def test_the_names_are_said_once_more_without_being_imported() -> None:
+def test_the_names_are_repeated_without_importing_the_targets() -> None:
     assert tuple(TARGETS) == NAMES
 
 
@@ -34,7 +34,7 @@ def test_every_seed_holds(name: str) -> None:
         TARGETS[name].check(seed)
 
 
-def test_mutations_are_the_same_each_time_and_change_something() -> None:
+def test_mutations_are_reproducible_and_change_something() -> None:
     seeds = seeds_of("stream")
     made = [mutate_stream(seed, number) for number, seed in enumerate(seeds)]
     assert made == [mutate_stream(seed, number) for number, seed in enumerate(seeds)]
@@ -51,7 +51,7 @@ def test_atheris_finds_nothing_in_a_moment(tmp_path: Path) -> None:
     assert ran.stderr.count("stat::number_of_executed_units") == len(NAMES)
 
 
-def test_what_is_no_target_is_told() -> None:
+def test_an_unknown_target_is_refused() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", "nope"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

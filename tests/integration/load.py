@@ -1,4 +1,4 @@
-"""Many simulated streams at once, by a client that only reads: the load of the chain's tests."""
+"""Many simulated streams at the same time, by a client that only reads: the load of the chain's tests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,21 +8,21 @@ from streamgauge_demo.scenario import Finale, Scenario
 from streamgauge_demo.scenarios import SCENARIOS
 from tests.demo.raw import request_bytes
 
-# Connections that are opened at a time; all that are open then stream on together. A listener's backlog is no test here.
+# Connections that are opened at a time; all stream together then. The size of a listener's backlog is not tested here.
 OPENING_AT_ONCE = 100
 
-# A whole round of streams takes seconds; a busy machine gets room (seconds).
+# Time for a round of streams, which takes seconds on an idle machine (seconds).
 PATIENCE_S = 120.0
 
 
 def mixed(count: int) -> list[Scenario]:
-    """So many scenarios, each kind as often as any other: all whose answer ends by itself."""
+    """This many scenarios, each kind equally often: all whose response ends by itself."""
     kinds = [one for one in SCENARIOS if one.expected.exact and one.answer.finale is not Finale.SILENT]
     return [kinds[place % len(kinds)] for place in range(count)]
 
 
 async def ask_all(url: str, scenarios: Sequence[Scenario]) -> None:
-    """Ask all of them at once, through the tap at `url`, and read every answer to its end."""
+    """Sends all requests at once through the tap at `url`, and reads every response to its end."""
     opening = asyncio.Semaphore(OPENING_AT_ONCE)
     asking = [_ask(url, scenario, opening) for scenario in scenarios]
     await asyncio.wait_for(asyncio.gather(*asking), PATIENCE_S)

@@ -1,4 +1,4 @@
-"""`python -m tests.integration.older_worker JSON`: a worker of before the bundles' present format."""
+"""`python -m tests.integration.older_worker JSON`: a worker that only reads an earlier format of bundles."""
 
 import sys
 

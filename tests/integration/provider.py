@@ -1,4 +1,4 @@
-"""A small provider: answers a chat with an event stream, in pieces that the test lets go."""
+"""A small provider: responds to a chat with an event stream, in pieces that the test releases."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ REST = (
 
 
 class Provider(ThreadingHTTPServer):
-    """`go_on`: cleared, streams stop after their beginning; set, they end."""
+    """`go_on`: while it is cleared, streams stop after their beginning; once set, they end."""
 
     daemon_threads = True
 
@@ -54,7 +54,7 @@ class _Answer(BaseHTTPRequestHandler):
     def _chunk(self, content: bytes) -> None:
         try:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content))
-        except OSError:  # the tap has gone: this is what some tests are about
+        except OSError:  # the tap has disconnected: some tests are about this
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -63,7 +63,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @contextmanager
 def provider() -> Iterator[Provider]:
-    """A provider that answers, until the context is left."""
+    """A provider that responds until the context ends."""
     with Provider() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

@@ -1,4 +1,4 @@
-"""A provider whose streams break and can be taken up again, as OpenAI's Responses and Nimbus's messages can."""
+"""A provider whose streams break and can be resumed, like OpenAI's Responses and Nimbus's messages."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 PATIENCE_S = 60.0
 
-# Where streams break: the last event that comes before it, by sequence number and by event id.
+# Where streams break: the last event before it, by sequence number and by event id.
 LAST_SEQUENCE = 5
 LAST_EVENT = 4
 
@@ -51,7 +51,7 @@ _START: dict[str, object] = {
     "content": [],
     "stop_reason": None,
 }
-# Events of a message, their ids from 1 on: its input is told at the start, its output near the end.
+# Events of a message, with ids from 1 on: its input is reported at the start, its output near the end.
 MESSAGE = [
     _typed("message_start", 1, message={**_START, "usage": {"input_tokens": 41, "output_tokens": 1}}),
     _typed("content_block_start", 2, index=0, content_block={"type": "text", "text": ""}),
@@ -79,7 +79,7 @@ BUSY = {"error": {"type": "server_error", "code": "overloaded", "message": "late
 
 
 class Resumable(ThreadingHTTPServer):
-    """`busy`: requests for the model `busy-1` that are still to be answered with 503."""
+    """`busy`: how many further requests for the model `busy-1` get a 503."""
 
     daemon_threads = True
 
@@ -94,9 +94,9 @@ class _Answer(BaseHTTPRequestHandler):
     server: Resumable
 
     def do_GET(self) -> None:
-        """The rest of a stored response, the event before it repeated as an upstream with rough offsets does.
+        """The rest of a stored response, with the event before it repeated, like upstreams with coarse offsets.
 
-        Without a position all of it.
+        Without a position, all of it.
         """
         asked = urlsplit(self.path)
         after = int(parse_qs(asked.query).get("starting_after", ["0"])[0])
@@ -121,7 +121,7 @@ class _Answer(BaseHTTPRequestHandler):
             self._stream(CHAT, whole=True)
 
     def _stream(self, events: list[bytes], *, whole: bool) -> None:
-        """An event a chunk; without its last one the body breaks off."""
+        """One event per chunk; without its last one the body breaks off."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -147,7 +147,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @contextmanager
 def resumable() -> Iterator[Resumable]:
-    """The provider, until the context is left."""
+    """The provider, until the context ends."""
     with Resumable() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

@@ -1,4 +1,4 @@
-"""A spool to ship from, and what arrived: for tests of the shipper with brokers of any kind."""
+"""A spool to ship from, and what arrived: for tests of the shipper with any broker."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from tests.kafka_broker.fixtures import PARTITIONS
 
 
 class Tap:
-    """A data directory with its spool and counters, as a tap has them."""
+    """A data directory with a spool and counters like those of a tap."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "counters"
@@ -50,13 +50,13 @@ def by_slot(messages: list[Any]) -> dict[int, list[int]]:
 
 
 def in_order(numbers: list[int]) -> bool:
-    """Each for the first time in rising order; a resend may follow behind."""
+    """Asserts that first occurrences are in rising order; resent rows may follow."""
     firsts = list(dict.fromkeys(numbers))
     return firsts == sorted(firsts)
 
 
 async def shipping(shipper: Shipper, meanwhile: Callable[[], Any], deadline_s: float = 30.0) -> None:
-    """Run the shipper, do something meanwhile, and stop it."""
+    """Runs the shipper, does something during that, and stops it."""
     running = asyncio.create_task(shipper.run())
     try:
         await meanwhile()
@@ -68,12 +68,12 @@ async def shipping(shipper: Shipper, meanwhile: Callable[[], Any], deadline_s: f
 async def until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = asyncio.get_running_loop().time() + timeout_s
     while not true():
-        assert asyncio.get_running_loop().time() < deadline, "this did not come about in time"
+        assert asyncio.get_running_loop().time() < deadline, "this did not happen in time"
         await asyncio.sleep(0.05)
 
 
 class Heard(logging.Handler):
-    """What reaches the root logger: what an operator would read."""
+    """What reaches the root logger, as an operator would read it."""
 
     def __init__(self) -> None:
         super().__init__()

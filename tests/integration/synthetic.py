@@ -1,4 +1,4 @@
-"""Synthetic streams as taps would send them, and what an assembler of our own makes of a log."""
+"""Synthetic streams as taps would send them, and the records that a local assembler makes of a log."""
 
 import contextlib
 import random
@@ -39,7 +39,7 @@ class SyntheticTap:
             yield from self._bundled(chosen)
 
     def begin(self, streams: int) -> Iterator[tuple[int, bytes]]:
-        """Streams that begin and send no more."""
+        """Starts streams without sending more of them."""
         chosen = []
         for _ in range(streams):
             stream = uuid.UUID(int=self._random.getrandbits(128), version=4)
@@ -85,7 +85,7 @@ def _segment(stream: bytes, number: int, count: int) -> Segment:
 
 
 def assembled(log: Iterable[Any], limits: Limits | None = None) -> dict[str, bytes]:
-    """The records that the log of a whole topic gives, by stream id: what any worker must come to."""
+    """The records that the log of a whole topic gives, by stream id: every worker must produce these."""
     assemblers: dict[int, Assembler] = {}
     records: dict[str, bytes] = {}
     for message in log:

@@ -1,4 +1,4 @@
-"""The ASGI tap as a user has it: a FastAPI server of its own process, the official clients, an agent, and its ledger."""
+"""The ASGI tap as a user has it: a FastAPI server in its own process, the official clients, an agent, and its ledger."""
 
 import contextlib
 import http.client
@@ -27,7 +27,7 @@ ASK: Any = [{"role": "user", "content": "Hello?"}]
 
 @dataclass
 class Server:
-    """A server that runs. `log`: what it says."""
+    """A running server. `log`: what it wrote."""
 
     process: "subprocess.Popen[bytes]"
     url: str
@@ -58,7 +58,7 @@ def server(folder: Path, environment: Mapping[str, str], *options: str) -> Itera
     with process:
         running = Server(process, "", place)
         try:
-            # Several workers' supervisor says its address before the first of them listens.
+            # With several workers, the supervisor prints its address before the first worker listens.
             wait_for(lambda: running.listens or process.poll() is not None, "address")
             found = re.search(r"running on (http://\S+)", running.log)
             assert found, running.log
@@ -71,7 +71,7 @@ def server(folder: Path, environment: Mapping[str, str], *options: str) -> Itera
 
 @dataclass
 class Rig:
-    """A server, and the agent that has its captures."""
+    """A server, and the agent that receives its captures."""
 
     server: Server
     agent: Running
@@ -133,7 +133,7 @@ def test_a_stream_of_the_openai_client(rig: Rig) -> None:
     assert timing["upstream_connect_s"] is None
 
 
-def test_an_answer_that_is_no_stream(rig: Rig) -> None:
+def test_a_response_that_is_not_a_stream(rig: Rig) -> None:
     with rig.openai("whole") as client:
         assert client.chat.completions.create(model="plain", messages=ASK).choices[0].message.content == "Hello world"
     record = rig.record_of("whole")
@@ -178,8 +178,8 @@ def test_an_application_that_breaks_off(rig: Rig, model: str, status: int | None
     assert record["counts"]["token_events"] == (1 if status else 0)
 
 
-def test_the_servers_own_refusal_has_a_record(rig: Rig) -> None:
-    """What FastAPI answers by itself on an LLM's path."""
+def test_a_response_of_the_server_itself_has_a_record(rig: Rig) -> None:
+    """FastAPI's own response to an invalid request on an LLM's path."""
     connection = rig.connection()
     connection.request("POST", "/v2/chat", b"{}", {"x-tenant": "refused"})
     assert connection.getresponse().status == 404
@@ -188,7 +188,7 @@ def test_the_servers_own_refusal_has_a_record(rig: Rig) -> None:
     assert (record["outcome"], record["status_code"]) == ("http_error", 404)
 
 
-def test_an_event_stream_elsewhere_is_captured_and_nothing_else_is(rig: Rig) -> None:
+def test_an_event_stream_on_another_path_is_captured_and_nothing_else(rig: Rig) -> None:
     connection = rig.connection()
     for path in ("/text", "/openapi.json", "/elsewhere"):
         connection.request("GET", path, headers={"x-tenant": f"path{path.replace('/', '-')}"})
@@ -201,7 +201,7 @@ def test_an_event_stream_elsewhere_is_captured_and_nothing_else_is(rig: Rig) -> 
     assert not [one for one in rig.agent.records() if one["tenant"] in ("path-text", "path-openapi.json")]
 
 
-def test_a_request_body_in_pieces_and_half_a_one(rig: Rig) -> None:
+def test_a_request_body_in_pieces_and_an_incomplete_one(rig: Rig) -> None:
     connection = rig.connection()
     connection.putrequest("POST", "/v1/chat/completions")
     connection.putheader("x-tenant", "half")
@@ -212,10 +212,10 @@ def test_a_request_body_in_pieces_and_half_a_one(rig: Rig) -> None:
     record = rig.record_of("half")
     assert record["outcome"] == "client_abort"
     assert record["status_code"] is None
-    assert record["request"] is None, "it never was whole"
+    assert record["request"] is None, "it was never complete"
 
 
-def test_the_balance_closes(rig: Rig) -> None:
+def test_all_reads_are_counted(rig: Rig) -> None:
     page = rig.agent.metrics()
     dropped = sum(value for name, value in page.items() if name.startswith("streamgauge_tap_reads_dropped_total"))
     assert dropped == 0

@@ -1,4 +1,4 @@
-"""A server that starts its own agent, since STREAMGAUGE_KAFKA is set: with a broker, without, and with several workers."""
+"""A server that starts its own agent because STREAMGAUGE_KAFKA is set: with a broker, without, and with several workers."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.spool_rows import logged
 from tests.cli.test_agent import agent
-from tests.cli.test_tap import NOBODY
+from tests.cli.test_tap import UNREACHABLE
 from tests.integration.test_asgi import ASK, Server, server
 from tests.kafka_broker.reading import read_all
 from tests.processes import children, runs
@@ -39,7 +39,7 @@ def environment(data_dir: Path, kafka: str, **more: str) -> dict[str, str]:
 
 
 def ask(running: Server, times: int = 1) -> None:
-    """Each on a connection of its own, so that several workers have their share."""
+    """Each on a separate connection, so that several workers get some."""
     for _ in range(times):
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key="key", max_retries=3) as client:
             chunks = list(client.chat.completions.create(model="plain", messages=ASK, stream=True))
@@ -47,14 +47,14 @@ def ask(running: Server, times: int = 1) -> None:
 
 
 def agents(pid: int) -> list[int]:
-    """Agents that this process, or one of its children, has started."""
+    """Agents that this process or one of its children has started."""
     found = children(pid)
     own = [child for child, line in found.items() if "streamgauge tap --child" in line]
     return own + [one for child in found if child not in own for one in agents(child)]
 
 
 def page(running: Server) -> dict[str, float]:
-    """The metrics of the agent that was started last; none while there are none."""
+    """The metrics of the agent that was started last; empty if there is none."""
     found = re.findall(r"metrics at (http://\S+/metrics)", running.log)
     if not found:
         return {}
@@ -81,8 +81,8 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "data"
 
 
-def test_without_a_broker_streams_go_on_and_the_spool_keeps_what_was_captured(tmp_path: Path, data_dir: Path) -> None:
-    with server(tmp_path, environment(data_dir, NOBODY)) as running:
+def test_without_a_broker_streams_are_served_and_the_spool_keeps_the_capture(tmp_path: Path, data_dir: Path) -> None:
+    with server(tmp_path, environment(data_dir, UNREACHABLE)) as running:
         ask(running, 3)
         waiting = wait_for_reads(running, "waiting", 1)
         assert waiting["streamgauge_broker_connected"] == 0
@@ -119,8 +119,8 @@ async def records_in(kafka: str, prefix: str) -> list[Any]:
     ]
 
 
-def test_of_several_workers_one_has_the_agent_and_another_takes_over(tmp_path: Path, data_dir: Path) -> None:
-    with server(tmp_path, environment(data_dir, NOBODY), "--workers", "2") as running:
+def test_one_of_several_workers_has_the_agent_and_another_takes_over(tmp_path: Path, data_dir: Path) -> None:
+    with server(tmp_path, environment(data_dir, UNREACHABLE), "--workers", "2") as running:
         ask(running, 8)
         wait_for_ended(data_dir, 8)
         [first] = agents(running.process.pid)
@@ -137,7 +137,7 @@ def test_of_several_workers_one_has_the_agent_and_another_takes_over(tmp_path: P
 
 
 def wait_for_ended(data_dir: Path, count: int) -> None:
-    """Until all of so many streams lie in the spool, to their ends."""
+    """Waits until this many streams are in the spool with their ends."""
 
     def ended() -> int:
         if not (data_dir / "spool.sqlite").exists():

@@ -1,7 +1,7 @@
-"""The whole chain, as it is deployed: simulated providers, the tap, a real Kafka, Faust workers, the ledger.
+"""The whole chain as deployed: simulated providers, the tap, a real Kafka, Faust workers, the ledger.
 
 A thousand streams run at once through `tap` and two workers, one of which is killed in the middle; and the same thousand
-through `up`. Every stream has exactly one record, and both ways say the same.
+through `up`. Every stream has exactly one record, and both ways give the same.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from tests.running import Running, command, start, start_tap, start_up, wait_for
 STREAMS = 1_000
 UPSTREAMS = ("nanogpt", "nimbus", "sansa", "gateway", "local")
 
-# The simulator's pace for a thousand at once, and for measuring times: realistic there, so that reads are single events.
+# The rate of the simulator for a thousand streams at once, and for measuring times: then reads are single events.
 CROWDED = 1.0
 PACED = 0.25
 
 # What a record's times lose by rounding (seconds): each is given in microseconds, and a mean of up to a hundred gaps adds up.
 ROUNDED_S = 0.001
 
-# What belongs to one request, one connection or one moment; all else is determined by the bytes.
+# What is specific to one request, connection or time; the bytes determine everything else.
 OWN = (
     "stream_id",
     "tap_instance",
@@ -84,7 +84,7 @@ def through_up(simulator: str, scenarios: Sequence[Scenario], data_dir: Path) ->
 def through_kafka(
     simulator: str, scenarios: Sequence[Scenario], bootstrap: str, prefix: str, root: Path
 ) -> list[dict[str, Any]]:
-    """Through `tap` and two workers; the first of them is killed while the streams run, and started again."""
+    """Through `tap` and two workers; the first of them is killed while the streams run, and restarted."""
     ledger = root / "ledger.sqlite"
     kafka = ["--kafka", bootstrap, "--topic-prefix", prefix]
     worker = [*kafka, "--admin", "127.0.0.1:0", "--ledger", f"sqlite:///{ledger}"]
@@ -116,8 +116,8 @@ def tap_of(simulator: str, data_dir: Path, kafka: list[str]) -> Any:
 
 async def play_and_kill(tap: Running, scenarios: Sequence[Scenario], victim: Running, ledger: Path) -> None:
     playing = asyncio.create_task(ask_all(tap.url, scenarios))
-    await asyncio.to_thread(wait_for, lambda: count_of(ledger), "record")  # the workers are at it
-    assert not playing.done(), "the streams were through before the kill: slow them down"
+    await asyncio.to_thread(wait_for, lambda: count_of(ledger), "record")  # the workers are processing them
+    assert not playing.done(), "the streams ended before the kill: slow them down"
     victim.process.send_signal(signal.SIGKILL)
     victim.process.wait()
     await playing
@@ -168,7 +168,7 @@ def assert_as_expected(records: list[dict[str, Any]], scenarios: Sequence[Scenar
 
 
 async def assert_topic_holds(bootstrap: str, prefix: str, records: list[dict[str, Any]]) -> None:
-    """The records topic has each stream, in one version only, and the ledger holds that one."""
+    """The records topic has each stream, in one version only, and the ledger has that version."""
     found = distinct(await read_all(bootstrap, f"{prefix}.records"))
     assert set(found) == {record["stream_id"] for record in records}
     for record in records:
@@ -182,10 +182,11 @@ def quiet(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_times_lie_between_those_of_the_simulator_and_of_the_client(quiet: Path) -> None:
-    """Streams one after the other, all stamps by one clock, so that no pause of the machine makes a difference.
+    """Streams one after another, all stamps by one clock, so that pauses of the machine make no difference.
 
-    A record's time zero is before the simulator read the request, and after the stream before ended; its last token is after
-    the simulator wrote it, and before the next request. How close they are is measured by `make bench-first-token`.
+    A record's time zero is before the simulator read the request, and after the previous stream ended; its last token is
+    after the simulator wrote it, and before the next request. How close they are is measured by `make
+    bench-first-token`.
     """
     records, told = asyncio.run(measure(quiet))
     asked = sorted(told.values(), key=lambda one: one.asked_ns)
@@ -212,7 +213,7 @@ async def measure(data_dir: Path) -> tuple[list[dict[str, Any]], dict[str, Told]
 
         def run() -> list[dict[str, Any]]:
             with start_up(dict.fromkeys(UPSTREAMS, simulator.url), data_dir) as up:
-                for scenario in scenarios:  # one after the other: the machine's cores are few
+                for scenario in scenarios:  # one after another: the machine has few cores
                     asyncio.run(ask_all(up.url, [scenario]))
                 return up.wait_for_records(len(scenarios))
 

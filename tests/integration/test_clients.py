@@ -1,6 +1,6 @@
-"""The official clients, sync and async, against the simulator directly and through the real tap: they see the same.
+"""The official clients, sync and async, directly against the simulator and through the real tap: they see the same.
 
-The simulator is right by itself first: what the clients make of its bytes is what each scenario says.
+First the simulator itself is checked: what the clients make of its bytes is what each scenario defines.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from tests.running import start_up
 BOTH_WAYS = [scenario for scenario in SCENARIOS if not scenario.tap_only]
 TAP_ONLY = [scenario for scenario in SCENARIOS if scenario.tap_only]
 
-# Streams at a time through the async clients.
+# Concurrent streams of the async clients.
 CONCURRENCY = 4
 
-# The tap's patience with a silent upstream: far longer than any quick scenario pauses.
+# The tap's time-out for a silent upstream: far longer than any quick scenario pauses.
 OPTIONS = ("--upstream-idle-timeout", "5")
 
 Kind = Literal["sync", "async"]
@@ -63,7 +63,7 @@ async def played(clients: Clients, scenario: Scenario, root: str) -> Played:
 
 
 def play_all(kind: Kind, scenarios: list[Scenario], root: str) -> Plays:
-    """Each scenario once, by model: one after the other with the sync clients, some at a time with the async ones."""
+    """Each scenario once, by model: one after another with the sync clients, several at a time with the async ones."""
 
     async def run() -> Plays:
         clients, places = Clients(sync=kind == "sync"), asyncio.Semaphore(CONCURRENCY)
@@ -94,7 +94,7 @@ def check_scenarios(scenarios: list[Scenario], check: Callable[[Scenario], None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_simulator_makes_clients_see_what_the_scenario_says(directly: dict[Kind, Plays], kind: Kind) -> None:
+def test_clients_see_in_the_simulator_what_the_scenario_defines(directly: dict[Kind, Plays], kind: Kind) -> None:
     def check(scenario: Scenario) -> None:
         assert client_differences(scenario, directly[kind][scenario.model].seen) == []
 
@@ -102,7 +102,7 @@ def test_the_simulator_makes_clients_see_what_the_scenario_says(directly: dict[K
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_clients_see_what_the_scenario_says_through_the_tap(through_the_tap: dict[Kind, Plays], kind: Kind) -> None:
+def test_clients_see_through_the_tap_what_the_scenario_defines(through_the_tap: dict[Kind, Plays], kind: Kind) -> None:
     def check(scenario: Scenario) -> None:
         assert client_differences(scenario, through_the_tap[kind][scenario.model].seen) == []
 
@@ -130,8 +130,8 @@ def test_the_tap_changes_no_byte(direct: str, tap: str) -> None:
     check_scenarios(BOTH_WAYS, check)
 
 
-def test_something_is_compared(directly: dict[Kind, Plays]) -> None:
-    """The comparison has objects, exceptions and bodies to compare."""
+def test_the_comparison_is_not_empty(directly: dict[Kind, Plays]) -> None:
+    """There are objects, exceptions and bodies to compare."""
     plays = [play for kind in KINDS for play in directly[kind].values()]
     assert sum(len(play.items) for play in plays) > 1000
     assert len({play.seen.error[0] for play in plays if play.seen.error}) >= 6

@@ -1,4 +1,4 @@
-"""The whole chain on the Kafka versions that are promised: 3.9, and the newest 4. A tap, two workers, one of them killed."""
+"""The whole chain on the supported Kafka versions: 3.9, and the newest 4. A tap, two workers, one of them killed."""
 
 import asyncio
 import socket
@@ -22,17 +22,17 @@ from tests.running import Running, command, start, start_tap, wait_for, wait_unt
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-# Streams at a time, and for how long new ones begin (seconds): some dozens, of each ending.
+# Concurrent streams, and for how long new ones begin (seconds): some dozens, with each kind of end.
 STREAMS_AT_A_TIME = 12
 LOAD_S = 5.0
-# The oldest Fetch that a broker takes tells its line: 4.0 dropped what is older than Kafka 2.1 (KIP-896).
+# The oldest Fetch that a broker accepts identifies its line: 4.0 dropped what is older than Kafka 2.1 (KIP-896).
 FETCH, API_VERSIONS = 1, 18
 OLDEST_FETCH = {KAFKA_3_9: 0, KAFKA_4: 4}
 
 
 @pytest.fixture(params=[KAFKA_3_9, KAFKA_4], ids=["3.9", "4"])
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker of each version, that is of this version by its own word."""
+    """A broker of each version; asserts that it reports this version."""
     broker = Broker(tmp_path / "broker", pom=request.param)
     try:
         broker.start()
@@ -44,7 +44,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 
 def oldest(bootstrap: str) -> dict[int, int]:
-    """Of each request, the oldest version that the broker takes (ApiVersions v0)."""
+    """The oldest accepted version of each request (ApiVersions v0)."""
     host, port = bootstrap.split(":")
     body = struct.pack(">hhih2s", API_VERSIONS, 0, 7, 2, b"sg")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
@@ -95,7 +95,7 @@ async def under_load(
             victim = await asyncio.to_thread(wait_for, lambda: at_work(workers), "worker that is at it")
             workers[victim].process.kill()
             workers[victim].process.wait()
-            assert not asking.done(), "the streams were through before the kill"
+            assert not asking.done(), "the streams ended before the kill"
             workers[victim] = start_again(victim)
             await asking
             assert await asyncio.to_thread(tap.stop) == 0, tap.log

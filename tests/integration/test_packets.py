@@ -1,4 +1,6 @@
-"""`streamgauge up packets` and `tap packets` as a user runs them: on loopback, beside the relay, and with capture files."""
+"""`streamgauge up packets` and `tap packets` as a user runs them: on loopback, next to the relay, and with capture
+files.
+"""
 
 import asyncio
 import os
@@ -47,7 +49,9 @@ def small() -> Iterator[Provider]:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """Every scenario once by the official clients through the relay, and what the packets between relay and server show."""
+    """Every scenario once by the official clients through the relay, and what the packets between relay and server
+    contain.
+    """
     folder = tmp_path_factory.mktemp("both")
     with (
         simulator() as server,
@@ -68,15 +72,15 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[dict[s
         yield relayed, captured
 
 
-# What two taps say of one exchange differently: who they are, whose key makes digests, and what the relay alone does.
+# Where two taps differ for one exchange: their names, whose key makes digests, and what only the relay does.
 OWN = {"stream_id", "tap", "tap_instance", "upstream", "started_at", "credential_id", "request_digest"}
 OWN_COUNTS = {"reads", "segments"}
 # And the gap between two reads, where a busy machine may give all in one.
 OF_RELAY = {"upstream_connect_s", "client_blocked_s", "wire_max_gap_s"}
-# Where a client left, the server may have sent more by the time that the relay told it.
+# If a client left, the server may have sent more until the relay closed the connection.
 AFTER_LEAVING = {"choices", "counts", "timing", "gaps"}
-# Both stamp the same bytes on one host: the relay when it has read them, the packets when they arrived (seconds). The machine
-# is shared; that stamps are close is not what this shows, but that they are of the same things.
+# Both stamp the same bytes on one host: the relay when it has read them, the packets when they arrived (seconds). On a
+# shared machine the bound only shows that the stamps belong to the same bytes, not that they are close.
 NEAR_S = 0.5
 
 
@@ -91,7 +95,7 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @captures_packets
-def test_packets_and_relay_say_the_same_of_every_scenario(
+def test_packets_and_relay_give_the_same_record_for_every_scenario(
     both: tuple[list[dict[str, Any]], list[dict[str, Any]]],
 ) -> None:
     relayed, captured = both
@@ -133,7 +137,9 @@ def chat(server: Provider) -> str:
 
 
 @captures_packets
-def test_a_clients_stream_has_its_record_with_no_byte_through_us(small: Provider, tmp_path: Path) -> None:
+def test_a_clients_stream_has_its_record_although_no_byte_passes_through_the_tap(
+    small: Provider, tmp_path: Path
+) -> None:
     port = port_of(small.url)
     with start_packets("up", tmp_path / "data", "--interface", "lo", "--port", f"small={port}") as up:
         wait_until_ready(up)
@@ -154,7 +160,7 @@ def test_a_clients_stream_has_its_record_with_no_byte_through_us(small: Provider
 
 
 def open_stream(up: Running, small: Provider) -> Stream:
-    """A stream that has begun, on a connection of its own, and is in the books as open."""
+    """A stream that has begun, on a separate connection, and is counted as open."""
     small.go_on.clear()
     direct = Running(up.process, Path(os.devnull), 0, up.data_dir)
     direct.url = small.url
@@ -180,7 +186,7 @@ def test_a_stop_lets_an_open_stream_end(small: Provider, tmp_path: Path) -> None
 
 
 @captures_packets
-def test_a_stop_ends_within_its_time_and_what_is_open_is_told(small: Provider, tmp_path: Path) -> None:
+def test_a_stop_ends_within_its_time_and_open_streams_are_reported(small: Provider, tmp_path: Path) -> None:
     flags = ("--interface", "lo", "--port", port_of(small.url), "--drain-timeout", "2")
     with start_packets("up", tmp_path / "data", *flags) as up:
         wait_until_ready(up)
@@ -189,12 +195,12 @@ def test_a_stop_ends_within_its_time_and_what_is_open_is_told(small: Provider, t
         [record] = up.records()
         assert (record["outcome"], record["counts"]["token_events"]) == ("abandoned", 1)
         small.go_on.set()
-        assert stream.rest() == REST, "nobody is in its way"
+        assert stream.rest() == REST, "nothing delays it"
         stream.close()
 
 
 @captures_packets
-def test_a_capture_that_is_killed_is_started_again_without_the_capability(small: Provider, tmp_path: Path) -> None:
+def test_a_capture_that_is_killed_is_restarted_without_the_capability(small: Provider, tmp_path: Path) -> None:
     flags = ("--interface", "lo", "--port", port_of(small.url))
     with start_packets("up", tmp_path / "data", *flags) as up:
         wait_until_ready(up)
@@ -211,7 +217,7 @@ def test_a_capture_that_is_killed_is_started_again_without_the_capability(small:
 
 
 @captures_packets
-def test_a_broker_that_is_away_stops_nothing(small: Provider, tmp_path: Path) -> None:
+def test_an_unreachable_broker_stops_nothing(small: Provider, tmp_path: Path) -> None:
     flags = ("--interface", "any", "--port", port_of(small.url), "--kafka", "127.0.0.1:9", "--drain-timeout", "3")
     with start_packets("tap", tmp_path / "data", *flags) as tap:
         wait_until_ready(tap)
@@ -238,7 +244,7 @@ def capture_file(folder: Path, *, broken: bool = False) -> Path:
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
-def test_a_capture_file_is_told_to_its_end(tmp_path: Path, broken: bool, code: int) -> None:
+def test_a_capture_file_is_read_to_its_end(tmp_path: Path, broken: bool, code: int) -> None:
     file = capture_file(tmp_path, broken=broken)
     with start_packets("up", tmp_path / "data", "--pcap", str(file), "--drain-timeout", "60") as up:
         assert up.process.wait(PATIENCE_S) == code
@@ -252,7 +258,7 @@ def test_a_capture_file_is_told_to_its_end(tmp_path: Path, broken: bool, code: i
 
 
 def test_a_capture_file_that_is_read_twice_is_counted_once(tmp_path: Path) -> None:
-    """Also where the second run names the upstream, which makes its records different ones."""
+    """Also if the second run gives the upstream a name, which makes its records differ."""
     file, totals = capture_file(tmp_path), list[str]()
     for flags in ((), (), ("--port", "vllm=8000")):
         with start_packets("up", tmp_path / "data", "--pcap", str(file), "--drain-timeout", "60", *flags) as up:
@@ -264,16 +270,16 @@ def test_a_capture_file_that_is_read_twice_is_counted_once(tmp_path: Path) -> No
         totals.append(done.stdout)
     assert totals[0].strip()
     assert totals[0] == totals[1] == totals[2]
-    assert [record["upstream"] for record in records] == ["10.0.0.2:8000"] * 3, "as the first run said"
+    assert [record["upstream"] for record in records] == ["10.0.0.2:8000"] * 3, "the record of the first run"
 
 
-def test_a_port_that_nobody_serves_in_a_file_gives_nothing(tmp_path: Path) -> None:
+def test_a_port_without_a_server_in_a_file_gives_nothing(tmp_path: Path) -> None:
     with start_packets("up", tmp_path / "data", "--pcap", str(capture_file(tmp_path)), "--port", "81") as up:
         assert up.process.wait(PATIENCE_S) == 0
         assert up.records() == []
 
 
-# What a person can put right.
+# Errors that a user can fix.
 
 
 @pytest.mark.parametrize(
@@ -300,15 +306,15 @@ def test_wrong_usage_is_one_sentence(flags: tuple[str, ...], says: str, tmp_path
 
 
 @captures_packets
-def test_an_interface_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unknown_interface_is_refused_with_the_existing_ones(tmp_path: Path) -> None:
     done = command("up", "packets", "--interface", "nothing0", "--port", "1", "--data-dir", str(tmp_path / "data"))
     assert done.returncode == 3
     assert "there is no interface 'nothing0': use one of " in done.stderr
     assert "lo" in done.stderr
 
 
-def test_without_the_capability_it_says_which_and_how_to_give_it(tmp_path: Path) -> None:
-    """As a user without it sees it; who has it gives it up first."""
+def test_without_the_capability_the_error_says_how_to_grant_it(tmp_path: Path) -> None:
+    """As a user without it sees it; the test drops it first if it has it."""
     code = (
         "from streamgauge.taps.packets.privilege import drop_net_raw as give_up\n"
         "from streamgauge.cli.main import main\n"

@@ -1,4 +1,4 @@
-"""Replay of Streamgauge's own bundles: from a spool and from the topic come the very bytes that were made of them live."""
+"""Replay of Streamgauge's own bundles: those of a spool or topic give exactly the bytes that were made of them live."""
 
 import asyncio
 import shutil
@@ -14,13 +14,13 @@ from tests.running import command, start, start_tap, start_up, wait_until_ready
 
 STREAMS = 120
 UPSTREAMS = ("nanogpt", "nimbus", "sansa", "gateway", "local")
-# The simulator's pace: streams overlap, and each comes in several bundles.
+# The simulator's rate: streams overlap, and each is in several bundles.
 PACE = 0.3
 NO_COST = ',"cost":null}'
 
 
 def replayed(*arguments: str) -> dict[str, str]:
-    """The printed records by stream id, each stream once; nothing else is said."""
+    """The printed records by stream id, each stream once; asserts that nothing else is printed."""
     done = command("replay", *arguments, "--output", "jsonl")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return by_stream(done.stdout)
@@ -90,7 +90,7 @@ def test_the_topic_gives_the_bytes_of_the_records_topic(kafka: str, prefix: str,
 
 
 @pytest.mark.kafka
-def test_the_topic_is_read_to_where_it_ends_and_what_is_odd_in_it_is_said(kafka: str, prefix: str) -> None:
+def test_the_topic_is_read_to_its_end_and_unreadable_messages_are_reported(kafka: str, prefix: str) -> None:
     tap = SyntheticTap(7)
     whole = list(tap.bundles(40))
     opened = list(tap.begin(3))
@@ -103,7 +103,7 @@ def test_the_topic_is_read_to_where_it_ends_and_what_is_odd_in_it_is_said(kafka:
 
 
 @pytest.mark.kafka
-def test_topics_that_are_not_there_are_a_part_that_is_missing(kafka: str) -> None:
+def test_missing_topics_end_with_the_code_of_a_missing_resource(kafka: str) -> None:
     done = command("replay", "--kafka", kafka, "--topic-prefix", "nobody-made-this")
     assert (done.returncode, done.stdout.count("\n")) == (3, 1) or (done.returncode, done.stdout) == (3, "")
     assert "run `streamgauge topics create` first" in done.stderr

@@ -1,6 +1,6 @@
-"""Streams that break and are taken up again, and requests that are tried again, by the official clients through a real tap.
+"""Streams that break and are resumed, and requests that are retried, by the official clients through a real tap.
 
-Each leg is a record of its own; each token counts once; no leg's time is in a latency.
+Each leg has a record of its own; each token counts once; no leg's time is in a latency.
 """
 
 import json
@@ -20,14 +20,14 @@ Record = dict[str, Any]
 CLIENTS_S = 60.0
 # A response and its three legs, a message and its leg, a refused leg, a retry and what it retries, two chats.
 RECORDS = 11
-# What the clients say of a body that breaks off.
+# How the clients report a body that breaks off.
 BREAK = "incomplete chunked read|Connection error"
 
 
 def take_up_a_response(client: openai.OpenAI) -> None:
-    with pytest.raises(Exception, match=BREAK):  # each client's HTTP library has a class of its own for it
+    with pytest.raises(Exception, match=BREAK):  # each client's HTTP library has its own class for it
         list(client.responses.create(model="big-1", input="A SECRET", stream=True))
-    for _ in range(2):  # once more, as a second window of the same user: the same usage is told again
+    for _ in range(2):  # once more, as in a second window of the same user: the same usage is reported again
         rest = list(client.responses.retrieve("resp_1", stream=True, starting_after=LAST_SEQUENCE))
         assert rest[-1].type == "response.completed"
     assert len(list(client.responses.retrieve("resp_1", stream=True))) == len(RESPONSE)
@@ -53,8 +53,8 @@ def chat(client: openai.OpenAI, model: str = "small-1", **headers: str) -> None:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """After all requests: a response resumed twice and read again from its start, a message resumed once, a refusal, a retry,
-    and two with one id.
+    """After all requests: a response resumed twice and read again from its start, a message resumed once, a refused
+    resumption, a retry, and two requests with one id.
     """
     data_dir = tmp_path_factory.mktemp("resume") / "data"
     with resumable() as server, start_up({"p": server.url}, data_dir) as running:
@@ -172,7 +172,7 @@ def test_two_requests_that_share_a_response_id_are_two(up: Running) -> None:
 
 
 def settled(up: Running) -> dict[str, float]:
-    """The metrics, once all records are in them."""
+    """The metrics, once they contain all records."""
     return wait_for(
         lambda: (page := up.metrics()) and _sum(page, "streamgauge_streams_total") == RECORDS and page,
         "metrics of all records",
@@ -183,7 +183,7 @@ def _sum(page: dict[str, float], name: str, label: str = "") -> float:
     return sum(value for found, value in page.items() if found.partition("{")[0] == name and label in found)
 
 
-def test_the_metrics_say_each_token_once(up: Running) -> None:
+def test_the_metrics_count_each_token_once(up: Running) -> None:
     page = settled(up)
     assert _sum(page, "streamgauge_usage_tokens_total", 'kind="input"') == INPUT
     assert _sum(page, "streamgauge_usage_tokens_total", 'kind="output"') == OUTPUT
@@ -193,7 +193,7 @@ def test_the_metrics_say_each_token_once(up: Running) -> None:
 
 
 def test_the_metrics_agree_with_the_ledger_model_by_model(up: Running) -> None:
-    """Both count a leg under the model of the request that began its stream, though its own names none."""
+    """Both count a leg under the model of the request that began its stream, although the leg itself names none."""
     page, name = settled(up), "streamgauge_usage_tokens_total"
     lines = totals(up, "request_model")
     assert {line["request_model"] for line in lines} >= {"big-1", "claude-1", "small-1", "busy-1"}
@@ -206,7 +206,7 @@ def test_the_metrics_agree_with_the_ledger_model_by_model(up: Running) -> None:
 
 def test_no_legs_time_is_in_a_latency(up: Running) -> None:
     page = settled(up)
-    # Six requests continue nothing: a response, a message, three chats, and one that was too early.
+    # Six requests are not resumptions: a response, a message, three chats, and one that was too early.
     assert _sum(page, "streamgauge_time_to_first_token_seconds_count") == 5
     assert _sum(page, "streamgauge_time_to_first_byte_seconds_count") == 5
     assert _sum(page, "streamgauge_stream_duration_seconds_count") == 6

@@ -1,4 +1,4 @@
-"""The shipper against a real broker that is killed, missing, or refuses: nothing lost, order kept within a slot."""
+"""The shipper with a real broker that is killed, missing, or refuses: nothing lost, order kept within a slot."""
 
 import asyncio
 import logging
@@ -49,8 +49,8 @@ def test_everything_arrives_once_and_in_order(kafka: str, prefix: str, tap: Tap)
     assert (balance.seen, balance.delivered, balance.waiting) == (7500, 7500, 0)
 
 
-def test_what_lies_in_the_spool_is_sent_as_it_lies(kafka: str, prefix: str, tap: Tap) -> None:
-    """A bundle that another compressor made, with other bytes for the same content: nobody packs it anew on its way."""
+def test_rows_of_the_spool_are_sent_unchanged(kafka: str, prefix: str, tap: Tap) -> None:
+    """A bundle from another compressor, with other bytes for the same content, is not packed again."""
     made = encode_bundle(
         Bundle(bytes(16), 0, 0, 0, [Segment(bytes(16), 0, reads=[Read(1, 9, 9, b"the same " * 1_000)])])
     )
@@ -76,7 +76,7 @@ def heard() -> Iterator[Heard]:
     logging.getLogger().removeHandler(handler)
 
 
-def test_a_broker_that_is_killed_and_comes_back(own_broker: Callable[..., Broker], tap: Tap, heard: Heard) -> None:
+def test_a_broker_that_is_killed_and_restarted(own_broker: Callable[..., Broker], tap: Tap, heard: Heard) -> None:
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, prefix))
@@ -102,7 +102,7 @@ def test_a_broker_that_is_killed_and_comes_back(own_broker: Callable[..., Broker
     assert read_balance(tap.path).delivered == 3 * 5100
 
 
-def test_a_broker_that_is_away_at_the_start(own_broker: Callable[..., Broker], tap: Tap) -> None:
+def test_a_broker_that_is_unreachable_at_the_start(own_broker: Callable[..., Broker], tap: Tap) -> None:
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     broker.stop()
@@ -138,7 +138,7 @@ def test_a_bundle_that_the_broker_refuses_is_dropped_and_counted(kafka: str, pre
     assert (balance.delivered, balance.dropped["refused"], balance.waiting) == (300, 3, 0)
 
 
-def test_a_missing_topic_is_said_and_waited_for(kafka: str, tap: Tap, heard: Heard) -> None:
+def test_a_missing_topic_is_logged_and_waited_for(kafka: str, tap: Tap, heard: Heard) -> None:
     prefix = f"later-{tap.path.parent.name[-8:]}"
     shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
     tap.fill(20)

@@ -21,13 +21,13 @@ from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, command, start_up, wait_for
 
-# A drain timeout that an open stream outlives, and one that it does not (seconds).
+# Drain timeouts that are shorter, and longer, than an open stream (seconds).
 SHORT_S = 2
 LONG_S = 30
 
 
 class Stream:
-    """A chat through the tap; `read` gives what came in the meantime, `rest` everything to its end."""
+    """A chat through the tap; `read` gives what has arrived since the last call, `rest` everything to its end."""
 
     def __init__(self, up: Running, prefix: str = "/small") -> None:
         address = urlsplit(up.url)
@@ -69,7 +69,7 @@ def ask(up: Running) -> bytes:
 
 
 def open_stream(up: Running, small: Provider) -> Stream:
-    """A stream that has begun, and is in the books as open."""
+    """A stream that has begun and is counted as open."""
     small.go_on.clear()
     stream = Stream(up)
     assert stream.read(len(BEGIN)) == BEGIN
@@ -78,7 +78,7 @@ def open_stream(up: Running, small: Provider) -> Stream:
 
 
 def balance(up: Running) -> dict[str, float]:
-    """Once nothing waits: the tap's reads, which must agree."""
+    """The tap's counts once nothing waits; asserts that they agree."""
     page: dict[str, float] = wait_for(
         lambda: (found := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and found, "a settled balance"
     )
@@ -93,7 +93,7 @@ def child_of(up: Running, module: str) -> int:
 
 
 class Held:
-    """A process that does not go on, whatever becomes of its parent: the kernel wakes who is stopped as that one dies."""
+    """A process that stays stopped, even if its parent ends: the kernel wakes stopped processes when that happens."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -102,7 +102,7 @@ class Held:
         self._stopping.start()
 
     def release(self) -> None:
-        """Raises ProcessLookupError if it is gone."""
+        """Raises ProcessLookupError if it has ended."""
         self._over.set()
         self._stopping.join()
         os.kill(self._pid, signal.SIGCONT)
@@ -114,7 +114,7 @@ class Held:
                 os.kill(self._pid, signal.SIGSTOP)
 
 
-def test_a_stream_goes_in_and_its_record_comes_out(small: Provider, data_dir: Path) -> None:
+def test_a_stream_becomes_a_record(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         assert ask(up) == BEGIN + REST
         [record] = up.wait_for_records(1)
@@ -141,7 +141,7 @@ def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> Non
         assert up.wait_for_records(1)[0]["upstream"] == urlsplit(small.url).netloc
 
 
-def test_the_data_directory_is_its_users_alone(small: Provider, data_dir: Path) -> None:
+def test_the_data_directory_is_private(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir.parent / "made" / "here") as up:
         ask(up)
         up.wait_for_records(1)
@@ -150,7 +150,7 @@ def test_the_data_directory_is_its_users_alone(small: Provider, data_dir: Path) 
         assert {path.name: path.stat().st_mode & 0o077 for path in files if path.stat().st_mode & 0o077} == {}
 
 
-def test_ready_says_whether_requests_are_accepted(small: Provider, data_dir: Path) -> None:
+def test_ready_reports_whether_requests_are_accepted(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         stream = open_stream(up, small)
         killed = child_of(up, "streamgauge.taps.proxy")
@@ -183,7 +183,7 @@ def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Pa
         said = "the recorder ended unexpectedly (signal 9); restarting it"
         wait_for(lambda: said in up.log and len(children(up.process.pid)) == 2, "restart")
         assert up.get("/health/ready")[0] == 200
-        # The relay finds the new recorder within moments; what comes before that is dropped, and counted.
+        # The relay reconnects to the new recorder within moments; reads before that are dropped and counted.
         wait_for(lambda: ask(up) == BEGIN + REST and "completed" in outcomes(up), "a record again")
         assert outcomes(up).count("abandoned") == 1
         assert up.stop() == 0
@@ -214,13 +214,13 @@ def test_a_stop_ends_within_the_drain_timeout(small: Provider, data_dir: Path) -
         assert up.stop() == 0
         took = time.monotonic() - began
         stream.close()
-        assert took < SHORT_S + 5, "a shared machine gets some seconds, not the ten of a hung child"
+        assert took < SHORT_S + 5, "some seconds more for a shared machine, but not the ten of a hung child"
         [record] = up.records()
         assert record["outcome"] != "completed"
         assert record["counts"]["token_events"] == 1
 
 
-def test_the_next_one_goes_on_with_the_same_ledger(small: Provider, data_dir: Path) -> None:
+def test_the_next_run_continues_with_the_same_ledger(small: Provider, data_dir: Path) -> None:
     for lives in (1, 2, 3):
         with start_up({"small": small.url}, data_dir) as up:
             ask(up)
@@ -233,7 +233,7 @@ def test_the_next_one_goes_on_with_the_same_ledger(small: Provider, data_dir: Pa
     assert (line["input_tokens"], line["output_tokens"], line["total_tokens"]) == ("9", "6", "15")
 
 
-def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: Provider, data_dir: Path) -> None:
+def test_killed_it_leaves_no_process_and_its_address_is_free_at_once(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         ask(up)
         up.wait_for_records(1)
@@ -259,8 +259,8 @@ def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: P
     assert not (data_dir / "run").is_symlink()
 
 
-def test_a_recorder_starts_again_where_its_socket_s_directory_is_gone(small: Provider, data_dir: Path) -> None:
-    """As a cleaner of the temporary directory may leave it."""
+def test_a_recorder_restarts_if_its_sockets_directory_is_missing(small: Provider, data_dir: Path) -> None:
+    """A cleaner of the temporary directory may have removed it."""
     with start_up({"small": small.url}, data_dir) as up:
         ask(up)
         up.wait_for_records(1)
@@ -275,10 +275,10 @@ def test_a_recorder_starts_again_where_its_socket_s_directory_is_gone(small: Pro
     assert not runtime.exists()
 
 
-def test_a_tap_on_a_copied_data_directory_leaves_the_running_tap_alone(
+def test_a_tap_on_a_copied_data_directory_does_not_affect_the_running_tap(
     small: Provider, data_dir: Path, tmp_path: Path
 ) -> None:
-    """A backup and a clone of a volume hold the running tap's link as well."""
+    """A backup or a clone of a volume also contains the running tap's symbolic link."""
     copied = tmp_path / "copied"
     with start_up({"small": small.url}, data_dir) as up:
         runtime = (data_dir / "run").readlink()
@@ -312,8 +312,8 @@ def test_a_directory_to_which_the_link_leads_keeps_its_files(small: Provider, da
     assert (precious / "ledger.sqlite").read_text() == "precious"
 
 
-def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(small: Provider, data_dir: Path) -> None:
-    """Else its reads would be counted twice: as lost in the crash, and as delivered."""
+def test_the_next_run_waits_for_a_recorder_that_is_still_storing(small: Provider, data_dir: Path) -> None:
+    """Otherwise its reads would be counted twice: as lost in the crash, and as delivered."""
     with start_up({"small": small.url}, data_dir) as up:
         recorder = Held(child_of(up, "streamgauge.recorder.process"))
         going_on = threading.Timer(1.5, recorder.release)
@@ -331,8 +331,8 @@ def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(sm
     assert {record["outcome"] for record in again.records()} <= {"completed", "abandoned"}
 
 
-def test_what_waits_in_the_spool_is_taken_up_by_the_next_one(small: Provider, data_dir: Path) -> None:
-    """A ledger that is locked by another for the whole life of one `up`: its streams are in the next one's."""
+def test_rows_that_wait_in_the_spool_are_processed_by_the_next_run(small: Provider, data_dir: Path) -> None:
+    """While another process locks the ledger during one run of `up`, its streams are stored by the next run."""
     with start_up({"small": small.url}, data_dir, "--drain-timeout", str(SHORT_S)) as up:
         ask(up)
         up.wait_for_records(1)

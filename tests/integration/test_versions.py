@@ -1,4 +1,4 @@
-"""Old and new taps and workers on one real Kafka: one format is read, a later one is kept, state is not spoilt."""
+"""Old and new taps and workers on one real Kafka: earlier formats are read, later ones are kept, state is not damaged."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def fields_of(bundle: Bundle) -> list[Any]:
 
 
 def trimmed(fields: list[Any]) -> list[Any]:
-    """Without what an older writer did not know: whatever stands last and is None."""
+    """Without what an older writer did not have: trailing fields that are None."""
     while fields and fields[-1] is None:
         fields = fields[:-1]
     return [trimmed(one) if isinstance(one, list) else one for one in fields]
@@ -58,7 +58,7 @@ def repacked(message: bytes, fields: list[Any]) -> bytes:
 
 
 def changed_state(state: Iterable[Any]) -> list[tuple[int, bytes, bytes]]:
-    """The newest entry of each key, as a program without versions wrote it, or one that has added fields, by turns."""
+    """The newest entry of each key, alternately as an unversioned program wrote it and with added fields."""
     newest = {message.key: message for message in state}
     entries = []
     for turn, message in enumerate(newest.values()):
@@ -90,8 +90,8 @@ def test_older_and_newer_writers_in_one_log_and_older_state(kafka: str, prefix: 
     assert asyncio.run(collect(kafka, prefix)) == []
 
 
-def test_bundles_of_a_later_format_are_kept_and_come_back_once(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Taps were upgraded before the workers. The bundles wait among the dead letters; sent back twice, they count once."""
+def test_bundles_of_a_later_format_are_kept_and_can_be_returned_once(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Taps were upgraded before the workers. The bundles wait among the dead letters; returned twice, they count once."""
     written = list(SyntheticTap(22).bundles(40))
     write(kafka, prefix, written)
     with worker(tmp_path, module="tests.integration.older_worker", bootstrap=kafka, prefix=prefix) as process:
@@ -115,7 +115,7 @@ def test_bundles_of_a_later_format_are_kept_and_come_back_once(kafka: str, prefi
     assert len(log_of(kafka, f"{prefix}.deadletter")) == len(written)
 
 
-def test_state_of_a_later_format_is_refused_and_left_as_it_is(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_state_of_a_later_format_is_refused_and_not_changed(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(23)
     write(kafka, prefix, list(tap.begin(20)))
     settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -136,7 +136,7 @@ def test_state_of_a_later_format_is_refused_and_left_as_it_is(kafka: str, prefix
     assert after[-1].value == later
 
 
-def test_records_of_a_later_schema_are_kept_apart_by_class(
+def test_records_of_a_later_schema_are_separated_by_class(
     kafka: str, prefix: str, tmp_path: Path, a_record: Record
 ) -> None:
     topics, ledger = Topics(prefix), tmp_path / "ledger.sqlite"
@@ -158,8 +158,8 @@ def test_records_of_a_later_schema_are_kept_apart_by_class(
     assert distinct(log_of(kafka, topics.records)).keys() == {"id"}
 
 
-def test_what_a_writer_leaves_out_has_its_default() -> None:
-    """The arrays of this test are shorter, or its first test shows nothing."""
+def test_omitted_fields_have_their_defaults() -> None:
+    """The arrays of this test are shorter; otherwise its first test would show nothing."""
     for _, message in SyntheticTap(24).bundles(5):
         bundle = decode_bundle(message)
         assert len(trimmed(fields_of(bundle)[:5])) == 5 < len(fields_of(bundle))

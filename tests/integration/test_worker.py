@@ -1,4 +1,4 @@
-"""The worker on a real Kafka: one distinct record a stream, whatever happens to the worker, the log and the broker."""
+"""The worker on a real Kafka: one distinct record per stream, whatever happens to the worker, the log and the broker."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ def write(bootstrap: str, prefix: str, messages: list[tuple[int, bytes]]) -> Non
 
 
 def same(found: dict[str, set[bytes]], expected: dict[str, bytes]) -> bool:
-    """Exactly one distinct record a stream, and the one that a replay of the log gives."""
+    """Exactly one record per stream, equal to the one that a replay of the log gives."""
     return {stream: list(records) for stream, records in found.items()} == {k: [v] for k, v in expected.items()}
 
 
@@ -90,7 +90,7 @@ def test_each_stream_becomes_one_record_in_topic_and_ledger(kafka: str, prefix: 
         assert line.startswith('{"at":'), line
 
 
-def test_bundles_that_come_several_times_change_nothing(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_duplicate_bundles_change_nothing(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap, chance = SyntheticTap(2), random.Random(2)
     sent: list[tuple[int, bytes]] = []
     for message in tap.bundles(100):
@@ -105,7 +105,7 @@ def test_bundles_that_come_several_times_change_nothing(kafka: str, prefix: str,
     assert len(found) == 100
 
 
-def test_sigkill_again_and_again_in_the_middle_of_streams(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_repeated_sigkill_in_the_middle_of_streams(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap, chance = SyntheticTap(3), random.Random(3)
     bundles = list(tap.bundles(400, segments=20))
     ledger = tmp_path / "ledger.sqlite"
@@ -154,7 +154,7 @@ def test_two_workers_share_and_one_takes_over(kafka: str, prefix: str, tmp_path:
 
 
 async def group_members(bootstrap: str, prefix: str) -> dict[str, list[int]]:
-    """Which partitions of the segments topic each member of the group has, by the group's own word."""
+    """The partitions of the segments topic of each member, as the group reports them."""
     from aiokafka.admin import AIOKafkaAdminClient
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
@@ -174,7 +174,7 @@ async def group_members(bootstrap: str, prefix: str) -> dict[str, list[int]]:
         await admin.close()
 
 
-def test_a_graceful_stop_leaves_nothing_to_do_again(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_a_graceful_stop_leaves_nothing_to_process_again(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(5)
     write(kafka, prefix, [*tap.bundles(50), *tap.begin(10)])
     with worker(tmp_path, bootstrap=kafka, prefix=prefix, checkpoint_s=5.0) as process:
@@ -191,9 +191,7 @@ def test_a_graceful_stop_leaves_nothing_to_do_again(kafka: str, prefix: str, tmp
     assert len(log_of(kafka, f"{prefix}.records")) == written == 50
 
 
-def test_the_seconds_of_its_partitions_add_up_to_the_time_that_it_works(
-    kafka: str, prefix: str, tmp_path: Path
-) -> None:
+def test_the_seconds_of_its_partitions_add_up_to_its_working_time(kafka: str, prefix: str, tmp_path: Path) -> None:
     with worker(tmp_path, bootstrap=kafka, prefix=prefix, checkpoint_s=0.2) as process:
         began = time.monotonic()
         process.wait_ready()
@@ -211,7 +209,7 @@ def test_the_seconds_of_its_partitions_add_up_to_the_time_that_it_works(
     assert seconds[Activity.DECODING] + seconds[Activity.APPLYING] <= lived_s, "one event loop"
 
 
-def test_poison_goes_to_the_dead_letters_with_its_story(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_unreadable_messages_become_dead_letters_with_their_origin(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(6, slots=(0,))
     bundles = list(tap.bundles(20))
     pickled = b"\x80\x04\x95cos\nsystem\n(S'false'\ntR."
@@ -237,7 +235,7 @@ def test_poison_goes_to_the_dead_letters_with_its_story(kafka: str, prefix: str,
     assert all(letter.version and letter.format_version == "1" for letter in read)
 
 
-def test_a_flood_of_poison_spares_the_other_partitions(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_many_unreadable_messages_do_not_block_other_partitions(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(14, slots=(0,))
     write(kafka, prefix, [*[(1, b"poison %d" % number) for number in range(1000)], *tap.bundles(20)])
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
@@ -250,7 +248,7 @@ def test_a_flood_of_poison_spares_the_other_partitions(kafka: str, prefix: str, 
 
 
 def test_a_record_that_its_topic_refuses_waits_for_the_dead_letters(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Its partition waits with it, where the dead letter topic is away, and the worker does not end."""
+    """Its partition waits with it while the dead letter topic is missing, and the worker does not end."""
     names = topics.Topics(prefix)
     asyncio.run(set_config(kafka, names.records, **{"max.message.bytes": "300"}))
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
@@ -274,7 +272,7 @@ async def collect(bootstrap: str, prefix: str) -> list[dead_letters.DeadLetter]:
     return [letter async for letter in dead_letters.read(bootstrap, topics.Topics(prefix))]
 
 
-def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_a_returned_dead_letter_counts_once(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(7, slots=(0,))
     good = list(tap.bundles(5, segments=1))
     names = topics.Topics(prefix)
@@ -293,8 +291,8 @@ def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str,
         asyncio.run(send_back(kafka, names, [foreign]))
 
 
-def test_old_state_written_late_does_not_win(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """A worker that slept and lost its partition flushes an entry; the next owner dies, too."""
+def test_old_state_that_is_written_late_does_not_win(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """A worker that was stopped and lost its partition flushes an entry; the next owner is killed too."""
     tap = SyntheticTap(8)
     bundles = list(tap.bundles(100, segments=10))
     half, settings = len(bundles) // 2, {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -331,7 +329,7 @@ async def write_keyed(bootstrap: str, topic: str, messages: list[tuple[int, byte
         await producer.stop()
 
 
-def test_ticks_end_streams_whose_tap_is_gone(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_ticks_end_streams_whose_tap_has_ended(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(9)
     write(kafka, prefix, list(tap.begin(12)))
     settings = {"bootstrap": kafka, "prefix": prefix, "tick_s": 1.0, "abandon_after": 2.0}
@@ -343,7 +341,7 @@ def test_ticks_end_streams_whose_tap_is_gone(kafka: str, prefix: str, tmp_path: 
     assert all(b'"outcome":"abandoned"' in record for records in found.values() for record in records)
 
 
-def test_a_beginning_that_was_deleted_is_counted_and_told(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_a_deleted_beginning_is_counted_and_reported(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(10, slots=(0,))
     bundles = list(tap.bundles(30, segments=6, a_bundle=10))
     settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -365,7 +363,7 @@ def test_a_beginning_that_was_deleted_is_counted_and_told(kafka: str, prefix: st
     assert any(b'"log_gap"' in record for records in found.values() for record in records)
 
 
-def test_a_topic_that_was_made_anew_stops_the_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_a_recreated_topic_stops_the_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(11)
     write(kafka, prefix, [*tap.bundles(40), *tap.begin(5)])
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
@@ -385,7 +383,7 @@ def test_missing_topics_are_one_sentence(kafka: str, tmp_path: Path) -> None:
         assert "streamgauge topics create" in line
 
 
-def test_no_broker_is_waited_for_or_an_exit(tmp_path: Path) -> None:
+def test_without_a_broker_it_waits_or_exits(tmp_path: Path) -> None:
     with worker(tmp_path, bootstrap="127.0.0.1:1", wait_for_broker=False) as process:
         assert process.process.wait(60) == 3
         assert "no Kafka broker answers" in process.log
@@ -397,7 +395,7 @@ def test_no_broker_is_waited_for_or_an_exit(tmp_path: Path) -> None:
         assert process.stop() == 0
 
 
-def test_a_broker_that_dies_under_the_worker(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
+def test_a_broker_that_is_killed_under_the_worker(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     tap = SyntheticTap(12)
@@ -419,8 +417,8 @@ def test_a_broker_that_dies_under_the_worker(own_broker: Callable[..., Broker], 
     assert len(found) == 200
 
 
-def test_a_worker_that_was_stopped_for_a_while_goes_on(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Longer than the session: another one takes the partitions, and both see the end."""
+def test_a_worker_that_was_stopped_for_a_while_continues(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Longer than the session: another one takes over the partitions, and both read to the end."""
     tap = SyntheticTap(13)
     bundles = list(tap.bundles(200, segments=10))
     third = len(bundles) // 3

@@ -1,6 +1,6 @@
-"""`python -m tests.integration.worker_process JSON`: a worker in a process of its own, that a test may kill.
+"""`python -m tests.integration.worker_process JSON`: a worker in a separate process that a test may kill.
 
-Prints `ready` once it has its partitions, and at the end its metrics, on stdout; its log lines on stderr.
+Prints `ready` once it has its partitions, and its metrics at the end, on stdout; logs to stderr.
 """
 
 import json

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests import kept_logs
 
-# A worker is ready within seconds; a machine that runs other tests at the same time gets room.
+# Time until a worker is ready, with room for a machine that runs other tests (seconds).
 _READY_S = 60
 _STOP_S = 60
 
@@ -49,7 +49,7 @@ class WorkerProcess:
         return self
 
     def metric(self, sample: str) -> float:
-        """The value of one sample of the page that was printed at the end; 0 if it is not there."""
+        """The value of one sample of the metrics that were printed at the end; 0 if there is none."""
         for line in self.metrics.splitlines():
             if line.startswith(sample + " "):
                 return float(line.rsplit(" ", 1)[1])
@@ -67,7 +67,7 @@ class WorkerProcess:
 
 @contextmanager
 def worker(directory: Path, **settings: Any) -> Iterator[WorkerProcess]:
-    """A worker that does not outlive the test."""
+    """A worker that ends with the test at the latest."""
     process = WorkerProcess(directory, **settings)
     try:
         yield process

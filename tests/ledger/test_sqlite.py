@@ -119,7 +119,7 @@ def test_a_relative_url_is_relative_to_where_we_are(tmp_path: Path, monkeypatch:
     assert (tmp_path / "a/b/ledger.sqlite").is_file()
 
 
-def test_f13_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
+def test_f13_no_directory_is_created_for_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "slip" / "ledger.sqlite"
     with pytest.raises(LedgerUnavailableError, match=f"the ledger {path} cannot be opened: No such file") as refused:
         open_ledger(f"sqlite:///{path}")

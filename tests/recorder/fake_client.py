@@ -8,11 +8,11 @@ from streamgauge.spool.read_counters import DropReason
 
 
 class BugError(Exception):
-    """Something nobody thought of."""
+    """An unexpected exception."""
 
 
 class FakeClient:
-    """A client whose room is set by hand. `breaks`: the kinds of message that it fails on."""
+    """A client whose free room a test sets. `breaks`: the kinds of message for which it raises."""
 
     def __init__(self, *breaks: type[Message], first: int = 1) -> None:
         self.full = self.overfull = False

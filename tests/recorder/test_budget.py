@@ -1,4 +1,6 @@
-"""One bound over all streams: taken before holding, whole again afterwards; where it is full the oldest holder gives way."""
+"""One limit over all streams: memory is reserved before use and returned afterwards; if it is full, the oldest holder is
+evicted.
+"""
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 
 def room(budget: Budget) -> int:
-    """How much can be taken without any holder giving way."""
+    """How much can be reserved without evicting a holder."""
     return budget._left
 
 
@@ -32,7 +34,7 @@ def test_a_body_within_its_limits_is_whole() -> None:
     assert room(budget) == 10
 
 
-def test_a_body_over_its_own_limit_is_let_go() -> None:
+def test_a_body_over_its_own_limit_is_released() -> None:
     budget = Budget(100)
     body = BodyBuffer(budget, 8)
     for _ in range(3):
@@ -42,7 +44,7 @@ def test_a_body_over_its_own_limit_is_let_go() -> None:
     assert body.take() is None
 
 
-def test_where_the_budget_is_full_the_older_body_is_let_go() -> None:
+def test_if_the_budget_is_full_the_older_body_is_evicted() -> None:
     budget = Budget(10)
     first, second = BodyBuffer(budget, 100), BodyBuffer(budget, 100)
     first.add(b"123456")
@@ -53,7 +55,7 @@ def test_where_the_budget_is_full_the_older_body_is_let_go() -> None:
     assert second.take() == b"12345"
 
 
-def test_the_oldest_body_makes_no_room_for_itself_at_the_cost_of_others() -> None:
+def test_the_oldest_body_evicts_no_other() -> None:
     budget = Budget(10)
     first, second = BodyBuffer(budget, 100), BodyBuffer(budget, 100)
     first.add(b"123")
@@ -64,15 +66,15 @@ def test_the_oldest_body_makes_no_room_for_itself_at_the_cost_of_others() -> Non
 
 @pytest.mark.parametrize(("count", "size"), [(16, 16 * MIB), (300, MIB), (5_000, 60 * KIB), (20_000, 14 * KIB)])
 @pytest.mark.parametrize("wanted", [3_000, 100 * KIB, MIB, 12 * MIB])
-def test_stalled_bodies_give_way_to_a_new_one_whatever_the_sizes(count: int, size: int, wanted: int) -> None:
+def test_stalled_bodies_are_evicted_for_a_new_one_of_any_size(count: int, size: int, wanted: int) -> None:
     budget = Budget(256 * MIB)
     stalled = [gathered(budget, size) for _ in range(count)]
     assert gathered(budget, wanted).take() is not None
     held = sum(not body.capped for body in stalled)
-    assert held * size >= 256 * MIB - wanted - 2 * size, "more was let go of than was needed"
+    assert held * size >= 256 * MIB - wanted - 2 * size, "more was evicted than needed"
 
 
-def test_large_bodies_that_keep_coming_leave_a_quarter_to_small_ones() -> None:
+def test_a_flow_of_large_bodies_leaves_a_quarter_to_small_ones() -> None:
     budget = Budget(64 * MIB)
     small = [gathered(budget, 32 * KIB) for _ in range(16 * MIB // (32 * KIB))]
     for _ in range(20):
@@ -80,7 +82,7 @@ def test_large_bodies_that_keep_coming_leave_a_quarter_to_small_ones() -> None:
     assert not any(body.capped for body in small)
 
 
-def test_small_bodies_that_keep_coming_leave_three_quarters_to_large_ones() -> None:
+def test_a_flow_of_small_bodies_leaves_three_quarters_to_large_ones() -> None:
     budget = Budget(64 * MIB)
     large = [gathered(budget, 8 * MIB) for _ in range(6)]
     for _ in range(5_000):
@@ -88,13 +90,13 @@ def test_small_bodies_that_keep_coming_leave_three_quarters_to_large_ones() -> N
     assert not any(body.capped for body in large)
 
 
-def test_what_cannot_give_way_leaves_a_quarter_to_small_bodies() -> None:
+def test_holders_that_cannot_be_evicted_leave_a_quarter_to_small_bodies() -> None:
     budget = Budget(64 * MIB)
     assert [budget.take(8 * MIB) for _ in range(8)] == [True] * 6 + [False] * 2
     assert gathered(budget, MIB).take() is not None
     small = [gathered(budget, 32 * KIB) for _ in range(16 * MIB // (32 * KIB))]
     assert gathered(budget, MIB).take() is None
-    assert sum(body.capped for body in small) <= 2, "as long as it was small it had a place among the small ones"
+    assert sum(body.capped for body in small) <= 2, "while it was small it used the share of the small ones"
     for body in small:
         body.drop()
     budget.give_back(8 * MIB)
@@ -111,7 +113,7 @@ def test_what_cannot_give_way_leaves_a_quarter_to_small_bodies() -> None:
         max_size=40,
     )
 )
-def test_the_budget_is_whole_again(steps: list[tuple[int, int, str]]) -> None:
+def test_the_whole_budget_is_free_again(steps: list[tuple[int, int, str]]) -> None:
     budget = Budget(200_000)
     bodies = [BodyBuffer(budget, 120_000) for _ in range(4)]
     for which, size, step in steps:

@@ -1,4 +1,4 @@
-"""Slots, numbers, heartbeats, farewells: what an assembler may rely on, whatever comes in."""
+"""Slots, numbers, heartbeats and final bundles: what an assembler may rely on, for any input."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -48,7 +48,7 @@ def segment(number: int, place: int = 0, *, size: int = 10, end: bool = False) -
     )
 
 
-def test_the_first_thing_is_a_sign_of_life() -> None:
+def test_the_first_bundle_is_a_heartbeat() -> None:
     bundler = Bundler(INSTANCE, 0)
     assert bundler.take(7) == [Bundle(INSTANCE, 5, 0, 7)]
     assert bundler.take(8) == []
@@ -85,7 +85,7 @@ def test_a_bundle_is_closed_by_its_size() -> None:
     assert everything == [stream(number) for number in range(25)]
 
 
-def test_a_large_segment_goes_by_itself() -> None:
+def test_a_large_segment_has_its_own_bundle() -> None:
     bundler = Bundler(INSTANCE, 0)
     bundler.take(0)
     bundler.add([segment(1), segment(2, size=BUNDLE_BYTES * 3), segment(3)], 1)
@@ -104,7 +104,7 @@ def test_a_quiet_slot_gives_a_heartbeat() -> None:
     assert [bundle.number for bundle in bundler.take(2 * HEARTBEAT_NS + SECOND)] == [3]
 
 
-def test_streams_spread_over_more_slots_as_the_rate_grows_and_keep_theirs() -> None:
+def test_streams_use_more_slots_as_the_rate_grows_and_keep_theirs() -> None:
     bundler = Bundler(INSTANCE, 0)
     slot_of: dict[bytes, set[int]] = defaultdict(set)
     number = 0
@@ -119,7 +119,7 @@ def test_streams_spread_over_more_slots_as_the_rate_grows_and_keep_theirs() -> N
                 slot_of[one.stream].add(bundle.slot)
     assert all(len(slots) == 1 for slots in slot_of.values())
     used = {slot for slots in slot_of.values() for slot in slots}
-    assert 4 <= len(used) <= 6  # four slots' worth of bytes a second
+    assert 4 <= len(used) <= 6  # four slots' worth of bytes per second
     assert used <= set(bundler.slots)
     assert {slot for stream_slots in list(slot_of.values())[-100:] for slot in stream_slots} == used
 
@@ -136,7 +136,7 @@ def test_instances_begin_in_different_slots() -> None:
     assert {Bundler(bytes(15) + bytes([byte]), 0).slots[0] for byte in range(256)} == set(range(SLOTS))
 
 
-def test_the_dead_are_named_once_in_their_slots_and_these_are_used_first() -> None:
+def test_ended_instances_are_named_once_in_their_slots_and_these_are_used_first() -> None:
     dead = {b"a" * 16: [9, 3], b"b" * 16: [9, 60]}
     bundler = Bundler(INSTANCE, 0, dead)
     first = {bundle.slot: bundle for bundle in bundler.take(0)}
@@ -152,14 +152,14 @@ def test_the_dead_are_named_once_in_their_slots_and_these_are_used_first() -> No
     assert [bundle.slot for bundle in bundler.farewell(2 * SECOND)] == [3, 9, 60]
 
 
-def test_the_dead_are_named_with_the_first_segments_too() -> None:
+def test_ended_instances_are_named_with_the_first_segments_too() -> None:
     bundler = Bundler(INSTANCE, 0, {b"a" * 16: [9]})
     bundler.add([segment(1)], 0)
     (first,) = bundler.take(BUNDLE_NS)
     assert (first.dead, len(first.segments)) == ([b"a" * 16], 1)
 
 
-def test_a_farewell_is_the_last_bundle_of_every_slot() -> None:
+def test_a_final_bundle_is_the_last_one_of_every_slot() -> None:
     bundler = Bundler(INSTANCE, 0, {b"a" * 16: [9, 3]})
     bundler.take(0)
     bundler.add([segment(1)], 5)
@@ -180,8 +180,10 @@ STEPS: st.SearchStrategy[Steps] = st.lists(
 
 @settings(deadline=None)
 @given(STEPS, st.integers(1, 255), st.booleans())
-def test_whatever_comes_an_assembler_gets_each_stream_whole(steps: Steps, byte: int, restarted: bool) -> None:
-    """Every bundle once, in order, each stream in one slot, nothing quiet for long; and all ends at the farewell."""
+def test_with_any_input_an_assembler_gets_each_stream_whole(steps: Steps, byte: int, restarted: bool) -> None:
+    """Every bundle once and in order, each stream in one slot, no slot silent for long; and everything ends with the
+    final bundles.
+    """
     bundler = Bundler(bytes([byte]) * 16, 0, {bytes(16): [1, 2]} if restarted else None)  # never its own instance
     now, number = 0, 0
     open_streams: dict[int, tuple[int, int]] = {}
@@ -224,7 +226,7 @@ def test_whatever_comes_an_assembler_gets_each_stream_whole(steps: Steps, byte: 
     assert set(assembler.counts) == {"bundles"}
 
 
-def test_without_its_reads_a_bundle_still_tells_heads_ends_and_the_loss() -> None:
+def test_without_its_reads_a_bundle_still_has_heads_ends_and_the_loss() -> None:
     head, end = Head(200, 5, True), End(Ending.COMPLETE, tail=b"data: x\n", body=b"{}")
     reads = [Read(1, 1, 1, b"x"), Read(2, 1, 1, b"y")]
     full = Bundle(

@@ -1,4 +1,6 @@
-"""Batches to a recorder that is there, slow, away, or gone amid one: in order, whole, and every read accounted for."""
+"""Batches to a recorder that runs, is slow, cannot be reached, or stops within one: in order, complete, and every read
+counted.
+"""
 
 import socket
 from pathlib import Path
@@ -27,7 +29,7 @@ def put(client: RecorderClient, *data: bytes) -> list[Message]:
 
 
 def send(client: RecorderClient) -> bool:
-    """Sends what the socket takes. Whether that is everything."""
+    """Sends what the socket takes. Returns True if that is everything."""
     client.close_batch()
     try:
         while client.connected and not client.empty and client.send_batch():
@@ -55,12 +57,12 @@ def test_everything_arrives_in_order(tmp_path: Path) -> None:
     assert (client.held, client.empty, client.discard(DropReason.RECORDER_GONE)) == (0, True, 0)
     client.disconnect()
     assert not client.connected
-    # They were handed over: the recorder accounts for them.
+    # They were sent to the recorder, which accounts for them.
     assert read_balance(tmp_path / "counters").waiting == 253
 
 
-def test_nothing_is_sent_where_another_user_could_listen(tmp_path: Path) -> None:
-    """A link may lead there: what a tap captures is not masked yet."""
+def test_nothing_is_sent_to_a_socket_of_another_user(tmp_path: Path) -> None:
+    """A symbolic link may lead there, and what a tap captures is not masked yet."""
     place = tmp_path / "place"
     place.mkdir()
     place.chmod(0o777)
@@ -74,7 +76,7 @@ def test_nothing_is_sent_where_another_user_could_listen(tmp_path: Path) -> None
         client.disconnect()
 
 
-def test_a_recorder_that_is_away_is_no_error(tmp_path: Path) -> None:
+def test_a_recorder_that_cannot_be_reached_does_not_raise(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     put(client, b"x")
     assert not client.connect()
@@ -83,13 +85,13 @@ def test_a_recorder_that_is_away_is_no_error(tmp_path: Path) -> None:
     assert not client.empty
 
 
-def test_a_path_that_is_too_long_is_no_error(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_does_not_raise(tmp_path: Path) -> None:
     with Counters(tmp_path / "counters", "app-0") as counters:
         assert not RecorderClient(lambda: str(tmp_path / ("x" * 200)), counters, BATCH_BYTES).connect()
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 0.02])
-def test_a_slow_recorder_gets_its_rest_later(tmp_path: Path, timeout_s: float) -> None:
+def test_a_slow_recorder_gets_the_rest_later(tmp_path: Path, timeout_s: float) -> None:
     client = client_at(tmp_path, timeout_s)
     with RawRecorder(tmp_path / "recorder.sock") as recorder:
         recorder.hold()
@@ -103,7 +105,7 @@ def test_a_slow_recorder_gets_its_rest_later(tmp_path: Path, timeout_s: float) -
         client.disconnect()
 
 
-def test_a_batch_that_was_taken_in_part_is_sent_again_whole(tmp_path: Path) -> None:
+def test_a_partly_sent_batch_is_sent_again_whole(tmp_path: Path) -> None:
     client, path = client_at(tmp_path), tmp_path / "recorder.sock"
     large = bytes(range(256)) * 8_000  # more than a socket holds
     with socket.socket(socket.AF_UNIX) as listening:
@@ -128,7 +130,7 @@ def test_a_batch_that_was_taken_in_part_is_sent_again_whole(tmp_path: Path) -> N
     assert client.empty
 
 
-def test_what_is_discarded_is_counted(tmp_path: Path) -> None:
+def test_discarded_reads_are_counted(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     put(client, *[bytes(50_000)] * 7)
     client.put(ExchangeEnded(1, 5, Ending.COMPLETE), 0)
@@ -138,7 +140,7 @@ def test_what_is_discarded_is_counted(tmp_path: Path) -> None:
     assert (client.held, client.empty) == (0, True)
 
 
-def test_a_batch_that_cannot_be_encoded_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_encoded_blocks_no_other(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     client.put_read(1, 2**100, b"x")
     client.put(RequestStarted(object(), None, None, None, "", ""), BATCH_BYTES)  # type: ignore[arg-type]
@@ -151,7 +153,7 @@ def test_a_batch_that_cannot_be_encoded_holds_up_no_other(tmp_path: Path) -> Non
     assert read_incidents(tmp_path / "counters")["capture_fault"] == 1
 
 
-def test_other_counters_take_over_what_waits(tmp_path: Path) -> None:
+def test_other_counters_take_over_the_waiting_reads(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     put(client, *[bytes(50_000)] * 3)
     (tmp_path / "counters").unlink()
@@ -162,7 +164,7 @@ def test_other_counters_take_over_what_waits(tmp_path: Path) -> None:
     assert (balance.seen, balance.waiting, balance.dropped["recorder_gone"]) == (3, 0, 3)
 
 
-def test_a_drop_is_counted_as_seen(tmp_path: Path) -> None:
+def test_a_dropped_read_is_also_counted_as_seen(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     put(client, b"x")
     client.count_dropped(DropReason.RECORDER_BEHIND)
@@ -172,7 +174,7 @@ def test_a_drop_is_counted_as_seen(tmp_path: Path) -> None:
     assert read_incidents(tmp_path / "counters")["capture_fault"] == 1
 
 
-def test_a_read_that_cannot_be_taken_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_cannot_be_added_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def raising(*_: object) -> None:
         raise MemoryError
 
@@ -200,7 +202,7 @@ def test_a_direct_client_passes_each_message_on() -> None:
     assert not client.full and not client.overfull
 
 
-def test_numbers_of_a_process_fit_and_differ() -> None:
+def test_stream_numbers_of_a_process_fit_and_differ() -> None:
     numbers = stream_numbers()
     first, second = next(numbers), next(numbers)
     assert 0 <= first < second < 2**63

@@ -1,4 +1,4 @@
-"""Work in portions: the same items, and others get the core in between."""
+"""Work in portions: the items are unchanged, and other processes get the core in between."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from streamgauge.recorder import cpu_yield
 
 @pytest.fixture(autouse=True)
 def pace(monkeypatch: pytest.MonkeyPatch) -> cpu_yield.BulkDetector:
-    """Nothing has come yet, and no time passes."""
+    """A pace with no work done yet, whose clock does not move."""
     made = cpu_yield.BulkDetector()
     monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
     monkeypatch.setattr(cpu_yield, "pace", made)
@@ -18,14 +18,14 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> cpu_yield.BulkDetector:
 
 
 @pytest.mark.parametrize(("items", "offers"), [(0, 0), (3, 0), (4, 1), (11, 2)])
-def test_the_core_is_offered_behind_each_portion(items: int, offers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_core_is_yielded_after_each_portion(items: int, offers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     offered: list[int] = []
     monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
     assert list(cpu_yield.yield_every(range(items), 4)) == list(range(items))
     assert len(offered) == offers
 
 
-def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
+def test_in_a_bulk_the_core_is_kept_and_yielded_again_after_it(
     pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offered: list[int] = []
@@ -40,7 +40,7 @@ def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
         assert (not offered) is kept
 
 
-def test_one_large_batch_is_no_bulk(pace: cpu_yield.BulkDetector) -> None:
+def test_one_large_batch_is_not_a_bulk(pace: cpu_yield.BulkDetector) -> None:
     pace.add_bytes(0, 10**15)
     pace.add_bytes(262_144, 10**15 + 5_000_000)
     assert not pace.in_bulk
@@ -48,10 +48,10 @@ def test_one_large_batch_is_no_bulk(pace: cpu_yield.BulkDetector) -> None:
     assert not pace.in_bulk
 
 
-def test_beside_a_process_that_is_always_busy_half_of_the_core_is_kept(
+def test_next_to_a_process_that_is_always_busy_half_of_the_core_is_kept(
     pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a process takes some milliseconds at each offer, and work is done in portions of 30 us."""
+    """Such a process takes some milliseconds at each yield, and work is done in portions of 30 us."""
     now, turns = [0], list[int]()
     monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
 
@@ -68,7 +68,7 @@ def test_beside_a_process_that_is_always_busy_half_of_the_core_is_kept(
     assert 0.9 * worked < sum(turns) < 1.1 * worked
 
 
-def test_short_offers_are_made_each_time(pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_yields_are_made_each_time(pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch) -> None:
     now, offers = [0], list[int]()
     monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
 

@@ -1,4 +1,4 @@
-"""What turns cost, and how much of them is due."""
+"""What turns cost, and how many of them may run."""
 
 from streamgauge.core.capture.segments import Read, Segment
 from streamgauge.recorder.credit import FLUSH_CREDIT_NS, LINE_NS, MAX_CREDIT_NS, Credit
@@ -9,7 +9,7 @@ def segments(lines: int) -> list[Segment]:
 
 
 def turns(credit: Credit, took_ns: int, lines: int) -> int:
-    """How many turns of this kind are due."""
+    """How many turns of this kind may run."""
     count = 0
     while credit.left:
         credit.charge(took_ns, segments(lines))
@@ -21,11 +21,11 @@ def test_a_turn_is_charged_as_long_as_it_took() -> None:
     assert turns(Credit(), FLUSH_CREDIT_NS, 0) == MAX_CREDIT_NS // FLUSH_CREDIT_NS
 
 
-def test_a_turn_that_took_little_is_charged_by_its_lines() -> None:
+def test_a_short_turn_is_charged_by_its_lines() -> None:
     assert turns(Credit(), 0, 1_000) == -(-MAX_CREDIT_NS // (1_000 * LINE_NS))
 
 
-def test_each_look_grants_more_and_what_is_not_used_is_kept_up_to_a_bound() -> None:
+def test_each_flush_grants_credit_which_is_kept_up_to_a_bound() -> None:
     credit = Credit()
     assert turns(credit, MAX_CREDIT_NS, 0) == 1
     assert not credit.left
@@ -36,7 +36,7 @@ def test_each_look_grants_more_and_what_is_not_used_is_kept_up_to_a_bound() -> N
     assert turns(credit, FLUSH_CREDIT_NS, 0) == MAX_CREDIT_NS // FLUSH_CREDIT_NS
 
 
-def test_a_turn_that_took_far_too_long_is_paid_for_by_many_looks() -> None:
+def test_a_turn_that_took_far_too_long_is_paid_by_many_flushes() -> None:
     credit = Credit()
     credit.charge(MAX_CREDIT_NS + 10 * FLUSH_CREDIT_NS, [])
     for _ in range(10):

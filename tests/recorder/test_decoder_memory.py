@@ -1,4 +1,4 @@
-"""Memory of all streams' decoders: who gets it, who gives way, and that a real recorder stays within it."""
+"""Memory of all streams' decoders: who gets it, who is evicted, and that a real recorder stays within it."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def decoders(count: int) -> list[BodyDecoder]:
     return [BodyDecoder(coding="gzip") for _ in range(count)]
 
 
-def test_what_is_held_is_taken_once_and_given_back() -> None:
+def test_memory_is_reserved_once_and_returned() -> None:
     memory, (one, other) = DecoderMemory(10 * MIB), decoders(2)
     assert memory.reserve(one, 1 * MIB)
     assert memory.reserve(one, 2 * MIB)
@@ -43,7 +43,7 @@ def test_what_is_held_is_taken_once_and_given_back() -> None:
     assert memory.left == 10 * MIB
 
 
-def test_large_decoders_have_a_quarter_together() -> None:
+def test_large_decoders_share_a_quarter() -> None:
     memory, (one, other, small) = DecoderMemory(40 * MIB), decoders(3)
     assert memory.reserve(one, 6 * MIB)
     assert not memory.reserve(other, 5 * MIB)
@@ -55,7 +55,7 @@ def test_large_decoders_have_a_quarter_together() -> None:
     assert memory.reserve(small, SMALL_DECODER_BYTES + 1)
 
 
-def test_the_largest_gives_way_to_a_smaller_one() -> None:
+def test_the_largest_is_evicted_for_a_smaller_one() -> None:
     memory, several = DecoderMemory(6 * MIB), decoders(8)
     for decoder in several[:4]:
         assert memory.reserve(decoder, 1 * MIB)
@@ -69,7 +69,7 @@ def test_the_largest_gives_way_to_a_smaller_one() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4 * MIB)), max_size=60))
-def test_the_bound_holds_and_the_memory_is_whole_again(steps: list[tuple[int, int]]) -> None:
+def test_the_limit_holds_and_all_memory_is_free_afterwards(steps: list[tuple[int, int]]) -> None:
     memory, several, held = DecoderMemory(12 * MIB), decoders(10), [0] * 10
     for which, size in steps:
         if memory.reserve(several[which], size):
@@ -95,7 +95,7 @@ def pieces(wire: bytes, size: int = 16 * KIB) -> list[bytes]:
     return [wire[at : at + size] for at in range(0, len(wire), size)]
 
 
-def test_a_stream_without_room_says_so_and_no_other_does() -> None:
+def test_only_the_stream_without_room_is_incomplete() -> None:
     recorder = Recorder(talk.settings(), max_decoder_bytes=16 * MIB)
     for stream in range(6):
         for message in begun("br", *pieces(window_filled("br")), stream=stream):
@@ -115,7 +115,7 @@ def test_a_stream_without_room_says_so_and_no_other_does() -> None:
     ]
 
 
-def test_a_stream_that_gave_way_says_so_though_nothing_more_of_it_came() -> None:
+def test_an_evicted_stream_is_incomplete_even_without_further_reads() -> None:
     recorder = Recorder(talk.settings(), max_decoder_bytes=512 * KIB)
     small = brotli.Compressor(quality=4)
     event = EVENTS[1]
@@ -153,8 +153,8 @@ ZSTD = zstandard.ZstdCompressor().compress(BODY)
     ],
     ids=["complete", "reset", "client", "dropped", "damaged", "whole", "opened again"],
 )
-def test_however_a_stream_ends_its_memory_is_free_again(last: list[Message]) -> None:
-    """There is room for one of them at a time."""
+def test_the_memory_of_a_stream_is_free_after_any_end(last: list[Message]) -> None:
+    """There is room for one stream at a time."""
     recorder = Recorder(talk.settings(), max_decoder_bytes=150 * KIB)
     for _ in range(5):
         for message in [*begun("zstd", ZSTD[:-20], stream=1), *last]:
@@ -170,10 +170,10 @@ def test_however_a_stream_ends_its_memory_is_free_again(last: list[Message]) -> 
 
 # --- a recorder ------------------------------------------------------------------------------------------------------
 
-# Beyond the decoders' memory: the recorder itself, events that are gathered, and what allocators keep (bytes).
+# Beyond the decoders' memory: the recorder itself, buffered events, and what allocators keep (bytes).
 ELSE_BYTES = 160 * MIB
-# CPU of the recorder until an honest stream that came after the hostile ones is stored (s): half a minute without turns, 7 s
-# where a turn decoded a whole read.
+# CPU time of the recorder until a normal stream that came after the hostile ones is stored (s): half a minute without
+# turns, 7 s when a turn decoded a whole read.
 HONEST_CPU_S = 3.0
 CODINGS = ("br", "zstd", "zstd, br")
 STREAMS = 100
@@ -193,7 +193,7 @@ def cpu_seconds(recording: Recording) -> float:
 def test_open_streams_with_the_largest_windows_stay_within_their_memory(
     started: list[Recording], tmp_path: Path
 ) -> None:
-    """A hundred answers of 200 KB that decode to 40 MiB each, and do not end."""
+    """A hundred responses of 200 KB that decode to 40 MiB each, and do not end."""
     recording = start(started, tmp_path)
     before, begun_at = status(recording, "VmRSS"), cpu_seconds(recording)
     wires = [pieces(window_filled(coding), 64 * KIB) for coding in CODINGS]
@@ -207,8 +207,8 @@ def test_open_streams_with_the_largest_windows_stay_within_their_memory(
         assert status(recording, "VmHWM") - before < MAX_DECODER_BYTES + ELSE_BYTES
         (honest,) = records(told)
         assert (honest.outcome, honest.integrity.complete) == ("completed", True)
-    # The relay is gone: the streams end once what waits is taken in, and then their fault is counted. The others lost what
-    # waited, since that is bounded too.
+    # The relay has ended: the streams end once the waiting reads have been processed, and then their fault is counted.
+    # The others lost their waiting reads, which are bounded too.
     wait_for(lambda: read_incidents(recording.data / "counters")["decode_fault"] > STREAMS // 4, "the bound", 30)
     assert recording.stop() == 0
 

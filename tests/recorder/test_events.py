@@ -1,4 +1,4 @@
-"""Which read an event lies in; what happens to events without end, and behind a hole."""
+"""The read in which an event ends; events without an end, and events after a gap."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from tests.taps import talk
 from tests.taps.talk import EVENTS, SSE, ZERO, answer, arrivals, ended, events_in, head, opened, recorded, streams_of
 
 
-def test_an_event_lies_in_the_read_that_completed_it() -> None:
+def test_an_event_belongs_to_the_read_that_completed_it() -> None:
     one, two = EVENTS[0], EVENTS[1]
     reads = [head(SSE) + one[:10], one[10:-1], one[-1:] + two, two + one[:-1]]
     got = recorded(answer(*reads))
@@ -19,7 +19,7 @@ def test_an_event_lies_in_the_read_that_completed_it() -> None:
     assert SseDecoder().feed(got.end.tail + b"\n")[0].data == one[6:-2]
 
 
-def test_an_event_without_end_is_left_out_and_the_next_ones_are_read() -> None:
+def test_an_event_without_end_is_skipped_and_the_next_ones_are_read() -> None:
     piece = b"x" * 1_000_000
     reads = [head(SSE), b"data: ", *[piece] * 10, b"\n\n", EVENTS[1]]
     recorder = Recorder(talk.settings())
@@ -55,7 +55,7 @@ def test_long_events_of_many_streams_share_one_budget() -> None:
     assert Counter(len(content) > 900_000 for content in contents) == {False: sum(lost), True: 10 - sum(lost)}
 
 
-def test_the_budget_is_whole_again_when_streams_have_ended() -> None:
+def test_the_whole_budget_is_free_when_streams_have_ended() -> None:
     recorder = Recorder(talk.settings(), max_held_bytes=2_000_000)
     for number in range(20):
         body = b'{"model":"m","x":"' + b"y" * 900_000 + b'"}'
@@ -69,7 +69,7 @@ def test_the_budget_is_whole_again_when_streams_have_ended() -> None:
     assert recorder.incidents[Incident.BODY_CAPPED] == 0
 
 
-def test_dropped_reads_of_a_plain_event_stream_are_a_hole_and_no_more() -> None:
+def test_dropped_reads_of_a_plain_event_stream_are_only_a_gap() -> None:
     got = recorded(
         [
             opened(),

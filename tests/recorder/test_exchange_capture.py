@@ -1,4 +1,6 @@
-"""The capture of one exchange: all that a recorder needs, in order; what finds no room is left out, reported and counted."""
+"""The capture of one exchange: everything that a recorder needs, in order; what does not fit is dropped, reported and
+counted.
+"""
 
 import pytest
 from hypothesis import given
@@ -55,7 +57,7 @@ def test_a_whole_exchange() -> None:
     assert (room.seen, room.dropped, room.faults) == (2, {}, 0)
 
 
-def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_reported() -> None:
+def test_without_room_reads_are_dropped_in_order_and_the_rest_is_reported() -> None:
     room = FakeClient(first=7)
     capture = started(room)
     capture.request_body(b"ab")
@@ -85,7 +87,7 @@ def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_reported(
     assert (room.seen, room.dropped) == (6, {DropReason.RECORDER_BEHIND: 3})
 
 
-def test_an_exchange_that_found_no_room_to_start_is_not_reported_at_all() -> None:
+def test_an_exchange_without_room_for_its_start_is_not_reported() -> None:
     room = FakeClient(first=7)
     room.overfull = room.full = True
     capture = started(room)
@@ -100,7 +102,7 @@ def test_an_exchange_that_found_no_room_to_start_is_not_reported_at_all() -> Non
     assert (room.seen, room.dropped) == (2, {DropReason.RECORDER_BEHIND: 1, DropReason.PACKETS_LOST: 1})
 
 
-def test_what_was_lost_elsewhere_is_reported_in_its_place() -> None:
+def test_reads_lost_elsewhere_are_reported_in_order() -> None:
     room = FakeClient(first=7)
     capture = started(room)
     capture.reads_dropped(0)
@@ -126,7 +128,7 @@ def test_a_body_is_whole_if_all_of_it_was_reported(reported: bytes, body_bytes: 
     ]
 
 
-def test_a_body_of_which_a_piece_is_not_known_is_not_whole() -> None:
+def test_a_body_with_an_unknown_piece_is_not_whole() -> None:
     room = FakeClient(first=7)
     capture = started(room)
     capture.request_body(b"abc")
@@ -136,7 +138,7 @@ def test_a_body_of_which_a_piece_is_not_known_is_not_whole() -> None:
     assert room.messages[1:] == [RequestBody(7, b"abc"), RequestSent(7, 5, None, 6, False)]
 
 
-def test_a_long_request_body_is_left_out_and_reported_so() -> None:
+def test_a_long_request_body_is_dropped_and_reported_as_dropped() -> None:
     room = FakeClient(first=7)
     capture = started(room)
     half = bytes(MAX_REQUEST_BODY // 2)
@@ -183,7 +185,7 @@ def test_a_bug_at_the_start_reports_nothing() -> None:
     assert (room.messages, room.dropped, room.faults) == ([], {DropReason.CAPTURE_FAULT: 1}, 1)
 
 
-def test_even_counts_that_fail_raise_nothing() -> None:
+def test_counters_that_fail_do_not_raise() -> None:
     class Broken(FakeClient):
         def count_dropped(self, reason: DropReason) -> None:
             raise BugError
@@ -208,7 +210,7 @@ def test_even_counts_that_fail_raise_nothing() -> None:
         ("start", (1, 2, None, "POST", "/", [("a", None)])),
     ],
 )
-def test_odd_facts_raise_nothing(call: str, facts: tuple[object, ...]) -> None:
+def test_malformed_facts_do_not_raise(call: str, facts: tuple[object, ...]) -> None:
     room = FakeClient(first=7)
     capture = started(room) if call != "start" else ExchangeCapture(room)
     getattr(capture, call)(*facts, **({"tap": "asgi"} if call == "start" else {}))
@@ -233,7 +235,9 @@ STEPS = st.lists(st.tuples(st.sampled_from("rbdpnf"), st.booleans()), max_size=4
 
 
 @given(steps=STEPS, overfull=st.booleans())
-def test_the_balance_holds_and_the_exchange_is_reported_in_order(steps: list[tuple[str, bool]], overfull: bool) -> None:
+def test_all_reads_are_counted_and_the_exchange_is_reported_in_order(
+    steps: list[tuple[str, bool]], overfull: bool
+) -> None:
     room = FakeClient(first=7)
     room.overfull = overfull
     capture = started(room)

@@ -1,4 +1,4 @@
-"""The installation's key: made once, private, never half."""
+"""The installation's key: created once, private, never partial."""
 
 import grp
 import os
@@ -10,7 +10,7 @@ import pytest
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
 
 
-def test_it_is_made_once_and_private(tmp_path: Path) -> None:
+def test_it_is_created_once_and_private(tmp_path: Path) -> None:
     key = installation_key(tmp_path)
     assert len(key) == 32
     assert installation_key(tmp_path) == key
@@ -18,7 +18,7 @@ def test_it_is_made_once_and_private(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["key"]
 
 
-def test_all_makers_get_the_same_key(tmp_path: Path) -> None:
+def test_concurrent_creators_get_the_same_key(tmp_path: Path) -> None:
     keys: list[bytes] = []
     makers = [threading.Thread(target=lambda: keys.append(installation_key(tmp_path))) for _ in range(20)]
     for maker in makers:
@@ -30,7 +30,7 @@ def test_all_makers_get_the_same_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
-def test_a_file_that_holds_no_key_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
     (tmp_path / "key").chmod(0o600)
     with pytest.raises(UnusableKeyError, match="32 bytes"):
@@ -57,7 +57,7 @@ def test_a_key_that_others_may_read_or_change_is_refused(tmp_path: Path, mode: i
     assert installation_key(tmp_path) == key
 
 
-def test_a_key_of_the_user_s_own_group_is_taken(tmp_path: Path) -> None:
+def test_a_key_of_the_users_own_group_is_accepted(tmp_path: Path) -> None:
     """Kubernetes makes each file of a volume readable for the volume's group, which has no other member."""
     key, path = installation_key(tmp_path), tmp_path / "key"
     if os.geteuid() == 0:
@@ -66,7 +66,7 @@ def test_a_key_of_the_user_s_own_group_is_taken(tmp_path: Path) -> None:
     assert installation_key(tmp_path) == key
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_another_kind_of_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "key", 0o600)
     with pytest.raises(UnusableKeyError, match="is not a regular file"):
         installation_key(tmp_path)
@@ -77,6 +77,6 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_no_folder_is_an_os_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="missing"):
         installation_key(tmp_path / "missing")

@@ -1,4 +1,4 @@
-"""The way to the recorder: away, slow, killed - bytes untouched, memory bounded, every read accounted for."""
+"""A recorder that cannot be reached, is slow, or is killed: bytes unchanged, memory bounded, every read counted."""
 
 import time
 from pathlib import Path
@@ -31,7 +31,7 @@ def ask(relay: RunningRelay, answer: bytes, times: int = 1) -> None:
             assert receive(client, len(answer)) == answer
 
 
-def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
+def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
     recorder = RawRecorder(tmp_path / "recorder.sock")
     with RawUpstream(answering(*[SSE] * 5)) as upstream, RunningRelay(settings_for(tmp_path, upstream.url)) as relay:
         ask(relay, SSE, 5)
@@ -42,8 +42,8 @@ def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
             assert balance.seen == balance.waiting == sum(isinstance(one, ResponseRead) for one in messages)
 
 
-def test_nothing_is_handed_over_where_another_user_could_listen(tmp_path: Path) -> None:
-    """The socket's directory may have been removed, and made again by another user."""
+def test_nothing_is_sent_to_a_socket_of_another_user(tmp_path: Path) -> None:
+    """The socket's directory may have been removed and created again by another user."""
     place = tmp_path / "place"
     place.mkdir()
     place.chmod(0o777)
@@ -51,13 +51,13 @@ def test_nothing_is_handed_over_where_another_user_could_listen(tmp_path: Path) 
         settings = settings_for(tmp_path, upstream.url, recorder_socket=str(place / "recorder.sock"))
         with RunningRelay(settings) as relay:
             ask(relay, SSE)
-            time.sleep(1.5)  # it has looked for the recorder again
+            time.sleep(1.5)  # it has tried to connect again
             assert recorder.messages == []
             place.chmod(0o700)
             assert arrived(recorder.ended(1)) == SSE
 
 
-def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path) -> None:
+def test_a_recorder_that_never_starts_costs_only_reads(tmp_path: Path) -> None:
     with RawUpstream(answering(*[BIG] * 5)) as upstream:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=2_000_000)
         with RunningRelay(settings) as relay:
@@ -70,20 +70,20 @@ def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path
     assert balance.waiting == 0 and balance.dropped["recorder_gone"] > 0
 
 
-def test_the_reserve_ends_as_well(tmp_path: Path) -> None:
+def test_the_reserve_is_bounded_as_well(tmp_path: Path) -> None:
     capacity = 200_000
     with RawUpstream(answering(*[SSE] * 400)) as upstream:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=capacity)
         with RunningRelay(settings) as relay:
             ask(relay, SSE, 400)
             held = relay.call(lambda: relay.relay.recorder.held)
-            # what gathers for a batch is not held yet; an end always finds room
+            # reads gathered for a batch are not yet counted; an end always has room
             assert capacity < held < capacity + capacity // RESERVE + 2 * BATCH_BYTES
             balance = read_balance(tmp_path / "counters")
             assert balance.seen >= 400 and balance.dropped["recorder_behind"] > 100
 
 
-def test_a_slow_recorder_delays_nobody_and_gets_its_rest_later(tmp_path: Path) -> None:
+def test_a_slow_recorder_delays_no_client_and_gets_the_rest_later(tmp_path: Path) -> None:
     with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=4_000_000)
         with RunningRelay(settings) as relay:
@@ -101,7 +101,7 @@ def test_a_slow_recorder_delays_nobody_and_gets_its_rest_later(tmp_path: Path) -
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (told + dropped, dropped, told)
 
 
-def test_a_killed_recorder_is_found_again_and_open_streams_go_on(tmp_path: Path) -> None:
+def test_a_restarted_recorder_is_connected_and_open_streams_continue(tmp_path: Path) -> None:
     recorder = RawRecorder(tmp_path / "recorder.sock")
     recorder.start()
     with RawUpstream(answering(*[SSE] * 30)) as upstream, RunningRelay(settings_for(tmp_path, upstream.url)) as relay:
@@ -117,13 +117,13 @@ def test_a_killed_recorder_is_found_again_and_open_streams_go_on(tmp_path: Path)
             assert arrived(again.ended(5)) == SSE * 5
 
 
-def test_a_batch_that_was_taken_in_part_comes_again_whole(tmp_path: Path) -> None:
+def test_a_partly_sent_batch_is_sent_again_whole(tmp_path: Path) -> None:
     with RawUpstream(answering(*[BIG] * 2)) as upstream, RunningRelay(settings_for(tmp_path, upstream.url)) as relay:
         first = RawRecorder(tmp_path / "recorder.sock")
         first.start()
         time.sleep(1.2)
         first.hold()
-        ask(relay, BIG)  # the socket's buffer is full amid a batch
+        ask(relay, BIG)  # the socket's buffer fills within a batch
         time.sleep(0.2)
         first.stop()
         with RawRecorder(tmp_path / "recorder.sock") as second:
@@ -134,8 +134,8 @@ def test_a_batch_that_was_taken_in_part_comes_again_whole(tmp_path: Path) -> Non
         assert tail and BIG.endswith(tail)
 
 
-def test_an_ordered_stop_waits_for_a_slow_recorder_until_the_drains_end(tmp_path: Path) -> None:
-    """It gave the recorder two seconds in all, and dropped the rest without a word."""
+def test_a_stop_waits_for_a_slow_recorder_until_the_drains_deadline(tmp_path: Path) -> None:
+    """It once waited for two seconds only, and dropped the rest without a log line."""
     said: list[str] = []
     with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
         with RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay:
@@ -150,7 +150,7 @@ def test_an_ordered_stop_waits_for_a_slow_recorder_until_the_drains_end(tmp_path
     assert (sum(balance.dropped.values()), said) == (0, [])
 
 
-def test_an_ordered_stop_says_what_a_recorder_that_takes_nothing_costs(tmp_path: Path) -> None:
+def test_a_stop_logs_what_was_dropped_for_a_recorder_that_reads_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     with (
         RawRecorder(tmp_path / "recorder.sock") as recorder,

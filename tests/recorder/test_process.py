@@ -1,4 +1,4 @@
-"""The recorder's process, with real sockets and signals: what goes in comes out of the spool, however it ends."""
+"""The recorder's process, with real sockets and signals: all input reaches the spool, however the process ends."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ MIB = 1024 * 1024
 
 @contextlib.contextmanager
 def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
-    """A recorder in this process, which nobody looks after: its spool has what goes out by itself."""
+    """A recorder in this process without supervision; its spool has what it writes by itself."""
     with Counters(folder / "counters", "recorder") as counters:
         spool = Spool(folder / "spool.sqlite", 256 * MIB, counters)
         yield RecorderProcess(RecorderSettings("", folder, capture="full"), bytes(32), spool, counters), spool
@@ -48,7 +48,7 @@ def hand_in(process: RecorderProcess, *messages: Message) -> None:
     process.handle_batch(0, encode_batch(list(messages))[4:])  # type: ignore[arg-type]
 
 
-def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
+def test_waiting_segments_are_written_when_they_are_too_many(tmp_path: Path) -> None:
     with recording(tmp_path) as (process, spool):
         hand_in(process, opened(), *arrivals(head(SSE)))
         process.flush_due()
@@ -61,8 +61,8 @@ def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is coded becomes more than it was: it is not held as a whole."""
+def test_a_few_bundles_are_written_at_a_time(tmp_path: Path, coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoded bundles are larger than their segments, so not all are held at once."""
     put: list[int] = []
     send = SpoolWriter.send
 
@@ -72,7 +72,7 @@ def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypa
         send(self, held, *more, **others)
 
     monkeypatch.setattr(SpoolWriter, "send", counted)
-    monkeypatch.setattr("streamgauge.recorder.process.LAST_TURNS_S", 60.0)  # all of it, however slow the machine is
+    monkeypatch.setattr("streamgauge.recorder.process.LAST_TURNS_S", 60.0)  # everything, however slow the machine is
     body = EVENTS[0] * (4 * MIB // len(EVENTS[0]))
     packed = zlib.compress(body, wbits=31) if coding == "gzip" else body
     size = len(packed) // 100
@@ -89,7 +89,7 @@ def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypa
 
 
 class Recording:
-    """A recorder's process and the data directory that it works on."""
+    """A recorder's process and its data directory."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self.folder = folder
@@ -115,7 +115,7 @@ class Recording:
         return connection
 
     def tell(self, connection: socket.socket, *messages: Message) -> None:
-        """As a relay does: counted as seen, then sent."""
+        """Sends as a relay does: counts as seen, then sends."""
         with Counters(self.data / "counters", "relay-0") as counters:
             counters.seen(sum(isinstance(message, ResponseRead) for message in messages))
         connection.sendall(encode_batch(list(messages)))
@@ -147,7 +147,7 @@ class Recording:
             return unfinished_instances(spool)
 
     def until(self, condition: object) -> list[Bundle]:
-        """The spool's bundles, as soon as the condition holds for them."""
+        """The spool's bundles, once the condition holds for them."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition(bundles := self.bundles()):  # type: ignore[operator]
             assert time.monotonic() < deadline, bundles
@@ -160,7 +160,7 @@ class Recording:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[list[Recording]]:
-    """Processes that the test started; whatever happens, none stays."""
+    """Processes that the test started; none is left after it."""
     running: list[Recording] = []
     yield running
     for one in running:
@@ -209,7 +209,7 @@ def flood(stream: int, events: int) -> list[Message]:
     return [opened(stream=stream), *arrivals(head(SSE), *reads, stream=stream), ended(stream=stream)]
 
 
-def test_floods_delay_no_other_stream(started: list[Recording], tmp_path: Path) -> None:
+def test_floods_do_not_delay_other_streams(started: list[Recording], tmp_path: Path) -> None:
     recording = start(started, tmp_path)
     with recording.relay() as relay:
         for stream in range(10, 14):
@@ -227,7 +227,7 @@ def test_floods_delay_no_other_stream(started: list[Recording], tmp_path: Path) 
 
 
 def test_a_stop_does_not_wait_for_floods(started: list[Recording], tmp_path: Path) -> None:
-    """What they have waiting then is dropped, and told on their records."""
+    """Their waiting reads are dropped then, and their records say so."""
     recording = start(started, tmp_path)
     with recording.relay() as relay:
         for stream in range(10, 14):
@@ -256,7 +256,7 @@ def test_a_batch_in_pieces_and_several_batches_at_once(started: list[Recording],
     assert [record.outcome for record in records(recording.bundles())] == ["completed"] * 2
 
 
-def test_rows_come_while_the_stream_runs_and_heartbeats_while_nothing_does(
+def test_rows_are_written_while_the_stream_runs_and_heartbeats_while_idle(
     started: list[Recording], tmp_path: Path
 ) -> None:
     recording = start(started, tmp_path, heartbeat_s=0.2)
@@ -284,7 +284,7 @@ def test_sigterm_waits_for_the_relays(started: list[Recording], tmp_path: Path) 
     assert (record.outcome, record.counts.reads) == ("completed", 7)
 
 
-def test_a_relay_that_does_not_go_is_cut_at_the_deadline(started: list[Recording], tmp_path: Path) -> None:
+def test_a_relay_that_stays_connected_is_cut_at_the_deadline(started: list[Recording], tmp_path: Path) -> None:
     recording = start(started, tmp_path, drain_timeout=0.3)
     with recording.relay() as relay:
         recording.tell(relay, *HALF)
@@ -296,7 +296,7 @@ def test_a_relay_that_does_not_go_is_cut_at_the_deadline(started: list[Recording
     assert recording.balance().waiting == 3
 
 
-def test_the_parents_death_is_a_farewell(started: list[Recording], tmp_path: Path) -> None:
+def test_the_end_of_the_parent_stops_it_in_order(started: list[Recording], tmp_path: Path) -> None:
     recording = start(started, tmp_path)
     with recording.relay() as relay:
         recording.tell(relay, *HALF)
@@ -307,7 +307,7 @@ def test_the_parents_death_is_a_farewell(started: list[Recording], tmp_path: Pat
     assert recording.bundles()[-1].farewell
 
 
-def test_a_relay_that_goes_leaves_its_streams_cut_and_the_others_alone(
+def test_the_streams_of_a_relay_that_disconnects_are_cut_and_no_others(
     started: list[Recording], tmp_path: Path
 ) -> None:
     recording = start(started, tmp_path)
@@ -336,9 +336,7 @@ def ends(bundles: list[Bundle]) -> list[Ending]:
         struct.pack(">I", 100_000) + b"\x91" * 100_000,
     ],
 )
-def test_what_is_no_batch_ends_its_connection_and_no_other(
-    started: list[Recording], tmp_path: Path, rubbish: bytes
-) -> None:
+def test_a_malformed_batch_ends_only_its_connection(started: list[Recording], tmp_path: Path, rubbish: bytes) -> None:
     recording = start(started, tmp_path)
     with recording.relay() as staying, recording.relay() as hostile:
         recording.tell(staying, *WHOLE[:3])
@@ -352,7 +350,7 @@ def test_what_is_no_batch_ends_its_connection_and_no_other(
     assert read_incidents(recording.data / "counters")["bad_batch"] == 1
 
 
-def test_sigkill_loses_what_was_in_flight_and_the_next_one_declares_the_dead(
+def test_sigkill_loses_what_was_in_flight_and_the_next_process_names_the_ended_instance(
     started: list[Recording], tmp_path: Path
 ) -> None:
     first = start(started, tmp_path)
@@ -386,8 +384,8 @@ def test_sigkill_loses_what_was_in_flight_and_the_next_one_declares_the_dead(
     assert sum(second.balance().dropped.values()) == 13 - stored
 
 
-def test_killed_again_and_again_every_stream_has_one_record(started: list[Recording], tmp_path: Path) -> None:
-    """Killed at any moment, also before the spool knows that it lives: no stream is lost, none comes twice."""
+def test_killed_repeatedly_every_stream_has_one_record(started: list[Recording], tmp_path: Path) -> None:
+    """Killed at any moment, also before the spool has its instance: no stream is lost or stored twice."""
     began = 0
     for round_ in range(6):
         recording = start(started, tmp_path)
@@ -422,7 +420,7 @@ def str_id(stream: bytes) -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def test_a_full_spool_keeps_heads_and_ends_and_the_balance(started: list[Recording], tmp_path: Path) -> None:
+def test_a_full_spool_keeps_heads_and_ends_and_all_reads_are_counted(started: list[Recording], tmp_path: Path) -> None:
     recording = start(started, tmp_path, capture="full", spool_bytes=1 * MIB)
     streams = 150
     with recording.relay() as relay:
@@ -440,7 +438,7 @@ def test_a_full_spool_keeps_heads_and_ends_and_the_balance(started: list[Recordi
     assert balance.dropped["spool_full"] == sum(record.integrity.dropped_reads for record in found) > 0
     assert balance.waiting == reads_in(recording.bundles())
     size = sum(file.stat().st_size for file in recording.data.glob("spool.sqlite*"))
-    assert size <= 1 * MIB + 64 * 1024  # the memory-mapped index of the log comes on top
+    assert size <= 1 * MIB + 64 * 1024  # the memory-mapped index of the log is additional
 
 
 def test_a_secret_is_nowhere_in_the_data_directory(started: list[Recording], tmp_path: Path) -> None:
@@ -466,7 +464,7 @@ def run(settings: bytes) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def test_wrong_settings_are_said(tmp_path: Path) -> None:
+def test_wrong_settings_are_reported(tmp_path: Path) -> None:
     for wrong in (b"", b"{}", b"rubbish", b'{"socket":"x","data_dir":"y","capture":"some"}'):
         done = run(wrong)
         assert (done.returncode, done.stdout) == (2, "")
@@ -474,7 +472,7 @@ def test_wrong_settings_are_said(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: list[Recording], tmp_path: Path) -> None:
+def test_an_unusable_data_directory_or_socket_is_reported(started: list[Recording], tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     done = run(encode_settings(RecorderSettings(str(tmp_path / "s"), tmp_path / "file" / "data")))
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
@@ -487,14 +485,14 @@ def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: lis
     assert recording.stop() == 0
 
 
-def test_reads_that_wait_too_long_are_given_up_and_the_stream_keeps_its_record(
+def test_reads_that_wait_too_long_are_dropped_and_the_stream_keeps_its_record(
     started: list[Recording], tmp_path: Path
 ) -> None:
     recording = start(started, tmp_path, spool_age=1.0)
     with recording.relay() as relay:
         recording.tell(relay, *WHOLE)
         deadline = time.monotonic() + PATIENCE_S
-        while recording.balance().dropped["too_old"] < 7:  # they may lie in two bundles
+        while recording.balance().dropped["too_old"] < 7:  # they may be in two bundles
             assert time.monotonic() < deadline
             time.sleep(0.1)
     assert recording.stop() == 0

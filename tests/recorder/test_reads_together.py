@@ -1,4 +1,4 @@
-"""Reads of a stream are looked at together: what they become is what they become one by one."""
+"""Reads of a stream are processed together: the result is the same as one by one."""
 
 import pytest
 from bench.wires import wire
@@ -54,7 +54,7 @@ def test_reads_of_several_chunks_each(name: str, capture: str) -> None:
         same(one.path, [HEAD, *reads, LAST], capture, 1000)
 
 
-# Now and then one of these, and most often a read that is a chunk that is an event.
+# Occasionally one of these, and mostly a read that is one chunk with one event.
 WAYS = (
     *("usual",) * 12,
     *("many chunks",) * 3,
@@ -64,7 +64,7 @@ WAYS = (
 
 @st.composite
 def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
-    """A stream's path and reads: damaged here and there, and not always an event a chunk, or a chunk a read."""
+    """A stream's path and reads: with some damage, and not always one event per chunk or one chunk per read."""
     one = wire(draw(st.sampled_from(NAMES)), 60)
     events = damage(draw, one.events) if draw(st.booleans()) else list(one.events)
     reads = [HEAD]
@@ -96,13 +96,13 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
 
 @settings(max_examples=200, deadline=None)
 @given(ways(), st.sampled_from(["masked", "full"]), st.sampled_from([2, 7, 1000]))
-def test_whatever_lies_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
+def test_with_any_bytes_in_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
     same(*way, capture, every)
 
 
 @settings(max_examples=100, deadline=None)
 @given(ways(), st.sampled_from(["masked", "full"]), st.data())
-def test_reads_that_waited_for_each_other(way: tuple[str, list[bytes]], capture: str, data: st.DataObject) -> None:
+def test_reads_that_waited_together(way: tuple[str, list[bytes]], capture: str, data: st.DataObject) -> None:
     path, reads = way
     apart = exchange(path, *reads)
     opened, sent, *waiting, ended = apart
@@ -117,7 +117,7 @@ def test_reads_that_waited_for_each_other(way: tuple[str, list[bytes]], capture:
     assert at_once == one_by_one
 
 
-def test_a_body_that_comes_without_framing() -> None:
+def test_a_body_without_framing() -> None:
     one = wire("openai-chat", 50)
     answered = ResponseHead(1, talk.ZERO + 50, 200, [talk.SSE])
     messages = [talk.opened(), talk.sent(), answered, *talk.arrivals(*one.events), talk.ended()]
@@ -127,7 +127,7 @@ def test_a_body_that_comes_without_framing() -> None:
 @pytest.mark.parametrize("events_a_read", [1, 3, 9])
 @pytest.mark.parametrize("framing", ["chunks", "none"])
 @pytest.mark.parametrize("capture", ["masked", "full"])
-def test_the_reads_of_a_plain_body_are_not_looked_at_one_by_one(
+def test_reads_of_a_plain_body_are_not_processed_one_by_one(
     capture: str, framing: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = []

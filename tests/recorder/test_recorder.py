@@ -1,4 +1,4 @@
-"""Messages in, segments out: nothing raised, nothing unaccounted for, no secret."""
+"""Messages in, segments out: nothing raises, every read is counted, no secret is stored."""
 
 import json
 import tracemalloc
@@ -47,7 +47,7 @@ from tests.taps.talk import (
 )
 
 
-def test_a_stream_as_it_comes() -> None:
+def test_a_stream_in_order() -> None:
     reads = [head(SSE, ("transfer-encoding", "chunked"), ("X-Request-Id", "req_7")), chunked(*EVENTS)]
     got = recorded([opened(), RequestBody(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1)
     opening = got.segments[0].opening
@@ -69,14 +69,14 @@ def test_a_stream_as_it_comes() -> None:
     assert got.loss == Loss()
 
 
-def test_no_answer_at_all() -> None:
+def test_no_response_at_all() -> None:
     got = recorded([opened(), sent(), ended(Ending.RESET)])
     assert (got.head, got.reads, got.end.ending, got.end.client_bytes) == (None, [], Ending.RESET, 0)
 
 
 @pytest.mark.parametrize("tap", ["httpx", "asgi"])
-def test_a_tap_that_reads_no_wire_knows_no_clients_bytes(tap: str) -> None:
-    """Without a head it is no other than with one: 0 would say that nothing reached the client."""
+def test_a_tap_without_the_wire_does_not_know_the_clients_bytes(tap: str) -> None:
+    """The same with and without a head: 0 would say that nothing reached the client."""
     for messages in (
         [opened(tap=tap), sent(), ended(Ending.RESET)],
         [opened(tap=tap), sent(), ResponseHead(1, ZERO, 200)],
@@ -85,13 +85,13 @@ def test_a_tap_that_reads_no_wire_knows_no_clients_bytes(tap: str) -> None:
         assert got.end.client_bytes is None
 
 
-def test_a_request_that_was_not_looked_into_is_counted() -> None:
+def test_a_request_whose_body_is_not_read_is_counted() -> None:
     recorder = Recorder(talk.settings())
     recorded([opened(), RequestBody(1, b'{"model":"m"}'), sent(17_000_000, whole=False), ended()], recorder)
     assert recorder.incidents[Incident.BODY_CAPPED] == 1
 
 
-def test_a_client_that_left_before_the_request_was_through() -> None:
+def test_a_client_that_left_before_the_request_was_sent() -> None:
     vertex = "/v1/projects/p/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
     got = recorded([opened(vertex), RequestBody(1, b'{"contents":'), ended(Ending.CLIENT)])
     assert got.end.client_gone_ns == 9_500
@@ -99,7 +99,7 @@ def test_a_client_that_left_before_the_request_was_through() -> None:
     assert (got.request.model, got.request.digest, got.request.sent_ns) == ("gemini-2.5-pro", None, None)
 
 
-def test_segments_are_about_a_bundle_at_most() -> None:
+def test_segments_have_at_most_about_the_size_of_a_bundle() -> None:
     recorder = Recorder(talk.settings())
     event = b"data: " + b"x" * 1000 + b"\n\n"
     for message in [opened(), *arrivals(head(SSE), *[event] * 200), ended()]:
@@ -113,7 +113,7 @@ def test_segments_are_about_a_bundle_at_most() -> None:
     assert (recorder.segments(), recorder.pending_bytes) == ([], 0)
 
 
-def test_an_open_stream_is_told_of_once_in_four_looks_its_first_reads_and_its_end_at_once() -> None:
+def test_an_open_stream_is_written_every_fourth_flush_its_first_reads_and_end_at_once() -> None:
     recorder = Recorder(talk.settings())
     for stream in range(8):
         recorder.handle(opened(stream=stream))
@@ -130,7 +130,7 @@ def test_an_open_stream_is_told_of_once_in_four_looks_its_first_reads_and_its_en
     assert (list(recorder.each_due()), recorder.pending_bytes) == ([], 0)
 
 
-def test_reads_that_waited_for_each_other_go_with_the_next_look() -> None:
+def test_reads_that_waited_together_are_written_by_the_next_flush() -> None:
     recorder = Recorder(talk.settings())
     recorder.handle(opened())
     recorder.handle(arrivals(head(SSE))[0])
@@ -157,7 +157,7 @@ def test_more_streams_than_allowed_are_refused_and_their_reads_counted() -> None
 
 
 def test_f7_streams_that_were_refused_and_never_end_take_no_memory() -> None:
-    """One that began before the recorder has a smaller number than any that it refused."""
+    """A stream that began before the recorder has a smaller number than any that it refused."""
     recorder = Recorder(talk.settings(), max_open_streams=1)
     recorder.handle(opened(stream=10))
     tracemalloc.start()
@@ -176,7 +176,7 @@ def test_f7_streams_that_were_refused_and_never_end_take_no_memory() -> None:
     assert recorder.dropped[DropReason.RECORDER_GONE] == 2
 
 
-def test_a_stream_that_began_before_the_recorder_is_counted_and_left_alone() -> None:
+def test_a_stream_that_began_before_the_recorder_is_counted_and_not_captured() -> None:
     recorder = Recorder(talk.settings())
     for message in [sent(), *arrivals(BODY, BODY), ReadsDropped(1, 5), ended()]:
         recorder.handle(message)
@@ -184,7 +184,7 @@ def test_a_stream_that_began_before_the_recorder_is_counted_and_left_alone() -> 
     assert recorder.dropped == {DropReason.RECORDER_GONE: 2}
 
 
-def test_senders_have_numbers_of_their_own_and_one_that_is_gone_is_cut() -> None:
+def test_senders_have_separate_numbers_and_the_streams_of_a_disconnected_one_are_cut() -> None:
     recorder = Recorder(talk.settings())
     for source in (7, 8):
         recorder.handle(opened(), source)
@@ -198,7 +198,7 @@ def test_senders_have_numbers_of_their_own_and_one_that_is_gone_is_cut() -> None
     assert [bool(end.tail) for end in ends.values()] == [True, False]
 
 
-def test_a_number_that_is_used_again_ends_the_stream_before() -> None:
+def test_a_number_that_is_used_again_ends_the_earlier_stream() -> None:
     recorder = Recorder(talk.settings())
     recorder.handle(opened())
     recorder.handle(opened())
@@ -207,7 +207,7 @@ def test_a_number_that_is_used_again_ends_the_stream_before() -> None:
 
 
 class BugError(Exception):
-    """Something nobody thought of."""
+    """An unexpected exception."""
 
 
 def raising(*_: object, **__: object) -> None:
@@ -219,13 +219,13 @@ def raising(*_: object, **__: object) -> None:
     [
         (capture, "opening_of", 0, 2),
         (request.RequestReader, "add", 1, 2),
-        (request.RequestReader, "sent", 2, 2),
+        (request.RequestReader, "sent_facts", 2, 2),
         (response.Response, "read", 3, 2),
         (events.MaskedEvents, "feed", 4, 1),
         (response.Response, "finish", 5, 0),
     ],
 )
-def test_a_bug_costs_one_stream_its_completeness(
+def test_a_bug_makes_only_its_stream_incomplete(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, message: int, lost: int
 ) -> None:
     recorder = Recorder(talk.settings())
@@ -253,7 +253,7 @@ def test_a_bug_costs_one_stream_its_completeness(
     assert (whole.loss, len(events_in(whole.content))) == (Loss(), 6)
 
 
-def test_a_stream_that_is_given_up_gives_back_what_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_is_dropped_returns_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(talk.settings(), max_held_bytes=2_000_000)
     long = b"x" * 1_500_000
     for stream, wire in ((1, head() + long), (2, head(SSE) + b"data: " + long)):
@@ -293,7 +293,7 @@ MESSAGES = st.one_of(
 
 
 def _pending_of(recorder: Recorder) -> int:
-    """What is pending, looked for stream by stream."""
+    """Pending bytes, added up over all streams."""
     captures = {*recorder._changed, *recorder._open.values(), *recorder._behind}
     assert recorder.behind_bytes == sum(one.waiting_bytes for one in captures if one.behind)
     return sum(one.ready_bytes + (0 if one.behind else one.waiting_bytes) for one in captures)
@@ -393,7 +393,7 @@ def test_no_secret_leaves_the_recorder() -> None:
         assert canary.encode()[3:] not in written, name
 
 
-def test_stream_ids_are_uuid7_of_the_moment() -> None:
+def test_stream_ids_are_uuid7_with_the_time_of_the_start() -> None:
     ids = [new_stream_id(1_700_000_000_123_456_789) for _ in range(100)]
     assert len(set(ids)) == 100
     for one in ids:
@@ -404,7 +404,7 @@ def test_stream_ids_are_uuid7_of_the_moment() -> None:
     assert uuid.UUID(bytes=new_stream_id(-5)).int >> 80 == 0
 
 
-def test_an_id_that_is_told_is_taken_if_it_is_one() -> None:
+def test_a_valid_id_from_the_tap_is_used() -> None:
     ids = []
     for told in (bytes(range(16)), b"", bytes(15), bytes(17)):
         recorder = Recorder(talk.settings())

@@ -1,4 +1,4 @@
-"""What a request tells: facts by an allowlist, digests instead of secrets, null for whatever is odd."""
+"""What is read of a request: facts by an allowlist, digests instead of secrets, null for malformed values."""
 
 import gzip
 import hashlib
@@ -31,7 +31,7 @@ def hmac_of(value: bytes) -> str:
     return hmac.new(KEY, value, hashlib.sha256).hexdigest()[:32]
 
 
-def test_the_usual_request() -> None:
+def test_an_ordinary_request() -> None:
     body = json.dumps(
         {
             "model": "gpt-5.2",
@@ -100,7 +100,7 @@ def test_facts_of_a_body(body: object, known: dict[str, object]) -> None:
         bytes(50),
     ],
 )
-def test_odd_bodies_raise_nothing_and_have_a_size_and_a_digest(body: bytes) -> None:
+def test_malformed_bodies_raise_nothing_and_have_a_size_and_a_digest(body: bytes) -> None:
     got = facts(body)
     assert (got.body_bytes, got.digest, got.n) == (len(body), hmac_of(body), None)
 
@@ -125,7 +125,7 @@ def test_a_compressed_body() -> None:
     assert facts(bomb, ("content-encoding", "gzip")).model is None
 
 
-def test_a_compressed_body_is_looked_into_up_to_a_size_of_its_own() -> None:
+def test_a_compressed_body_is_decoded_up_to_a_size_of_its_own() -> None:
     for size, model in ((MAX_CODED_REQUEST - 100_000, "m"), (MAX_CODED_REQUEST, None)):
         stored = gzip.compress(b'{"model":"m","x":"' + b"x" * size + b'"}', 0)
         reader = RequestReader(opened("/v1/messages", ("content-encoding", "gzip")), KEY, Budget(ROOM))
@@ -134,13 +134,13 @@ def test_a_compressed_body_is_looked_into_up_to_a_size_of_its_own() -> None:
         assert reader.sent_facts(talk.sent(len(stored)), None, None).model == model
 
 
-def test_a_body_that_was_compressed_twice_is_not_looked_into() -> None:
+def test_a_body_that_was_compressed_twice_is_not_decoded() -> None:
     raw = gzip.compress(gzip.compress(b'{"model":"m"}', mtime=0), mtime=0)
     got = facts(raw, ("content-encoding", "gzip"), ("content-encoding", "gzip"))
     assert (got.model, got.digest) == (None, hmac_of(raw))
 
 
-def test_a_body_that_was_not_handed_over_whole_has_no_digest_and_no_facts() -> None:
+def test_a_body_that_is_not_complete_has_no_digest_and_no_facts() -> None:
     reader = RequestReader(opened(), KEY, Budget(ROOM))
     reader.add(b'{"model":"m"}')
     got = reader.sent_facts(talk.sent(100, whole=False), None, 2)
@@ -174,7 +174,7 @@ def test_no_body_has_no_digest() -> None:
         ("/v1/responses/resp_1?stream=1", None, None),
     ],
 )
-def test_what_the_target_tells(target: str, model: str | None, stream: bool | None) -> None:
+def test_facts_of_the_target(target: str, model: str | None, stream: bool | None) -> None:
     got = facts(b"", target=target)
     assert (got.model, got.stream) == (model, stream)
 
@@ -207,7 +207,7 @@ def test_the_credential_is_a_digest(headers: list[tuple[str, str]], query: str, 
     assert got is None or got == digest(KEY, credential or b"")
 
 
-def test_the_tenant_is_the_headers_or_the_credentials() -> None:
+def test_the_tenant_comes_from_the_header_or_the_credential() -> None:
     tenants: dict[str, Any] = {"tenants": {digest(KEY, b"sk-1"): "acme"}, "tenant_header": "X-Tenant"}
     key = ("authorization", "Bearer sk-1")
     assert opening("/x", key, **tenants).tenant == "acme"
@@ -278,7 +278,7 @@ EVENT = ("last-event-id", "17")
         ("GET", "/v1/messages", [EVENT], ("17", None, None)),
     ],
 )
-def test_a_leg_names_a_position_and_maybe_a_stored_response(
+def test_a_resumption_names_a_position_and_maybe_a_stored_response(
     method: str, target: str, headers: list[tuple[str, str]], leg: tuple[str, int | None, str | None]
 ) -> None:
     got = opening(target, *headers, method=method)
@@ -305,12 +305,12 @@ def test_a_leg_names_a_position_and_maybe_a_stored_response(
     ],
 )
 @pytest.mark.parametrize("headers", [[], [("last-event-id", "")]])
-def test_what_names_no_position_is_no_leg(method: str, target: str, headers: list[tuple[str, str]]) -> None:
+def test_without_a_position_it_is_not_a_resumption(method: str, target: str, headers: list[tuple[str, str]]) -> None:
     got = opening(target, *headers, method=method)
     assert (got.resumed_from, got.resumed_after, got.continues) == (None, None, None)
 
 
-def test_a_path_that_is_no_llms_is_not_kept() -> None:
+def test_a_path_that_is_not_an_llms_is_not_kept() -> None:
     assert opening("/secret/path?x=1").path is None
     assert opening("/secret/v1/messages?x=1").path == "/messages"
     assert opening("/v1/chat/completions/?x=1").path == "/chat/completions"

@@ -1,4 +1,4 @@
-"""Raw bytes of a response in, reads out: the same whatever the framing, the coding and the splits."""
+"""Raw bytes of a response in, reads out: the same for any framing, coding and split."""
 
 from collections.abc import Callable, Sequence
 
@@ -46,7 +46,7 @@ def outcome(messages: list[Message], kind: str, every: int = 3) -> tuple[object,
 @pytest.mark.parametrize("framing", FRAMINGS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_however_the_response_is_split_it_is_the_same(framing: str, data: st.DataObject) -> None:
+def test_the_result_does_not_depend_on_the_split(framing: str, data: st.DataObject) -> None:
     wire = FRAMINGS[framing](BODY, EVENTS)
     ending = data.draw(st.sampled_from([Ending.COMPLETE, Ending.RESET, Ending.CLIENT]))
     upto = len(wire) if ending is Ending.COMPLETE else data.draw(st.integers(0, len(wire)))
@@ -65,13 +65,13 @@ def test_byte_by_byte_is_the_same(framing: str) -> None:
 
 
 @pytest.mark.parametrize("framing", ["close", "length", "chunked", "gzip", "br", "zstd", "no type", "crlf"])
-def test_what_is_read_is_what_was_sent(framing: str) -> None:
+def test_the_content_is_what_was_sent(framing: str) -> None:
     content, loss = outcome(answer(FRAMINGS[framing](BODY, EVENTS)), "full")[1::5]
     assert content == BODY.replace(b": keep-alive\n", b":\n")
     assert loss == Loss()
 
 
-def test_each_event_of_a_gzip_stream_comes_with_its_flush() -> None:
+def test_each_event_of_a_gzip_stream_is_read_at_its_flush() -> None:
     squeezed = talk.gzip_flushed(*EVENTS)
     marks = [at + 4 for at in range(len(squeezed)) if squeezed[at : at + 4] == b"\0\0\xff\xff"]
     reads = [squeezed[a:b] for a, b in zip([0, *marks], [*marks, len(squeezed)], strict=True)]
@@ -95,7 +95,7 @@ def test_what_is_read_as_an_event_stream(framing: str, status: int, event_stream
     assert bool(got.content) is event_stream
 
 
-def test_a_head_is_told_before_the_content_shows_what_it_is() -> None:
+def test_a_head_is_reported_before_the_content_is_classified() -> None:
     recorder = Recorder(talk.settings())
     for message in [opened(), *arrivals(head(("content-type", "text/plain")))]:
         recorder.handle(message)
@@ -109,7 +109,7 @@ def test_a_head_is_told_before_the_content_shows_what_it_is() -> None:
     assert second.head.stamp_ns == 100
 
 
-def test_a_large_body_is_capped_and_said_so() -> None:
+def test_a_large_body_is_capped_and_marked() -> None:
     piece = b" " * (1024 * 1024)
     reads = [head(("content-type", "application/json")), b"{", *[piece] * 17, b"}"]
     recorder = Recorder(talk.settings())
@@ -120,7 +120,7 @@ def test_a_large_body_is_capped_and_said_so() -> None:
 
 
 @pytest.mark.parametrize("framing", ["chunked", "gzip"])
-def test_dropped_reads_inside_a_framing_end_what_can_be_read(framing: str) -> None:
+def test_dropped_reads_within_the_framing_end_the_parsing(framing: str) -> None:
     wire = FRAMINGS[framing](BODY, EVENTS)
     got = recorded([opened(), *arrivals(wire[:200]), ReadsDropped(1, 2), *arrivals(wire[250:]), ended()])
     assert got.loss == Loss(dropped_reads=2)
@@ -128,7 +128,7 @@ def test_dropped_reads_inside_a_framing_end_what_can_be_read(framing: str) -> No
     assert got.end.tail == b""
 
 
-def test_dropped_reads_before_the_head_leave_no_head() -> None:
+def test_reads_dropped_before_the_head_leave_no_head() -> None:
     got = recorded([opened(), ReadsDropped(1, 1), *arrivals(BODY), ended()])
     assert got.head is None
     assert got.content == b""
@@ -138,7 +138,7 @@ def test_dropped_reads_before_the_head_leave_no_head() -> None:
 @pytest.mark.parametrize(
     ("ending", "fault"), [(Ending.COMPLETE, "incomplete"), (Ending.RESET, None), (Ending.CLIENT, None)]
 )
-def test_a_coding_that_is_cut_is_a_fault_only_if_the_response_is_whole(ending: Ending, fault: str | None) -> None:
+def test_a_coding_that_is_cut_is_a_fault_only_if_the_response_is_complete(ending: Ending, fault: str | None) -> None:
     wire = head(SSE, ("content-encoding", "gzip")) + talk.gzip_flushed(*EVENTS)[:-8]
     recorder = Recorder(talk.settings())
     got = recorded(answer(wire, ending=ending), recorder)
@@ -148,11 +148,11 @@ def test_a_coding_that_is_cut_is_a_fault_only_if_the_response_is_whole(ending: E
 
 
 def told(*body: bytes, headers: tuple[tuple[str, str], ...] = (SSE,), status: int | None = 200) -> list[Message]:
-    """A whole exchange whose head is told: the head at 100, the body's pieces behind it."""
+    """A whole exchange whose head the tap reports: the head at 100, the body's pieces after it."""
     return [opened(), ResponseHead(1, ZERO + 100, status, list(headers)), *arrivals(b"", *body)[1:], ended()]
 
 
-def test_a_head_that_is_told_and_not_read() -> None:
+def test_a_head_that_is_reported_by_the_tap() -> None:
     got = recorded(told(*EVENTS, headers=(SSE, ("x-request-id", "req_7"), ("transfer-encoding", "chunked"))), every=1)
     assert got.head is not None
     assert (got.head.status, got.head.stamp_ns, got.head.event_stream) == (200, 100, True)
@@ -160,7 +160,7 @@ def test_a_head_that_is_told_and_not_read() -> None:
     assert [read.stamp_ns for read in got.reads] == [200, 300, 400, 500, 600, 700]
     assert [(read.wire_bytes, read.body_bytes) for read in got.reads] == [(0, len(event)) for event in EVENTS]
     assert (got.content, got.loss) == (BODY.replace(b": keep-alive\n", b":\n"), Loss())
-    assert got.end.client_bytes is None  # nothing is known of what the client was handed
+    assert got.end.client_bytes is None  # how many bytes reached the client is unknown
 
 
 CODED: dict[str, Callable[[bytes], bytes]] = {
@@ -174,7 +174,7 @@ CODED: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("coding", CODED)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_a_told_body_has_its_coding_undone_however_it_is_split(coding: str, data: st.DataObject) -> None:
+def test_a_reported_body_is_decoded_however_it_is_split(coding: str, data: st.DataObject) -> None:
     coded = CODED[coding](BODY)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(coded)), max_size=12)))
     pieces = [coded[a:b] for a, b in zip([0, *cuts], [*cuts, len(coded)], strict=True)]
@@ -185,14 +185,14 @@ def test_a_told_body_has_its_coding_undone_however_it_is_split(coding: str, data
     assert got.loss == Loss()
 
 
-def test_a_told_coding_that_is_cut_is_a_fault() -> None:
+def test_a_reported_coding_that_is_cut_is_a_fault() -> None:
     got = recorded(told(talk.gzip_flushed(*EVENTS)[:-8], headers=(SSE, ("content-encoding", "gzip"))))
     assert got.loss.decode_error == "incomplete"
     assert len(events_in(got.content)) == len(EVENTS)
 
 
 @pytest.mark.parametrize("framing", ["close", "json error", "html error", "no type"])
-def test_told_or_read_an_answer_is_the_same(framing: str) -> None:
+def test_reported_or_parsed_a_response_is_the_same(framing: str) -> None:
     raw_head, _, body = FRAMINGS[framing](BODY, EVENTS).partition(b"\r\n\r\n")
     status, *fields = raw_head.decode().split("\r\n")
     headers = tuple((name, value) for name, _, value in (field.partition(": ") for field in fields))
@@ -202,7 +202,7 @@ def test_told_or_read_an_answer_is_the_same(framing: str) -> None:
         assert (one, loss) == (two, same_loss)
 
 
-def test_dropped_reads_of_a_told_stream_leave_a_hole() -> None:
+def test_dropped_reads_of_a_reported_stream_leave_a_gap() -> None:
     half = len(EVENTS[1]) // 2
     reads = [EVENTS[0] + EVENTS[1][:half], EVENTS[3][half:] + EVENTS[4]]
     before, after = (
@@ -213,7 +213,7 @@ def test_dropped_reads_of_a_told_stream_leave_a_hole() -> None:
     assert (events_in(got.content), got.loss) == ([EVENTS[0][6:-2], EVENTS[4][6:-2]], Loss(dropped_reads=1))
 
 
-def test_of_several_told_heads_the_first_counts_and_one_behind_raw_bytes_does_not() -> None:
+def test_the_first_of_several_reported_heads_counts_and_one_after_raw_bytes_does_not() -> None:
     again = ResponseHead(1, ZERO + 150, 500, [])
     got = recorded(
         [opened(), ResponseHead(1, ZERO + 100, 201, [SSE]), again, ResponseRead(1, ZERO + 200, BODY), ended()]
@@ -225,7 +225,7 @@ def test_of_several_told_heads_the_first_counts_and_one_behind_raw_bytes_does_no
     assert (got.head.status, got.end.client_bytes) == (200, len(BODY))
 
 
-def test_a_recording_that_tells_no_status_is_read_by_its_headers() -> None:
+def test_a_recording_without_a_status_is_read_by_its_headers() -> None:
     got = recorded(told(b'{"error":{"code":"x"}}', headers=(("content-type", "application/json"),), status=None))
     assert got.head is not None
     assert (got.head.status, got.head.event_stream, got.end.body) == (None, False, b'{"error":{"code":"x"}}')

@@ -1,4 +1,4 @@
-"""Facts of a response's head, and what its content is taken for."""
+"""Facts of a response's head, and how its content is classified."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -82,14 +82,14 @@ def test_facts_by_allowlist() -> None:
 @pytest.mark.parametrize(
     ("told", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
 )
-def test_a_head_that_is_told(told: int | None, kept: int | None) -> None:
+def test_a_head_that_is_reported(told: int | None, kept: int | None) -> None:
     got = reported_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
     assert len(got.headers) == MAX_FIELDS - 1
     assert head_facts(got, 5, event_stream=True) == Head(kept, 5, True, provider_request_id="r")
 
 
-def test_every_header_that_is_looked_at_may_be_told() -> None:
-    """A tap that tells heads leaves all other headers where they are: what is read here must be among those it tells."""
+def test_every_header_that_is_read_may_be_reported() -> None:
+    """A tap that reports heads leaves out other headers, so each header that is read must be among the reported ones."""
     looked_at: set[str] = set()
 
     class Firsts(dict[str, str]):
@@ -131,12 +131,12 @@ def test_every_header_that_is_looked_at_may_be_told() -> None:
         ([], 500, Expected.NO_EVENTS),
     ],
 )
-def test_what_a_head_promises(headers: list[tuple[str, str]], status: int, expected: Expected) -> None:
+def test_the_content_expected_by_a_head(headers: list[tuple[str, str]], status: int, expected: Expected) -> None:
     assert expected_of(head(*headers, status=status)) is expected
 
 
 CONTENTS = [
-    # the content, and whether it is an event stream, if so expected: as events, events of an error, other
+    # the content, and whether an event stream is expected: as events, events of an error, other
     (b"data: x", True, True, True),
     (b"event: x", True, True, True),
     (b"data:x", True, True, True),
@@ -168,8 +168,8 @@ CONTENTS = [
 
 
 @pytest.mark.parametrize(("content", "events", "error", "other"), CONTENTS)
-def test_what_the_content_is(content: bytes, events: bool, error: bool, other: bool) -> None:
-    """Byte by byte: undecided for a while, then decided for good."""
+def test_how_the_content_is_classified(content: bytes, events: bool, error: bool, other: bool) -> None:
+    """Byte by byte: undecided at first, then decided for good."""
     for expected, right in (
         (Expected.EVENTS, events),
         (Expected.EVENTS_OF_ERROR, error),
@@ -182,6 +182,6 @@ def test_what_the_content_is(content: bytes, events: bool, error: bool, other: b
         assert None not in steps[steps.index(decided[0]) :] if decided[0] in steps else True
 
 
-def test_only_so_much_is_looked_at() -> None:
+def test_only_a_limited_beginning_is_read() -> None:
     assert is_event_stream(Expected.EVENTS, b"\n" * (MAX_SNIFF_BYTES - 1), over=False) is None
     assert is_event_stream(Expected.EVENTS, b"\n" * MAX_SNIFF_BYTES, over=False) is True

@@ -1,4 +1,4 @@
-"""Into the spool in order, whatever the disk does; what it costs is counted, and heads and ends still come through."""
+"""Bundles are written to the spool in order, whatever the disk does; losses are counted, and heads and ends are kept."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 
 
 def bundle(number: int, *, size: int = 100, reads: int = 2, slot: int = 1, farewell: bool = False) -> Bundle:
-    """Content that does not compress, as far as it goes."""
+    """Content that hardly compresses."""
     content = [Read(1, size, size, os.urandom(size)) for _ in range(reads)]
     first = Segment(number.to_bytes(16), 0, Opening("t", "1", "full"), reads=content, end=End(Ending.COMPLETE))
     return Bundle(INSTANCE, slot, number, 0, [first] if reads else [], farewell)
@@ -55,7 +55,7 @@ def in_spool(spool: Spool) -> list[Bundle]:
     return bundles
 
 
-def test_bundles_come_out_as_they_went_in(place: Path, counters: Counters, tmp_path: Path) -> None:
+def test_bundles_are_read_as_they_were_written(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite")
     sent = [bundle(number, slot=number % 3) for number in range(10)]
     out = SpoolWriter(INSTANCE, spool, counters)
@@ -68,10 +68,10 @@ def test_bundles_come_out_as_they_went_in(place: Path, counters: Counters, tmp_p
     spool.close()
 
 
-def test_a_bundle_is_compressed_once_and_before_the_spool(
+def test_a_bundle_is_compressed_once_before_it_is_written(
     place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies in the spool is what was made of each bundle, and that was made once."""
+    """The spool contains the result of exactly one compression of each bundle."""
     made: list[bytes] = []
 
     def counted(one: Bundle) -> bytes:
@@ -91,7 +91,7 @@ def test_a_bundle_is_compressed_once_and_before_the_spool(
     spool.close()
 
 
-def test_the_spool_remembers_who_runs_until_the_farewell(place: Path, counters: Counters) -> None:
+def test_the_spool_stores_the_running_instance_until_its_final_bundle(place: Path, counters: Counters) -> None:
     spool = Spool(place / "spool.sqlite")
     assert unfinished_instances(spool) == {}
     out = SpoolWriter(INSTANCE, spool, counters)
@@ -132,7 +132,7 @@ def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters:
 
 
 @pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
-def test_a_full_spool_never_costs_heartbeats_or_farewells(
+def test_a_full_spool_never_costs_heartbeats_or_final_bundles(
     place: Path, counters: Counters, tmp_path: Path, policy: SpoolPolicy
 ) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
@@ -150,7 +150,7 @@ def test_a_full_spool_never_costs_heartbeats_or_farewells(
     spool.close()
 
 
-def test_a_spool_that_is_full_to_the_brim_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
+def test_a_completely_full_spool_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", max_bytes=1 * MIB)
     out = SpoolWriter(INSTANCE, spool, counters)
     number = 0
@@ -170,7 +170,7 @@ def test_a_spool_that_is_full_to_the_brim_keeps_the_order(place: Path, counters:
     spool.close()
 
 
-def test_a_disk_that_is_away_for_a_moment_costs_nothing(place: Path, counters: Counters, tmp_path: Path) -> None:
+def test_a_short_failure_of_the_disk_costs_nothing(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite")
     out = SpoolWriter(INSTANCE, spool, counters)
     sent = [bundle(number) for number in range(30)]
@@ -188,7 +188,7 @@ def test_a_disk_that_is_away_for_a_moment_costs_nothing(place: Path, counters: C
     spool.close()
 
 
-def test_a_disk_that_is_away_for_long_costs_reads_then_bundles(
+def test_a_long_failure_of_the_disk_costs_reads_then_bundles(
     place: Path, counters: Counters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool_writer, "MAX_WAITING_BYTES", 100_000)
@@ -214,7 +214,7 @@ def test_a_disk_that_is_away_for_long_costs_reads_then_bundles(
 
 
 def in_file(spool: Spool) -> list[Bundle]:
-    """What lies there, read without taking it."""
+    """The rows of the file, which are not removed."""
     found: list[bytes] = []
     spool._file.run(
         lambda connection: found.extend(row[0] for row in connection.execute("SELECT value FROM rows ORDER BY id"))
@@ -229,7 +229,7 @@ def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Co
     for one in sent:
         out.send([one], [1])
     got = in_file(spool)
-    assert [one.number for one in got] == list(range(150))  # none is missing, none is renumbered
+    assert [one.number for one in got] == list(range(150))  # none is missing or has another number
     whole = sum(reads_of(one) == 2 for one in got)
     assert 40 < whole < 100
     assert [reads_of(one) for one in got] == [0] * (150 - whole) + [2] * whole
@@ -240,7 +240,7 @@ def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Co
     spool.close()
 
 
-def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: Counters, tmp_path: Path) -> None:
+def test_the_policy_does_not_change_a_bundle_in_delivery(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
     out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy="drop-oldest"))
     out.send([bundle(number, size=20_000) for number in range(20)], [1])
@@ -255,10 +255,10 @@ def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: C
 
 
 @pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
-def test_heads_and_ends_find_room_when_even_the_reserve_is_used(
+def test_heads_and_ends_have_room_when_the_reserve_is_used(
     place: Path, counters: Counters, tmp_path: Path, policy: SpoolPolicy
 ) -> None:
-    """Twenty spools' worth of reads: their heads and ends alone are more than the reserve."""
+    """Twenty spools' worth of reads: their heads and ends alone are larger than the reserve."""
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
     out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy=policy))
     for start in range(0, 1200, 10):
@@ -275,7 +275,7 @@ def test_heads_and_ends_find_room_when_even_the_reserve_is_used(
     spool.close()
 
 
-def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
+def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_blocks_nothing(
     place: Path, counters: Counters, tmp_path: Path
 ) -> None:
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
@@ -287,7 +287,7 @@ def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
     spool.close()
 
 
-def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
+def test_a_bundle_that_has_waited_too_long_loses_its_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
     now = [Moment("boot", 0, 0)]
     spool = Spool(place / "spool.sqlite", counters=counters, now=lambda: now[0])
     out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_age=100))
@@ -301,7 +301,7 @@ def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counter
     spool.close()
 
 
-def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, tmp_path: Path) -> None:
+def test_a_row_that_is_not_a_bundle_is_not_changed(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
     spool.put([NewRow(0, 3, b"another version's" * 100)])
     out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy="drop-oldest"))
@@ -312,7 +312,7 @@ def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, 
 
 
 def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[SpoolWriter, Spool]:
-    """An outbox with 40 bundles, the later 30 of which a full disk refused."""
+    """An outbox with 40 bundles, of which a full disk refused the last 30."""
     spool, reserve = Spool(disk.path / "spool.sqlite"), Reserve(disk.path / "spool.reserve", 64 * MIB)
     assert reserve.keep()
     out = SpoolWriter(INSTANCE, spool, counters, reserve=reserve)
@@ -331,7 +331,7 @@ def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Sp
     return out, spool
 
 
-def test_at_the_end_a_full_disk_costs_reads_and_the_kept_space_takes_heads_and_ends(
+def test_at_the_end_a_full_disk_costs_reads_and_the_reserved_space_takes_heads_and_ends(
     small_disk: SmallDisk, counters: Counters, tmp_path: Path
 ) -> None:
     out, spool = on_full_disk(small_disk, counters, kept=True)
@@ -353,7 +353,7 @@ def test_at_the_end_a_full_disk_costs_reads_and_the_kept_space_takes_heads_and_e
     spool.close()
 
 
-def test_without_kept_space_streams_without_a_record_are_counted(
+def test_without_reserved_space_streams_without_a_record_are_counted(
     small_disk: SmallDisk, counters: Counters, tmp_path: Path
 ) -> None:
     out, spool = on_full_disk(small_disk, counters, kept=False)

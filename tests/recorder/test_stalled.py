@@ -1,4 +1,4 @@
-"""Uploads and events that stall hold the budget: what they cost others, and what their own records say."""
+"""Uploads and events that stall use the budget: what this costs other streams, and what their own records contain."""
 
 import json
 
@@ -14,12 +14,12 @@ from tests.taps import talk
 from tests.taps.talk import EVENTS, SSE, ZERO, answer, arrivals, ended, head, opened, sent
 
 KIB, MIB = 1024, 1024 * 1024
-# The budget, an eighth of a recorder's own: sizes here are an eighth of those that they stand for.
+# An eighth of a recorder's budget: all sizes here are an eighth of the real ones.
 HELD = 32 * MIB
 
 
 class Rig:
-    """A recorder, and an assembler that makes records of what comes out of it."""
+    """A recorder, and an assembler that makes records of its output."""
 
     def __init__(self, capture: str = "masked") -> None:
         self.recorder = Recorder(talk.settings(capture), max_held_bytes=HELD)
@@ -35,13 +35,13 @@ class Rig:
         return self._assembler.apply(number, 0, Bundle(b"i" * 16, 0, number, 0, self.recorder.segments()))
 
     def stalled_uploads(self, count: int, size: int) -> None:
-        """Streams 1,000 and on, whose request never ends."""
+        """Streams from number 1,000 on whose requests never end."""
         for stream in range(1_000, 1_000 + count):
             self.tell(opened(stream=stream))
             self.tell(*[RequestBody(stream, b"a" * min(256 * KIB, size - at)) for at in range(0, size, 256 * KIB)])
 
     def ask(self, size: int) -> Record:
-        """The record of an ordinary exchange with a request of about so many bytes."""
+        """The record of an ordinary exchange with a request of about this many bytes."""
         body = json.dumps({"model": "gpt-x", "n": 1, "stream": True, "pad": "p" * size}).encode()
         pieces = [RequestBody(1, body[at : at + 64 * KIB]) for at in range(0, len(body), 64 * KIB)]
         self.tell(opened(), *pieces, sent(len(body)), *arrivals(head(SSE) + b"".join(EVENTS)), ended())
@@ -51,7 +51,7 @@ class Rig:
 
 @pytest.mark.parametrize(("count", "size"), [(16, 2 * MIB), (300, 128 * KIB), (5_000, 7 * KIB)])
 @pytest.mark.parametrize("asked", [3_000, 100_000, 1_500_000])
-def test_stalled_uploads_do_not_take_the_request_facts_of_others(count: int, size: int, asked: int) -> None:
+def test_stalled_uploads_do_not_cost_others_their_request_facts(count: int, size: int, asked: int) -> None:
     rig = Rig()
     rig.stalled_uploads(count, size)
     record = rig.ask(asked)
@@ -61,7 +61,7 @@ def test_stalled_uploads_do_not_take_the_request_facts_of_others(count: int, siz
     assert record.integrity.reasons == []
 
 
-def test_stalled_uploads_do_not_take_the_long_events_of_others() -> None:
+def test_stalled_uploads_do_not_cost_others_their_long_events() -> None:
     rig = Rig("full")
     rig.stalled_uploads(16, 2 * MIB)
     event = EVENTS[1].replace(b"gr", b"g" + b"r" * 300_000)
@@ -72,7 +72,7 @@ def test_stalled_uploads_do_not_take_the_long_events_of_others() -> None:
     assert (record.integrity.reasons, rig.recorder.incidents[Incident.EVENT_CAPPED]) == ([], 0)
 
 
-def test_a_stalled_event_gives_way_to_a_new_body_and_its_record_says_so() -> None:
+def test_a_stalled_event_is_evicted_for_a_new_body_and_its_record_says_so() -> None:
     rig = Rig("full")
     for stream in range(2, 11):
         rig.tell(opened(stream=stream))
@@ -85,10 +85,10 @@ def test_a_stalled_event_gives_way_to_a_new_body_and_its_record_says_so() -> Non
     assert {tuple(record.integrity.reasons) for record in given_up} == {("oversized_event",)}
     assert 1 <= len(given_up) <= 3
     assert rig.recorder.incidents[Incident.EVENT_CAPPED] == len(given_up)
-    assert {record.counts.text_chars for record in given_up} == {4}, "what came before and after it is there"
+    assert {record.counts.text_chars for record in given_up} == {4}, "everything before and after it is there"
 
 
-def test_the_record_of_a_body_that_gave_way_says_so_and_is_complete() -> None:
+def test_the_record_of_an_evicted_body_says_so_and_is_complete() -> None:
     rig = Rig()
     rig.stalled_uploads(16, 2 * MIB)
     assert rig.ask(3_000).integrity.reasons == []
@@ -104,7 +104,7 @@ def test_the_record_of_a_body_that_gave_way_says_so_and_is_complete() -> None:
     assert rig.recorder.incidents[Incident.BODY_CAPPED] == 1
 
 
-def test_the_record_of_an_upload_that_gave_way_and_never_ended_says_so() -> None:
+def test_the_record_of_an_evicted_upload_that_never_ended_says_so() -> None:
     rig = Rig()
     rig.stalled_uploads(16, 2 * MIB)
     assert rig.ask(3_000).integrity.reasons == []
@@ -120,10 +120,10 @@ def test_the_record_of_an_upload_that_gave_way_and_never_ended_says_so() -> None
     [
         ("/v1/chat/completions", 17_000_000, ["request_capped"]),
         ("/v1/chat/completions", 0, []),
-        ("/elsewhere", 300, []),  # on a path that is no LLM's no body is handed over
+        ("/elsewhere", 300, []),  # on a path that is not an LLM's no body is reported
     ],
 )
-def test_a_request_that_was_not_handed_over_whole(target: str, body_bytes: int, reasons: list[str]) -> None:
+def test_a_request_that_was_not_reported_whole(target: str, body_bytes: int, reasons: list[str]) -> None:
     rig = Rig()
     rig.tell(opened(target), sent(body_bytes, whole=False), *arrivals(head(SSE) + b"".join(EVENTS)), ended())
     (record,) = rig.records()

@@ -1,4 +1,4 @@
-"""Stream ids are UUIDs of version 7, and derived ones depend on each fact and on nothing else."""
+"""Stream ids are UUIDs of version 7; derived ones depend on each fact and on nothing else."""
 
 import uuid
 
@@ -15,13 +15,13 @@ def test_an_id_is_a_uuid_of_version_7_with_the_time_in_milliseconds(free_bits: i
     assert (made.version, made.variant, made.int >> 80) == (7, uuid.RFC_4122, BEGAN // 10**6)
 
 
-def test_each_free_bit_makes_another_id() -> None:
+def test_each_random_bit_changes_the_id() -> None:
     assert len({stream_id(BEGAN, 1 << place) for place in range(FREE_BITS)} | {stream_id(BEGAN, 0)}) == FREE_BITS + 1
     assert stream_id(BEGAN, 1 << FREE_BITS) == stream_id(BEGAN, 0)
 
 
 @pytest.mark.parametrize(("wall_ns", "milliseconds"), [(-5, 0), (0, 0), (2**80, 2**80 // 10**6 % 2**48)])
-def test_any_time_makes_an_id(wall_ns: int, milliseconds: int) -> None:
+def test_any_time_gives_an_id(wall_ns: int, milliseconds: int) -> None:
     assert uuid.UUID(bytes=stream_id(wall_ns, 0)).int >> 80 == milliseconds
 
 
@@ -31,7 +31,7 @@ def test_a_derived_id_is_the_same_in_every_process_and_version() -> None:
     assert made.version == 7
 
 
-def test_a_derived_id_depends_on_each_fact_and_on_where_one_ends() -> None:
+def test_a_derived_id_depends_on_each_fact_and_on_their_boundaries() -> None:
     facts = (
         (BEGAN, b"ab", b"c", 7),
         (BEGAN + 1, b"ab", b"c", 7),  # within the same millisecond

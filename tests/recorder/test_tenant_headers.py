@@ -1,4 +1,4 @@
-"""An agent that does not read the tenant header of an application's tap says so once, with what to do."""
+"""An agent that does not read the tenant header of an application's tap logs this once, with the remedy."""
 
 import msgspec
 import pytest
@@ -35,7 +35,7 @@ def test_two_different_headers_are_both_named() -> None:
     assert sentence.endswith(cure)
 
 
-def test_a_tap_without_the_header_of_its_agent_is_told_to_have_it() -> None:
+def test_a_tap_without_its_agents_header_is_advised_to_set_it() -> None:
     [sentence] = said("x-team", stream(None), stream(None))
     assert "has no tenant header, but this agent reads tenants from x-team" in sentence
     assert sentence.endswith("STREAMGAUGE_TENANT_HEADER=x-team in the environment of the application")
@@ -51,16 +51,16 @@ def test_a_tap_without_the_header_of_its_agent_is_told_to_have_it() -> None:
         ("x-team", stream(None, tap="packets")),
     ],
 )
-def test_what_agrees_is_not_mentioned(ours: str | None, one: RequestStarted) -> None:
+def test_equal_settings_are_not_logged(ours: str | None, one: RequestStarted) -> None:
     assert said(ours, one) == []
 
 
-def test_each_header_is_named_once_and_no_more_than_the_limit() -> None:
+def test_each_header_is_logged_once_up_to_the_limit() -> None:
     streams = [stream(f"x-{number}") for number in range(3 * MAX_WARNINGS)]
     assert len(said(None, *streams, *streams)) == MAX_WARNINGS
     assert len(said(None, *streams[:3], *streams[:3])) == 3
 
 
-def test_what_is_no_headers_name_is_not_quoted() -> None:
+def test_an_invalid_header_name_is_not_quoted() -> None:
     [sentence] = said(None, stream("secret value\n"))
     assert "secret" not in sentence

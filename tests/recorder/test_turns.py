@@ -1,4 +1,4 @@
-"""Streams take turns: one whose events are many delays no other, and loses what it has too much of."""
+"""Streams take turns: a stream with very many events delays no other, and loses what exceeds its limit."""
 
 import zlib
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def tell(recorder: Recorder, *messages: Message) -> None:
 
 
 def flood(stream: int, wire: bytes, *fields: tuple[str, str]) -> list[Message]:
-    """A whole exchange whose answer came in large reads."""
+    """A whole exchange whose response arrived in large reads."""
     reads = [wire[at : at + READ] for at in range(0, len(wire), READ)]
     begin = [opened(stream=stream), sent(stream=stream)]
     return [*begin, *arrivals(head(SSE, *fields), *reads, stream=stream), ended(stream=stream)]  # type: ignore[list-item]
@@ -38,7 +38,7 @@ def lines_in(segments: Sequence[Segment]) -> int:
 
 
 def all_turns(recorder: Recorder) -> list[Segment]:
-    """Turns until no stream is behind."""
+    """Runs turns until no stream has reads waiting."""
     segments: list[Segment] = []
     while recorder.behind_bytes:
         segments += recorder.turn()
@@ -55,7 +55,7 @@ def by_stream(segments: Sequence[Segment]) -> list[talk.Recorded]:
 @pytest.mark.parametrize(
     "event", [TINY, b":\n\n", b"a\n\n", b"\n", b"\r", b"data: {}\n\n", b"data: 1\r\r", b"data\n" * 200 + b"\n"]
 )
-def test_a_flood_has_one_turn_at_a_time_and_others_go_out_before_it(event: bytes) -> None:
+def test_a_flood_gets_one_turn_at_a_time_and_others_are_written_before_it(event: bytes) -> None:
     recorder = Recorder(talk.settings("masked"))
     for stream in range(5):
         tell(recorder, *flood(stream, event * (1_000_000 // len(event))))
@@ -70,7 +70,7 @@ def test_a_flood_has_one_turn_at_a_time_and_others_go_out_before_it(event: bytes
     assert [segment.end is not None for segment in recorder.each_due()] == [True]
 
 
-def test_streams_behind_have_their_turns_one_after_another() -> None:
+def test_waiting_streams_have_their_turns_one_after_another() -> None:
     recorder = Recorder(talk.settings("masked"))
     for stream in range(3):
         tell(recorder, *flood(stream, TINY * 100_000))
@@ -95,7 +95,7 @@ def test_a_flood_is_recorded_whole_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
-def test_a_few_coded_bytes_that_become_a_flood_take_turns_as_well(coding: str) -> None:
+def test_a_few_encoded_bytes_that_decode_to_a_flood_take_turns_as_well(coding: str) -> None:
     wire = TINY * 60_000 + EVENTS[4]
     packed = {
         "gzip": lambda: zlib.compress(wire, wbits=31),
@@ -105,7 +105,7 @@ def test_a_few_coded_bytes_that_become_a_flood_take_turns_as_well(coding: str) -
     assert len(packed) < 4_000
     recorder = Recorder(talk.settings("masked"))
     tell(recorder, *flood(1, packed, ("content-encoding", coding)))
-    assert lines_in(list(recorder.each_due())) == 0, "the read is not taken in whole in one turn"
+    assert lines_in(list(recorder.each_due())) == 0, "one turn does not process the whole read"
     tell(recorder, *flood(2, BODY))
     assert [segment.end is not None for segment in recorder.each_due()] == [True]
     turns = 0
@@ -131,7 +131,7 @@ def test_a_stream_of_ten_thousand_events_in_one_read_needs_few_turns() -> None:
     assert got.content.count(b"\n\n") == 10_002
 
 
-def test_what_streams_behind_have_waiting_is_bounded_and_those_with_the_most_lose_it() -> None:
+def test_waiting_reads_are_bounded_and_the_streams_with_the_most_lose_them() -> None:
     recorder = Recorder(talk.settings("masked"), max_behind_bytes=2_000_000)
     burst = EVENTS[1] * 4_000  # 388,000 bytes
     tell(recorder, *flood(1, burst + EVENTS[4]))
@@ -150,7 +150,7 @@ def test_what_streams_behind_have_waiting_is_bounded_and_those_with_the_most_los
     assert any(one.loss == Loss() and one.content.count(b"\n\n") == 100_000 for one in found[1:])
 
 
-def test_a_flood_that_lost_reads_is_taken_up_again_after_them() -> None:
+def test_a_flood_that_lost_reads_continues_after_them() -> None:
     recorder = Recorder(talk.settings("masked"), max_behind_bytes=500_000)
     tell(recorder, opened(), sent(), *arrivals(head(SSE) + EVENTS[1], *[TINY * 8_000] * 7), ReadsDropped(1, 5))
     list(recorder.each_due())
@@ -162,7 +162,7 @@ def test_a_flood_that_lost_reads_is_taken_up_again_after_them() -> None:
     assert b"".join(read.content for segment in segments for read in segment.reads).endswith(EVENTS[4])
 
 
-def test_when_there_is_no_time_left_all_that_waits_behind_is_dropped() -> None:
+def test_at_the_deadline_all_waiting_reads_are_dropped() -> None:
     recorder = Recorder(talk.settings("masked"))
     for stream in range(3):
         tell(recorder, *flood(stream, TINY * 100_000))
@@ -175,7 +175,7 @@ def test_when_there_is_no_time_left_all_that_waits_behind_is_dropped() -> None:
     assert recorder.dropped[DropReason.RECORDER_BEHIND] == 3 * (1 + -(-800_000 // READ)) - reads
 
 
-def test_a_stream_behind_that_fails_touches_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_stream_that_fails_affects_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(talk.settings("masked"))
     for stream in range(2):
         tell(recorder, *flood(stream, TINY * 30_000))
@@ -227,10 +227,10 @@ WIRES = (
     st.integers(1, 60),
     st.integers(1, 20),
 )
-def test_turns_change_nothing_of_what_is_recorded(
+def test_turns_do_not_change_what_is_recorded(
     streams: list[tuple[tuple[bytes, bytes], int, list[int]]], capture: str, work: int, every: int
 ) -> None:
-    """Whatever turns they had, the same reads, heads, losses and ends, with the same content."""
+    """With any turns: the same reads, heads, losses and ends, with the same content."""
     told: list[list[Message]] = []
     for number, ((begin, body), size, holes) in enumerate(streams):
         reads = [begin, *(body[at : at + size] for at in range(0, len(body), size))]
@@ -266,8 +266,8 @@ def test_turns_change_nothing_of_what_is_recorded(
     assert turning.dropped.total() == plain.dropped.total() == 0
 
 
-def test_reads_of_a_stream_that_fails_behind_are_counted_as_long_as_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault in what is told beside reads leaves a stream behind; what waits of it is lost, and counted."""
+def test_waiting_reads_of_a_stream_that_fails_are_counted_while_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in messages other than reads stops a stream; its waiting reads are lost and counted."""
     recorder = Recorder(talk.settings("masked"))
     tell(recorder, *flood(1, TINY * 30_000)[:-1])
     segments = list(recorder.each_due())

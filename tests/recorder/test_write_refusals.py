@@ -1,4 +1,4 @@
-"""What the operator and the metrics learn while the disk refuses writes."""
+"""What the log and the metrics show while the disk refuses writes."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_f10_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> 
     assert ended == f"the spool in {tmp_path} can be written again, after 2.5 s"
 
 
-def test_a_disk_that_refuses_now_and_then_is_reported_once_a_minute(tmp_path: Path) -> None:
+def test_a_disk_that_refuses_repeatedly_is_reported_once_a_minute(tmp_path: Path) -> None:
     said: list[str] = []
     now = [100.0]
     with Counters(tmp_path / "counters", "recorder") as counters:
@@ -44,7 +44,7 @@ def test_a_disk_that_refuses_now_and_then_is_reported_once_a_minute(tmp_path: Pa
         assert len(said) == 3
 
 
-def test_a_recorder_that_was_killed_on_a_full_disk_leaves_no_refusal_to_the_next_one(tmp_path: Path) -> None:
+def test_a_recorder_that_was_killed_on_a_full_disk_leaves_no_refusal_to_the_next(tmp_path: Path) -> None:
     with Counters(tmp_path / "counters", "recorder") as counters:
         WriteRefusals(str(tmp_path), counters, print, lambda: 0.0).refused("full")
         assert read_writes_refused(tmp_path / "counters")

@@ -125,7 +125,7 @@ def test_another_user_s_directory_is_used_with_a_warning_or_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["lock", "processes.lock"])
-def test_a_link_in_a_lock_s_place_is_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_symbolic_link_in_place_of_a_lock_is_not_followed(tmp_path: Path, name: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / name).symlink_to(tmp_path / "made")
     with pytest.raises(Unavailable, match=rf"cannot be used \({tmp_path}/data/{name} is a link\)"):

@@ -1,4 +1,6 @@
-"""One answer in the manner of Anthropic's messages, as pairs of name and data (https://docs.anthropic.com/en/api/messages-streaming)."""
+"""One response in the format of Anthropic's messages, as pairs of name and data
+(https://docs.anthropic.com/en/api/messages-streaming).
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A server, and an application, by ASGI's own messages."""
+"""An ASGI server and an ASGI application whose messages a test gives."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,7 +24,9 @@ def body(piece: bytes, *, more: bool = True) -> Message:
 
 
 class Server:
-    """The server's side: hands out these messages, keeps what comes. `refuses`: raised by the send of that number."""
+    """The server's side: hands out these messages and keeps those it is sent. `refuses`: raised by the send with that
+    number.
+    """
 
     def __init__(self, *received: Message, refuses: tuple[int, Exception] | None = None) -> None:
         self.sent: list[Message] = []
@@ -41,7 +43,7 @@ class Server:
 
 
 def answers(*sent: Message, raises: BaseException | None = None, reads: int = 1) -> Any:
-    """An application that reads so many messages, sends these, then returns or raises."""
+    """An application that reads this many messages, sends these, then returns or raises."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         for _ in range(reads):

@@ -1,4 +1,4 @@
-"""The same request by each of the two libraries, sync and async, through the tap or without it: what comes of it."""
+"""The same request by each of the two libraries, sync and async, with and without the tap: what the caller gets."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Request-Id: req
 STREAM = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
 CHAT = "/v1/chat/completions"
 WHOLE = ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnded"]
-# How long a client waits for an upstream (seconds); and where the upstream is to be silent for longer.
+# The client's time-out (seconds), and a shorter one for an upstream that sends nothing.
 TIMEOUT_S, SHORT_TIMEOUT_S = 20.0, 0.3
 
 
@@ -40,7 +40,7 @@ class Came(NamedTuple):
 
 
 class Asker:
-    """`data_dir` None: without the tap. `leave_after`: so many chunks are read, then the response is closed."""
+    """`data_dir` None: without the tap. `leave_after`: the response is closed after this many chunks."""
 
     url = ""  # of the upstream, where `both_ways` asks
 
@@ -105,7 +105,7 @@ class Asker:
         return Came(status, headers, chunks, None)
 
     def pieces(self, *data: bytes) -> Any:
-        """A body that can be read once, as this kind of client takes it."""
+        """A body that can be read only once, in the form that this kind of client takes."""
 
         def some() -> Iterator[bytes]:
             yield from data
@@ -120,7 +120,7 @@ class Asker:
 def outcomes(
     way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came], *handlers: Handler
 ) -> tuple[Came, Came]:
-    """What comes of it without the tap, and through it."""
+    """What the caller gets without the tap, and through it."""
     came = []
     for data_dir in (None, folder):
         asker = Asker(*way, data_dir)
@@ -132,7 +132,9 @@ def outcomes(
 
 
 def both_ways(way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came], *handlers: Handler) -> Came:
-    """What comes of it through the tap; it is the same without, but for the chunks of its body: these depend on the time."""
+    """What the caller gets through the tap; asserts that it gets the same without, except for chunk boundaries, which
+    depend on timing.
+    """
     plain, tapped = outcomes(way, folder, ask, *handlers)
     assert (tapped.status, tapped.headers, tapped.body, tapped.error) == (
         plain.status,
@@ -144,11 +146,11 @@ def both_ways(way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came],
 
 
 def pausing(*pieces: bytes, end: Callable[[socket.socket], object] = receive_all) -> Handler:
-    """A handler that reads a whole request, sends these one by one, and then does this."""
+    """A handler that reads a whole request, sends these pieces one by one, and then calls `end`."""
 
     def handler(one: socket.socket) -> None:
         head = receive_request(one)
-        if b"\r\nTransfer-Encoding: chunked\r\n" in head:  # a client that still writes gets another error
+        if b"\r\nTransfer-Encoding: chunked\r\n" in head:  # a client that is still writing gets another error
             receive_chunked(one)
         if head:
             for piece in pieces:
@@ -160,7 +162,7 @@ def pausing(*pieces: bytes, end: Callable[[socket.socket], object] = receive_all
 
 
 def receive_chunked(one: socket.socket) -> None:
-    """All of a chunked body, or until the other side ends."""
+    """A whole chunked body, or what came before the other side ended."""
     data = bytearray()
     while not data.endswith(b"0\r\n\r\n") and (piece := one.recv(65536)):
         data += piece

@@ -1,4 +1,4 @@
-"""What tests of the taps in applications share."""
+"""Fixtures that the tests of the in-process taps share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def recorder(tmp_path: Path) -> Iterator[RawRecorder]:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    """In the place of the ASGI tap's sender."""
+    """Takes the place of the ASGI tap's sender."""
     client = FakeClient()
     monkeypatch.setattr(asgi, "sender_of", lambda data_dir: client)
     return client

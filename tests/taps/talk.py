@@ -1,4 +1,4 @@
-"""What a tap tells of one stream, for tests of what listens to it."""
+"""The messages by which a tap reports one stream, for tests of what receives them."""
 
 import gzip
 import zlib
@@ -19,7 +19,7 @@ from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 
 KEY = bytes(range(32))
-# Time zero by the host's clock; everything is told relative to it (ns).
+# Time zero by the host's clock; all other times are relative to it (ns).
 ZERO = 5_000_000_000_000
 SSE = ("content-type", "text/event-stream")
 
@@ -63,7 +63,7 @@ def chunked(*pieces: bytes) -> bytes:
 
 
 def gzip_flushed(*pieces: bytes) -> bytes:
-    """As a server does that streams: each piece can be read when it comes."""
+    """As a streaming server does: each piece can be decoded when it arrives."""
     squeeze = zlib.compressobj(wbits=31)
     return b"".join(squeeze.compress(one) + squeeze.flush(zlib.Z_SYNC_FLUSH) for one in pieces) + squeeze.flush()
 
@@ -87,7 +87,7 @@ def ended(ending: Ending = Ending.COMPLETE, *, unsent: int = 0, stream: int = 1)
 
 
 def answer(*reads: bytes, ending: Ending = Ending.COMPLETE) -> list[Message]:
-    """A whole exchange whose response came in these reads."""
+    """A whole exchange whose response arrived in these reads."""
     return [opened(), sent(), *arrivals(*reads), ended(ending)]
 
 
@@ -120,7 +120,7 @@ class Recorded:
 
 
 def recorded(messages: Sequence[Message], recorder: Recorder | None = None, *, every: int = 3) -> Recorded:
-    """What a recorder makes of one stream, segments taken after every so many messages."""
+    """What a recorder makes of one stream, with segments taken after this many messages each."""
     recorder = recorder or Recorder(settings())
     segments: list[Segment] = []
     for number, message in enumerate(messages):

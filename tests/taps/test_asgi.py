@@ -1,4 +1,6 @@
-"""The ASGI tap by the messages of its specification: what passes, what is noted, and that no fault of ours is felt."""
+"""The ASGI tap by the messages of its specification: what passes, what is reported, and that no fault of the tap is
+noticed.
+"""
 
 import asyncio
 from typing import Any
@@ -37,7 +39,7 @@ from tests.taps.asgi_rig import (
 # --- what passes ----------------------------------------------------------------------------------------------------
 
 
-def test_messages_pass_as_they_are_and_are_noted(client: FakeClient) -> None:
+def test_messages_pass_unchanged_and_are_reported(client: FakeClient) -> None:
     sent = [START, body(BEGIN), body(b""), body(REST), END]
     server = Server()
     run(answers(*sent), server)
@@ -58,7 +60,7 @@ def test_messages_pass_as_they_are_and_are_noted(client: FakeClient) -> None:
     assert ending(client).ending is Ending.COMPLETE
 
 
-def test_the_application_has_the_scope_and_the_servers_answers_as_they_are(client: FakeClient) -> None:
+def test_the_application_gets_the_scope_and_the_servers_messages_unchanged(client: FakeClient) -> None:
     seen: list[Any] = []
     given = scope()
 
@@ -73,7 +75,7 @@ def test_the_application_has_the_scope_and_the_servers_answers_as_they_are(clien
 
 
 @pytest.mark.parametrize("kind", ["websocket", "something new"])
-def test_what_is_not_http_is_not_touched(kind: str, client: FakeClient) -> None:
+def test_other_protocols_are_not_touched(kind: str, client: FakeClient) -> None:
     server, given = Server(), {"type": kind}
     seen: list[Any] = []
 
@@ -86,7 +88,7 @@ def test_what_is_not_http_is_not_touched(kind: str, client: FakeClient) -> None:
     assert client.messages == []
 
 
-def test_a_lifespan_passes_and_its_end_waits_for_what_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lifespan_passes_and_its_end_waits_for_what_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[object] = []
     monkeypatch.setattr(asgi, "finish", order.append)
     sent: list[Message] = [{"type": f"lifespan.{what}.complete"} for what in ("startup", "shutdown")]
@@ -100,7 +102,7 @@ def test_a_lifespan_passes_and_its_end_waits_for_what_was_noted(monkeypatch: pyt
     assert order == [sent[0], asgi.FINISH_S, sent[1]]
 
 
-def test_a_fault_at_the_end_of_a_lifespan_is_ours_alone(
+def test_a_fault_at_the_end_of_a_lifespan_does_not_reach_the_server(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(asgi, "finish", None)
@@ -132,7 +134,7 @@ def test_a_request_that_the_application_does_not_read(client: FakeClient) -> Non
     assert ending(client).ending is Ending.COMPLETE
 
 
-def test_headers_are_kept_by_the_allowlist(client: FakeClient) -> None:
+def test_headers_are_reported_by_the_allowlist(client: FakeClient) -> None:
     headers = [(b"authorization", b"Bearer key"), (b"cookie", b"secret"), (b"x-tenant", b"red"), (b"host", b"h")]
     start = {**START, "headers": [*SSE, (b"set-cookie", b"secret"), (b"x-request-id", b"r")]}
     run(answers(start, END), Server(), scope(headers=headers), tenant_header="X-Tenant")
@@ -189,7 +191,7 @@ def test_the_upstreams_name(
 # --- what is captured -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_llms_path_is_captured_by_its_head(client: FakeClient) -> None:
+def test_other_paths_are_captured_by_the_responses_head(client: FakeClient) -> None:
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST, more=False)), server, scope("/elsewhere"))
     told = client.messages
@@ -203,7 +205,7 @@ def test_what_is_no_llms_path_is_captured_by_its_head(client: FakeClient) -> Non
     ]
     sent = told[1]
     assert isinstance(sent, RequestSent)
-    assert (sent.body_bytes, sent.whole) == (len(ASKED["body"]), False), "the body was not kept: nobody knew"
+    assert (sent.body_bytes, sent.whole) == (len(ASKED["body"]), False), "not kept: the head was not yet known"
     zero = told[0]
     assert isinstance(zero, RequestStarted)
     assert zero.at_ns is not None
@@ -211,13 +213,13 @@ def test_what_is_no_llms_path_is_captured_by_its_head(client: FakeClient) -> Non
     assert zero.at_ns <= sent.at_ns
 
 
-def test_what_is_no_llms_and_no_event_stream_is_left_alone(client: FakeClient) -> None:
+def test_other_paths_without_an_event_stream_are_not_captured(client: FakeClient) -> None:
     start = {**START, "headers": [(b"content-type", b"text/html")]}
     run(answers(start, body(b"<html>"), END), Server(ASKED), scope("/elsewhere"))
     assert client.messages == []
 
 
-def test_other_bytes_than_bytes_are_copied(client: FakeClient) -> None:
+def test_other_types_of_bytes_are_copied(client: FakeClient) -> None:
     piece = bytearray(b"data: 1\n\n")
     run(answers(START, body(memoryview(piece)), END), Server())  # type: ignore[arg-type]
     piece[:] = b"overwritten"[: len(piece)]
@@ -228,7 +230,7 @@ def test_other_bytes_than_bytes_are_copied(client: FakeClient) -> None:
 
 
 @pytest.mark.parametrize("fault", [ApplicationFault(), asyncio.CancelledError()])
-def test_an_exception_of_the_application_passes_and_is_a_break(fault: BaseException, client: FakeClient) -> None:
+def test_an_exception_of_the_application_is_passed_on_as_a_break(fault: BaseException, client: FakeClient) -> None:
     with pytest.raises(type(fault)) as raised:
         run(answers(START, body(BEGIN), raises=fault), Server())
     assert raised.value is fault or isinstance(fault, asyncio.CancelledError)
@@ -236,19 +238,19 @@ def test_an_exception_of_the_application_passes_and_is_a_break(fault: BaseExcept
 
 
 @pytest.mark.parametrize("sent", [(), (START,), (START, body(BEGIN))])
-def test_an_answer_that_is_not_completed_is_a_break(sent: tuple[Message, ...], client: FakeClient) -> None:
+def test_a_response_that_is_not_completed_is_a_break(sent: tuple[Message, ...], client: FakeClient) -> None:
     run(answers(*sent), Server())
     assert ending(client).ending is Ending.RESET
 
 
-def test_an_exception_behind_the_end_changes_nothing(client: FakeClient) -> None:
+def test_an_exception_after_the_end_changes_nothing(client: FakeClient) -> None:
     with pytest.raises(ApplicationFault):
         run(answers(START, body(BEGIN), END, raises=ApplicationFault()), Server())
     assert ending(client).ending is Ending.COMPLETE
 
 
-def test_a_client_that_is_gone_by_the_servers_word(client: FakeClient) -> None:
-    """What the application sends behind it goes to nobody."""
+def test_a_disconnect_message_ends_the_stream(client: FakeClient) -> None:
+    """What the application sends after it does not count."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -265,7 +267,7 @@ def test_a_client_that_is_gone_by_the_servers_word(client: FakeClient) -> None:
     assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [BEGIN]
 
 
-def test_a_client_that_is_gone_by_an_error_of_send(client: FakeClient) -> None:
+def test_an_error_of_send_ends_the_stream_as_left_by_the_client(client: FakeClient) -> None:
     gone = OSError("the client is gone")
     with pytest.raises(OSError) as raised:
         run(answers(START, body(BEGIN), body(REST)), Server(refuses=(2, gone)))
@@ -273,7 +275,7 @@ def test_a_client_that_is_gone_by_an_error_of_send(client: FakeClient) -> None:
     assert ending(client).ending is Ending.CLIENT
 
 
-def test_a_disconnect_behind_the_end_is_none(client: FakeClient) -> None:
+def test_a_disconnect_after_the_end_is_ignored(client: FakeClient) -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         for message in (START, body(BEGIN), END):
             await send(message)
@@ -289,7 +291,7 @@ def test_a_disconnect_behind_the_end_is_none(client: FakeClient) -> None:
 
 @pytest.mark.parametrize("what", ["sender_of", "is_llm", "is_event_stream", "start_capture", "SeenRequest", "quote"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/elsewhere"])
-def test_a_fault_of_the_tap_reaches_nobody(
+def test_a_fault_of_the_tap_reaches_neither_server_nor_application(
     what: str, path: str, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asgi, what, None)
@@ -313,7 +315,7 @@ def test_a_fault_in_the_reporting_marks_the_stream(
     assert client.faults == 1
 
 
-def test_messages_that_make_no_sense_are_the_servers_to_judge(client: FakeClient) -> None:
+def test_invalid_messages_are_left_to_the_server(client: FakeClient) -> None:
     odd: list[Any] = [{}, {"type": "http.response.start"}, {"type": "http.response.body", "body": 7}, {"type": None}]
     for message in odd:
         server = Server(message)
@@ -321,7 +323,7 @@ def test_messages_that_make_no_sense_are_the_servers_to_judge(client: FakeClient
         assert server.sent == [message]
 
 
-def test_without_an_agent_streams_go_on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_agent_streams_are_served(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMGAUGE_KAFKA", raising=False)
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST), END), server, data_dir=tmp_path / "data")

@@ -1,4 +1,4 @@
-"""The ASGI tap's records: each vector that an application sends gives the record that it owes."""
+"""The ASGI tap's records: each vector that an application sends gives its expected record."""
 
 import contextlib
 import copy
@@ -59,7 +59,7 @@ def through_asgi(
     return as_json(record_of(segments_of("full", client.messages)))
 
 
-def test_a_vector_gives_the_record_that_it_owes(client: FakeClient) -> None:
+def test_a_vector_gives_its_expected_record(client: FakeClient) -> None:
     def gives_its_record(vector: Vector) -> None:
         client.messages.clear()
         record = through_asgi(vector, in_pieces(vector.body, vector.name), client)
@@ -72,8 +72,8 @@ def test_a_vector_gives_the_record_that_it_owes(client: FakeClient) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
-def test_a_coded_answer_is_read(coding: str, client: FakeClient) -> None:
-    """A middleware that compresses may stand between the application and the tap."""
+def test_an_encoded_response_is_read(coding: str, client: FakeClient) -> None:
+    """A middleware that compresses may be between the application and the tap."""
     [vector] = [one for one in SHOWN if (one.dialect, one.name) == ("openai-chat", "happy")]
     coded = encoded(vector.body, coding)
     record = through_asgi(vector, in_pieces(coded, coding), client, coding)

@@ -1,4 +1,4 @@
-"""The httpx tap on real sockets: callers get what they get without it, and a recorder gets the whole story."""
+"""The httpx tap on real sockets: callers get what they get without it, and a recorder gets every exchange."""
 
 import asyncio
 import gzip
@@ -55,7 +55,7 @@ from tests.taps.talk import BODY as ANSWER
 from tests.taps.talk import EVENTS, gzip_flushed
 
 
-def test_a_stream_as_it_comes(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_a_stream_in_order(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     begun = time.monotonic_ns()
     came = both_ways(way, tmp_path, ask_chat, answering(STREAM))
     assert (came.status, came.body, came.error) == (200, ANSWER, None)
@@ -80,7 +80,7 @@ def test_a_stream_as_it_comes(way: tuple[Any, Kind], tmp_path: Path, recorder: R
     assert stamps == sorted(stamps)  # type: ignore[type-var]
 
 
-def test_chunks_are_the_callers(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_chunks_reach_the_caller_unchanged(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     has_read = threading.Semaphore(0)
 
     def handler(one: socket.socket) -> None:
@@ -104,7 +104,9 @@ def test_chunks_are_the_callers(way: tuple[Any, Kind], tmp_path: Path, recorder:
     assert reads == came.chunks
 
 
-def test_a_compressed_answer_is_noted_as_it_came(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_a_compressed_response_is_reported_compressed(
+    way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder
+) -> None:
     coded = gzip_flushed(*EVENTS)
     wire = HEAD + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(coded)
     came = both_ways(way, tmp_path, ask_chat, answering(wire))
@@ -136,9 +138,7 @@ def test_a_body_that_can_be_read_once_passes_through(
     assert sent.at_ns is not None
 
 
-def test_a_long_body_is_counted_and_not_looked_into(
-    way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder
-) -> None:
+def test_a_long_body_is_counted_but_not_kept(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     half = bytes(MAX_REQUEST_BODY // 2 + 1)
 
     def handler(one: socket.socket) -> None:
@@ -156,7 +156,7 @@ def test_a_long_body_is_counted_and_not_looked_into(
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"429 Too Many Requests"])
-def test_an_answer_that_is_no_stream(
+def test_a_response_that_is_not_a_stream(
     way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, status: bytes
 ) -> None:
     body = b'{"error":{"code":"x"}}'
@@ -181,7 +181,7 @@ def test_no_body_at_all(way: tuple[Any, Kind], tmp_path: Path, recorder: RawReco
     assert (only(messages, RequestSent).body_bytes, only(messages, ExchangeEnded).ending) == (0, Ending.COMPLETE)
 
 
-def test_other_paths_are_left_alone_unless_a_stream_comes(
+def test_other_paths_are_captured_only_with_an_event_stream(
     way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder
 ) -> None:
     plain = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok"
@@ -206,7 +206,7 @@ def test_facts_of_the_request(way: tuple[Any, Kind], tmp_path: Path, recorder: R
     assert set(opened.headers) == kept
 
 
-def test_a_redirect_is_an_exchange_of_its_own(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_a_redirect_is_a_separate_exchange(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     library, kind = way
     moved = b"HTTP/1.1 307 Moved\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n"
     with (
@@ -235,7 +235,7 @@ def test_a_redirect_is_an_exchange_of_its_own(way: tuple[Any, Kind], tmp_path: P
     assert [message.data for message in messages if isinstance(message, RequestBody)] == [BODY, BODY]
 
 
-def test_an_answer_that_is_in_memory(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_a_response_that_is_in_memory(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     library, _ = way
     seen: list[Any] = []
 
@@ -347,7 +347,7 @@ def test_the_inner_transport_is_entered_and_closed(way: tuple[Any, Kind], tmp_pa
         else:
             asyncio.run(transport.aclose())
         assert calls[2:] == ["close"]
-    unused = Asker(*way, tmp_path).transport()  # no inner transport was ever made
+    unused = Asker(*way, tmp_path).transport()  # no inner transport was created
     if kind == "sync":
         unused.close()
     else:

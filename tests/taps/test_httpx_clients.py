@@ -1,6 +1,7 @@
-"""The official clients through the httpx tap: they see what they see without it, and its records are the proxy's.
+"""The official clients through the httpx tap: they see what they see without it, and its records equal the proxy's.
 
-One `up` takes both: its relay stands before the simulator, and its recorder hears the taps inside of this process.
+One `up` is used for both: its relay is in front of the simulator, and its recorder receives from the taps of this
+process.
 """
 
 import asyncio
@@ -25,18 +26,18 @@ from tests.running import start_up, wait_for
 
 Kind = Literal["sync", "async"]
 KINDS: tuple[Kind, ...] = ("sync", "async")
-# Without those that need a relay's own patience: this tap has none, its client has.
+# Without the scenarios of the relay's own time-outs: this tap has none, its client has.
 PLAYED = [one for one in SCENARIOS if not one.tap_only and one.answer.finale is not Finale.SILENT]
 CONCURRENCY = 4
 
-# What differs because it is another exchange, or another place to look from: ids and times, and what only the wire shows.
+# What differs because the exchange or the point of capture is another one: ids and times, and what only the wire shows.
 OWN = {"stream_id", "tap", "tap_instance", "started_at", "timing", "upstream", "provider_request_id"}
 OF_COUNTS = {"reads", "segments", "client_bytes"}
 OF_CHOICES = {"first_token_s"}
 
 
 class Tapped(Clients):
-    """The demo's clients, their usual HTTP clients with our transport in them."""
+    """The demo's clients: their usual HTTP clients with the tap's transport."""
 
     def __init__(self, kind: Kind, data_dir: Path) -> None:
         usual: dict[str, Any] = {"api_key": API_KEY, "max_retries": 0}
@@ -101,7 +102,7 @@ def check_played(check: Callable[[Scenario], None]) -> None:
     check_each(PLAYED, check, lambda scenario: scenario.model)
 
 
-def test_clients_see_what_the_scenario_says(ran: Ran) -> None:
+def test_clients_see_what_the_scenario_defines(ran: Ran) -> None:
     def check(scenario: Scenario) -> None:
         assert client_differences(scenario, ran.seen[scenario.model]) == []
 
@@ -123,12 +124,14 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
 ELSEWHERE = {"upstream_connect_s", "client_blocked_s", "client_gone_s", "wire_max_gap_s"}
 
 
-def test_the_record_is_the_proxys(ran: Ran) -> None:
+def test_the_record_equals_the_proxys(ran: Ran) -> None:
     check_played(lambda scenario: the_record_is_the_proxys(ran, scenario))
 
 
 def the_record_is_the_proxys(ran: Ran, scenario: Scenario) -> None:
-    """A client that stops reading, at an error for one, leaves unread what the relay has read: so it may count less."""
+    """A client that stops reading, for example at an error, leaves bytes unread that the relay has read, so it may count
+    fewer.
+    """
     proxy, httpx = (comparable(ran.records[tap][scenario.model]) for tap in ("proxy", "httpx"))
     for one in (proxy, httpx):
         one["timing"] = [name for name in one["timing"] if name not in ELSEWHERE]
@@ -139,7 +142,7 @@ def the_record_is_the_proxys(ran: Ran, scenario: Scenario) -> None:
     assert httpx == proxy
 
 
-def test_something_is_compared(ran: Ran) -> None:
+def test_the_comparison_is_not_empty(ran: Ran) -> None:
     assert len(PLAYED) > 20
     httpx = ran.records["httpx"].values()
     assert len({record["outcome"] for record in httpx}) >= 4

@@ -1,4 +1,4 @@
-"""What goes wrong around the httpx tap, and inside: callers get what they get without it, and the record is honest."""
+"""Faults around the httpx tap and inside it: callers get what they get without it, and the record shows what is missing."""
 
 import asyncio
 import gc
@@ -89,7 +89,7 @@ def test_an_upstream_that_breaks_off(
     assert whole == (came.status is not None)
 
 
-def test_nobody_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+def test_no_server_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}{CHAT}"
     plain, tapped = (Asker(*way, data_dir).ask(url) for data_dir in (None, tmp_path))
@@ -152,7 +152,7 @@ def test_a_task_that_is_cancelled_before_the_head(library: Any, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_response_that_nobody_closes(library: Any, tmp_path: Path, recorder: RawRecorder) -> None:
+def test_a_response_that_is_never_closed(library: Any, tmp_path: Path, recorder: RawRecorder) -> None:
     with (
         RawUpstream(answering(STREAM)) as upstream,
         library.Client(transport=TapTransport(data_dir=tmp_path)) as client,
@@ -167,7 +167,7 @@ def test_a_response_that_nobody_closes(library: Any, tmp_path: Path, recorder: R
 
 
 class BugError(Exception):
-    """Something nobody thought of."""
+    """An unexpected exception."""
 
 
 def raising(*_: object, **__: object) -> Any:
@@ -190,7 +190,7 @@ BREAKABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("owner", "name"), BREAKABLE, ids=lambda value: str(value).rpartition(".")[2])
-def test_a_bug_in_the_tap_is_nothing_to_the_caller(
+def test_a_bug_in_the_tap_does_not_reach_the_caller(
     way: tuple[Any, Kind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
     monkeypatch.setattr(owner, name, raising)
@@ -203,7 +203,7 @@ def test_a_bug_in_the_tap_is_nothing_to_the_caller(
     background_senders._end()
 
 
-def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path) -> None:
+def test_without_an_agent_callers_notice_nothing(way: tuple[Any, Kind], tmp_path: Path) -> None:
     assert both_ways(way, tmp_path, ask_chat, answering(STREAM)).body == ANSWER
     background_senders._end()
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
@@ -223,8 +223,8 @@ def test_a_bug_in_the_tap_leaves_no_stream_open(
     )
 
 
-def test_a_killed_application_leaves_a_stream_that_ends_there(tmp_path: Path) -> None:
-    """With a real recorder: the stream's record says that it was cut, and all reads that were handed over are in it."""
+def test_a_killed_application_leaves_a_stream_that_is_cut(tmp_path: Path) -> None:
+    """With a real recorder: the stream's record is marked as cut, and contains all reads that were sent to the recorder."""
     code = (
         "import os, signal, sys, time, httpx; from streamgauge.taps.httpx import TapTransport\n"
         "with httpx.Client(transport=TapTransport(data_dir=sys.argv[1])).stream('POST', sys.argv[2]) as response:\n"

@@ -1,4 +1,4 @@
-"""The streams that stand in the place of the libraries' own: order, ends, and closes that reach what lies below."""
+"""The streams that wrap those of the libraries: order, ends, and that closing one closes the stream that it wraps."""
 
 import asyncio
 import gc
@@ -38,7 +38,7 @@ from tests.taps.talk import BODY, EVENTS
 
 
 class Below:
-    """A stream of two chunks, then an error if there is one. `story`: what happened to it."""
+    """A stream of two chunks, then an error if one is given. `story`: what happened to it."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error, self.story = error, list[str]()
@@ -80,7 +80,7 @@ def reported(client: FakeClient) -> tuple[list[bytes], list[Ending]]:
 
 async def read_async(stream: AsyncResponseStream, chunks: int = 9) -> list[bytes]:
     iterator = stream.__aiter__()
-    assert isinstance(iterator, AsyncGenerator)  # whoever stops early closes it, and finds that it can
+    assert isinstance(iterator, AsyncGenerator)  # a reader that stops early closes it, which must work
     got = []
     async for chunk in iterator:
         got.append(chunk)
@@ -101,7 +101,7 @@ def test_read_to_the_end(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_whoever_stops_early_stops_what_lies_below(kind: str) -> None:
+def test_stopping_early_closes_the_inner_stream(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
     if kind == "sync":
         stream = SyncResponseStream(below, capture)
@@ -133,14 +133,14 @@ def test_an_error_is_the_same_error(kind: str, error: BaseException, ending: End
             list(SyncResponseStream(below, capture))
         else:
             coroutine = read_async(AsyncResponseStream(below, capture))
-            coroutine.send(None)  # nothing in it waits: no loop is needed
+            coroutine.send(None)  # nothing in it waits, so no loop is needed
     assert raised.value is error
     assert reported(client) == ([b"a", b"b"], [ending])
     assert ending_of(error) is ending
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_close_is_passed_on_before_it_is_told(kind: str) -> None:
+def test_a_close_is_passed_on_before_it_is_reported(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
     if kind == "sync":
         SyncResponseStream(below, capture).close()
@@ -149,7 +149,7 @@ def test_a_close_is_passed_on_before_it_is_told(kind: str) -> None:
     assert (reported(client), below.story) == (([], [Ending.CLIENT]), ["closed"])
 
 
-def test_a_close_that_fails_fails_the_same() -> None:
+def test_an_error_of_close_is_raised_unchanged() -> None:
     class Broken(Below):
         def close(self) -> None:
             raise OSError("broken")
@@ -160,8 +160,8 @@ def test_a_close_that_fails_fails_the_same() -> None:
     assert reported(client) == ([], [Ending.CLIENT])
 
 
-def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> None:
-    """As async readers do: the response is closed, what iterates it only later."""
+def test_a_chunk_that_is_in_flight_when_the_response_is_closed_is_reported() -> None:
+    """As async readers do: the response is closed, the iterator only later."""
 
     async def run() -> None:
         stream = AsyncResponseStream(Below(), capture)
@@ -175,7 +175,7 @@ def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> No
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
+def test_streams_have_the_class_of_the_requests_library(library: Any) -> None:
     class Own(library.Request):
         pass
 
@@ -190,7 +190,7 @@ def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
     assert not isinstance(kinds.request(pieces, RequestBodyCapture(None, None)), library.ByteStream)
 
 
-def test_a_body_that_goes_out_twice_is_told_once() -> None:
+def test_a_body_that_is_sent_twice_is_reported_once() -> None:
     capture, client = capturing()
     asked = RequestBodyCapture(capture, None)
     request = httpx.Request("POST", "http://u/", content=iter([]))
@@ -201,7 +201,7 @@ def test_a_body_that_goes_out_twice_is_told_once() -> None:
 
 
 class Http2Server:
-    """Answers each request of one HTTP/2 connection (prior knowledge is httpx's `http1=False`) with an event stream."""
+    """Responds to each request of one HTTP/2 connection (prior knowledge is httpx's `http1=False`) with an event stream."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))

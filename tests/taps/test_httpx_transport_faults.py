@@ -1,4 +1,4 @@
-"""What failed between an application and its upstream, as the httpx tap tells it: with real connections that fail."""
+"""How the httpx tap reports failures between an application and its upstream: with real connections that fail."""
 
 import contextlib
 import socket
@@ -50,7 +50,7 @@ def test_no_connection(asker: Asker, recorder: RawRecorder, url: str, fault: Tra
 
 
 def test_no_name(asker: Asker, recorder: RawRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver's answer is given here: a real one may take longer than the client waits."""
+    """The resolver's result is patched: a real one may take longer than the client waits."""
 
     def not_found(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -71,7 +71,7 @@ def test_no_name(asker: Asker, recorder: RawRecorder, monkeypatch: pytest.Monkey
     ],
     ids=["reset", "no answer", "half an answer", "no HTTP", "silence", "silence amid an answer"],
 )
-def test_no_answer_or_half_of_one(
+def test_a_missing_or_partial_response(
     asker: Asker,
     recorder: RawRecorder,
     data: bytes,
@@ -85,7 +85,7 @@ def test_no_answer_or_half_of_one(
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_tls(asker: Asker, recorder: RawRecorder, tmp_path: Path, trusted: bool) -> None:
-    """An unknown authority, and a server that speaks no TLS."""
+    """An unknown authority, and a server that does not speak TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(make_pki(tmp_path).server)
 

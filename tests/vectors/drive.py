@@ -1,4 +1,4 @@
-"""Sends vectors the way that a tap and a worker do: messages -> recorder -> segments -> assembler -> record."""
+"""Sends vectors like a tap and a worker: messages -> recorder -> segments -> assembler -> record."""
 
 import gzip
 import itertools
@@ -25,14 +25,14 @@ from tests.vectors.load import Vector, blocks
 Framing = Literal["length", "chunked", "close"]
 Capture = Literal["masked", "full"]
 INSTANCE = bytes(range(16))
-# Far from zero: stamps count from the request's first byte, not from the clock's own zero (ns).
+# Far from zero: stamps are relative to the request's first byte, not to the clock's zero (ns).
 T0 = 7_000_000_000
-# Reads between two looks for segments: small and odd, so that segments are cut anywhere.
+# Reads between two flushes of segments: few and an odd number, so that segments are cut anywhere.
 READS_A_SEGMENT = 7
 
 
 class Live(msgspec.Struct, frozen=True):
-    """How a vector is sent. `behind`: bytes on the connection behind the body's end."""
+    """How a vector is sent. `behind`: bytes on the connection after the body's end."""
 
     capture: Capture = "full"
     framing: Framing = "length"
@@ -41,7 +41,7 @@ class Live(msgspec.Struct, frozen=True):
 
 
 def encoded(body: bytes, coding: str | None) -> bytes:
-    """The body in a content coding; gzip and deflate with a flush behind each event, as servers do that stream."""
+    """The body in a content coding; gzip and deflate with a flush after each event, like streaming servers."""
     match coding:
         case None:
             return body
@@ -52,14 +52,14 @@ def encoded(body: bytes, coding: str | None) -> bytes:
         case "gzip-members":
             return b"".join(gzip.compress(block, mtime=0) for block in blocks(body))
         case "br":
-            return bytes(brotli.compress(body, quality=5))  # as servers do that compress while they send
+            return bytes(brotli.compress(body, quality=5))  # like servers that compress while they send
         case "zstd":
             return zstandard.ZstdCompressor().compress(body)
     raise ValueError(coding)
 
 
 def response_head(vector: Vector, how: Live, body: bytes) -> bytes:
-    """The response's raw head; a response that does not end well says that it is longer than it is."""
+    """The response's raw head; a response that does not end well announces a longer body than it has."""
     lines = [f"HTTP/1.1 {vector.status} Some Reason", f"Content-Type: {vector.content_type}"]
     if how.coding:
         lines.append(f"Content-Encoding: {how.coding.removesuffix('-members')}")
@@ -71,7 +71,7 @@ def response_head(vector: Vector, how: Live, body: bytes) -> bytes:
 
 
 def framed(vector: Vector, how: Live, body: bytes) -> bytes:
-    """The body under its transfer framing, in chunks that know nothing of events."""
+    """The body in its transfer framing, in chunks that do not follow events."""
     if how.framing != "chunked":
         return body + how.behind
     sizes = random.Random(vector.name)
@@ -85,7 +85,7 @@ def framed(vector: Vector, how: Live, body: bytes) -> bytes:
 
 
 def wire(vector: Vector, how: Live, body: bytes | None = None) -> bytes:
-    """All bytes of the response as its connection carries them."""
+    """All bytes of the response on its connection."""
     content = encoded(vector.body if body is None else body, how.coding)
     return response_head(vector, how, content) + framed(vector, how, content)
 
@@ -108,7 +108,7 @@ def byte_by_byte(data: bytes) -> list[bytes]:
 def messages(
     vector: Vector, reads: Iterable[tuple[int | None, bytes]], end_ns: int | None = None, *, stream: int = 1
 ) -> Iterator[Message]:
-    """What a tap would tell. `reads`: stamps since the request began (ns), and bytes; `stream`: its number."""
+    """What a tap would report. `reads`: stamps since the request began (ns), and bytes; `stream`: its number."""
     base = None if end_ns is None else T0
     begun = RequestStarted(stream, base, None, "test", vector.method, vector.target, vector.headers)
     if vector.replay_only:
@@ -131,20 +131,20 @@ def settings(capture: Capture) -> CaptureSettings:
 
 
 def segments_of(capture: Capture, told: Iterable[Message]) -> Iterator[Segment]:
-    """What the recorder makes of the messages, cut into segments now and then."""
+    """What the recorder makes of the messages, cut into segments at intervals."""
     recording = Recorder(settings(capture))
     for count, message in enumerate(told):
         recording.handle(message)
         if count % READS_A_SEGMENT == 0:
             yield from recording.segments()
     yield from recording.segments()
-    # The recorder fails open: a fault inside it shows here alone.
+    # The recorder ignores its own faults, so they show only here.
     assert recording.dropped.total() == 0
     assert recording.incidents.total() == 0
 
 
 def records_of(segments: Iterable[Segment]) -> list[Record]:
-    """The records of these streams, through an assembler: one each, or none for a stream that is no LLM's."""
+    """The records of these streams, through an assembler: one each, or none for a stream that is not an LLM's."""
     assembler = Assembler()
     found: list[Record] = []
     for number, segment in enumerate(segments):
@@ -160,17 +160,17 @@ def record_of(segments: Iterable[Segment]) -> Record:
 
 
 def live(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
-    """The record of a stream that came in these pieces, without stamps, as a reader of its JSON sees it."""
+    """The record of a stream that arrived in these pieces, without stamps, as decoded from its JSON."""
     return as_json(record_of(segments_of(how.capture, messages(vector, ((None, piece) for piece in pieces)))))
 
 
 def one_by_one(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
-    """The records of streams that come one behind the other, through one recorder and one assembler."""
+    """The records of streams that arrive one after another, through one recorder and one assembler."""
     return in_order(segments_of(capture, itertools.chain.from_iterable(told)))
 
 
 def by_turns(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
-    """The same of streams that come at the same time: a message of each, again and again."""
+    """The same for streams that arrive at the same time: one message of each in turn."""
     rounds = itertools.chain.from_iterable(itertools.zip_longest(*told))
     return in_order(segments_of(capture, (message for message in rounds if message is not None)))
 
@@ -183,14 +183,14 @@ def in_order(segments: Iterable[Segment]) -> list[dict[str, Any]]:
 
 
 def cut_short(vector: Vector, body: bytes, ending: str) -> list[dict[str, Any]]:
-    """The records of a stream that ended so behind these bytes of the vector: none where nothing of an LLM came."""
+    """The records of a stream that ended this way after these bytes of the vector: none if nothing of an LLM arrived."""
     cut = msgspec.structs.replace(vector, body=body, ending=ending)
     told = messages(cut, [(None, wire(cut, Live()))])
     return [as_json(record) for record in records_of(segments_of("full", told))]
 
 
 def stamped(vector: Vector, how: Live, reads: list[tuple[int, bytes]], end_ns: int) -> dict[str, Any]:
-    """The record of a stream whose reads came at these times (ns since the request began)."""
+    """The record of a stream whose reads arrived at these times (ns since the request began)."""
     return as_json(record_of(segments_of(how.capture, messages(vector, reads, end_ns))))
 
 
@@ -201,6 +201,6 @@ def replayed(vector: Vector, chunks: Iterable[bytes]) -> dict[str, Any]:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record as its JSON says it."""
+    """A record as decoded from its JSON."""
     value: dict[str, Any] = json.loads(encode_record(record))
     return value

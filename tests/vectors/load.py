@@ -1,4 +1,4 @@
-"""The vectors as data: what lies in tests/vectors, read and checked. README.md beside this file has the format."""
+"""The vectors as data: the files of tests/vectors, read and checked. README.md in the same folder describes the format."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import msgspec
 
 ROOT = Path(__file__).parent
 
-# Stands in an expected record for "not null": something that no document fixes to the letter.
+# In an expected record it means "not null": a value that no document fixes exactly.
 PRESENT = "<present>"
 
 TARGETS = {
@@ -33,7 +33,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Vector(msgspec.Struct, frozen=True):
-    """One stream and what its record must say; `body` are the bytes of NAME.sse, the rest is NAME.json."""
+    """One stream and its expected record; `body` are the bytes of NAME.sse, the rest is NAME.json."""
 
     about: str
     record: dict[str, Any]
@@ -60,7 +60,7 @@ class Vector(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Streams of one dialect that one reader reads in this order; none changes what is said of another."""
+    """Streams of one dialect that one reader reads in this order; none changes the result of another."""
 
     dialect: str
     name: str
@@ -103,12 +103,12 @@ def with_line_ends(body: bytes, end: bytes) -> bytes:
 
 
 def blocks(body: bytes) -> list[bytes]:
-    """The body cut behind each blank line: the pieces that a server would write."""
+    """The body cut after each blank line: the pieces that a server would write."""
     return re.findall(rb"(?s).*?(?:\n\n|\r\n\r\n)|.+\Z", body)
 
 
 def ends(body: bytes) -> list[int]:
-    """Where each block of the body is complete: the place of the byte that ends its blank line (CR does so by itself)."""
+    """Where each block of the body is complete: the position of the byte that ends its blank line (a CR does)."""
     found, at = [], 0
     for block in blocks(body):
         at += len(block)
@@ -122,7 +122,7 @@ def is_dispatched(block: bytes) -> bool:
 
 
 def differences(want: object, got: object, at: str = "record") -> Iterator[str]:
-    """Where a record differs from the expected part: dicts in their named fields, lists in length and each element."""
+    """Where a record differs from the expected part: dicts in the given fields, lists in length and each element."""
     if want == PRESENT:
         if got is None:
             yield f"{at}: null, but something must be there"

@@ -287,7 +287,7 @@ def test_well_formed_responses_are_read_as_by_h11_and_http_client(
 
 
 @pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_the_decision_about_a_malformed_response_is_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
+def test_a_malformed_response_is_handled_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
     for pieces in cuts.every_way(wire):
         reader, body = ResponseReader("GET"), b""
         for piece in pieces:

@@ -1,7 +1,7 @@
-"""Imported by every Python that is started with this folder on its path: breaks on command what a test wants broken.
+"""Imported by every Python process that is started with this folder on its path: injects the fault that a test wants.
 
-FAULT_CAPTURE=relay|pump|recorder and FAULT_MARK: an exception in capture, at each read that holds the mark.
-FAULT_CLOCK=FILE: the wall clock is off by the seconds that the file says.
+FAULT_CAPTURE=relay|pump|recorder and FAULT_MARK: an exception in the capture, at each read that contains the mark.
+FAULT_CLOCK=FILE: the wall clock is off by the seconds in the file.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What providers answer, event by event, and what a chat's record says of it."""
+"""What providers answer, event by event, and what the record of a chat contains for it."""
 
 import json
 from typing import Any

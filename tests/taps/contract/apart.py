@@ -1,4 +1,5 @@
-"""In what a tap's records may differ from the reference, and why. All else is equal; what stands here is needed.
+"""Where a tap's records may differ from the reference, and why. Everything else must be equal, and each entry must be
+needed.
 
 Paths are patterns of flattened records (comparing.py).
 """
@@ -13,7 +14,7 @@ from tests.taps.contract.scenario import Scenario
 
 
 class Apart(NamedTuple):
-    """`only`: the scenarios in which it is so; empty: wherever it applies."""
+    """`only`: the scenarios for which the entry applies; empty: all."""
 
     why: str
     paths: tuple[str, ...]
@@ -108,6 +109,6 @@ APART: Mapping[str, tuple[Apart, ...]] = {
 
 
 def unexplained(driver: str, scenario: Scenario, wanted: dict[str, Any], record: dict[str, Any]) -> list[str]:
-    """Where a driver's record differs from the reference's with no entry that says why."""
+    """The paths at which a driver's record differs from the reference's and no entry gives the reason."""
     entries = [entry for entry in APART[driver] if entry.is_of(scenario.name)]
     return sorted(path for path in differing(wanted, record) if not any(entry.covers(path) for entry in entries))

@@ -1,4 +1,4 @@
-"""The clients of the contract: a raw one that h11 reads for, and the libraries with the tap in them."""
+"""The clients of the contract: a raw one whose responses h11 parses, and the libraries with the tap in them."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ _BIG = 1024 * 1024
 
 
 class Came(NamedTuple):
-    """What a client got: the status, the body's bytes (still coded), and how it ended for it."""
+    """What a client got: the status, the body's bytes (still encoded), and how the response ended for it."""
 
     status: int | None
     body: bytes
@@ -22,13 +22,13 @@ class Came(NamedTuple):
 
 
 def expected(scenario: Scenario) -> Came:
-    """What each client has to get, through whatever tap."""
+    """What each client must get, through any tap."""
     ended: dict[str, Any] = {"complete": "complete", "client": "left"}
     return Came(scenario.status, scenario.body, ended.get(scenario.end, "broken"))
 
 
 class RawClient:
-    """One connection, on which scenarios are asked for one after another."""
+    """One connection that is used for one scenario after another."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -42,7 +42,7 @@ class RawClient:
         self._socket.close()
 
     def ask(self, scenario: Scenario) -> Came:
-        """Asks, and reads the answer to its end; a client that is to leave goes when it has all."""
+        """Sends the request and reads the response to its end; a client that is to leave closes once it has all."""
         if self._reader.our_state is h11.DONE:
             self._reader.start_next_cycle()
         self._reader.send(h11.Request(method=scenario.method, target=scenario.path, headers=[("host", "up")]))
@@ -81,7 +81,7 @@ def ask_raw(port: int, scenario: Scenario) -> Came:
 
 
 def ask_library(asker: Asker, port: int, scenario: Scenario) -> Came:
-    """By httpx or httpx2, sync or async, as the asker says."""
+    """By httpx or httpx2, sync or async, as `asker` says."""
     given = {
         "method": scenario.method,
         "url": f"http://127.0.0.1:{port}{scenario.path}",

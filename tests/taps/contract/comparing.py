@@ -1,13 +1,15 @@
-"""A record as what can be compared: flat, without what is another exchange's own, times as whether they are there."""
+"""A record in a form that can be compared: flat, without what is specific to one exchange, times reduced to whether they
+are set.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-# Of each exchange its own, or of where the test's machine happened to cut it: no tap could say the same twice.
+# Specific to one exchange, or to where reads were cut: it differs from run to run.
 OWN = (
     "stream_id", "tap", "tap_instance", "tap_version", "started_at",
     "counts.reads", "counts.segments",  # where reads were cut
-    "timing.upstream_connect_s",  # whether a connection was free to be used again
+    "timing.upstream_connect_s",  # whether a connection was free for reuse
     "timing.burst", "timing.wire_max_gap_s",  # how many reads there were
 )  # fmt: skip
 

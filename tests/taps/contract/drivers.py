@@ -1,4 +1,6 @@
-"""A driver for each way of each tap: it sends scenarios through the real tap, and says what clients got and what was told."""
+"""A driver for each mode of each tap: it sends scenarios through the real tap and gives what clients got and what was
+reported.
+"""
 
 import asyncio
 import contextlib
@@ -33,14 +35,16 @@ from tests.taps.packets.privileged import WHY_NOT
 from tests.taps.proxy.rig import PATIENCE_S, RawRecorder, RawUpstream, RunningRelay, settings_for
 from tests.taps.replay import recordings
 
-# Scenarios that are under way at once: enough that none waits for another's gaps, few enough for two cores.
+# Scenarios that run at the same time: enough that none waits for another's pauses, few enough for two cores.
 AT_ONCE = 4
-# Bytes of a packet's payload in a capture file: as loopback has them, nearly.
+# Payload bytes of a packet in a capture file: close to those on loopback.
 _PAYLOAD = 32 * 1024
 
 
 class Result(NamedTuple):
-    """`came`: what the client got, None where there is none. `write`: what the tap's telling becomes, masked or full."""
+    """`came`: what the client got, None if there is no client. `write`: turns the tap's messages into bundles and
+    records, masked or in full.
+    """
 
     came: Came | None
     write: Callable[[str], Written]
@@ -51,14 +55,14 @@ Ask = Callable[[Scenario], Came]
 
 
 class Running(NamedTuple):
-    """A tap that runs. `connect`: a client that keeps its connection; None: it has none of its own."""
+    """A tap that runs. `connect`: gives a client that keeps its connection; None: the tap has no raw client."""
 
     ask: Ask
     recorder: RawRecorder
     connect: Callable[[], RawClient] | None = None
 
     def run(self, scenarios: Sequence[Scenario], at_once: int = AT_ONCE) -> Results:
-        """Asks for all of them, several at once, and waits until all are told."""
+        """Sends the requests of all, several at a time, and waits until the tap has reported every one."""
         before = len(self.recorder.messages)
         with ThreadPoolExecutor(at_once) as pool:
             came = list(pool.map(self.ask, scenarios))
@@ -69,14 +73,14 @@ class Running(NamedTuple):
         ]
 
     def told(self, before: int, streams: int) -> dict[tuple[str, int], list[Message]]:
-        """What was told since then, once so many streams have ended: by scenario, and which of its times it is."""
+        """What was reported since the last call, once this many streams have ended: by scenario and by repetition."""
 
         def ends(messages: list[Message]) -> int:
             return sum(isinstance(message, ExchangeEnded) for message in messages[before:])
 
         try:
             return by_scenario(self.recorder.wait(lambda messages: ends(messages) >= streams)[before:])
-        except AssertionError:  # without all that was told: prompts are long
+        except AssertionError:  # without everything that was reported: prompts are long
             told = by_scenario(self.recorder.messages[before:])
             open_ones = [place for place, messages in told.items() if not isinstance(messages[-1], ExchangeEnded)]
             raise AssertionError(f"{len(told)} of {streams} told, without an end: {open_ones}") from None
@@ -104,10 +108,10 @@ def by_scenario(messages: Sequence[Message]) -> dict[tuple[str, int], list[Messa
 
 
 class Driver(NamedTuple):
-    """`tap`: its name in TAPS. `start`: the tap, running; or `recorded`: what it makes of an exchange in a file.
+    """`tap`: its name in TAPS. `start`: starts the tap; or `recorded`: what the tap makes of an exchange in a file.
 
-    `breaks`: what makes the message that reports a response: there a bug of ours is put.
-    `without`: scenarios that cannot be put so.
+    `breaks`: the function that creates the message for a response: where a test injects an exception. `without`:
+    scenarios that this tap cannot see.
     """
 
     tap: str
@@ -118,7 +122,7 @@ class Driver(NamedTuple):
     marks: Any = ()
 
     def run(self, folder: Path, scenarios: Sequence[Scenario]) -> Results:
-        """What comes of the scenarios."""
+        """The results of the scenarios."""
         if self.start is not None:
             with self.start(folder) as running:
                 return running.run(scenarios)
@@ -171,7 +175,7 @@ def _asgi(folder: Path) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def _packets(folder: Path) -> Iterator[Running]:
-    """On loopback, between the client and the upstream."""
+    """On loopback, between client and upstream."""
     with RawUpstream(play) as upstream, RawRecorder(folder / "recorder.sock") as recorder:
         given = PacketSettings(
             [(upstream.port, UPSTREAM)],
@@ -187,7 +191,7 @@ def _packets(folder: Path) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def _live(given: PacketSettings, counters: Counters) -> Iterator[None]:
-    """The capture in a loop of its own, as its process has it."""
+    """The capture in an event loop of its own, as in its process."""
     ready, stop = threading.Event(), threading.Event()
 
     async def run() -> None:
@@ -210,7 +214,7 @@ def _live(given: PacketSettings, counters: Counters) -> Iterator[None]:
 
 
 def packets_of(*scenarios: Scenario) -> bytes:
-    """A capture file of one connection, with these exchanges one after another."""
+    """A capture file of one connection with these exchanges one after another."""
     line = wire.Line().open()
     for scenario in scenarios:
         line.ask(*_cut(scenario.request()))
@@ -284,7 +288,7 @@ def _of_sample(writer: Callable[..., bytes]) -> Callable[[Scenario], bytes]:
 
 _ON_THE_WIRE = "streamgauge.recorder.client.ResponseRead"
 _IN_PROCESS = "streamgauge.recorder.exchange_capture.ResponseHead"
-# Recorders undo codings and keep the header: a body that is plain in a recording was coded on the wire.
+# Recorders decode bodies and keep the header: a body that is plain in a recording was encoded on the wire.
 _DECODED = frozenset({"not-packed"})
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
 DRIVERS: Mapping[str, Driver] = {
@@ -318,7 +322,7 @@ DRIVERS: Mapping[str, Driver] = {
     "body": Driver(
         "replay",
         recorded=partial(_replay, ".sse", lambda scenario: scenario.body),
-        # A body alone is not coded, and has a record whatever it holds.
+        # A body alone is not encoded, and has a record whatever it contains.
         without=_DECODED
         | {"coded-gzip", "coded-br", "coded-zstd", "packed-twice", "rst-amid-gzip", "no-llm", "models", "head"},
     ),

@@ -1,4 +1,6 @@
-"""What is legal and seldom, or wrong and known: headers twice or none, codings that are not, endings at odd places."""
+"""Scenarios that are legal and rare, or wrong and known: duplicate or missing headers, unknown codings, endings at
+unusual places.
+"""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""One exchange as data: what is asked, what the upstream answers read by read, how it ends, and what a record says of it."""
+"""One exchange as data: the request, what the upstream answers read by read, how it ends, and what the record contains."""
 
 import threading
 from typing import Any, Literal
@@ -17,19 +17,19 @@ from streamgauge.recorder.protocol import (
     ResponseRead,
 )
 
-# In every generated text and message: found in nothing that a masked capture writes.
+# Part of every generated text and message: must not occur in anything that a masked capture writes.
 CANARY = "CANARY"
-# In every prompt, key, cookie, unknown header and query value: found in nothing that any capture writes.
+# Part of every prompt, key, cookie, unknown header and query value: must not occur in anything that any capture writes.
 SECRET = "SECRET"
 TENANT_HEADER = "x-tenant"
 UPSTREAM = "up"
 SSE = ("Content-Type", "text/event-stream; charset=utf-8")
 JSON = ("Content-Type", "application/json")
 
-# Set by an upstream that has a request which it will not answer: then its client may leave.
+# Set by an upstream once it has a request that it will not answer: then the client may leave.
 heard = threading.Event()
 
-# complete: HTTP says that it is whole; fin, rst: the upstream breaks off so; client: the client leaves when it has all reads.
+# complete: complete by HTTP's framing; fin, rst: the upstream breaks off this way; client: the client leaves after all reads.
 End = Literal["complete", "fin", "rst", "client"]
 Framing = Literal["chunked", "length", "close"]
 ENDINGS = {"complete": Ending.COMPLETE, "fin": Ending.RESET, "rst": Ending.RESET, "client": Ending.CLIENT}
@@ -38,10 +38,10 @@ FAULTS = {"fin": TransportFault.CLOSED, "rst": TransportFault.RESET}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """`reads`: the body as the upstream writes it, coded, before framing. `told`: whether a tap tells of it at all;
-    `early`: from the request on, and not from the answer's head on. `answers`: a head comes. `gap_s`: between two reads
-    (seconds). On the wire alone: `before` the head, `extension` of each chunk, `trailer` behind the last. `record`: the part
-    of the record that is written down by hand, to the letter; None: there is none.
+    """`reads`: the body as the upstream writes it, encoded, before framing. `told`: whether a tap reports the exchange
+    at all; `early`: from the request on, not only from the response's head on. `answers`: the upstream sends a head.
+    `gap_s`: between two reads (seconds). Only on the wire: `before` the head, `extension` of each chunk, `trailer` after
+    the last chunk. `record`: the part of the record that is written out by hand; None: there is no record.
     """
 
     name: str
@@ -69,12 +69,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """The target, and in its query which scenario it is: that is how the upstream knows."""
+        """The target; its query names the scenario, which is how the upstream finds it."""
         return f"{self.target}{'&' if '?' in self.target else '?'}case={self.name}"
 
     @property
     def all_headers(self) -> list[tuple[str, str]]:
-        """The response's, with those of its framing; what breaks off was to be longer."""
+        """The response's headers with those of its framing; a response that breaks off announces a longer body."""
         more: list[tuple[str, str]] = []
         if self.framing == "length":
             more = [("Content-Length", str(len(self.body) + (0 if self.end == "complete" else 1000)))]
@@ -105,12 +105,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.asked
 
 
-# Stamps of the reference: where it begins, and between two of its messages (ns).
+# Time stamps of the reference: its start, and the distance of two messages (ns).
 T0, STEP = 7_000_000_000, 1_000_000
 
 
 def reference(scenario: Scenario) -> list[Message]:
-    """What the best of taps would tell: each read of the wire, and all of the request. No tap's code made it."""
+    """What an ideal tap would report: each read of the wire, and the whole request. It uses no tap's code."""
     if not scenario.told:
         return []
     wanted = REQUEST_HEADERS | {TENANT_HEADER}

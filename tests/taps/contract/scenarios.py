@@ -1,4 +1,4 @@
-"""The scenarios: what providers send and clients do, each with what its record must say."""
+"""The scenarios: what providers send and clients do, each with the expected content of its record."""
 
 import json
 from typing import Any
@@ -308,7 +308,7 @@ ASKED = (
     ),
 )
 
-# No head ever comes: what a client sees of that is the tap's or its own library's, so these are apart.
+# No head is ever sent: what a client sees then is decided by the tap or its own library, so these are kept separate.
 WITHOUT_ANSWER = (
     Scenario(
         name="no-answer",

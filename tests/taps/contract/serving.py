@@ -1,4 +1,4 @@
-"""The two upstreams of the contract: a raw server that writes a scenario's bytes, and an ASGI application that does it."""
+"""The two upstreams of the contract: a raw server that writes a scenario's bytes, and an ASGI application."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from tests.taps.contract.scenario import TENANT_HEADER, UPSTREAM, Scenario, hear
 from tests.taps.contract.scenarios import BY_NAME
 from tests.taps.proxy.rig import PATIENCE_S, receive_all, receive_request, reset
 
-# Before an upstream breaks off: what it wrote is read by then, and not lost with the connection (seconds).
+# Pause before an upstream breaks off, so that what it wrote has been read and is not lost with the connection (seconds).
 SETTLE_S = 0.1
 _CASE = re.compile(rb"[?&]case=([a-z0-9-]+)")
 
@@ -28,7 +28,7 @@ def scenario_of(target: bytes) -> Scenario:
 
 
 def play(one: socket.socket) -> None:
-    """A handler for RawUpstream: requests on one connection, each answered as its scenario says."""
+    """A handler for RawUpstream: requests on one connection, each answered as its scenario defines."""
     while request := receive_request(one):
         scenario = scenario_of(request.partition(b"\r\n")[0])
         if not scenario.answers:
@@ -54,7 +54,7 @@ class BreaksOff(RuntimeError):
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answers as the scenario says that the request names."""
+    """Answers as defined by the scenario that the request names."""
     scenario = scenario_of(b"?" + scope["query_string"])
     while (await receive()).get("more_body"):
         pass
@@ -78,7 +78,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 @contextlib.contextmanager
 def asgi_server(data_dir: str) -> Iterator[int]:
-    """A uvicorn with the application and the tap in a thread of its own; gives its port."""
+    """A uvicorn with the application and the tap in its own thread; gives its port."""
     app = TapMiddleware(application, upstream=UPSTREAM, data_dir=data_dir, tenant_header=TENANT_HEADER)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -1,9 +1,9 @@
-"""The contract of all taps: the same stream in, the same record out, and the client's bytes are the upstream's.
+"""The contract of all taps: the same stream in, the same record out, and the client gets the upstream's bytes.
 
-Each scenario goes through each driver. Its record is that of the reference, whose facts are written down by hand in
-scenarios.py, in all but what apart.py says. The official clients go through the taps elsewhere: the proxy in
-tests/integration/test_clients.py, httpx in tests/taps/test_httpx_clients.py, the ASGI tap in tests/integration/test_asgi.py,
-packets beside the proxy in tests/integration/test_packets.py.
+Each scenario goes through each driver. Its record equals that of the reference, whose facts are written by hand in
+scenarios.py, except where apart.py allows a difference. The official clients are tested elsewhere: through the proxy in
+tests/integration/test_clients.py, httpx in tests/taps/test_httpx_clients.py, the ASGI tap in
+tests/integration/test_asgi.py, packets next to the proxy in tests/integration/test_packets.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,19 +24,19 @@ from tests.taps.contract.scenarios import BY_NAME, SCENARIOS
 from tests.taps.contract.written import Written, written
 from tests.vectors.load import differences
 
-# In this order, where they are there at all.
+# In this order, where present.
 TIMES = (
     "request_sent_s", "headers_s", "first_byte_s", "first_event_s", "first_token_s", "last_token_s", "finish_s", "end_s",
 )  # fmt: skip
 
-# What a tap's records are called, if not after the tap: `replay` names its own at last (cli/replay.py).
+# The tap's name in records where it is not the driver's tap: `replay` sets its own name last (cli/replay.py).
 NAMES = {"replay": {"replay", exchange.TAP}}
 
 Referred = Callable[[str], list[dict[str, Any]]]
 
 
 class Passed(NamedTuple):
-    """What came of one scenario."""
+    """The result of one scenario."""
 
     scenario: Scenario
     came: Came | None
@@ -49,7 +49,7 @@ class Ran(NamedTuple):
     passed: dict[str, Passed]
 
     def records(self) -> Iterator[tuple[Scenario, dict[str, Any]]]:
-        """Of each scenario that has one, the record of the full capture."""
+        """The record of the full capture for each scenario that has one."""
         for name, one in self.passed.items():
             for record in one.full.records:
                 yield BY_NAME[name], record
@@ -62,13 +62,13 @@ of_each_driver = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ran]:
-    """All scenarios through a driver, once."""
+    """All scenarios through one driver, once."""
 
     begun: set[str] = set()
 
     @cache
     def run(name: str) -> Ran:
-        assert name not in begun, "it failed, as its first test says"
+        assert name not in begun, "the run failed: see the driver's first test"
         begun.add(name)
         driver = DRIVERS[name]
         scenarios = [one for one in SCENARIOS if one.name not in driver.without]
@@ -91,11 +91,11 @@ def ran(runs: Callable[[str], Ran], name: str) -> Ran:
 
 @pytest.fixture(scope="module")
 def referred() -> Referred:
-    """The reference's records of a scenario, made once."""
+    """The reference's records of a scenario, computed once."""
     return cache(lambda name: written(reference(BY_NAME[name]), "full").records)
 
 
-def test_the_reference_says_what_is_written_down(referred: Referred) -> None:
+def test_the_reference_has_the_facts_that_are_written_by_hand(referred: Referred) -> None:
     def check(scenario: Scenario) -> None:
         records = referred(scenario.name)
         assert len(records) == (scenario.record is not None)
@@ -129,8 +129,8 @@ def the_record_is_the_references(ran: Ran, passed: Passed, records: list[dict[st
 
 
 @of_each_driver
-def test_what_may_differ_does(ran: Ran, referred: Referred) -> None:
-    """An entry of the table that nothing needs hides what comes after it."""
+def test_each_allowed_difference_is_needed(ran: Ran, referred: Referred) -> None:
+    """An entry that nothing needs would hide a later bug."""
     found = {scenario.name: differing(referred(scenario.name)[0], record) for scenario, record in ran.records()}
     for entry in APART[ran.driver]:
         of = {name: paths for name, paths in found.items() if entry.is_of(name)}
@@ -165,8 +165,8 @@ def no_secret_is_written(passed: Passed) -> None:
 
 
 @of_each_driver
-def test_what_must_not_be_written_was_there(ran: Ran) -> None:
-    """Else `no_secret_is_written` shows nothing."""
+def test_the_secrets_were_part_of_the_streams(ran: Ran) -> None:
+    """Otherwise `no_secret_is_written` would show nothing."""
     assert CANARY.encode() in ran.passed["chat"].full.bundles
     assert SECRET.encode() in BY_NAME["chat"].request()
     assert SECRET.encode() in BY_NAME["chat"].head()

@@ -1,4 +1,4 @@
-"""Several exchanges at once or one after another, and a tap with a bug in it."""
+"""Several exchanges at the same time or one after another, and a tap with a bug in it."""
 
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,20 @@ from tests.vectors.load import differences
 
 STREAMS = 20
 LIVE = [pytest.param(name, marks=driver.marks) for name, driver in DRIVERS.items() if driver.start]
-# Those whose clients are ours; the libraries' have connections of their own, and leave by their own time-outs.
+# Drivers with our own client; the libraries open their own connections and leave by their own time-outs.
 RAW = [one for one in LIVE if DRIVERS[str(one.values[0])].tap != "httpx"]
 ASKED_IN_VAIN = [
     pytest.param(*one.values, scenario, marks=one.marks, id=f"{one.values[0]}-{scenario.name}")
     for scenario in WITHOUT_ANSWER
     for one in (RAW if scenario.end == "client" else LIVE)
 ]
-# A stream, an answer that is none, and a stream again.
+# A stream, a response that is not a stream, and a stream again.
 IN_A_ROW = [BY_NAME[name] for name in ("chat", "not-streamed", "content-length")]
 
 
 @pytest.mark.parametrize("name", LIVE)
 def test_twenty_streams_at_once(name: str, tmp_path: Path) -> None:
-    """Of two kinds, so that a mixture shows."""
+    """Of two kinds, so that mixed-up streams would be noticed."""
     driver = DRIVERS[name]
     assert driver.start
     kinds = [BY_NAME["tool-call"], BY_NAME["chat-with-usage"]]
@@ -68,8 +68,8 @@ def test_one_connection_in_a_capture_file() -> None:
         assert list(differences(scenario.record, record)) == []
 
 
-def test_a_relay_connects_once_for_two_requests(tmp_path: Path) -> None:
-    """When its upstream's connection was made is said of the first alone."""
+def test_a_relay_reports_its_connection_time_for_the_first_of_two_requests(tmp_path: Path) -> None:
+    """The time at which the upstream connection was made is reported for the first request only."""
     driver = DRIVERS["proxy"]
     assert driver.start
     chat = BY_NAME["chat"]
@@ -85,7 +85,7 @@ def test_a_relay_connects_once_for_two_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "scenario"), ASKED_IN_VAIN)
-def test_without_an_answer_there_is_a_record(name: str, scenario: Scenario, tmp_path: Path) -> None:
+def test_without_a_response_there_is_a_record(name: str, scenario: Scenario, tmp_path: Path) -> None:
     driver = DRIVERS[name]
     assert driver.start
     with driver.start(tmp_path) as running:
@@ -101,10 +101,8 @@ def raising(*_: Any, **__: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_a_bug_in_the_capture_costs_the_record_alone(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client sees nothing of it, and the record says that it is incomplete."""
+def test_a_bug_in_the_capture_costs_only_the_record(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client notices nothing, and the record is marked as incomplete."""
     driver = DRIVERS[name]
     assert driver.start
     assert driver.breaks
@@ -125,7 +123,9 @@ def test_a_bug_in_the_capture_costs_the_record_alone(
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_a_bug_at_the_very_beginning_is_not_felt(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_at_the_start_of_the_capture_does_not_reach_the_client(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = DRIVERS[name]
     assert driver.start
     assert driver.breaks
@@ -138,7 +138,7 @@ def test_a_bug_at_the_very_beginning_is_not_felt(name: str, tmp_path: Path, monk
 
 
 def heard_of(running: Running, scenario: Scenario) -> bool:
-    """Whether the tap goes on as if nothing had been."""
+    """Whether the tap works for the next request as if nothing had happened."""
     before = len(running.recorder.messages)
     assert running.ask(scenario) == expected(scenario)
     told = running.told(before, 1)

@@ -1,4 +1,4 @@
-"""What becomes of a tap's messages: recorder, bundler, the bytes of bundles, assembler, records."""
+"""What a tap's messages become: recorder, bundler, bytes of bundles, assembler, records."""
 
 import json
 from collections.abc import Iterable
@@ -18,12 +18,14 @@ from tests.taps import talk
 from tests.taps.contract.scenario import TENANT_HEADER
 
 INSTANCE = b"i" * 16
-# Messages between two looks for segments: few and odd, so that streams are cut anywhere.
+# Messages between two flushes of segments: few and an odd number, so that streams are cut anywhere.
 _AT_ONCE = 7
 
 
 class Written(NamedTuple):
-    """`bundles`: all that would lie in a spool, uncompressed; `records`: as readers have them, by the order of their ends."""
+    """`bundles`: everything that a spool would contain, uncompressed; `records`: as readers get them, in the order of
+    their ends.
+    """
 
     bundles: bytes
     records: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What tests of in-process capture share: a place for a recorder, and a stream."""
+"""What tests of in-process capture share: the place of a recorder, and a stream."""
 
 import time
 from collections.abc import Callable
@@ -13,27 +13,29 @@ from streamgauge.taps.inprocess.capture import SeenRequest, start_capture
 from tests.taps.proxy.rig import RawRecorder
 from tests.taps.talk import EVENTS
 
-# How long a test waits for what must come (seconds): generous, the machine is shared.
+# How long a test waits for what must come (seconds): generous, since the machine is shared.
 PATIENCE_S = 30.0
 SSE_HEAD = [("Content-Type", "text/event-stream"), ("X-Request-Id", "req_7"), ("Set-Cookie", "secret")]
 
 
-class Nobody:
-    """No agent is started. `asked`: how often one was missed; `hoped`: whether one is to be expected."""
+class NoAgents:
+    """Starts no agent. `asked`: how often a sender reported that no recorder can be reached; `will_start`: what `will_start`
+    returns.
+    """
 
-    def __init__(self, *, hoped: bool = False) -> None:
+    def __init__(self, *, will_start: bool = False) -> None:
         self.asked = 0
-        self.hoped = hoped
+        self._will_start = will_start
 
     def recorder_unreachable(self, data_dir: Path) -> None:
         self.asked += 1
 
     def will_start(self, data_dir: Path) -> bool:
-        return self.hoped
+        return self._will_start
 
 
 def recorder_at(data_dir: Path) -> RawRecorder:
-    """A recorder where an agent's would be; not started."""
+    """A recorder where an agent's recorder would listen; not started."""
     (data_dir / "run").mkdir(parents=True, exist_ok=True)
     return RawRecorder(data_dir / "run" / "recorder.sock")
 
@@ -46,7 +48,7 @@ def seen_request(**changes: Any) -> SeenRequest:
 def report_stream(
     client: CaptureClient, *chunks: bytes, ending: Ending = Ending.COMPLETE, end: bool = True
 ) -> ExchangeCapture:
-    """Reports a whole stream: its chunks are EVENTS, if none are given."""
+    """Reports a whole stream with these chunks, or EVENTS if there are none."""
     capture = start_capture(client, seen_request())
     capture.request_body(b'{"model":"m"}')
     capture.request_sent(1_500, None, 13)
@@ -59,7 +61,7 @@ def report_stream(
 
 
 def reads_of(messages: list[Message]) -> tuple[int, int]:
-    """How many reads arrived, and how many are reported as dropped."""
+    """How many reads arrived, and how many were reported as dropped."""
     arrived = sum(isinstance(message, ResponseRead) for message in messages)
     return arrived, sum(message.reads for message in messages if isinstance(message, ReadsDropped))
 

@@ -17,10 +17,10 @@ from streamgauge.taps.inprocess.agent import Agent
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, start, wait_for, wait_until_ready
 
-# Nobody may listen there.
-NOBODY = "127.0.0.1:1"
+# A port on which no broker listens.
+UNREACHABLE = "127.0.0.1:1"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
-KAFKA = {"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}
+KAFKA = {"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}
 ENVIRONMENT = {**CLEAN, **KAFKA}
 
 
@@ -31,7 +31,9 @@ def data_dir(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def starting(data_dir: Path, **more: str) -> Iterator[Agent]:
-    """An Agent of this process. Two of them behave as those of two processes: a lock is a descriptor's."""
+    """An Agent of this process. Two of them behave like those of two processes, since a lock belongs to a file
+    descriptor.
+    """
     one = Agent(data_dir, {**CLEAN, **KAFKA, **more})
     try:
         yield one
@@ -44,7 +46,7 @@ def agents() -> list[int]:
 
 
 def the_agent() -> int:
-    """The one that was just started: its command line is there a moment after its parent goes on (execve(2))."""
+    """The one that was just started: its command line can be read shortly after the fork (execve(2))."""
     wait_for(agents, "an agent")
     [pid] = agents()
     return pid
@@ -59,10 +61,10 @@ def is_there(data_dir: Path) -> bool:
     [
         ({}, False),
         ({"STREAMGAUGE_KAFKA": ""}, False),
-        ({"STREAMGAUGE_KAFKA": NOBODY}, True),
-        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": "external"}, False),
-        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": "External "}, False),
-        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": ""}, True),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE}, True),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_AGENT": "external"}, False),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_AGENT": "External "}, False),
+        ({"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_AGENT": ""}, True),
     ],
 )
 def test_it_is_started_where_there_is_a_broker_to_ship_to(
@@ -81,7 +83,7 @@ def test_it_is_started_where_there_is_a_broker_to_ship_to(
         )
 
 
-def test_one_process_has_the_turn_and_another_takes_over(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_holds_the_lock_and_another_takes_over(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "ATTEMPT_S", 0.0)
     with starting(data_dir) as other:
         with starting(data_dir) as one:
@@ -100,7 +102,7 @@ def test_one_process_has_the_turn_and_another_takes_over(data_dir: Path, monkeyp
     assert agents() == []
 
 
-def test_an_agent_of_somebody_else_is_left_alone(data_dir: Path) -> None:
+def test_an_agent_that_another_process_started_is_left_running(data_dir: Path) -> None:
     with start("up", ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)], data_dir) as up:
         wait_until_ready(up)
         with starting(data_dir) as one:
@@ -109,7 +111,7 @@ def test_an_agent_of_somebody_else_is_left_alone(data_dir: Path) -> None:
             assert up.get("/health/ready")[0] == 200
 
 
-def test_what_fails_is_said_once_and_not_tried_all_the_time(
+def test_a_failure_is_logged_once_and_not_retried_at_once(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(agent_module, "ATTEMPT_S", 0.0)
@@ -124,7 +126,7 @@ def test_what_fails_is_said_once_and_not_tried_all_the_time(
     ]
 
 
-def test_attempts_have_a_pause_that_grows(data_dir: Path) -> None:
+def test_pauses_between_attempts_grow(data_dir: Path) -> None:
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
         one.ensure_started()
         pid = the_agent()
@@ -135,7 +137,7 @@ def test_attempts_have_a_pause_that_grows(data_dir: Path) -> None:
         assert one._pause_s == 2 * agent_module.ATTEMPT_S
 
 
-def test_a_place_that_cannot_be_used_disturbs_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unusable_directory_does_not_raise(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with starting(tmp_path / "file") as one:
         one.ensure_started()
@@ -148,20 +150,20 @@ APPLICATION = textwrap.dedent(
     """
     import os, sys, time
     from pathlib import Path
-    from streamgauge.taps.inprocess.agent import away, leave
-    away(Path(sys.argv[1]))
+    from streamgauge.taps.inprocess.agent import recorder_unreachable, stop_agents
+    recorder_unreachable(Path(sys.argv[1]))
     if sys.argv[2] == "forks":
         os.fork()
     os.write(1, b"%d\\n" % os.getpid())
     sys.stdin.read()
-    leave(60)
+    stop_agents(60)
     """
 )
 
 
 @pytest.mark.parametrize("way", ["alone", "forks"])
 def test_an_agent_ends_with_its_application_even_if_that_is_killed(way: str, data_dir: Path) -> None:
-    """And a process that it forked off keeps neither the agent nor the turn."""
+    """And a process that it forked keeps neither the agent nor the lock."""
     command = [sys.executable, "-c", APPLICATION, str(data_dir), way]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT) as application:
         assert application.stdout is not None
@@ -191,7 +193,7 @@ def test_an_application_that_ends_waits_for_its_agent(data_dir: Path) -> None:
         assert not runs(agent)
 
 
-def test_modules_where_the_application_was_started_are_not_the_agents(
+def test_modules_of_the_applications_directory_are_not_imported_by_the_agent(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise RuntimeError('of the application')")

@@ -1,4 +1,4 @@
-"""Taps and the command line mean the same data directory."""
+"""Taps and the command line use the same data directory."""
 
 import os
 from pathlib import Path
@@ -10,14 +10,14 @@ from streamgauge.config import default_data_dir
 from streamgauge.taps.inprocess.agent_location import data_dir_of, recorder_socket
 
 
-def test_the_default_is_the_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_that_of_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMGAUGE_DATA_DIR", raising=False)
     assert data_dir_of(None) == default_data_dir()
     monkeypatch.setenv("STREAMGAUGE_DATA_DIR", "")
     assert data_dir_of(None) == data_dir_of("") == default_data_dir()
 
 
-def test_an_argument_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_argument_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "named"))
     assert data_dir_of(None) == tmp_path / "named"
     assert data_dir_of(tmp_path / "given") == tmp_path / "given"
@@ -25,7 +25,7 @@ def test_an_argument_counts_before_the_environment(monkeypatch: pytest.MonkeyPat
     assert data_dir_of("given") == tmp_path / "given"
 
 
-def test_f7_the_agents_settings_file_names_the_directory_as_well(
+def test_f7_the_agents_settings_file_also_sets_the_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("STREAMGAUGE_DATA_DIR", raising=False)
@@ -49,7 +49,7 @@ def test_f7_the_agents_settings_file_names_the_directory_as_well(
     assert all("cannot be read" in said for said in caplog.messages)
 
 
-def test_the_socket_is_where_the_agent_put_it(tmp_path: Path) -> None:
+def test_the_socket_is_where_the_agent_creates_it(tmp_path: Path) -> None:
     deep = tmp_path / ("deep" * 20) / ("er" * 40)
     deep.mkdir(parents=True)
     place = tmp_path / "s"

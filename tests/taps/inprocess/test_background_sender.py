@@ -1,4 +1,4 @@
-"""The sender's thread: with a recorder, without one, with one that goes; the application waits for none of it."""
+"""The sender's thread: with a recorder, without one, with one that stops; the application never waits for it."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ from streamgauge.taps.inprocess.capture import start_capture
 from tests.taps.asking import WHOLE
 from tests.taps.inprocess.rig import (
     PATIENCE_S,
-    Nobody,
+    NoAgents,
     balance_of,
     reads_of,
     recorder_at,
@@ -45,20 +45,20 @@ _OTHERS: set[threading.Thread] = set()
 
 @pytest.fixture(autouse=True)
 def _others() -> None:
-    """What other tests of this process left running is not looked at here."""
+    """Threads that other tests of this process left running are not counted."""
     _OTHERS.clear()
     _OTHERS.update(threading.enumerate())
 
 
 def threads() -> list[str]:
-    """Senders' threads since the test began."""
+    """Threads of senders started since the test began."""
     running = set(threading.enumerate()) - _OTHERS
     return [thread.name for thread in running if thread.name == "streamgauge-sender"]
 
 
 def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, NoAgents())
         assert threads() == []
         running = [threading.Thread(target=lambda: [report_stream(sender) for _ in range(20)]) for _ in range(5)]
         for thread in running:
@@ -77,8 +77,8 @@ def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
     assert balance_of(tmp_path).seen == balance_of(tmp_path).waiting == 100 * len(EVENTS)
 
 
-def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
-    agents = Nobody()
+def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
+    agents = NoAgents()
     sender = BackgroundSender(tmp_path, agents)
     open_one = report_stream(sender, end=False)
     report_stream(sender)
@@ -91,8 +91,8 @@ def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
     assert balance_of(tmp_path).dropped["recorder_gone"] == 0
 
 
-def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, Nobody(), capacity=50_000)
+def test_a_recorder_that_never_starts_costs_only_reads(tmp_path: Path) -> None:
+    sender = BackgroundSender(tmp_path, NoAgents(), capacity=50_000)
     for _ in range(30):
         report_stream(sender, *[bytes(1_000)] * 10)
     wait_until(lambda: balance_of(tmp_path).seen == 300)
@@ -100,14 +100,14 @@ def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path
     wait_until(lambda: sender.full)
     begun = time.monotonic()
     sender.close(PATIENCE_S)
-    assert time.monotonic() - begun < PATIENCE_S / 2  # nobody expects a recorder: nobody waits for one
+    assert time.monotonic() - begun < PATIENCE_S / 2  # no recorder is expected, so the end does not wait for one
     balance = balance_of(tmp_path)
     assert (balance.seen, balance.waiting) == (300, 0)
     assert balance.dropped["recorder_gone"] == 300 - balance.dropped["recorder_behind"]
 
 
-def test_at_the_end_one_that_is_expected_is_waited_for(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, Nobody(hoped=True))
+def test_an_expected_recorder_is_waited_for_at_the_end(tmp_path: Path) -> None:
+    sender = BackgroundSender(tmp_path, NoAgents(will_start=True))
     report_stream(sender)
     recorder = recorder_at(tmp_path)
     later = threading.Timer(0.5, recorder.start)
@@ -118,8 +118,8 @@ def test_at_the_end_one_that_is_expected_is_waited_for(tmp_path: Path) -> None:
     recorder.stop()
 
 
-def test_a_recorder_that_goes_is_found_again(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, Nobody())
+def test_a_recorder_that_restarts_is_connected_again(tmp_path: Path) -> None:
+    sender = BackgroundSender(tmp_path, NoAgents())
     with recorder_at(tmp_path) as recorder:
         report_stream(sender)
         recorder.ended()
@@ -131,9 +131,9 @@ def test_a_recorder_that_goes_is_found_again(tmp_path: Path) -> None:
         sender.close(PATIENCE_S)
 
 
-def test_the_reads_of_a_slow_recorder_are_bounded_and_told(tmp_path: Path) -> None:
+def test_the_reads_of_a_slow_recorder_are_bounded_and_dropped_ones_reported(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, Nobody(), capacity=300_000)
+        sender = BackgroundSender(tmp_path, NoAgents(), capacity=300_000)
         recorder.hold()
         streams = [start_capture(sender, seen_request()) for _ in range(10)]
         for number in range(400):
@@ -152,10 +152,10 @@ def test_the_reads_of_a_slow_recorder_are_bounded_and_told(tmp_path: Path) -> No
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (4_000, missing, told)
 
 
-def test_idle_it_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_sender_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_module, "IDLE_S", 0.2)
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, NoAgents())
         report_stream(sender)
         recorder.ended()
         wait_until(lambda: sender._client is not None and not sender.connected)
@@ -171,10 +171,10 @@ def test_idle_it_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypat
         sender.close(PATIENCE_S)
 
 
-def test_a_flush_hands_over_what_was_noted(tmp_path: Path) -> None:
+def test_a_flush_sends_what_was_reported(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, Nobody())
-        sender.flush(PATIENCE_S)  # nothing ever began: nothing to wait for
+        sender = BackgroundSender(tmp_path, NoAgents())
+        sender.flush(PATIENCE_S)  # no stream ever began: nothing to wait for
         for number in range(20):
             open_one = report_stream(sender, end=False)
             sender.flush(PATIENCE_S)
@@ -185,22 +185,22 @@ def test_a_flush_hands_over_what_was_noted(tmp_path: Path) -> None:
         sender.close(PATIENCE_S)
 
 
-def test_a_data_directory_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unusable_data_directory_costs_only_the_capture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
-    sender = BackgroundSender(tmp_path / "file", Nobody())
+    sender = BackgroundSender(tmp_path / "file", NoAgents())
     captures = []
     for _ in range(5):
         captures.append(report_stream(sender, *EVENTS * 100))
         sender.flush(PATIENCE_S)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     assert "not captured" in caplog.text
-    assert len(sender._notes) < 10  # what nobody takes is not kept
+    assert len(sender._notes) < 10  # without a place to send it, nothing is kept
     sender.close(PATIENCE_S)
 
 
-def test_a_data_directory_that_is_made_anew(tmp_path: Path) -> None:
+def test_a_data_directory_that_is_created_again_is_used(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    sender = BackgroundSender(data, Nobody())
+    sender = BackgroundSender(data, NoAgents())
     with recorder_at(data) as recorder:
         report_stream(sender)
         recorder.ended()
@@ -213,12 +213,12 @@ def test_a_data_directory_that_is_made_anew(tmp_path: Path) -> None:
     assert (balance.seen, balance.waiting, sum(balance.dropped.values())) == (len(EVENTS), len(EVENTS), 0)
 
 
-def test_a_bug_in_a_turn_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_turn_does_not_end_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def raising(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, NoAgents())
         report_stream(sender)
         recorder.ended()
         with monkeypatch.context() as broken:
@@ -229,9 +229,9 @@ def test_a_bug_in_a_turn_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         sender.close(PATIENCE_S)
 
 
-def test_after_its_end_streams_go_on_uncaptured(tmp_path: Path) -> None:
+def test_after_its_end_streams_are_not_captured(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, NoAgents())
         before = report_stream(sender, end=False)
         sender.close(PATIENCE_S)
         after = report_stream(sender)
@@ -243,9 +243,9 @@ def test_after_its_end_streams_go_on_uncaptured(tmp_path: Path) -> None:
     assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead"]
 
 
-def test_one_thread_however_many_begin_at_once(tmp_path: Path) -> None:
+def test_one_thread_however_many_streams_begin_at_once(tmp_path: Path) -> None:
     for round_ in range(10):
-        sender, barrier = BackgroundSender(tmp_path / str(round_), Nobody()), threading.Barrier(8)
+        sender, barrier = BackgroundSender(tmp_path / str(round_), NoAgents()), threading.Barrier(8)
 
         def begin(sender: BackgroundSender = sender, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
@@ -256,13 +256,13 @@ def test_one_thread_however_many_begin_at_once(tmp_path: Path) -> None:
             thread.start()
         for thread in running:
             thread.join()
-        wait_until(lambda: threads() == ["streamgauge-sender"])  # that of the round before may be ending
+        wait_until(lambda: threads() == ["streamgauge-sender"])  # the thread of the previous round may still be ending
         sender.close(PATIENCE_S)
         assert balance_of(tmp_path / str(round_)).seen == 8 * len(EVENTS)
 
 
-def test_numbers_of_processes_are_apart(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, Nobody())
+def test_processes_use_different_stream_numbers(tmp_path: Path) -> None:
+    sender = BackgroundSender(tmp_path, NoAgents())
     numbers = [report_stream(sender).stream for _ in range(3)]
     assert numbers == [(os.getpid() & 0xFFFFFF) << 36 | at for at in range(3)]
     sender.close(PATIENCE_S)
@@ -272,21 +272,21 @@ def test_numbers_of_processes_are_apart(tmp_path: Path) -> None:
 
 
 class ByHand(BackgroundSender):
-    """A sender without a thread."""
+    """A sender without a thread: the test runs its turns."""
 
     def _start(self) -> None:
         pass
 
     def turn(self) -> list[Message]:
-        """Takes what was reported. Gives what waits for the recorder."""
+        """Processes what was reported. Gives what waits for the recorder."""
         client = self._client or self._make_client()
         self._collect(client)
         batches = [*(batch for batch, _ in client._batches), client._open_batch]
         return [message for batch in batches for message in batch]  # type: ignore[misc]
 
 
-def test_a_large_piece_travels_in_several(tmp_path: Path) -> None:
-    sender, large = ByHand(tmp_path, Nobody(), 1 << 30), bytes(range(256)) * (PIECE_BYTES // 100)
+def test_a_large_chunk_is_sent_in_pieces(tmp_path: Path) -> None:
+    sender, large = ByHand(tmp_path, NoAgents(), 1 << 30), bytes(range(256)) * (PIECE_BYTES // 100)
     capture = start_capture(sender, seen_request())
     capture.request_body(large)
     capture.request_sent(1, None, len(large))
@@ -305,17 +305,17 @@ def test_a_large_piece_travels_in_several(tmp_path: Path) -> None:
     assert sender._open_streams == {capture.stream}
 
 
-def test_an_empty_piece_is_no_read(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, Nobody())
+def test_an_empty_chunk_is_not_reported(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, NoAgents())
     report_stream(sender, b"a", b"", b"b")
     assert reads_of(sender.turn()) == (2, 0)
     assert (balance_of(tmp_path).seen, sender._open_streams, sender._noted_bytes) == (2, set(), 0)
 
 
 def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, Nobody())
+    sender = ByHand(tmp_path, NoAgents())
     capture = report_stream(sender, end=False)
-    sender._notes.clear()  # as where the data directory cannot be used
+    sender._notes.clear()  # as when the data directory cannot be used
     sender._refuse_reads()
     capture.read(1, b"x")
     capture.end(2, Ending.COMPLETE)
@@ -325,8 +325,8 @@ def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (1, 1, 0)
 
 
-def test_what_is_noted_until_the_end_is_counted(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, Nobody())
+def test_reads_that_are_waiting_at_the_end_are_counted_as_dropped(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, NoAgents())
     report_stream(sender)
     sender._make_client()
     sender._close_inbox()
@@ -335,8 +335,8 @@ def test_what_is_noted_until_the_end_is_counted(tmp_path: Path) -> None:
     assert (balance.seen, balance.dropped["recorder_gone"], balance.waiting) == (len(EVENTS), len(EVENTS), 0)
 
 
-def test_without_room_reads_are_dropped_in_their_place_and_counted(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, Nobody(), capacity=20_000)
+def test_without_room_reads_are_dropped_in_order_and_counted(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, NoAgents(), capacity=20_000)
     for _ in range(4):
         report_stream(sender, *[bytes(200)] * 40)
         messages = sender.turn()
@@ -348,7 +348,7 @@ def test_without_room_reads_are_dropped_in_their_place_and_counted(tmp_path: Pat
         assert sum(isinstance(message, kind) for message in messages) == 4, kind
 
 
-def test_a_bug_at_a_read_costs_its_stream_its_completeness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_at_a_read_makes_only_its_stream_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = sender_module._pieces
 
     def raising(data: bytes) -> list[bytes]:
@@ -356,7 +356,7 @@ def test_a_bug_at_a_read_costs_its_stream_its_completeness(tmp_path: Path, monke
             raise ZeroDivisionError
         return real(data)
 
-    sender = ByHand(tmp_path, Nobody())
+    sender = ByHand(tmp_path, NoAgents())
     monkeypatch.setattr(sender_module, "_pieces", raising)
     broken = report_stream(sender, b"a", b"\0" * 100_000, b"boom", b"b")
     whole = report_stream(sender)
@@ -382,7 +382,7 @@ def test_every_read_is_reported_or_counted(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]], turns: list[int], capacity: int
 ) -> None:
     folder = tmp_path_factory.mktemp("sender")
-    sender = ByHand(folder, Nobody(), capacity)
+    sender = ByHand(folder, NoAgents(), capacity)
     captures = [start_capture(sender, seen_request()) for _ in range(3)]
     ended: set[int] = set()
     seen = 0

@@ -1,4 +1,4 @@
-"""The process's senders: one a data directory, a forked child's own, and nothing left behind at an end."""
+"""The process's senders: one for each data directory, a forked child's own, and nothing left at the end."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def no_senders_stay() -> Iterator[None]:
     background_senders._end()
 
 
-def test_one_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sender_for_each_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "a"))
     one = sender_of()
     assert sender_of(None) is sender_of(tmp_path / "a") is sender_of(str(tmp_path / "a")) is one
@@ -33,7 +33,7 @@ def test_one_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not (tmp_path / "a").exists()  # nothing happens before the first stream
 
 
-def test_finish_hands_over_what_was_noted_and_more_may_follow(tmp_path: Path) -> None:
+def test_finish_sends_what_was_reported_and_more_may_follow(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
         for number in (1, 2):
             report_stream(sender_of(tmp_path))
@@ -54,7 +54,7 @@ def child():
 
 
 def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
-    """What a recorder heard of a script that ran to its end; its exit code was 0 and it said nothing."""
+    """What a recorder received from a script that ran to its end; asserts exit code 0 and no output."""
     with recorder_at(data_dir) as recorder:
         done = subprocess.run(
             [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT + textwrap.dedent(body), str(data_dir)],
@@ -114,7 +114,7 @@ def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
         ),
     ],
 )
-def test_a_process_hands_over_what_it_has_when_it_ends(tmp_path: Path, body: str, streams: int) -> None:
+def test_a_process_sends_what_it_has_when_it_ends(tmp_path: Path, body: str, streams: int) -> None:
     messages = ended_script(tmp_path, body, streams)
     assert len({message.stream for message in messages if isinstance(message, ExchangeEnded)}) == streams
     assert arrived(messages) == BODY * streams
@@ -122,7 +122,7 @@ def test_a_process_hands_over_what_it_has_when_it_ends(tmp_path: Path, body: str
     assert (balance.seen, balance.waiting) == (streams * len(EVENTS), streams * len(EVENTS))
 
 
-def test_a_stream_that_is_open_at_a_fork_is_the_parents(tmp_path: Path) -> None:
+def test_a_stream_that_is_open_at_a_fork_belongs_to_the_parent(tmp_path: Path) -> None:
     body = """
     open_one = report_stream(sender_of(here), end=False)
     if os.fork() == 0:
@@ -137,7 +137,7 @@ def test_a_stream_that_is_open_at_a_fork_is_the_parents(tmp_path: Path) -> None:
     assert arrived(ended_script(tmp_path, body, 2)).count(b"told") == 1
 
 
-def test_without_an_agent_a_process_ends_at_once_and_says_one_sentence(tmp_path: Path) -> None:
+def test_without_an_agent_a_process_ends_at_once_and_logs_one_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + "child(); child()", str(tmp_path)],
         capture_output=True,
@@ -153,7 +153,7 @@ def test_without_an_agent_a_process_ends_at_once_and_says_one_sentence(tmp_path:
 
 
 def test_it_is_imported_without_the_settings(tmp_path: Path) -> None:
-    """What an application imports must be cheap: no pydantic, no httpx, no aiohttp, and no thread."""
+    """What an application imports must be cheap: no pydantic, httpx or aiohttp, and no thread."""
     code = "import sys, threading, streamgauge.taps.httpx; print(threading.active_count(), *sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     count, *modules = done.stdout.split()

@@ -1,4 +1,4 @@
-"""How the capture of a request in an application starts: with what a recorder needs, and nothing else."""
+"""How the capture of a request in an application starts, and that it reports only what a recorder needs."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.taps.inprocess.rig import report_stream, seen_request
 from tests.taps.talk import EVENTS
 
 
-def test_a_stream_as_it_comes() -> None:
+def test_a_stream_in_order() -> None:
     client = FakeClient(first=7)
     report_stream(client)
     started = client.messages[0]
@@ -47,7 +47,7 @@ def test_headers_by_allowlist_as_text_or_bytes() -> None:
         assert started.tenant_header == (tenant and tenant.lower())
 
 
-def test_a_stream_that_cannot_begin_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_cannot_begin_does_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     def raising() -> int:
         raise BugError
 
@@ -58,7 +58,7 @@ def test_a_stream_that_cannot_begin_disturbs_nobody(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("headers", [[("a", "b", "c")], 5, [(None, "b")]])
-def test_odd_requests_raise_nothing(headers: Any) -> None:
+def test_malformed_requests_do_not_raise(headers: Any) -> None:
     client = FakeClient()
     capture = start_capture(client, seen_request(headers=headers))
     capture.read(4, b"d")

@@ -1,4 +1,4 @@
-"""Each process counts in a part of its own, and what one held that was killed is counted as lost."""
+"""Each process counts in its own slot, and reads held by a process that was killed are counted as lost."""
 
 import os
 import shutil
@@ -26,12 +26,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed_application(data_dir: Path) -> None:
-    """One that saw 10 reads, handed over 4 and dropped 1."""
+    """One that saw 10 reads, sent 4 to the recorder and dropped 1."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(data_dir)], check=False)
     assert done.returncode == -signal.SIGKILL
 
 
-def test_roles_are_apart_and_come_back(tmp_path: Path) -> None:
+def test_each_role_has_its_own_slot_which_is_used_again(tmp_path: Path) -> None:
     one, two = CounterSlot(tmp_path), CounterSlot(tmp_path)
     one.counters.seen(3)
     two.counters.seen(4)
@@ -51,7 +51,7 @@ def test_the_directory_is_made_and_private(tmp_path: Path) -> None:
     role.close()
 
 
-def test_what_a_killed_one_held_is_lost_when_its_role_is_taken_again(tmp_path: Path) -> None:
+def test_reads_held_by_a_killed_process_are_lost_when_its_role_is_taken_again(tmp_path: Path) -> None:
     killed_application(tmp_path)
     assert read_balance(tmp_path / "counters").waiting == 9
     role = CounterSlot(tmp_path)
@@ -60,9 +60,9 @@ def test_what_a_killed_one_held_is_lost_when_its_role_is_taken_again(tmp_path: P
     role.close()
 
 
-def test_or_when_a_tap_looks(tmp_path: Path) -> None:
+def test_they_are_lost_also_when_a_tap_starts(tmp_path: Path) -> None:
     killed_application(tmp_path)
-    living = CounterSlot(tmp_path)  # the same role: what it had before is settled by now
+    living = CounterSlot(tmp_path)  # the same role: what it held before is counted by now
     living.counters.seen(7)
     killed_application(tmp_path)
     close_app_balances(tmp_path / "counters")
@@ -73,8 +73,8 @@ def test_or_when_a_tap_looks(tmp_path: Path) -> None:
     living.close()
 
 
-def test_a_tap_that_starts_leaves_alone_what_a_living_one_holds(tmp_path: Path) -> None:
-    """Eight reads were handed over; of those the spool delivered five, and holds one."""
+def test_a_tap_that_starts_ignores_what_a_running_process_holds(tmp_path: Path) -> None:
+    """Eight reads were sent to the recorder; the spool has delivered five of them and holds one."""
     living, path = CounterSlot(tmp_path), tmp_path / "counters"
     living.counters.seen(20)
     living.counters.dropped(DropReason.RECORDER_BEHIND, 2)
@@ -95,7 +95,7 @@ def test_all_roles_taken(tmp_path: Path) -> None:
     CounterSlot(tmp_path).close()
 
 
-def test_a_directory_that_was_made_anew_is_another(tmp_path: Path) -> None:
+def test_a_directory_that_was_created_again_is_another(tmp_path: Path) -> None:
     data = tmp_path / "data"
     role = CounterSlot(data)
     assert role.is_current
@@ -108,7 +108,7 @@ def test_a_directory_that_was_made_anew_is_another(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
+def test_an_unusable_directory_gives_no_slot(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="it is not a directory"):
         CounterSlot(tmp_path / "file")
@@ -117,16 +117,16 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"every user of this host can change the data directory .* \(mode 0777\)"):
         CounterSlot(tmp_path / "open")
     (tmp_path / "data" / "counters").mkdir(parents=True)
-    before = os.dup(0)  # the lowest number that is free
+    before = os.dup(0)  # the lowest free number
     os.close(before)
     with pytest.raises(OSError):
         CounterSlot(tmp_path / "data")
     after = os.dup(0)
     os.close(after)
-    assert after == before  # nothing was left open
+    assert after == before  # no descriptor was left open
 
 
-def test_a_link_in_a_lock_s_place_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_in_place_of_a_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "apps").mkdir()
     (tmp_path / "apps" / "0.lock").symlink_to(tmp_path / "made")
     with pytest.raises(OSError, match="symbolic links"):

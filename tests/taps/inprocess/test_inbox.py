@@ -1,4 +1,4 @@
-"""What applications' threads report waits within bounds, in order, until the sender's thread takes it."""
+"""What the application's threads report waits, bounded and in order, until the sender's thread takes it."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ from tests.taps.inprocess.rig import report_stream, seen_request
 
 
 class Shelf(Inbox):
-    """An inbox without a thread. `woken`: how often the thread was to be woken."""
+    """An inbox without a thread. `woken`: how often it woke the sender's thread."""
 
     def __init__(self, capacity: int = CAPACITY_BYTES) -> None:
         super().__init__(capacity)
@@ -26,7 +26,7 @@ class Shelf(Inbox):
         self.woken += 1
 
     def take(self, held: int = 0) -> list[Note]:
-        """What the thread does."""
+        """What the sender's thread does."""
         notes = self._take(len(self._notes))
         self._account(self._noted_bytes, held)
         return notes
@@ -38,14 +38,14 @@ class Shelf(Inbox):
 
 @pytest.fixture
 def often() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Makes threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
 
 
-def test_reads_are_bytes_of_their_own() -> None:
+def test_reads_are_copied() -> None:
     shelf, buffer = Shelf(), bytearray(b"abc")
     capture = start_capture(shelf, seen_request())
     capture.read(1, buffer)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def test_reads_are_bytes_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("chunk", ["text", None, object()])
-def test_a_chunk_that_is_none_breaks_the_capture_and_nothing_else(chunk: object) -> None:
+def test_a_chunk_of_a_wrong_type_ends_only_the_capture(chunk: object) -> None:
     shelf = Shelf()
     capture = start_capture(shelf, seen_request())
     capture.read(1, b"a")
@@ -72,7 +72,7 @@ def test_a_chunk_that_is_none_breaks_the_capture_and_nothing_else(chunk: object)
     assert (shelf._faults.take(), shelf._dropped[DropReason.CAPTURE_FAULT].take()) == (1, 4)
 
 
-def test_much_that_waits_wakes_the_thread_and_is_bounded() -> None:
+def test_many_waiting_reads_wake_the_thread_and_are_bounded() -> None:
     shelf = Shelf()
     capture = start_capture(shelf, seen_request())
     piece, count = bytes(64 * 1024), 2 * CAPACITY_BYTES // (64 * 1024)
@@ -90,7 +90,7 @@ def test_much_that_waits_wakes_the_thread_and_is_bounded() -> None:
     assert shelf._dropped[DropReason.RECORDER_BEHIND].take() == count - taken
 
 
-def test_what_the_batches_hold_leaves_less_room() -> None:
+def test_bytes_held_by_batches_reduce_the_room() -> None:
     shelf = Shelf(capacity=10_000)
     shelf.take(held=9_000)
     capture = start_capture(shelf, seen_request())
@@ -100,16 +100,16 @@ def test_what_the_batches_hold_leaves_less_room() -> None:
     shelf.take(held=10_000 + 10_000 // RESERVE + 1)
     assert shelf.overfull
     report_stream(shelf)
-    assert shelf.take(held=0) == []  # nothing of a stream without a start
+    assert shelf.take(held=0) == []  # nothing is kept of a stream without a start
     assert (shelf.full, shelf.overfull) == (False, False)
 
 
-def test_the_sum_is_corrected_while_few_notes_are_left() -> None:
+def test_the_sum_of_bytes_is_corrected_while_few_notes_wait() -> None:
     shelf = Shelf()
     capture = start_capture(shelf, seen_request())
     for at in range(1_000):
         capture.read(at, b"x")
-    shelf._noted_bytes += 12_345  # two threads added at once
+    shelf._noted_bytes += 12_345  # two threads added at the same time
     shelf._account(len(shelf._take(500)) * (1 + MESSAGE_BYTES), 0)
     assert shelf._noted_bytes > 12_345 + 400 * MESSAGE_BYTES
     shelf._take(400)
@@ -117,7 +117,7 @@ def test_the_sum_is_corrected_while_few_notes_are_left() -> None:
     assert shelf._noted_bytes == 101 * (1 + MESSAGE_BYTES)
 
 
-def test_starts_have_a_reserve_and_it_ends_as_well() -> None:
+def test_starts_have_a_bounded_reserve() -> None:
     capacity = 10_000
     shelf = Shelf(capacity)
     for _ in range(200):
@@ -127,7 +127,7 @@ def test_starts_have_a_reserve_and_it_ends_as_well() -> None:
     assert 0 < started == sum(isinstance(message, ExchangeEnded) for message in notes) < 30
 
 
-def test_a_whole_answer_in_one_piece_fits() -> None:
+def test_a_whole_response_in_one_chunk_fits() -> None:
     shelf = Shelf()
     capture = start_capture(shelf, seen_request())
     capture.read(1, bytes(64 * 1024 * 1024))
@@ -144,7 +144,7 @@ def test_after_the_end_nothing_is_kept() -> None:
     assert (shelf.waiting, shelf.full, shelf.overfull) == (0, True, True)
 
 
-def test_a_thread_that_sleeps_is_woken_by_a_message() -> None:
+def test_a_message_wakes_a_sleeping_thread() -> None:
     shelf = Shelf()
     capture = start_capture(shelf, seen_request())
     assert shelf.woken == 0
@@ -154,7 +154,7 @@ def test_a_thread_that_sleeps_is_woken_by_a_message() -> None:
 
 
 @pytest.mark.usefixtures("often")
-def test_shared_counts_lose_nothing() -> None:
+def test_shared_counters_lose_nothing() -> None:
     count, threads, each = SharedCount(), 4, 20_000
     taken, running = 0, True
 
@@ -180,7 +180,7 @@ def test_shared_counts_lose_nothing() -> None:
 
 
 @pytest.mark.usefixtures("often")
-def test_notes_of_several_threads_are_taken_once_and_in_their_order() -> None:
+def test_notes_of_several_threads_are_taken_once_and_in_order() -> None:
     shelf, threads, each = Shelf(), 4, 5_000
     taken: list[Note] = []
     running = True

@@ -1,4 +1,4 @@
-"""Whether packets can be captured here: tests that do it say why they are skipped."""
+"""Whether packets can be captured here: tests that need it give the reason for which they are skipped."""
 
 import socket
 
@@ -8,7 +8,7 @@ from streamgauge.taps.packets.ring import capture_socket
 
 
 def why_not() -> str:
-    """Empty where they can."""
+    """Empty if they can."""
     try:
         capture_socket().close()
         socket.if_nametoindex("lo")

@@ -1,4 +1,4 @@
-"""Requests and answers on one captured connection, and what is told of them."""
+"""Requests and responses on one captured connection, and the messages that report them."""
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (

@@ -1,4 +1,4 @@
-"""The filter, run by the kernel: a pair of sockets takes it as a packet socket does, but for the facts beside packets."""
+"""The filter, run by the kernel: a socket pair runs it like a packet socket, except for the metadata of packets."""
 
 import ctypes
 import socket
@@ -10,12 +10,12 @@ from streamgauge.taps.packets.capture_filter import MAX_PORTS, filter_program
 from tests.taps.packets.wire import ipv4, ipv6, tcp
 
 SIX = ("2001:db8::1", "2001:db8::2")
-# The program's part behind the facts that a packet has beside it: of IPv4, and of IPv6.
+# The part of the program after the tests of a packet's metadata: for IPv4, and for IPv6.
 FIRST_BYTE = struct.pack("=HBBI", 0x30, 0, 0, 0)
 
 
 def passes(program: bytes, packet: bytes) -> bool:
-    """Whether the kernel lets it through."""
+    """Whether the kernel accepts the packet."""
     sender, receiver = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     held = ctypes.create_string_buffer(program, len(program))
     with sender, receiver:
@@ -29,7 +29,7 @@ def passes(program: bytes, packet: bytes) -> bool:
 
 
 def without_facts(program: bytes) -> bytes:
-    """The program for a packet alone: its version stands for the protocol that the kernel knows."""
+    """The program without metadata: the version in the packet replaces the protocol that the kernel knows."""
     instructions = [program[at : at + 8] for at in range(0, len(program), 8)]
     behind = instructions[7:]
     six = next(at for at, one in enumerate(behind) if one == struct.pack("=HBBI", 0x30, 0, 0, 6))
@@ -49,7 +49,7 @@ def six(source: int, target: int, *headers: tuple[int, bytes]) -> bytes:
 
 @pytest.mark.skipif(not hasattr(socket, "AF_PACKET"), reason="Linux alone has these filters")
 @pytest.mark.parametrize("ports", [[8000], [8000, 8001], [*range(7969, 8001)]])
-def test_tcp_of_the_ports_passes_and_nothing_else(ports: list[int]) -> None:
+def test_only_tcp_of_the_ports_passes(ports: list[int]) -> None:
     assert len(ports) <= MAX_PORTS
     program = without_facts(filter_program(ports))
     for packet in (four, six):
@@ -63,13 +63,13 @@ def test_tcp_of_the_ports_passes_and_nothing_else(ports: list[int]) -> None:
     assert not passes(program, bytes(udp))
     assert passes(program, four(5, 8000, fragment=0x2000))
     assert not passes(program, four(5, 8000, fragment=0x2001))
-    assert passes(program, six(5, 6, (0, b"\0" + bytes(6)))), "looked at behind the filter"
+    assert passes(program, six(5, 6, (0, b"\0" + bytes(6)))), "this is checked after the filter"
     assert not passes(program, six(5, 6)[:6] + b"\x11" + six(5, 8000)[7:])
     options = four(5, 8000)
     assert passes(program, bytes([0x46]) + options[1:20] + bytes(4) + options[20:])
 
 
 @pytest.mark.parametrize("ports", [[], [*range(1, MAX_PORTS + 2)]])
-def test_it_takes_some_ports_and_not_too_many(ports: list[int]) -> None:
+def test_it_takes_several_ports_up_to_a_limit(ports: list[int]) -> None:
     with pytest.raises(ValueError, match="1 to 32 ports"):
         filter_program(ports)

@@ -1,4 +1,4 @@
-"""Wall stamps become monotonic ones, whatever is done to the wall clock."""
+"""Wall-clock stamps become monotonic ones, however the wall clock is set."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +9,14 @@ HOUR = 3_600_000_000_000
 WALL, MONOTONIC = 1_700_000_000_000_000_000, 5_000_000_000
 
 
-def test_a_stamp_is_the_moment_of_the_other_clock() -> None:
+def test_a_stamp_becomes_the_same_moment_of_the_monotonic_clock() -> None:
     clock = StampClock(WALL, MONOTONIC)
     clock.update(WALL + 100, MONOTONIC + 100)
     assert clock.monotonic(WALL + 40) == MONOTONIC + 40
     assert clock.monotonic(WALL + 100) == MONOTONIC + 100
 
 
-def test_stamps_of_one_run_lie_before_and_behind_a_step() -> None:
+def test_stamps_of_one_batch_may_lie_before_and_after_a_step() -> None:
     for step in (HOUR, -HOUR):
         clock = StampClock(WALL, MONOTONIC)
         clock.update(WALL + 10, MONOTONIC + 10)
@@ -29,7 +29,7 @@ def test_stamps_of_one_run_lie_before_and_behind_a_step() -> None:
         assert clock.offset_ns == WALL + step - MONOTONIC
 
 
-def test_what_cannot_be_is_brought_into_order() -> None:
+def test_impossible_stamps_are_brought_into_order() -> None:
     clock = StampClock(WALL, MONOTONIC)
     clock.update(WALL + 100, MONOTONIC + 100)
     assert clock.monotonic(WALL + 50) == MONOTONIC + 50
@@ -37,7 +37,7 @@ def test_what_cannot_be_is_brought_into_order() -> None:
     assert clock.monotonic(WALL + HOUR) == MONOTONIC + 100
 
 
-def test_readings_that_are_not_quite_at_once_are_no_step() -> None:
+def test_clock_readings_that_differ_slightly_are_no_step() -> None:
     clock = StampClock(WALL, MONOTONIC)
     clock.update(WALL + 1_000_000, MONOTONIC)
     assert clock.offset_ns == WALL - MONOTONIC
@@ -52,7 +52,7 @@ def test_readings_that_are_not_quite_at_once_are_no_step() -> None:
         )
     )
 )
-def test_moments_never_go_back_and_never_lie_ahead(steps: list[tuple[int, int, list[int]]]) -> None:
+def test_moments_are_never_decreasing_and_never_in_the_future(steps: list[tuple[int, int, list[int]]]) -> None:
     clock, wall, now, last = StampClock(WALL, MONOTONIC), WALL, MONOTONIC, 0
     for passed, step, ages in steps:
         now, wall = now + passed, wall + passed + step

@@ -1,4 +1,4 @@
-"""One connection's TCP: how it begins, ends and begins again, by packets that both hosts send or repeat."""
+"""One connection's TCP: how it begins, ends and begins again, with packets that both hosts send or repeat."""
 
 import pytest
 
@@ -15,19 +15,19 @@ from tests.taps.talk import EVENTS, SSE, head
 
 
 def whole(line: Line) -> bool:
-    """The line tells one exchange, whole."""
+    """Asserts that exactly one complete exchange is reported."""
     one = only(followed(line))
     return (asked(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
 
 
-def test_every_packet_may_come_twice() -> None:
-    """As in a capture of all interfaces, where each is seen as it leaves and as it arrives."""
+def test_every_packet_may_be_seen_twice() -> None:
+    """As in a capture of all interfaces, which sees a packet when it is sent and when it is received."""
     line = Line().open().ask(asking()).answer(*WHOLE).acknowledge().finish(0).finish(1)
     line.sent = [packet for packet in line.sent for _ in range(2)]
     assert whole(line)
 
 
-def test_all_may_come_again_later() -> None:
+def test_all_packets_may_be_repeated_later() -> None:
     line = Line().open().ask(asking()[:50], asking()[50:]).answer(*WHOLE[:4])
     again = [data for _, data in line.sent]
     for data in again:
@@ -58,9 +58,9 @@ def test_a_line_of_a_request_may_come_byte_by_byte() -> None:
     assert whole(Line().open().ask(*[request[at : at + 1] for at in range(len(request))]).answer(*WHOLE))
 
 
-def test_bytes_out_of_order_are_read_when_the_hole_is_filled() -> None:
+def test_bytes_out_of_order_are_read_when_the_gap_is_filled() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE)
-    first, second = line.sent[6:8]  # the third packet of the answer, and the fourth
+    first, second = line.sent[6:8]  # the third packet of the response, and the fourth
     line.sent[6:8] = [(first[0], second[1]), (second[0], first[1])]
     one = only(followed(line))
     reads = [message for message in one if isinstance(message, ResponseRead)]
@@ -68,13 +68,13 @@ def test_bytes_out_of_order_are_read_when_the_hole_is_filled() -> None:
     assert reads[2].at_ns == second[0] > first[0]
 
 
-def test_a_hole_that_nobody_acknowledges_is_given_up_after_its_time() -> None:
+def test_a_gap_that_is_never_acknowledged_is_skipped_after_its_time() -> None:
     line = Line().open().ask(asking()).answer(STREAM, CHUNKS[0]).lose().answer(CHUNKS[1]).wait(HOLE_NS + 2 * STEP)
     one = only(followed(line.answer(CHUNKS[2])))
     assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ExchangeEnded]
 
 
-def test_what_waits_behind_a_hole_is_told_before_the_end() -> None:
+def test_bytes_after_a_gap_are_reported_before_the_end() -> None:
     line = Line().open().ask(asking()).answer(head(SSE), EVENTS[0]).lose().answer(EVENTS[1])
     one = only(followed(line.reset()))
     assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ResponseRead, ExchangeEnded]
@@ -88,7 +88,7 @@ def test_a_stale_reset_ends_nothing() -> None:
     assert whole(line.answer(*WHOLE[3:]))
 
 
-def test_numbers_that_cannot_be_cut_the_connection_until_its_next_request() -> None:
+def test_impossible_sequence_numbers_cut_the_connection_until_its_next_request() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE[:3])
     line._next[1] += 2**30
     first, second = by_stream(followed(line.answer(*WHOLE[3:]).ask(asking()).answer(*WHOLE)))
@@ -106,14 +106,14 @@ def test_ports_that_are_used_again_are_another_connection() -> None:
     assert arrived(second) == b"".join(WHOLE)
 
 
-def test_a_refused_connection_is_nothing() -> None:
+def test_a_refused_connection_is_not_reported() -> None:
     line = Line()
     line._send(0, SYN, b"")
     line._next[0] += 1
     assert followed(line.reset()) == []
 
 
-def test_both_may_end_at_once() -> None:
+def test_both_sides_may_end_at_once() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE).finish(0)
     line._next[0] -= 1  # the server's FIN does not acknowledge the client's
     line.finish(1)
@@ -147,5 +147,5 @@ def test_a_wall_clock_that_goes_back_makes_no_time_negative() -> None:
         (b"", False),
     ],
 )
-def test_what_clearly_begins_a_request(payload: bytes, begins: bool) -> None:
+def test_which_bytes_clearly_begin_a_request(payload: bytes, begins: bool) -> None:
     assert begins_request(payload) is begins

@@ -1,4 +1,4 @@
-"""All connections of a capture: whose packets are followed, within which limits; any bytes do no harm."""
+"""All connections of a capture: which packets are followed, and within which limits; no input does harm."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from tests.taps.packets.wire import BEGAN, CLIENT, SERVER, Line, by_stream, ipv6
 
 
 class Rig:
-    """Connections, and what they told."""
+    """Connections, and what they reported."""
 
     def __init__(self, ports: dict[int, str | None] | None) -> None:
         self.told: list[Message] = []
@@ -34,7 +34,7 @@ def client(number: int) -> tuple[str, int]:
     return CLIENT[0], 10_000 + number
 
 
-def test_only_the_servers_ports_are_followed_each_by_its_name() -> None:
+def test_only_the_servers_ports_are_followed_with_their_names() -> None:
     lines = [Line(client(port), (SERVER[0], port)).open().ask(asking()).answer(JSON) for port in (8000, 8001, 8002)]
     rig = Rig({8000: "vllm", 8001: None}).take(*lines)
     assert [one.upstream for one in rig.told if isinstance(one, RequestStarted)] == ["vllm", f"{SERVER[0]}:8001"]
@@ -49,7 +49,7 @@ def test_an_ipv6_server_without_a_name_is_called_by_its_address_in_brackets() ->
     assert [one.upstream for one in rig.told if isinstance(one, RequestStarted)] == ["[2001:db8::7]:8000"]
 
 
-def test_without_ports_whoever_is_asked_is_a_server() -> None:
+def test_without_ports_the_host_that_gets_a_request_is_the_server() -> None:
     one = Line().open().ask(asking()).answer(JSON)
     other = Line((SERVER[0], 5), (CLIENT[0], 6), first=(1, 2)).ask(asking()).answer(JSON)
     rig = Rig(None).take(one, other)
@@ -61,7 +61,7 @@ def test_a_connection_between_two_servers_ports() -> None:
     assert len(by_stream(Rig({8000: None}).take(line).told)) == 1
 
 
-def test_what_belongs_to_no_connection_makes_none() -> None:
+def test_packets_of_no_connection_create_none() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE).acknowledge().finish(0).finish(1)
     rig = Rig({8000: None}).take(line)
     assert len(rig.connections) == 0
@@ -71,7 +71,7 @@ def test_what_belongs_to_no_connection_makes_none() -> None:
     assert len(rig.connections) == 0
 
 
-def test_a_connection_that_is_quiet_is_forgotten_and_one_with_an_open_stream_is_not() -> None:
+def test_a_quiet_connection_is_dropped_unless_a_stream_is_open() -> None:
     quiet = Line(client(1)).open().ask(asking()).answer(JSON)
     busy = Line(client(2)).open().ask(asking()).answer(STREAM)
     rig = Rig({8000: None}).take(quiet, busy)
@@ -83,7 +83,7 @@ def test_a_connection_that_is_quiet_is_forgotten_and_one_with_an_open_stream_is_
     assert len([one for one in rig.told if isinstance(one, ExchangeEnded)]) == 2
 
 
-def test_there_are_no_more_connections_than_their_limit_and_open_streams_stay_longest(
+def test_connections_are_limited_and_open_streams_are_kept_longest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 10)
@@ -99,7 +99,7 @@ def test_there_are_no_more_connections_than_their_limit_and_open_streams_stay_lo
     assert len(rig.connections) == 0
 
 
-def test_a_bug_costs_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_affects_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: Conversation, at_ns: int, data: bytes) -> None:
         raise ZeroDivisionError
 
@@ -117,7 +117,7 @@ def test_a_bug_costs_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch
     assert (arrived(second), ended(second).ending) == (b"".join(WHOLE), Ending.COMPLETE)
 
 
-def test_a_client_that_fails_ends_the_capture_alone() -> None:
+def test_a_client_that_raises_ends_only_the_capture() -> None:
     class Failing(DirectClient):
         faults = 0
 

@@ -1,4 +1,4 @@
-"""HTTP on one connection: which exchanges there are, what is told of each, and how each ends. By packets throughout."""
+"""HTTP on one connection: which exchanges there are, what is reported of each, and how each ends. All input is packets."""
 
 import pytest
 
@@ -30,7 +30,7 @@ from tests.taps.packets.wire import BEGAN, STEP, Line, by_stream, followed, reco
 from tests.taps.talk import EVENTS, SSE, head
 
 
-def test_an_exchange_is_told_with_the_stamps_of_its_packets() -> None:
+def test_an_exchange_is_reported_with_the_stamps_of_its_packets() -> None:
     request = asking(BODY, "/v1/chat/completions", "Authorization: Bearer key", "Cookie: secret")
     told = only(followed(Line().open().ask(request[:60], request[60:]).answer(*WHOLE)))
     zero = BEGAN + 3 * STEP
@@ -64,14 +64,14 @@ def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
     assert zeros[1] - zeros[0] == (len(WHOLE) + 2) * STEP  # type: ignore[operator]
 
 
-def test_pipelined_requests_get_their_answers_in_order() -> None:
+def test_pipelined_requests_get_their_responses_in_order() -> None:
     line = Line().open().ask(asking(b"{}") + asking(b"[]")).answer(b"".join(WHOLE) + JSON)
     first, second = by_stream(followed(line))
     assert (asked(first), asked(second)) == (b"{}", b"[]")
     assert (arrived(first), arrived(second)) == (b"".join(WHOLE), JSON)
 
 
-def test_interim_answers_belong_to_the_answer_that_follows() -> None:
+def test_interim_responses_belong_to_the_response_that_follows() -> None:
     request, interim = asking(BODY, "/v1/messages", "Expect: 100-continue"), head(status=100)
     line = Line().open().ask(request[: -len(BODY)]).answer(interim).ask(BODY).answer(*WHOLE)
     told = only(followed(line))
@@ -80,18 +80,18 @@ def test_interim_answers_belong_to_the_answer_that_follows() -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_answers_without_a_body_end_with_their_head(status: int) -> None:
+def test_responses_without_a_body_end_with_their_head(status: int) -> None:
     line = Line().open().ask(asking()).answer(head(("content-length", "99"), status=status)).ask(asking()).answer(JSON)
     assert [ended(one).at_ns for one in by_stream(followed(line))] == [BEGAN + 4 * STEP, BEGAN + 6 * STEP]
 
 
-def test_the_answer_to_head_has_no_body() -> None:
+def test_the_response_to_head_has_no_body() -> None:
     line = Line().open().ask(asking(b"", "/v1/responses/r1", method="GET")).answer(JSON)
     line.ask(asking(b"", "/events", method="HEAD")).answer(head(SSE)).ask(asking()).answer(JSON)
     assert endings(followed(line)) == [Ending.COMPLETE] * 3
 
 
-def test_an_answer_may_come_before_its_request_is_whole() -> None:
+def test_a_response_may_start_before_its_request_is_complete() -> None:
     request, error = asking(bytes(1000)), head(("content-length", "0"), status=413)
     line = Line().open().ask(request[:-500]).answer(error).ask(request[-500:] + asking()).answer(JSON)
     first, second = by_stream(followed(line))
@@ -100,7 +100,7 @@ def test_an_answer_may_come_before_its_request_is_whole() -> None:
 
 
 @pytest.mark.parametrize("end", ["finish", "reset"])
-def test_an_answer_that_only_the_connection_ends(end: str) -> None:
+def test_a_response_may_be_ended_by_the_connection(end: str) -> None:
     line = Line().open().ask(asking()).answer(head(SSE), *EVENTS)
     told = only(followed(line.finish() if end == "finish" else line.reset()))
     assert ended(told).ending is (Ending.COMPLETE if end == "finish" else Ending.RESET)
@@ -109,13 +109,13 @@ def test_an_answer_that_only_the_connection_ends(end: str) -> None:
 
 @pytest.mark.parametrize("reset", [True, False])
 @pytest.mark.parametrize("answer", [[], [STREAM[:9]], [STREAM], [STREAM, CHUNKS[0]]])
-def test_a_server_that_ends_amid_its_answer_has_broken_it(answer: list[bytes], reset: bool) -> None:
+def test_a_server_that_ends_within_its_response_has_broken_it(answer: list[bytes], reset: bool) -> None:
     line = Line().open().ask(asking()).answer(*answer)
     (record,) = records(followed(line.reset() if reset else line.finish()))
     assert record.outcome == "upstream_reset"
 
 
-def test_http_that_ends_well_without_the_protocols_end_is_truncated() -> None:
+def test_a_complete_response_without_its_dialects_end_is_truncated() -> None:
     (record,) = records(followed(Line().open().ask(asking()).answer(*WHOLE[:3], WHOLE[-1])))
     assert (record.outcome, record.integrity.complete) == ("truncated", True)
 
@@ -123,7 +123,7 @@ def test_http_that_ends_well_without_the_protocols_end_is_truncated() -> None:
 def test_a_client_that_resets_has_left() -> None:
     line = Line().open().ask(asking()).answer(STREAM, CHUNKS[0]).acknowledge().answer(CHUNKS[1]).reset(0)
     one = ended(only(followed(line.lose().reset(0))))
-    # The acknowledgement that comes with the reset counts: the reset's own is taken by the host, not by the client.
+    # The acknowledgement sent with the reset counts: the reset itself goes to the host, not to the client.
     assert (one.ending, one.client_gone_ns, one.at_ns) == (Ending.CLIENT, line.now - STEP, line.now - STEP)
     assert one.unsent_bytes == len(CHUNKS[1])
 
@@ -138,25 +138,25 @@ def test_a_client_that_ends_its_side_has_left_if_the_server_does_not_go_on_to_th
     assert arrived(one) == STREAM + CHUNKS[0] + CHUNKS[1]
 
 
-def test_a_client_that_is_only_done_with_asking_gets_the_whole_answer() -> None:
+def test_a_client_that_only_ends_its_requests_gets_the_whole_response() -> None:
     one = ended(only(followed(Line().open().ask(asking()).finish(0).answer(*WHOLE).acknowledge().finish())))
     assert (one.ending, one.client_gone_ns) == (Ending.COMPLETE, None)
 
 
-def test_a_client_that_left_before_an_answer_that_the_connection_ends_has_left() -> None:
+def test_a_client_that_left_before_a_response_that_the_connection_ends_has_left() -> None:
     line = Line().open().ask(asking()).answer(head(SSE), EVENTS[0]).finish(0).finish(1)
     assert endings(followed(line)) == [Ending.CLIENT]
     line = Line().open().ask(asking()).answer(head(SSE), *EVENTS).finish(0).finish(1)
     assert [record.outcome for record in records(followed(line))] == ["completed"]
 
 
-def test_who_leaves_before_the_head_has_left() -> None:
+def test_a_client_that_leaves_before_the_head_has_left() -> None:
     line = Line().open().ask(asking()[:-3]).reset(0)
     one = only(followed(line))
     assert (ended(one).ending, sent(one)) == (Ending.CLIENT, None)
 
 
-def test_silence_ends_as_a_timeout_when_it_has_lasted_for_its_limit() -> None:
+def test_silence_ends_a_stream_as_a_timeout_after_its_limit() -> None:
     idle = 5 * STEP
     line = Line().open().ask(asking()).answer(STREAM, CHUNKS[0])
     last = line.now - STEP
@@ -166,7 +166,7 @@ def test_silence_ends_as_a_timeout_when_it_has_lasted_for_its_limit() -> None:
     assert arrived(one) == STREAM + CHUNKS[0] + CHUNKS[1]
 
 
-def test_behind_a_timeout_the_connection_is_taken_up_at_its_next_request() -> None:
+def test_after_a_timeout_the_connection_is_followed_from_its_next_request() -> None:
     line = Line().open().ask(asking()).answer(STREAM).wait(20 * STEP).answer(*CHUNKS).ask(asking()).answer(JSON)
     first, second = by_stream(followed(line, idle_ns=9 * STEP))
     assert ended(first).ending is Ending.TIMEOUT
@@ -181,7 +181,7 @@ def test_what_is_open_when_the_capture_ends_is_cut() -> None:
 # What is captured.
 
 
-def test_a_path_that_is_no_llms_is_told_only_where_its_answer_is_an_event_stream() -> None:
+def test_a_path_that_is_not_an_llms_is_reported_only_with_an_event_stream() -> None:
     line = (
         Line()
         .open()
@@ -210,24 +210,24 @@ def test_a_path_that_is_no_llms_is_told_only_where_its_answer_is_an_event_stream
         b"nothing of the kind, but long enough for everybody to see that\r\n\r\n",
     ],
 )
-def test_what_the_relay_would_refuse_is_left_alone_for_good(beginning: bytes) -> None:
+def test_what_the_relay_would_refuse_ends_the_connections_capture(beginning: bytes) -> None:
     line = Line().open().ask(beginning).answer(JSON).ask(asking()).answer(JSON).finish(0).finish(1)
     assert followed(line) == []
 
 
-def test_another_protocol_is_left_alone() -> None:
+def test_another_protocol_is_not_captured() -> None:
     line = Line().open().ask(asking()).answer(head(status=101)).ask(b"\x81\x05hello").answer(*WHOLE)
     one = only(followed(line))
     assert (ended(one).ending, arrived(one)) == (Ending.RESET, head(status=101))
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\0\0\0\0", b"HTTP/2 200 OK\r\n\r\n"])
-def test_an_answer_that_is_none_ends_the_exchange(answer: bytes) -> None:
+def test_a_malformed_response_ends_the_exchange(answer: bytes) -> None:
     line = Line().open().ask(asking()).answer(answer).ask(asking()).answer(JSON)
     assert [record.outcome for record in records(followed(line))] == ["upstream_reset"]
 
 
-def test_chunks_that_are_none_end_with_the_clients_next_request() -> None:
+def test_malformed_chunks_end_with_the_clients_next_request() -> None:
     line = (
         Line()
         .open()
@@ -242,20 +242,20 @@ def test_chunks_that_are_none_end_with_the_clients_next_request() -> None:
     assert (ended(second).ending, arrived(second)) == (Ending.COMPLETE, JSON)
 
 
-def test_what_nobody_asked_for_belongs_to_no_answer() -> None:
+def test_an_unrequested_response_belongs_to_no_request() -> None:
     timeout = head(("content-length", "0"), status=408)
     line = Line().open().ask(asking()).answer(JSON).answer(timeout).ask(asking()).answer(JSON)
     assert [arrived(one) for one in by_stream(followed(line))] == [JSON, JSON]
 
 
-def test_a_flood_of_pipelined_requests_is_not_followed() -> None:
+def test_too_many_pipelined_requests_are_not_followed() -> None:
     line = Line().open().ask(*[asking(b"")] * (MAX_WAITING + 5)).answer(*[JSON] * (MAX_WAITING + 5))
     streams = by_stream(followed(line))
     assert len(streams) == MAX_WAITING
     assert {ended(one).ending for one in streams} == {Ending.CUT}
 
 
-def test_a_long_body_is_told_up_to_its_limit() -> None:
+def test_a_long_body_is_reported_up_to_its_limit() -> None:
     size = MAX_REQUEST_BODY + 10
     request = asking(bytes(size))
     pieces = [request[at : at + 60_000] for at in range(0, len(request), 60_000)]

@@ -1,4 +1,4 @@
-"""Lost packets: a gap is told where it is, and no end is guessed."""
+"""Lost packets: a gap is reported at its place, and no end is guessed."""
 
 from itertools import pairwise
 
@@ -29,7 +29,7 @@ from tests.taps.packets.wire import STEP, Line, by_stream, followed, records
 from tests.taps.talk import EVENTS, SSE, chunked, head
 
 
-def test_a_lost_packet_of_a_stream_is_a_loss_on_its_record() -> None:
+def test_a_lost_packet_of_a_stream_is_a_gap_on_its_record() -> None:
     line = (
         Line()
         .open()
@@ -46,7 +46,7 @@ def test_a_lost_packet_of_a_stream_is_a_loss_on_its_record() -> None:
     assert (second.outcome, second.integrity.complete) == ("completed", True)
 
 
-def test_a_loss_within_a_body_whose_length_is_known_hides_no_end() -> None:
+def test_a_loss_within_a_body_of_known_length_hides_no_end() -> None:
     body = b"".join(EVENTS)
     line = Line().open().ask(asking()).answer(head(SSE, ("content-length", str(len(body)))), *EVENTS[:2])
     line.answer(EVENTS[2]).lose().answer(*EVENTS[3:]).acknowledge().ask(asking()).answer(*WHOLE)
@@ -86,7 +86,7 @@ def test_a_loss_within_a_line_of_the_framing_hides_the_end(line_begun: bytes) ->
     assert endings(followed(line.ask(asking()).answer(*WHOLE))) == [Ending.CUT, Ending.COMPLETE]
 
 
-def test_a_lost_last_packet_of_an_answer_is_known_when_it_is_acknowledged() -> None:
+def test_a_lost_last_packet_of_a_response_is_noticed_when_it_is_acknowledged() -> None:
     body = b"".join(EVENTS)
     line = Line().open().ask(asking()).answer(head(SSE, ("content-length", str(len(body)))), *EVENTS)
     one = only(followed(line.lose().acknowledge()))
@@ -95,7 +95,7 @@ def test_a_lost_last_packet_of_an_answer_is_known_when_it_is_acknowledged() -> N
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_head_of_an_answer_leaves_the_stream_incomplete(lost: int) -> None:
+def test_a_lost_head_of_a_response_leaves_the_stream_incomplete(lost: int) -> None:
     line = Line().open().ask(asking())
     for number, piece in enumerate((STREAM[:20], STREAM[20:])):
         line.answer(piece)
@@ -117,7 +117,7 @@ def test_a_lost_piece_of_a_request_leaves_its_facts_unknown() -> None:
     assert record.integrity.complete, "the stream itself was seen whole"
 
 
-def test_a_lost_head_of_a_request_hides_that_exchange_alone() -> None:
+def test_a_lost_head_of_a_request_hides_only_that_exchange() -> None:
     request = asking()
     line = (
         Line().open().ask(request[:40]).lose().ask(request[40:]).answer(*WHOLE).acknowledge().ask(asking()).answer(JSON)
@@ -126,7 +126,7 @@ def test_a_lost_head_of_a_request_hides_that_exchange_alone() -> None:
     assert (asked(one), arrived(one)) == (BODY, JSON)
 
 
-def test_a_lost_beginning_of_a_chunked_request_does_not_hide_its_answer() -> None:
+def test_a_lost_beginning_of_a_chunked_request_does_not_hide_its_response() -> None:
     request = b"POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     line = Line().open().ask(request, b"5\r\nhello\r\n").lose().ask(b"5\r\nworld\r\n", b"0\r\n\r\n").answer(*WHOLE)
     line.acknowledge().ask(asking()).answer(JSON)
@@ -135,27 +135,27 @@ def test_a_lost_beginning_of_a_chunked_request_does_not_hide_its_answer() -> Non
     assert arrived(second) == JSON
 
 
-def test_a_capture_that_begins_amid_a_connection_takes_it_up_at_a_request() -> None:
+def test_a_capture_that_starts_within_a_connection_follows_it_from_a_request() -> None:
     line = Line(first=(5, 9)).ask(b"the end of a body").answer(*WHOLE[3:]).acknowledge()
     line.ask(asking()).answer(*WHOLE)
     one = only(followed(line))
     assert (asked(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
 
 
-def test_amid_a_connection_what_is_no_whole_request_line_begins_nothing() -> None:
+def test_within_a_connection_only_a_whole_request_line_starts_the_capture() -> None:
     line = Line(first=(5, 9)).ask(b"POST /v1/messages", asking()[20:]).answer(*WHOLE)
     assert followed(line) == []
 
 
-def test_a_stale_answer_is_not_taken_for_that_of_a_request_that_was_picked_up() -> None:
-    """Pipelined before the capture began: what comes first answers somebody else."""
+def test_an_earlier_response_is_not_taken_for_that_of_the_first_captured_request() -> None:
+    """Pipelined before the capture began: the first response belongs to an earlier request."""
     line = Line(first=(5, 9)).ask(asking()).answer(*WHOLE[3:]).answer(*WHOLE)
     (record,) = records(followed(line))
     assert (record.outcome, record.counts.token_events) == ("abandoned", 0)
 
 
 @given(st.data())
-def test_whatever_packets_are_lost_each_stream_is_told_in_order_and_says_so(data: st.DataObject) -> None:
+def test_with_any_lost_packets_each_stream_is_reported_in_order_and_as_incomplete(data: st.DataObject) -> None:
     line = Line().open()
     for _ in range(2):
         line.ask(asking()[:70], asking()[70:]).answer(*WHOLE).acknowledge()
@@ -179,7 +179,7 @@ def test_whatever_packets_are_lost_each_stream_is_told_in_order_and_says_so(data
 
 
 @given(cuts=st.lists(st.integers(1, 400), max_size=12), seed=st.randoms(use_true_random=False))
-def test_however_packets_are_cut_and_reordered_the_streams_are_the_same(cuts: list[int], seed: object) -> None:
+def test_streams_do_not_depend_on_how_packets_are_cut_and_ordered(cuts: list[int], seed: object) -> None:
     def cut(data: bytes) -> list[bytes]:
         edges = sorted({0, len(data), *[one % len(data) for one in cuts]})
         return [data[a:b] for a, b in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""Packets -> TCP segments: every link type, tags, extension headers, offloads; and nothing raises."""
+"""Packets -> TCP segments: every link type, tags, extension headers, offloads; nothing raises."""
 
 import socket
 import struct
@@ -58,26 +58,26 @@ def test_the_segment_of_each_kind_of_packet(link_type: int, frame: bytes) -> Non
         [(135, b"\0" + bytes(6))] * 7,
     ],
 )
-def test_extension_headers_are_gone_through(headers: list[tuple[int, bytes]]) -> None:
+def test_extension_headers_are_skipped(headers: list[tuple[int, bytes]]) -> None:
     got = decode_ip(ipv6(*SIX_ADDRESSES, CONTENT, *headers), 0)
     assert got is not None
     assert got.payload == b"hello"
 
 
-def test_sizes_that_offload_makes_too_large_for_their_field_are_the_packets_own() -> None:
+def test_packets_too_large_for_their_size_field_have_the_captured_size() -> None:
     for packet in (ipv4(SOURCE, TARGET, CONTENT, total=0), ipv6(*SIX_ADDRESSES, CONTENT, total=0)):
         got = decode_ip(packet, 0)
         assert got is not None
         assert got.payload == b"hello"
 
 
-def test_a_packet_that_was_cut_gives_what_is_there() -> None:
+def test_a_packet_that_was_cut_gives_its_captured_part() -> None:
     got = decode_ip(FOUR[:-2], 0)
     assert got is not None
     assert got.payload == b"hel"
 
 
-def test_of_fragments_the_first_is_read_and_the_others_are_not() -> None:
+def test_only_the_first_of_fragments_is_read() -> None:
     first = decode_ip(ipv4(SOURCE, TARGET, CONTENT, fragment=0x2000), 0)
     assert first is not None
     assert first.payload == b"hello"
@@ -102,7 +102,7 @@ def test_of_fragments_the_first_is_read_and_the_others_are_not() -> None:
         FOUR[:32] + b"\xf0" + FOUR[33:],  # and one that is longer than its packet
     ],
 )
-def test_what_is_no_whole_tcp_header_is_no_segment(packet: bytes) -> None:
+def test_an_incomplete_tcp_header_is_no_segment(packet: bytes) -> None:
     assert decode_ip(packet, 0) is None
 
 
@@ -124,7 +124,7 @@ def test_nothing_raises(link_type: int, data: bytes, flips: st.DataObject) -> No
     decode(kind, bytes(cut), 0)
 
 
-def test_a_segment_has_its_numbers_as_they_stand() -> None:
+def test_a_segment_has_the_numbers_of_its_header() -> None:
     got = decode_ip(ipv4(SOURCE, TARGET, struct.pack(">HHIIBBHHH", 1, 2, 2**32 - 1, 2**31, 0x50, 0, 0, 0, 0)), 0)
     assert got is not None
     assert (got.sequence, got.acknowledged, got.payload) == (2**32 - 1, 2**31, b"")

@@ -1,4 +1,4 @@
-"""pcap and pcapng: every byte order, resolution and kind of block; broken files say where; memory does not grow."""
+"""pcap and pcapng: every byte order, resolution and kind of block; errors in a file are located; memory is bounded."""
 
 import io
 import struct
@@ -19,7 +19,7 @@ from tests.taps.packets.wire import BEGAN, Line, block, followed, interface, pca
 
 PACKETS = [(BEGAN + 123_456_789, b"abc"), (BEGAN + 999_999_000, b""), (BEGAN + 1_000_001_000, b"defg")]
 MICRO = [(at // 1000 * 1000, data) for at, data in PACKETS]
-# Every kind of file of the same packets, with what its stamps can tell.
+# Each format with the same packets, and the resolution of its stamps.
 FILES = [
     *[(pcap(PACKETS, order=order), PACKETS) for order in "<>"],
     *[(pcap(PACKETS, order=order, nanoseconds=False), MICRO) for order in "<>"],
@@ -38,7 +38,7 @@ def test_packets_with_their_stamps(file: bytes, expected: list[tuple[int, bytes]
     assert packets(file) == [(at, 101, data) for at, data in expected]
 
 
-def test_link_types_beside_other_bits() -> None:
+def test_link_types_next_to_other_bits() -> None:
     file = pcap(PACKETS, link_type=0x2000_0001)  # with the length of a frame's check sequence
     assert {packet.link_type for packet in packets(file)} == {1}
 
@@ -65,7 +65,7 @@ def test_old_and_simple_blocks_unknown_ones_and_further_sections() -> None:
 
 
 @pytest.mark.parametrize(("file", "_"), FILES)
-def test_a_file_that_ends_anywhere_behind_its_header_is_no_fault(file: bytes, _: object) -> None:
+def test_a_file_that_ends_anywhere_after_its_header_is_valid(file: bytes, _: object) -> None:
     whole = packets(file)
     for end in range(100 if file[:1] == b"\x0a" else 24, len(file)):
         got = packets(file[:end])
@@ -92,7 +92,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("file", "says"), BROKEN)
-def test_what_is_broken_says_what_and_where(file: bytes, says: str) -> None:
+def test_an_error_says_what_is_wrong_and_where(file: bytes, says: str) -> None:
     with pytest.raises(PcapFault, match=says):
         packets(file)
 
@@ -100,7 +100,7 @@ def test_what_is_broken_says_what_and_where(file: bytes, says: str) -> None:
 @given(
     data=st.binary(max_size=200), start=st.sampled_from([pcap([]), section(), section() + interface(), pcapng(PACKETS)])
 )
-def test_any_bytes_are_packets_or_a_fault(data: bytes, start: bytes) -> None:
+def test_any_bytes_give_packets_or_a_fault(data: bytes, start: bytes) -> None:
     for file in (data, start + data):
         try:
             for packet in packets_of(io.BytesIO(file)):
@@ -111,12 +111,12 @@ def test_any_bytes_are_packets_or_a_fault(data: bytes, start: bytes) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"\xa1\xb2", b"data", b"\x0a\x0d\x0d\x0a....abcd", b"\xd4\xc3\xb2\xa0"])
-def test_what_begins_otherwise_is_no_capture(first: bytes) -> None:
+def test_a_file_with_another_beginning_is_not_a_capture(first: bytes) -> None:
     assert not is_capture(first)
 
 
 @pytest.mark.parametrize("write", [pcap, pcapng])
-def test_a_files_exchanges(write: object) -> None:
+def test_the_exchanges_of_a_file(write: object) -> None:
     line = Line().open().ask(asking()).answer(*WHOLE).acknowledge().finish(0).finish(1)
     messages = read(write(line.sent))  # type: ignore[operator]
     assert arrived(only(messages)) == b"".join(WHOLE)
@@ -133,7 +133,7 @@ def test_a_files_exchanges(write: object) -> None:
     assert (record.started_at, record.timing.first_token_s) == ("2023-11-14T22:13:20.003000Z", 0.003)
 
 
-def test_what_is_open_at_the_end_of_a_file_is_cut_and_a_fault_comes_behind_it() -> None:
+def test_streams_that_are_open_at_the_end_of_a_file_are_cut_and_a_fault_follows_them() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE[:3])
     told: list[object] = []
     with pytest.raises(PcapFault):
@@ -143,14 +143,14 @@ def test_what_is_open_at_the_end_of_a_file_is_cut_and_a_fault_comes_behind_it() 
     assert (told[-1].ending, told[-1].at_ns) == (Ending.CUT, line.sent[-1][0])
 
 
-def test_reading_may_stop_anywhere() -> None:
+def test_reading_can_be_stopped_anywhere() -> None:
     messages = messages_of(io.BytesIO(pcap(Line().open().ask(asking()).answer(*WHOLE).sent)))
     assert isinstance(next(messages), RequestStarted)
     messages.close()  # type: ignore[attr-defined]
 
 
 class Endless:
-    """A file of so many packets, made as it is read."""
+    """A file of this many packets, generated while it is read."""
 
     def __init__(self, packets: int) -> None:
         self._pieces = self._made(packets)
@@ -192,7 +192,7 @@ def ids(file: bytes, ports: dict[int, str | None] | None = None) -> list[bytes |
 
 
 def two_requests(**where: Any) -> Line:
-    """Two exchanges on one connection, which begin in the same nanosecond as the stamps have it."""
+    """Two exchanges on one connection whose stamps are in the same nanosecond."""
     line = Line(**where).open()
     for _ in range(2):
         line.ask(asking()).answer(*WHOLE).acknowledge()
@@ -206,12 +206,12 @@ def test_a_file_that_is_read_twice_gives_the_same_stream_ids() -> None:
     assert len(set(first)) == 2
     assert None not in first
     assert ids(file) == first
-    assert ids(pcapng(two_requests().sent)) == first, "the same packets in a file of another kind"
+    assert ids(pcapng(two_requests().sent)) == first, "the same packets in another file format"
     assert ids(file, {8000: "vllm"}) == first, "an upstream's name is given by the command, not by the file"
 
 
 def test_other_exchanges_have_other_stream_ids() -> None:
-    """One fact differs each time: client, port, server, connection on the same ports, time."""
+    """One property differs each time: client, port, server, connection on the same ports, time."""
     later = [(at_ns + 1, data) for at_ns, data in two_requests().sent]
     again = Line(first=(5, 6)).open().ask(asking()).answer(*WHOLE).acknowledge()
     again.sent = [(BEGAN, data) for _, data in again.sent]
@@ -227,7 +227,7 @@ def test_other_exchanges_have_other_stream_ids() -> None:
     assert len(set(made)) == len(made) == 11
 
 
-def test_records_have_the_ids_and_a_second_reading_makes_the_same_ones() -> None:
+def test_records_have_these_ids_and_a_second_reading_gives_the_same() -> None:
     file = pcap(two_requests().sent)
     first, second = records(read(file)), records(read(file))
     assert [one.stream_id for one in first] == [one.stream_id for one in second]

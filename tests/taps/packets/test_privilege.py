@@ -1,4 +1,6 @@
-"""What makes packet sockets is given up, by a process and all that it starts; in a process apart, since it is for good."""
+"""The capability for packet sockets is dropped for a process and its children; in its own process, as it cannot be
+undone.
+"""
 
 import subprocess
 import sys
@@ -38,7 +40,7 @@ print(subprocess.run([sys.executable, "-c", CODE, "child"], capture_output=True,
 
 @captures_packets
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
-def test_the_capability_is_gone_and_the_socket_stays() -> None:
+def test_the_capability_is_dropped_and_the_socket_stays() -> None:
     assert CAP_NET_RAW == 13
     code = f"CODE = {TRIAL!r}\n{TRIAL}"
     done = subprocess.run(

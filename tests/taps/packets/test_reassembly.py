@@ -1,4 +1,4 @@
-"""One direction: any order, any duplicates and any overlaps of segments give the same bytes; what is missing is a loss."""
+"""One direction: any order, duplicates and overlaps of segments give the same bytes; missing bytes are a loss."""
 
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ def feed(one: Direction, first: int, cuts: list[Cut]) -> list[Piece]:
 
 @st.composite
 def cut_up(draw: st.DrawFn) -> tuple[bytes, list[Cut]]:
-    """Bytes, and segments that cover them: cut, with repetitions and overlaps, in any order."""
+    """Bytes, and segments that cover them: cut, repeated, overlapping and in any order."""
     data = draw(st.binary(min_size=1, max_size=120))
     edges = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=8))})
     cuts = [(a, data[a:b]) for a, b in pairwise(edges)]
@@ -56,7 +56,7 @@ def test_any_order_and_any_overlap_give_the_same_bytes(first: int, cut: tuple[by
 
 
 @given(first=FIRSTS, cut=cut_up(), missing=st.sets(st.integers(0, 7)))
-def test_what_never_came_is_a_loss_of_its_size_and_at_its_place(
+def test_missing_bytes_are_a_loss_of_their_size_at_their_place(
     first: int, cut: tuple[bytes, list[Cut]], missing: set[int]
 ) -> None:
     data, cuts = cut
@@ -82,7 +82,7 @@ def test_what_never_came_is_a_loss_of_its_size_and_at_its_place(
     first=FIRSTS,
     segments=st.lists(st.tuples(st.integers(0, 60), st.binary(min_size=1, max_size=30), st.booleans()), max_size=20),
 )
-def test_of_bytes_that_come_twice_the_first_copy_counts(first: int, segments: list[tuple[int, bytes, bool]]) -> None:
+def test_the_first_copy_of_repeated_bytes_counts(first: int, segments: list[tuple[int, bytes, bool]]) -> None:
     """Against a model that writes each byte once."""
     one, budget = direction(first)
     model: dict[int, int] = {}
@@ -107,7 +107,7 @@ def test_of_bytes_that_come_twice_the_first_copy_counts(first: int, segments: li
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, WRAP - 1), st.binary(max_size=40)), max_size=30))
-def test_nothing_raises_but_what_is_out_of_range(steps: list[tuple[int, int, bytes]]) -> None:
+def test_nothing_raises_except_for_numbers_out_of_range(steps: list[tuple[int, int, bytes]]) -> None:
     one, _ = direction()
     for kind, sequence, payload in steps:
         before = one.position
@@ -125,7 +125,7 @@ def test_nothing_raises_but_what_is_out_of_range(steps: list[tuple[int, int, byt
         assert one.position >= before
 
 
-def test_bytes_behind_a_hole_come_with_what_fills_it() -> None:
+def test_bytes_after_a_gap_are_given_with_those_that_fill_it() -> None:
     one, _ = direction(100)
     assert one.add(103, b"def", 7) == []
     assert (one.hole_ns, one.waiting) == (7, 3)
@@ -135,7 +135,7 @@ def test_bytes_behind_a_hole_come_with_what_fills_it() -> None:
     assert (one.hole_ns, one.waiting) == (None, 0)  # type: ignore[comparison-overlap]
 
 
-def test_a_keep_alive_probe_and_a_retransmission_are_nothing() -> None:
+def test_a_keep_alive_probe_and_a_retransmission_give_nothing() -> None:
     one, _ = direction(100)
     assert one.add(100, b"abc", 1) == [b"abc"]
     assert one.add(102, b"\0", 2) == []
@@ -144,7 +144,7 @@ def test_a_keep_alive_probe_and_a_retransmission_are_nothing() -> None:
     assert one.add(101, b"bcde", 4) == [b"de"]
 
 
-def test_an_acknowledgement_of_what_came_changes_nothing() -> None:
+def test_an_acknowledgement_of_received_bytes_changes_nothing() -> None:
     one, _ = direction(100)
     one.add(100, b"abc", 1)
     one.add(105, b"xy", 1)
@@ -160,7 +160,7 @@ def test_an_acknowledged_fin_is_no_lost_byte() -> None:
     assert one.acknowledge(104) == []
 
 
-def test_a_fin_behind_a_hole_waits_for_it() -> None:
+def test_a_fin_after_a_gap_waits_for_it() -> None:
     one, _ = direction(100)
     one.finish(103)
     assert not one.over
@@ -168,7 +168,7 @@ def test_a_fin_behind_a_hole_waits_for_it() -> None:
     assert one.over
 
 
-def test_a_hole_that_is_given_up_is_a_loss_and_what_waited_comes() -> None:
+def test_a_gap_that_is_skipped_is_a_loss_and_the_bytes_after_it_follow() -> None:
     one, _ = direction(0)
     one.add(3, b"d", 1)
     one.add(6, b"g", 1)
@@ -177,7 +177,7 @@ def test_a_hole_that_is_given_up_is_a_loss_and_what_waited_comes() -> None:
 
 
 @pytest.mark.parametrize(("size", "pieces"), [(64 * 1024, MAX_AHEAD_BYTES // 65536), (1, MAX_AHEAD_PIECES)])
-def test_no_more_waits_behind_one_hole_than_its_limits(size: int, pieces: int) -> None:
+def test_bytes_after_a_gap_are_bounded(size: int, pieces: int) -> None:
     one, budget = direction(0, 2 * MAX_AHEAD_BYTES)
     for number in range(pieces):
         assert one.add(10 + number * (size + 1), bytes(size), 1) == []
@@ -190,7 +190,7 @@ def test_no_more_waits_behind_one_hole_than_its_limits(size: int, pieces: int) -
     assert budget.free == 2 * MAX_AHEAD_BYTES
 
 
-def test_where_all_room_is_taken_bytes_in_order_still_come() -> None:
+def test_without_free_room_bytes_in_order_are_still_given() -> None:
     one, budget = direction(0, 4)
     assert one.add(5, b"fgh", 1) == []
     assert one.add(20, b"uvw", 1) == []
@@ -200,7 +200,7 @@ def test_where_all_room_is_taken_bytes_in_order_still_come() -> None:
 
 
 @pytest.mark.parametrize("beyond", [1, WRAP // 4])
-def test_numbers_far_ahead_are_of_another_connection(beyond: int) -> None:
+def test_numbers_far_ahead_belong_to_another_connection(beyond: int) -> None:
     one, _ = direction(0)
     with pytest.raises(OutOfRangeError):
         one.add(MAX_GAP_BYTES + beyond, b"x", 1)

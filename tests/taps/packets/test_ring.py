@@ -1,4 +1,4 @@
-"""The kernel's capture on loopback: real packets of real connections, once each, with stamps of their arrival."""
+"""The kernel's capture on loopback: real packets of real connections, each once, with its time of arrival."""
 
 import contextlib
 import select
@@ -30,7 +30,7 @@ def capture(port: int, interface: str = "lo") -> Iterator[Ring]:
 
 
 class Talk:
-    """A connection over loopback, and who listens."""
+    """A connection over loopback, and its listening server."""
 
     def __init__(self, family: socket.AddressFamily = socket.AF_INET) -> None:
         host = "127.0.0.1" if family == socket.AF_INET else "::1"
@@ -38,7 +38,7 @@ class Talk:
         self.port: int = self.listening.getsockname()[1]
 
     def send(self, data: bytes) -> None:
-        """One connection that brings these bytes to the server."""
+        """A connection that sends these bytes to the server."""
         with socket.create_connection(self.listening.getsockname()[:2]) as client:
             server, _ = self.listening.accept()
             with server:
@@ -60,20 +60,20 @@ def read_all(one: socket.socket, size: int) -> None:
 
 
 def segments(ring: Ring, enough: int) -> list[Segment]:
-    """So many segments at least, and what else came with them."""
+    """At least this many segments, and whatever arrived with them."""
     found: list[Segment] = []
     until = time.monotonic() + PATIENCE_S
     while len(found) < enough and time.monotonic() < until:
         select.select([ring.socket], [], [], 0.1)
         while ring.ready:
             decoded = [decode_ip(captured.data, captured.at_ns) for captured in ring.take()]
-            assert None not in decoded, "the filter lets TCP of the port through, and nothing else"
+            assert None not in decoded, "the filter passes only TCP of the port"
             found += [one for one in decoded if one is not None]
     return found
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_each_packet_comes_once_with_the_moment_of_its_arrival(family: socket.AddressFamily) -> None:
+def test_each_packet_is_seen_once_with_its_time_of_arrival(family: socket.AddressFamily) -> None:
     with Talk(family) as talk, Talk(family) as other, capture(talk.port) as ring:
         before = time.time_ns()
         other.send(b"not this")
@@ -89,7 +89,7 @@ def test_each_packet_comes_once_with_the_moment_of_its_arrival(family: socket.Ad
     assert [one.flags & 0x02 for one in found].count(2) == 2, "SYN, and SYN with ACK"
 
 
-def test_a_large_transfer_comes_whole_and_in_order() -> None:
+def test_a_large_transfer_is_seen_whole_and_in_order() -> None:
     data = bytes(range(256)) * 40_000
     with Talk() as talk, capture(talk.port) as ring:
         sending = threading.Thread(target=talk.send, args=(data,))
@@ -108,13 +108,13 @@ def test_a_large_transfer_comes_whole_and_in_order() -> None:
         assert ring.received > len(data) // 65536
 
 
-def test_all_interfaces_show_each_packet_once_as_well() -> None:
+def test_a_capture_of_all_interfaces_sees_each_packet_once() -> None:
     with Talk() as talk, capture(talk.port, "any") as ring:
         talk.send(b"hello")
         assert [one.payload for one in segments(ring, 7) if one.payload] == [b"hello"]
 
 
-def test_what_finds_no_room_is_dropped_and_counted() -> None:
+def test_packets_without_room_are_dropped_and_counted() -> None:
     with Talk() as talk, capture(talk.port) as ring:
         talk.send(bytes(BLOCK_BYTES * BLOCKS + 16 * 1024 * 1024))
         dropped = ring.count()
@@ -136,6 +136,6 @@ def test_a_socket_may_be_used_by_one_process_after_another() -> None:
             ring.close()
 
 
-def test_an_interface_that_is_not_there() -> None:
+def test_an_interface_that_does_not_exist() -> None:
     with pytest.raises(OSError, match="no interface"), capture(1, "nothing0"):
         raise AssertionError

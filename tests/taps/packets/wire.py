@@ -1,5 +1,5 @@
-"""Packets as they are on a wire, capture files of them, and a TCP conversation to make them from. Written from the formats'
-documents, apart from the reader: RFC 791, 8200, 9293, and those that taps/packets/files.py names.
+"""Packets as on a wire, capture files of them, and a TCP conversation that makes them. Written from the specifications,
+independent of the reader: RFC 791, 8200, 9293, and those that taps/packets/files.py names.
 """
 
 import io
@@ -20,7 +20,7 @@ from streamgauge.taps.packets.files import messages_of
 from tests.taps import talk
 
 CLIENT, SERVER = ("10.0.0.1", 40_000), ("10.0.0.2", 8000)
-# UTC of the first packet (ns), and what lies between two.
+# Time of the first packet (UTC, ns), and the distance between two.
 BEGAN = 1_700_000_000_000_000_000
 STEP = 1_000_000
 
@@ -28,7 +28,7 @@ Place = tuple[str, int]
 
 
 def tcp(source: Place, target: Place, sequence: int, acknowledged: int, flags: int, payload: bytes) -> bytes:
-    """A TCP segment, with options as common hosts send them."""
+    """A TCP segment, with the options that common hosts send."""
     options = b"\x01\x01\x08\x0a" + bytes(8)
     offset = (20 + len(options)) // 4 << 4
     ports = struct.pack(">HH", source[1], target[1])
@@ -80,7 +80,7 @@ class Line:
         return self._sends(1, payloads)
 
     def acknowledge(self, side: int = 0) -> "Line":
-        """An empty segment: it has got all."""
+        """An empty segment that acknowledges everything."""
         return self._send(side, ACK, b"")
 
     def finish(self, side: int = 1) -> "Line":
@@ -96,7 +96,7 @@ class Line:
         return self
 
     def lose(self, packets: int = 1) -> "Line":
-        """The capture did not see the last packets."""
+        """Removes the last packets: the capture did not see them."""
         del self.sent[-packets:]
         return self
 
@@ -119,7 +119,7 @@ class Line:
 def pcap(
     packets: Iterable[tuple[int, bytes]], *, order: str = "<", nanoseconds: bool = True, link_type: int = 101
 ) -> bytes:
-    """A pcap file; of raw IP packets unless said."""
+    """A pcap file; of raw IP packets by default."""
     magic, unit = (0xA1B23C4D, 1) if nanoseconds else (0xA1B2C3D4, 1000)
     file = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262_144, link_type)
     for at_ns, data in packets:
@@ -149,7 +149,7 @@ def interface(link_type: int = 101, *options: tuple[int, bytes], order: str = "<
 def pcapng(
     packets: Iterable[tuple[int, bytes]], *, order: str = "<", units: int = 10**9, link_type: int = 101
 ) -> bytes:
-    """A pcapng file of one interface, whose stamps have so many units a second (a power of ten)."""
+    """A pcapng file of one interface; its stamps count this many units per second (as a power of ten)."""
     file = section(order) + interface(link_type, (9, bytes([len(str(units)) - 1])), (0, b""), order=order)
     for at_ns, data in packets:
         stamp = at_ns * units // 10**9
@@ -159,12 +159,12 @@ def pcapng(
 
 
 def read(file: bytes, ports: dict[int, str | None] | None = None) -> list[Message]:
-    """What a file's exchanges are told as."""
+    """The messages that report a file's exchanges."""
     return list(messages_of(io.BytesIO(file), ports, "packets"))
 
 
 def followed(*lines: Line, idle_ns: int = 900 * 10**9) -> list[Message]:
-    """What connections are told as, their packets in the order of their stamps; cut at the end if they are open."""
+    """The messages that report connections, with packets in the order of their stamps; open streams are cut at the end."""
     told: list[Message] = []
     connections = Connections(CaptureScope({SERVER[1]: "up"}, idle_ns), Reporting(DirectClient(told.append), "packets"))
     packets = sorted((packet for line in lines for packet in line.sent), key=lambda packet: packet[0])
@@ -185,7 +185,7 @@ def segment(data: bytes, at_ns: int = 0) -> Segment:
 
 
 def by_stream(messages: Iterable[Message]) -> list[list[Message]]:
-    """Each stream's messages, which must be a stream's."""
+    """Each stream's messages; asserts that they are in a valid order."""
     streams: dict[int, list[Message]] = {}
     for message in messages:
         streams.setdefault(message.stream, []).append(message)
@@ -198,7 +198,7 @@ def by_stream(messages: Iterable[Message]) -> list[list[Message]]:
 
 
 def records(messages: Iterable[Message], capture: str = "full") -> list[Record]:
-    """The records of all streams, by the real recorder and assembler, in the order in which they began."""
+    """The records of all streams, by the real recorder and assembler, in the order in which the streams began."""
     recorder, assembler, made = Recorder(talk.settings(capture)), Assembler(), {}
     for number, message in enumerate(messages):
         recorder.handle(message)

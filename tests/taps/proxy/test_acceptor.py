@@ -1,4 +1,4 @@
-"""Relays with a listening socket each: clients are spread over them, and none waits for one that is gone."""
+"""Relays with a listening socket each: clients are spread over them, and none waits for a relay that has ended."""
 
 import contextlib
 import signal
@@ -89,7 +89,7 @@ def sockets_of(process: subprocess.Popen[bytes]) -> int:
 
 @linux
 def test_clients_that_come_at_once_are_spread(tmp_path: Path) -> None:
-    """Of 200 that choose by lot, less than 50 for one relay is a chance of one in 10^12."""
+    """If 200 connections choose at random, fewer than 50 for one relay has a probability of 10^-12."""
     with two_relays(tmp_path) as (relays, place):
         before = [sockets_of(process) for process in relays]
         clients = [socket.create_connection(place, PATIENCE_S) for _ in range(200)]
@@ -104,13 +104,13 @@ def test_clients_that_come_at_once_are_spread(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "hanging"])
-def test_no_client_waits_for_a_relay_that_is_gone(tmp_path: Path, how: signal.Signals) -> None:
+def test_no_client_waits_for_a_relay_that_has_ended(tmp_path: Path, how: signal.Signals) -> None:
     with two_relays(tmp_path) as (relays, place):
         for _ in range(10):
             ask(place)
         relays[0].send_signal(how)
         time.sleep(0.05)
-        for _ in range(20):  # about half of them are given to the one that is gone
+        for _ in range(20):  # about half of them are given to the relay that has ended
             ask(place)
 
 
@@ -143,7 +143,7 @@ def test_another_relay_serves_as_the_relay_itself_does(tmp_path: Path, secure: b
             socket.create_connection(("127.0.0.1", relay.port), PATIENCE_S)
 
 
-def test_a_client_that_left_meanwhile_is_nothing(tmp_path: Path) -> None:
+def test_a_client_that_left_before_it_was_accepted_is_ignored(tmp_path: Path) -> None:
     left = socket.create_server(("127.0.0.1", 0))
     place = left.getsockname()
     with RawUpstream(answering(OK)) as upstream, RunningRelay(settings_for(tmp_path, upstream.url), others=[left]):
@@ -175,7 +175,7 @@ def answering_after(go: threading.Event) -> Handler:
 
 
 def test_connections_beyond_the_limit_wait_and_are_served_when_one_ends(tmp_path: Path) -> None:
-    """None is closed while it has a request in work; one that is idle makes room."""
+    """No connection with a running request is closed; an idle one makes room."""
     go = threading.Event()
     slow = answering_after(go)
     with (
@@ -196,7 +196,7 @@ def test_connections_beyond_the_limit_wait_and_are_served_when_one_ends(tmp_path
 
 
 def test_silent_connections_make_room_for_new_ones(tmp_path: Path) -> None:
-    """Those that have been idle the longest are closed; what has a request in work stays."""
+    """Those that have been idle longest are closed; connections with a running request stay."""
     go = threading.Event()
     slow = answering_after(go)
     with (
@@ -218,7 +218,7 @@ def test_silent_connections_make_room_for_new_ones(tmp_path: Path) -> None:
         assert receive(busy, len(OK)) == OK
 
 
-def test_an_address_that_has_all_that_it_may_is_refused_and_others_are_served(tmp_path: Path) -> None:
+def test_an_address_at_its_limit_is_refused_and_others_are_served(tmp_path: Path) -> None:
     go = threading.Event()
     slow = answering_after(go)
     with (
@@ -240,7 +240,7 @@ def test_an_address_that_has_all_that_it_may_is_refused_and_others_are_served(tm
         wait_for(lambda: asked(stack.enter_context(relay.connect())), "room for a connection")
 
 
-def test_a_tls_handshake_that_never_comes_counts_as_a_connection(tmp_path: Path) -> None:
+def test_a_tls_handshake_that_does_not_complete_counts_as_a_connection(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "IP:127.0.0.1")
     with RawUpstream(answering(*[OK] * 100)) as upstream:
         settings = settings_for(
@@ -272,8 +272,8 @@ def test_a_tls_handshake_that_never_comes_counts_as_a_connection(tmp_path: Path)
 
 
 def test_descriptors_limit_connections_and_keep_some_for_upstreams(tmp_path: Path) -> None:
-    """With a limit of 200 descriptors and 400 silent clients of one address, requests of another one are answered at once,
-    those of the same one when its silent connections have been idle for long enough. A line tells the operator.
+    """With a limit of 200 descriptors and 400 silent clients of one address, requests of another address are answered at
+    once, those of the same address when its silent connections have been idle for long enough. A log line reports it.
     """
     with RawUpstream(answering(*[OK] * 100)) as upstream, open_listeners(ANY, "--listen") as clients:
         settings = settings_for(tmp_path, upstream.url, listen_fd=clients.fd_of(0), role="relay-0")
@@ -303,7 +303,7 @@ def test_descriptors_limit_connections_and_keep_some_for_upstreams(tmp_path: Pat
             ask(place)
 
 
-def test_what_an_address_is() -> None:
+def test_which_clients_share_an_address() -> None:
     assert address_of(("192.0.2.7", 1)) == address_of(("::ffff:192.0.2.7", 1, 0, 0)) == "192.0.2.7"
     assert address_of(("2001:db8::1", 1, 0, 0)) == address_of(("2001:db8::ffff:1", 1, 0, 0)) == "2001:db8::/64"
     assert address_of(("fe80::1%eth0", 1, 0, 2)) == "fe80::/64"

@@ -1,4 +1,4 @@
-"""A chunked body that is full of line ends costs what any other one costs."""
+"""A chunked body full of line ends costs as much as any other."""
 
 import socket
 import threading
@@ -19,8 +19,8 @@ PIECE = 16_384  # content of a chunk (bytes)
     [b"x" * PIECE, b"\r\n" * (PIECE // 2)],
     ids=["letters", "line ends"],
 )
-def test_a_chunk_goes_on_in_few_pieces(tmp_path: Path, content: bytes) -> None:
-    """At most one for each of the relay's reads, and a few more: the sender's own piece may come in several."""
+def test_a_chunk_is_passed_on_in_few_pieces(tmp_path: Path, content: bytes) -> None:
+    """At most one for each read of the relay, and a few more since the sender's own piece may arrive in several."""
     body = chunked(content)
     got = bytearray(HEAD)
     whole = threading.Event()

@@ -1,4 +1,4 @@
-"""What the recorder is told: all of it, in order, and never at the cost of a stream."""
+"""What is reported to the recorder: everything, in order, and without harm to a stream."""
 
 import socket
 import time
@@ -98,7 +98,7 @@ def test_time_zero_of_each_request_of_a_connection(tmp_path: Path) -> None:
         assert stamp is not None and marks[at] <= stamp < marks[at] + 45_000_000 <= marks[at + 1]
 
 
-def test_an_llms_path_is_captured_whatever_comes(tmp_path: Path) -> None:
+def test_an_llms_path_is_captured_with_any_response(tmp_path: Path) -> None:
     error = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\nno!"
     with exchange_rig(tmp_path, answering(JSON, error)) as (relay, _, recorder), relay.connect() as client:
         for answer in (JSON, error):
@@ -107,7 +107,7 @@ def test_an_llms_path_is_captured_whatever_comes(tmp_path: Path) -> None:
         assert arrived(recorder.ended(2)) == JSON + error
 
 
-def test_any_other_path_only_if_it_is_an_event_stream(tmp_path: Path) -> None:
+def test_any_other_path_is_captured_only_with_an_event_stream(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, answering(JSON, SSE, JSON)) as (relay, _, recorder), relay.connect() as client:
         for answer in (JSON, SSE, JSON):
             client.sendall(post(b"/v1/models", b"secret"))
@@ -153,7 +153,7 @@ def test_a_body_beyond_the_limit_is_not_whole(tmp_path: Path, monkeypatch: pytes
 
 
 class FaultyClient(LoopClient):
-    """Raises at the n-th read of every stream, and wherever else it is told to."""
+    """Raises at the n-th read of every stream, and at the other calls that it is configured for."""
 
     def __init__(self, *given: object, at: type[Message]) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
         one.sendall(chunked())
 
     whole = SSE[: -len(chunked())] + b"3\r\n: x\r\n" * 5 + chunked()
-    # The relay tells of all reads itself: what it lends to the pump is not told by the code that is broken here.
+    # The relay reports all reads itself: reads of the pump are not reported by the code that fails here.
     with exchange_rig(tmp_path, handler, pump=False) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(whole)) == whole
@@ -202,7 +202,7 @@ def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     assert read_incidents(tmp_path / "counters")[Incident.CAPTURE_FAULT] == 1
 
 
-def test_even_counters_that_fail_touch_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_that_fail_do_not_affect_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("unmapped")
 
@@ -239,7 +239,7 @@ def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkey
         )
 
 
-def test_streams_of_one_process_have_numbers_of_their_own(tmp_path: Path) -> None:
+def test_streams_of_one_process_have_different_numbers(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, answering(SSE, SSE)) as (relay, _, recorder):
         for _ in range(2):
             with relay.connect() as client:
@@ -249,7 +249,7 @@ def test_streams_of_one_process_have_numbers_of_their_own(tmp_path: Path) -> Non
     assert len(set(streams)) == 2 and all(0 < stream < 2**63 for stream in streams)
 
 
-def test_nothing_is_told_of_what_reached_no_upstream(tmp_path: Path) -> None:
+def test_a_request_that_reached_no_upstream_is_not_reported(tmp_path: Path) -> None:
     with (
         RawRecorder(tmp_path / "recorder.sock") as recorder,
         RawUpstream(answering(JSON)) as upstream,

@@ -1,4 +1,4 @@
-"""A client's connection: order, refusals, deadlines, and bodies in both directions with little in memory."""
+"""A client's connection: order, refusals, deadlines, and bodies in both directions with bounded memory."""
 
 import contextlib
 import hashlib
@@ -41,7 +41,7 @@ def get(path: bytes, *fields: bytes) -> bytes:
 
 
 def waiting_for_upstreams(relay: RunningRelay) -> int:
-    """Bytes of requests that the relay holds."""
+    """Bytes of requests that the relay buffers."""
     upstreams = [one._exchange._upstream for one in relay.relay._clients if one._exchange is not None]
     return sum(one.transport.get_write_buffer_size() for one in upstreams if one is not None)
 
@@ -51,7 +51,7 @@ def ok(body: bytes) -> bytes:
 
 
 def echoing_path(one: socket.socket) -> None:
-    """Answers each request with its path; slowly, so that answers out of order would show."""
+    """Answers each request with its path, after a pause, so that responses in the wrong order would be noticed."""
     while request := receive_request(one):
         time.sleep(0.02)
         one.sendall(ok(request.split(b" ")[1]))
@@ -73,8 +73,10 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> N
         assert upstream.connections == 2
 
 
-def test_a_flood_of_pipelined_requests_is_refused_after_the_running_answer(tmp_path: Path) -> None:
-    """What fits into the limit is answered; the stream at hand is not harmed; the relay holds no more than the limit."""
+def test_too_many_pipelined_requests_are_refused_after_the_running_response(tmp_path: Path) -> None:
+    """What fits into the limit is answered; the running stream is not affected; the relay buffers no more than the
+    limit.
+    """
     go = threading.Event()
 
     def slow(one: socket.socket) -> None:
@@ -104,8 +106,8 @@ def test_a_flood_of_pipelined_requests_is_refused_after_the_running_answer(tmp_p
 
 
 @pytest.mark.parametrize("size", [len(CHAT), 1_000_000])
-def test_clients_that_pipeline_and_leave_are_let_go(tmp_path: Path, size: int) -> None:
-    """Their requests wait for an upstream that says nothing. The end of their connections lies behind the pipelined bytes."""
+def test_connections_of_clients_that_pipeline_and_leave_are_released(tmp_path: Path, size: int) -> None:
+    """Their requests wait for a silent upstream. The end of their connections comes after the pipelined bytes."""
     left = threading.Semaphore(0)
 
     def silent(one: socket.socket) -> None:
@@ -124,8 +126,8 @@ def test_clients_that_pipeline_and_leave_are_let_go(tmp_path: Path, size: int) -
         wait_for(lambda: relay.relay.client_bytes.left == MAX_CLIENT_BYTES, "an empty budget")
 
 
-def test_all_clients_together_have_one_budget(tmp_path: Path) -> None:
-    """Unfinished heads and pipelined requests: the client that would exceed it is refused, the others go on."""
+def test_all_clients_together_have_one_memory_limit(tmp_path: Path) -> None:
+    """Unfinished heads and pipelined requests: the client that would exceed the limit is refused, the others are served."""
     with exchange_rig(tmp_path, echoing_path) as (relay, _, _), contextlib.ExitStack() as stack:
         relay.call(lambda: setattr(relay.relay.client_bytes, "left", 100_000))
         clients = [stack.enter_context(relay.connect()) for _ in range(3)]
@@ -140,7 +142,7 @@ def test_all_clients_together_have_one_budget(tmp_path: Path) -> None:
 
 
 def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Path) -> None:
-    """Its second request waits, so nothing is read; the first one's answer has begun, and its upstream is silent."""
+    """Its second request waits, so nothing is read; the response to the first has begun, and its upstream is silent."""
     gone = threading.Event()
 
     def silent(one: socket.socket) -> None:
@@ -160,8 +162,10 @@ def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Pa
     assert ended.client_gone_ns is not None
 
 
-def test_what_a_lost_connection_says_is_not_what_was_unsent(tmp_path: Path) -> None:
-    """A look between the loss of a blocked client's connection and the word of it: nothing waits there any more."""
+def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path) -> None:
+    """Checked after the connection of a blocked client is lost and before the relay is notified of it: no bytes wait
+    there.
+    """
     begun = threading.Event()
 
     def flooding(one: socket.socket) -> None:
@@ -199,7 +203,7 @@ def test_what_a_lost_connection_says_is_not_what_was_unsent(tmp_path: Path) -> N
     assert ended.unsent_bytes == waits > 0
 
 
-def test_a_malformed_request_behind_a_good_one_is_refused_in_its_turn(tmp_path: Path) -> None:
+def test_a_malformed_request_after_a_valid_one_is_refused_in_order(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path) as (relay, _, _), relay.connect() as client:
         client.sendall(get(b"/1") + get(b"/2") + b"BREW / HTTP/1.1\r\n\r\n" + get(b"/3"))
         got = receive_all(client)
@@ -220,10 +224,10 @@ ALIVE = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n
         (b"GET /x HTTP/1.1\r\nHost: c\r\n\r\n", b"GET /x HTTP/1.1\r\n", True),
     ],
 )
-def test_who_may_ask_again(
+def test_which_connections_may_be_used_for_another_request(
     tmp_path: Path, request_bytes: bytes, upstream_head_has: bytes, keeps: bool | None, answer: bytes
 ) -> None:
-    """`keeps` None: if the upstream's head says so."""
+    """`keeps` None: as the upstream's head says."""
     heads: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
@@ -259,11 +263,15 @@ def test_who_may_ask_again(
         (b"GET /u0/x HTTP/1.1\r\nHost: c\r\nHost: d\r\n\r\n", 400, b"malformed_request"),
     ],
 )
-def test_refusals_say_why_and_reach_no_upstream(tmp_path: Path, request_bytes: bytes, status: int, code: bytes) -> None:
+def test_refusals_give_a_reason_and_reach_no_upstream(
+    tmp_path: Path, request_bytes: bytes, status: int, code: bytes
+) -> None:
     with RawUpstream(echoing_path) as upstream:
         settings = settings_for(tmp_path, upstream.url, upstream.url)
         with RunningRelay(settings) as relay, relay.connect() as client:
-            client.sendall(request_bytes + bytes(200_000))  # it is still sending: the answer is not lost to a reset
+            client.sendall(
+                request_bytes + bytes(200_000)
+            )  # it is still sending: the response must not be lost to a reset
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 %d " % status) and b'"code":"%b"' % code in got
             assert b"\r\nConnection: close\r\n" in got
@@ -288,7 +296,7 @@ def test_names_choose_the_upstream(tmp_path: Path) -> None:
         assert (one.connections, two.connections) == (1, 1)
 
 
-def test_a_body_is_passed_on_as_it_comes_and_chunks_are_made_anew(tmp_path: Path) -> None:
+def test_a_body_is_passed_on_at_once_in_chunks_of_the_relays_own(tmp_path: Path) -> None:
     seen: list[bytes] = []
     step = threading.Event()
 
@@ -310,7 +318,7 @@ def test_a_body_is_passed_on_as_it_comes_and_chunks_are_made_anew(tmp_path: Path
     assert seen[1:] == [b"5\r\nhello\r\n", b"5\r\nworld\r\n0\r\n\r\n"]
 
 
-def test_expect_is_the_upstreams_to_answer(tmp_path: Path) -> None:
+def test_expect_is_passed_to_the_upstream(tmp_path: Path) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n"
 
     def handler(one: socket.socket) -> None:
@@ -326,7 +334,7 @@ def test_expect_is_the_upstreams_to_answer(tmp_path: Path) -> None:
         assert receive(client, len(ok(b"done"))) == ok(b"done")
 
 
-def test_an_upgrade_is_not_made_and_its_request_is_answered(tmp_path: Path) -> None:
+def test_an_upgrade_is_not_made_and_its_request_is_served(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         head = receive_head(one)
         assert b"pgrade" not in head and b"HTTP2-Settings" not in head
@@ -368,7 +376,7 @@ def test_a_large_request_body_with_a_slow_upstream(tmp_path: Path, uv: bool) -> 
 
 
 @both_loops
-def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path, uv: bool) -> None:
+def test_a_large_response_with_a_slow_reader_throttles_the_upstream(tmp_path: Path, uv: bool) -> None:
     body = bytes(range(256)) * (BIG // 256)
     sent = 0
 
@@ -386,7 +394,7 @@ def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path
             client.sendall(get(b"/x"))
             receive_head(client)
             wait_for(lambda: waiting_for_clients(relay), "bytes that wait for the client")
-            time.sleep(2.0)  # longer than the upstream may be silent: but the one that waits is the client
+            time.sleep(2.0)  # longer than the upstream's time-out; here the upstream waits for the client
             assert sent < 18_000_000
             assert 0 < waiting_for_clients(relay) < 1_000_000
             assert hashlib.sha256(receive(client, len(body))).digest() == hashlib.sha256(body).digest()
@@ -396,7 +404,7 @@ def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path
 
 
 @both_loops
-def test_a_slow_reader_that_leaves_leaves_bytes_behind(tmp_path: Path, uv: bool) -> None:
+def test_a_slow_reader_that_leaves_does_not_get_all_bytes(tmp_path: Path, uv: bool) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)
         one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -413,7 +421,7 @@ def test_a_slow_reader_that_leaves_leaves_bytes_behind(tmp_path: Path, uv: bool)
         assert ended.unsent_bytes > 0 and ended.client_blocked_ns is not None and ended.client_blocked_ns > 0
 
 
-def test_a_client_that_takes_nothing_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_counts_as_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
     gone = threading.Event()
 
@@ -440,7 +448,7 @@ def test_a_slow_head_is_a_408(tmp_path: Path) -> None:
         assert got.startswith(b"HTTP/1.1 408 ") and b"header_timeout" in got
 
 
-def test_an_idle_client_is_let_go_and_a_new_one_too(tmp_path: Path) -> None:
+def test_an_idle_client_is_closed_and_so_is_a_new_one(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path, keep_alive_s=0.5) as (relay, _, _):
         with relay.connect() as client:
             client.sendall(get(b"/x"))
@@ -450,7 +458,7 @@ def test_an_idle_client_is_let_go_and_a_new_one_too(tmp_path: Path) -> None:
             assert receive_all(client) == b""
 
 
-def test_a_body_that_stops_is_the_clients_fault(tmp_path: Path) -> None:
+def test_a_body_that_stops_is_reported_as_the_clients_fault(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_until_reset(one)
 
@@ -463,14 +471,14 @@ def test_a_body_that_stops_is_the_clients_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_bad_chunks_amid_a_body_end_the_exchange(tmp_path: Path, answered: bool) -> None:
+def test_malformed_chunks_within_a_body_end_the_exchange(tmp_path: Path, answered: bool) -> None:
     early = b"HTTP/1.1 200 OK\r\n\r\nearly"
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
         if answered:
             one.sendall(early)
-        assert b"0\r\n\r\n" not in receive_until_reset(one)[0]  # it never looks whole to the upstream
+        assert b"0\r\n\r\n" not in receive_until_reset(one)[0]  # the upstream never sees a complete request
 
     with exchange_rig(tmp_path, handler) as (relay, _, recorder):
         with relay.connect() as client:
@@ -497,7 +505,7 @@ def test_a_thousand_silent_clients_do_not_slow_one(tmp_path: Path) -> None:
             one.close()
 
 
-def test_a_clients_end_between_requests_is_no_fault(tmp_path: Path) -> None:
+def test_a_client_that_ends_between_requests_is_not_a_fault(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path) as (relay, _, _):
         for last in (b"", b"GET /x HT"):
             with relay.connect() as client:

@@ -1,6 +1,6 @@
-"""An upstream that answers before the request's body, and keeps its connection open: that connection is never pooled.
+"""An upstream that responds before the request's body and keeps its connection open: that connection is never pooled.
 
-Such an upstream may still wait for the body. The next request on the connection would be read as the rest of it.
+Such an upstream may still wait for the body, and would read the next request on the connection as the rest of it.
 """
 
 import socket
@@ -30,7 +30,7 @@ EXPECT = LENGTH.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
 NEXT = b"POST /next HTTP/1.1\r\nHost: c\r\nContent-Length: 4\r\n\r\nnext"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext"
 
-# What of a request is sent before the answer, and what of the rest behind it.
+# What is sent of a request before the response, and what of the rest after it.
 Sent = tuple[bytes, bytes]
 SENT: dict[str, Sent] = {
     "a length, and no body": (LENGTH, b""),
@@ -64,8 +64,8 @@ pumped = pytest.mark.parametrize("pump", [True, False], ids=["pump", "no pump"])
 
 
 class Early:
-    """An upstream's handler: answers each request as soon as its head is there. `got`: all that came on each connection whose
-    first request was answered so, until its end.
+    """An upstream's handler: responds to each request as soon as it has the head. `got`: all bytes of each connection
+    whose first request was answered this way, until its end.
     """
 
     def __init__(self, answer: bytes) -> None:
@@ -87,15 +87,15 @@ class Early:
 
 
 def ask_next(relay: RunningRelay) -> bytes:
-    """Another client's request, and its answer."""
+    """Another client's request, and its response."""
     with relay.connect() as other:
         other.sendall(NEXT)
         return receive(other, len(OK))
 
 
 def judge(early: Early, connections: int, sent: bytes) -> None:
-    """The relay gave the first connection up: the second request came on one of its own, and on the first only the beginning
-    of the first request.
+    """Asserts that the first connection was not reused: the second request came on a connection of its own, and the
+    first one carried only the beginning of the first request.
     """
     assert connections == 2
     (got,) = early.got
@@ -112,7 +112,7 @@ def refuse_early(folder: Path, sent: Sent, answer: bytes, pump: bool) -> None:
             assert receive(client, len(answer)) == answer
             if sent[1]:
                 client.sendall(sent[1])
-            assert receive_until_reset(client)[0] == b""  # nothing of the client's is answered any more
+            assert receive_until_reset(client)[0] == b""  # no further request of this client is answered
         assert ask_next(relay) == OK
     judge(early, upstream.connections, sent[0])
 
@@ -133,7 +133,7 @@ def test_the_connection_is_not_used_again_without_the_pump(tmp_path: Path, sent:
 @pytest.mark.parametrize(
     "sent", [LENGTH, LENGTH + BODY[:9], CHUNKED + CHUNK, EXPECT], ids=["length", "half", "chunks", "expect"]
 )
-def test_a_client_that_leaves_takes_the_connection_with_it(
+def test_a_client_that_leaves_closes_the_upstream_connection(
     tmp_path: Path, sent: bytes, leaves: str, pump: bool
 ) -> None:
     early = Early(ANSWERS["401"])
@@ -153,10 +153,10 @@ def test_a_client_that_leaves_takes_the_connection_with_it(
 @pytest.mark.parametrize(
     ("head", "body", "end"), [(LENGTH, BODY, b""), (CHUNKED, CHUNK, b"0\r\n\r\n")], ids=["length", "chunks"]
 )
-def test_a_body_that_ends_amid_the_answer_does_not_make_it_good(
+def test_a_body_that_ends_during_the_response_does_not_allow_reuse(
     tmp_path: Path, head: bytes, body: bytes, end: bytes, pump: bool
 ) -> None:
-    """The answer's head came before the body: whether the upstream reads that body, nobody knows."""
+    """The response's head came before the body: it is unknown whether the upstream reads that body."""
     answer = ANSWERS["404 chunked"]
     bodied = threading.Event()
     rest: list[bytes] = []
@@ -191,10 +191,10 @@ def test_a_body_that_ends_amid_the_answer_does_not_make_it_good(
 @pumped
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("sent", [LENGTH + BODY, CHUNKED + CHUNK + b"0\r\n\r\n"], ids=["length", "chunks"])
-def test_a_request_that_was_whole_leaves_a_connection_that_is_used_again(
+def test_a_connection_is_reused_after_a_complete_request(
     tmp_path: Path, sent: bytes, answer: bytes, pump: bool
 ) -> None:
-    """The other side of the rule: without it the tests above would hold for a relay that uses no connection again."""
+    """The counterpart: otherwise the tests above would pass for a relay that never reuses a connection."""
 
     def handler(one: socket.socket) -> None:
         head = receive_head(one)

@@ -1,4 +1,4 @@
-"""The relay's own answers."""
+"""The relay's own responses."""
 
 import json
 
@@ -22,7 +22,7 @@ from streamgauge.taps.proxy.request import RefusedError
         ),
     ],
 )
-def test_each_is_json_in_the_shape_that_clients_of_llms_read(refused: RefusedError, line: bytes, code: str) -> None:
+def test_each_is_json_in_the_format_that_clients_of_llms_read(refused: RefusedError, line: bytes, code: str) -> None:
     head, _, body = error_response(refused).partition(b"\r\n\r\n")
     assert head.split(b"\r\n")[0] == line
     assert b"\r\nContent-Length: %d\r\n" % len(body) in head

@@ -1,4 +1,4 @@
-"""One exchange: the client gets the upstream's bytes, all of them, and learns of every break as it was."""
+"""One exchange: the client gets all of the upstream's bytes, and sees each break as it happened."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ GET = b"GET /v1/models HTTP/1.1\r\nHost: client\r\n\r\n"
 STREAM = b"POST /v1/chat/completions HTTP/1.1\r\nHost: client\r\nContent-Length: 2\r\n\r\n{}"
 SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-odd:  kept \r\n"
 CHUNKED = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
-# What an end before its time is, by how an upstream makes it.
+# How an early end is reported, by how the upstream makes it.
 AMISS = {"fin": TransportFault.CLOSED, "reset": TransportFault.RESET}
 LENGTH = SSE_HEAD + b"Content-Length: %d\r\n\r\n" % len(b"".join(EVENTS)) + b"".join(EVENTS)
 
@@ -54,7 +54,7 @@ def received(relay: RunningRelay) -> tuple[bytes, bool]:
 
 @both_loops
 @pytest.mark.parametrize("answer", [CHUNKED, LENGTH], ids=["chunked", "length"])
-def test_bytes_are_the_upstreams_and_both_connections_live_on(tmp_path: Path, answer: bytes, uv: bool) -> None:
+def test_bytes_are_the_upstreams_and_both_connections_are_kept(tmp_path: Path, answer: bytes, uv: bool) -> None:
     with exchange_rig(tmp_path, answering(answer, answer, answer), uv=uv) as (relay, upstream, _):
         with relay.connect() as client:
             for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_body_that_ends_with_the_connection_ends_the_clients(tmp_path: Path, u
         assert only(recorder.ended(), ExchangeEnded).ending is Ending.COMPLETE
 
 
-def test_a_request_that_waits_for_its_answer_is_told_meanwhile(tmp_path: Path) -> None:
+def test_a_request_is_reported_before_its_response_arrives(tmp_path: Path) -> None:
     told = threading.Event()
 
     def handler(one: socket.socket) -> None:
@@ -111,7 +111,7 @@ def test_every_split_of_the_upstreams_bytes(tmp_path: Path) -> None:
         assert upstream.connections == 1
 
 
-def test_each_read_is_passed_on_when_it_comes(tmp_path: Path) -> None:
+def test_each_read_is_passed_on_at_once(tmp_path: Path) -> None:
     got = threading.Event()
 
     def handler(one: socket.socket) -> None:
@@ -127,7 +127,7 @@ def test_each_read_is_passed_on_when_it_comes(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
         client.sendall(STREAM)
         assert receive_head(client) == SSE_HEAD + b"\r\n"
-        for event in EVENTS:  # the next one is sent only when this one is here
+        for event in EVENTS:  # the next chunk is sent only when this one has arrived
             assert receive(client, len(event)) == event
             got.set()
         assert receive_all(client) == b""
@@ -144,7 +144,7 @@ def test_each_read_is_passed_on_when_it_comes(tmp_path: Path) -> None:
         (b"GET", b"HTTP/1.1 200\nContent-length:3\n\nabc"),
     ],
 )
-def test_answers_without_a_body_and_odd_ones(tmp_path: Path, method: bytes, answer: bytes) -> None:
+def test_responses_without_a_body_and_unusual_ones(tmp_path: Path, method: bytes, answer: bytes) -> None:
     ask = method + b" /x HTTP/1.1\r\nHost: a\r\n\r\n"
     with exchange_rig(tmp_path, answering(answer, answer)) as (relay, upstream, _), relay.connect() as client:
         for _ in range(2):
@@ -163,7 +163,7 @@ def test_an_upstream_that_closes_closes_the_client(tmp_path: Path) -> None:
             assert upstream.connections == number
 
 
-def test_what_comes_behind_an_answer_goes_to_nobody(tmp_path: Path) -> None:
+def test_bytes_after_a_response_reach_no_client(tmp_path: Path) -> None:
     extra = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
     for answer in (CHUNKED, LENGTH):
         with exchange_rig(tmp_path, answering(answer + extra)) as (relay, upstream, _), relay.connect() as client:
@@ -173,7 +173,7 @@ def test_what_comes_behind_an_answer_goes_to_nobody(tmp_path: Path) -> None:
                 assert upstream.connections == number
 
 
-def test_bytes_of_an_idle_upstream_go_to_nobody(tmp_path: Path) -> None:
+def test_bytes_of_an_idle_upstream_reach_no_client(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)
         one.sendall(LENGTH)
@@ -193,7 +193,7 @@ def test_bytes_of_an_idle_upstream_go_to_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", [CHUNKED[:-20], LENGTH[:-3], SSE_HEAD + b"\r\ndata: 1\n\n"], ids=["chunked", "length", "eof"]
 )
-def test_a_reset_is_passed_on_as_a_reset_behind_what_came(tmp_path: Path, body: bytes, uv: bool) -> None:
+def test_a_reset_is_passed_on_as_a_reset_after_the_bytes_before_it(tmp_path: Path, body: bytes, uv: bool) -> None:
     with exchange_rig(tmp_path, answering(body, end="reset"), uv=uv) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
@@ -219,12 +219,12 @@ def test_a_large_body_arrives_whole_before_the_reset(tmp_path: Path) -> None:
         client.sendall(GET)
         time.sleep(0.2)
         data, was_reset = receive_until_reset(client)
-        # what the kernel of the upstream's host still held when it reset is lost to everybody
+        # bytes that the kernel of the upstream's host still held when it reset are lost
         assert body.startswith(data) and was_reset
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
-def test_no_head_is_a_502_that_says_what_to_do(tmp_path: Path, end: str) -> None:
+def test_a_missing_head_is_a_502_with_advice(tmp_path: Path, end: str) -> None:
     with exchange_rig(tmp_path, answering(b"", end=end)) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
@@ -246,7 +246,7 @@ def test_no_head_is_a_502_that_says_what_to_do(tmp_path: Path, end: str) -> None
         (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", b"502"),
     ],
 )
-def test_what_is_no_answer_is_a_502(tmp_path: Path, answer: bytes, status: bytes) -> None:
+def test_a_malformed_response_is_a_502(tmp_path: Path, answer: bytes, status: bytes) -> None:
     with exchange_rig(tmp_path, answering(answer)) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
@@ -255,7 +255,7 @@ def test_what_is_no_answer_is_a_502(tmp_path: Path, answer: bytes, status: bytes
         assert end_of(recorder) == (Ending.RESET, TransportFault.NOT_HTTP)
 
 
-def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
+def test_malformed_chunks_are_passed_on_unchanged_until_the_end(tmp_path: Path) -> None:
     answer = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcdeXX\r\nnothing\r\n\r\nof the sort"
     with exchange_rig(tmp_path, answering(answer, end="fin")) as (relay, _, recorder):
         with relay.connect() as client:
@@ -267,8 +267,8 @@ def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
-def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
-    """Half a head is held back, so that nothing of ours can come behind it."""
+def test_an_incomplete_head_is_not_passed_on(tmp_path: Path, end: str) -> None:
+    """It is held back, so that the relay's own response never follows a part of it."""
     with exchange_rig(tmp_path, answering(b"HTTP/1.1 200 OK\r\nContent-Ty", end=end)) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
@@ -276,7 +276,7 @@ def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
         assert end_of(recorder) == (Ending.RESET, AMISS[end])
 
 
-def test_a_head_in_pieces_arrives_whole_and_as_it_was(tmp_path: Path) -> None:
+def test_a_head_in_pieces_arrives_complete_and_unchanged(tmp_path: Path) -> None:
     pieces = [b"HTTP/1.1 100 Continue\r\n\r\nHTT", b"P/1.1 200 OK\r\nContent-", b"Length: 2\r\n\r\nh", b"i"]
 
     def handler(one: socket.socket) -> None:
@@ -291,7 +291,7 @@ def test_a_head_in_pieces_arrives_whole_and_as_it_was(tmp_path: Path) -> None:
         assert receive(client, len(whole)) == whole
 
 
-def test_behind_an_interim_answer_a_502_is_a_whole_answer(tmp_path: Path) -> None:
+def test_after_an_interim_response_a_502_is_a_complete_response(tmp_path: Path) -> None:
     interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     with exchange_rig(tmp_path, answering(interim, end="fin")) as (relay, _, _), relay.connect() as client:
         client.sendall(GET)
@@ -325,8 +325,8 @@ def test_a_client_that_leaves_cancels_the_upstream(tmp_path: Path, how: str, uv:
         assert opened.at_ns < ended.client_gone_ns == ended.at_ns
 
 
-def test_a_client_that_leaves_before_the_upstream_is_there(tmp_path: Path) -> None:
-    # a listener whose backlog is full answers no handshake: the connection stays in the making
+def test_a_client_that_leaves_before_the_upstream_is_connected(tmp_path: Path) -> None:
+    # a listener whose backlog is full completes no handshake: the connection stays pending
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -359,14 +359,14 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("framed", "was_reset"), [(True, False), (False, True)])
-def test_silence_amid_a_body_never_looks_like_its_end(tmp_path: Path, framed: bool, was_reset: bool) -> None:
+def test_silence_within_a_body_never_looks_like_its_end(tmp_path: Path, framed: bool, was_reset: bool) -> None:
     body = CHUNKED[:-20] if framed else SSE_HEAD + b"\r\n" + EVENTS[0]
     with exchange_rig(tmp_path, answering(body), upstream_idle_timeout=0.3) as (relay, _, recorder):
         assert received(relay) == (body, was_reset)
         assert end_of(recorder) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
-def test_an_upstream_that_goes_on_is_not_silent(tmp_path: Path) -> None:
+def test_an_upstream_that_keeps_sending_does_not_time_out(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)
         receive(one, 2)
@@ -381,7 +381,7 @@ def test_an_upstream_that_goes_on_is_not_silent(tmp_path: Path) -> None:
         assert receive_all(client) == SSE_HEAD + b"\r\n" + b"".join(EVENTS[:8])
 
 
-def test_the_answer_may_come_before_the_request_is_whole(tmp_path: Path) -> None:
+def test_the_response_may_start_before_the_request_is_complete(tmp_path: Path) -> None:
     answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
 
     def handler(one: socket.socket) -> None:
@@ -394,7 +394,7 @@ def test_the_answer_may_come_before_the_request_is_whole(tmp_path: Path) -> None
             client.sendall(STREAM.replace(b"Length: 2", b"Length: 90000000") + bytes(100_000))
             time.sleep(0.2)
             client.sendall(bytes(3_000_000))
-            assert receive_all(client) == answer  # and no reset that takes it away
+            assert receive_all(client) == answer  # and no reset that would discard it
         messages = recorder.ended()
         assert only(messages, ExchangeEnded).ending is Ending.COMPLETE
         assert not [message for message in messages if isinstance(message, RequestSent)]
@@ -402,7 +402,7 @@ def test_the_answer_may_come_before_the_request_is_whole(tmp_path: Path) -> None
 
 @both_loops
 @pytest.mark.parametrize("reused", [False, True])
-def test_what_came_in_one_read_goes_out_in_one_piece(tmp_path: Path, reused: bool, uv: bool) -> None:
+def test_bytes_of_one_read_are_sent_in_one_piece(tmp_path: Path, reused: bool, uv: bool) -> None:
     pieces: list[bytes] = []
 
     def handler(one: socket.socket) -> None:

@@ -1,7 +1,8 @@
-"""Mutated and pipelined requests through a real relay, with three parsers as the oracles of what it sends upstream.
+"""Mutated and pipelined requests through a real relay, with three parsers as oracles for what it sends to the upstream.
 
-What the upstream gets is exactly the requests that the clients sent, to llhttp, h11 and aiohttp alike; what is refused is not
-sent, nor what comes after it; and each answer goes to the client that asked. More of them: `scripts/fuzz requests`.
+The upstream gets exactly the requests that the clients sent, as read by llhttp, h11 and aiohttp; a refused request is
+not sent, nor anything after it; and each response goes to the client that sent the request. For more of them:
+`scripts/fuzz requests`.
 """
 
 import os
@@ -24,7 +25,7 @@ from tests.taps.proxy.troubles import INNER, PLANS
 PARTS = 10
 REQUESTS = 10_000 if os.environ.get("CI") else 2_000
 SEED = "0" if os.environ.get("CI") else str(time.time_ns())
-BATCHES = 100  # that one part may have at most
+BATCHES = 100  # the longest time that one part may take
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -47,7 +48,7 @@ def test_stories_are_the_same_for_the_same_seed() -> None:
     )
 
 
-def test_the_stories_hold_every_kind_of_trouble() -> None:
+def test_the_stories_contain_every_kind_of_irregularity() -> None:
     met: Counter[str] = Counter()
     for batch in range(20):
         for story in write("0", batch):
@@ -77,8 +78,8 @@ def test_the_stories_hold_every_kind_of_trouble() -> None:
 
 
 @pytest.mark.parametrize("pump", [True, False], ids=["pump", "no pump"])
-def test_each_reason_to_refuse_stands_for_something(tmp_path: Path, pump: bool) -> None:
-    """h11 takes the example; it is told; and the relay refuses it."""
+def test_each_reason_to_refuse_is_needed(tmp_path: Path, pump: bool) -> None:
+    """h11 accepts the example; the reason applies to it; and the relay refuses it."""
     for refusal in REFUSALS:
         [read] = by_h11(refusal.example).requests
         assert read.whole and refusal.told(refusal.example, read), refusal.why
@@ -98,13 +99,13 @@ CHUNKED = b"POST /u0/k0000000001/late HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: 
 CHUNKS = b"5\r\nhello\r\n0\r\n\r\n"
 THRICE: list[Step] = [EARLY % b" 97" + b"x" * 97, "answers"] * 3
 FOUND: dict[str, list[Step]] = {
-    # A relay compared heads without the digits of their length, and sent the earlier length without a body.
+    # A relay compared heads without the digits of their length, and sent the earlier length and no body.
     "a length without digits": [*THRICE, EARLY % b" ", "answers"],
     "no length after a length": [*THRICE, EARLY.replace(b"Content-Length:%b\r\n", b""), "answers"],
-    # A relay looked for the end of such a body where the next request ends, and asked both at once.
+    # A relay looked for the end of such a body at the end of the next request, and sent both at once.
     "blanks behind a length": [LATE % b"\t5\t " + b"hello" + NEXT],
     "a blank behind a length": [LATE % b"5 " + b"hello" + NEXT],
-    # A relay had read the head behind the end of a chunked body, and never read the body that belongs to that head.
+    # A relay had read the head after the end of a chunked body, and never read the body that belongs to that head.
     "a head behind chunks, and its body later": [CHUNKED, 4, CHUNKS + CHUNKED, 4, CHUNKS],
     "a head behind chunks, and its body behind an answer": [CHUNKED, 4, CHUNKS + CHUNKED, "answers", 4, CHUNKS],
 }
@@ -112,7 +113,7 @@ FOUND: dict[str, list[Step]] = {
 
 @pytest.mark.parametrize("pump", [True, False], ids=["pump", "no pump"])
 @pytest.mark.parametrize("steps", FOUND.values(), ids=FOUND)
-def test_what_was_found_before(steps: list[Step], pump: bool, tmp_path: Path) -> None:
+def test_earlier_bugs_stay_fixed(steps: list[Step], pump: bool, tmp_path: Path) -> None:
     stories = [Story(b"k0000000001", "found", [Talk(steps), Talk([NEXT])], 1)]
     judge = Judge(drive(stories, tmp_path, pump=pump))
     assert not judge.faults and judge.forwarded >= 3
@@ -146,7 +147,7 @@ def again(connection: Recorded, raw: bytes) -> Recorded:
 
 
 def altered(old: bytes, new: bytes) -> Callable[[Evidence], None]:
-    """The upstream got something else on one of its connections."""
+    """The upstream got other bytes on one of its connections."""
 
     def alter(evidence: Evidence) -> None:
         at = next(at for at, one in enumerate(evidence.connections) if old in one.raw)
@@ -168,14 +169,14 @@ def told_of(evidence: Evidence, key: bytes) -> tuple[list[Told], Told]:
 
 
 def stray(evidence: Evidence) -> None:
-    """The upstream sent more than its answer, and its connection was used again."""
+    """The upstream sent more than its response, and its connection was reused."""
     at, one = next((at, one) for at, one in enumerate(evidence.connections) if len(one.received) > 1)
     received = [one.received[0]._replace(plan=b"stray"), *one.received[1:]]
     evidence.connections[at] = one._replace(received=received)
 
 
 def swap_answers(evidence: Evidence) -> None:
-    """Each of two clients got the other's answer."""
+    """Each of two clients got the response of the other."""
     (talks, told), (others, other) = told_of(evidence, ONE), told_of(evidence, OTHER)
     talks[0] = told._replace(answers=[other.answers[0], *told.answers[1:]])
     others[0] = other._replace(answers=[told.answers[0], *other.answers[1:]])
@@ -204,7 +205,7 @@ def change_told(**changes: object) -> Callable[[Evidence], None]:
 
 
 def send(*steps: Step) -> Callable[[Evidence], None]:
-    """The client sent something else than what the upstream got."""
+    """The client sent something else than the upstream got."""
 
     def change(evidence: Evidence) -> None:
         talks, told = told_of(evidence, ONE)
@@ -262,7 +263,7 @@ TAMPERED: dict[str, Callable[[Evidence], None]] = {
 
 
 @pytest.mark.parametrize("tamper", TAMPERED.values(), ids=TAMPERED)
-def test_the_judge_sees_it(tamper: Callable[[Evidence], None], tmp_path: Path) -> None:
+def test_the_judge_finds_each_fault(tamper: Callable[[Evidence], None], tmp_path: Path) -> None:
     evidence = drive(STORIES, tmp_path, pump=True)
     judge = Judge(evidence)
     assert not judge.faults and judge.forwarded == 4
@@ -273,6 +274,6 @@ def test_the_judge_sees_it(tamper: Callable[[Evidence], None], tmp_path: Path) -
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_says_how_much_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_how_much_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--requests", "1", "--seed", "0"]) == 0
     assert " forwarded, " in capsys.readouterr().out

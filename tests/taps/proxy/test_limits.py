@@ -1,4 +1,4 @@
-"""H3: heads, bodies and what lies between their pieces have limits; a long prompt has none, and takes no memory."""
+"""H3: heads, bodies and the framing between chunks have limits; a long prompt has none, and is not kept in memory."""
 
 import hashlib
 import re
@@ -27,8 +27,8 @@ from tests.taps.proxy.test_process import RelayProcess, running
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 PROMPT = 100_000_000
 PIECE = bytes(range(256)) * 256
-# What a relay may grow by while a prompt passes (bytes): the 16 MiB that its recorder looks into, twice while they are
-# encoded, and buffers of sockets.
+# Allowed growth of a relay while a prompt passes (bytes): the 16 MiB that its recorder reads, twice while they are
+# encoded, and socket buffers.
 MAX_GROWTH = 64 * 1024 * 1024
 
 
@@ -53,10 +53,10 @@ def test_a_body_beyond_the_setting_is_a_413(tmp_path: Path, fields: bytes, piece
             client.sendall(piece)
         got = receive_all(client)
         assert got.startswith(b"HTTP/1.1 413 ") and b'"code":"body_too_large"' in got
-    assert not any(one.endswith(b"\r\n0\r\n\r\n") for one in seen)  # it never looks whole to the upstream
+    assert not any(one.endswith(b"\r\n0\r\n\r\n") for one in seen)  # the upstream never sees a complete request
 
 
-def test_a_body_of_the_setting_passes_and_each_request_has_its_own(tmp_path: Path) -> None:
+def test_a_body_at_the_limit_passes_and_each_request_has_its_own_limit(tmp_path: Path) -> None:
     handler = answering(*[OK] * 3)
     with exchange_rig(tmp_path, handler, max_request_body=1000) as (relay, _, _), relay.connect() as client:
         for _ in range(3):
@@ -71,8 +71,8 @@ def test_heads_have_the_limit_of_the_setting(tmp_path: Path, limit: int, status:
         assert receive_head(client).startswith(b"HTTP/1.1 " + status)
 
 
-def test_trailers_of_an_answer_pass_and_those_of_a_request_do_not(tmp_path: Path) -> None:
-    """RFC 9110, 6.5.1: who takes the chunks apart may throw trailers away; an answer is not taken apart."""
+def test_trailers_of_a_response_pass_and_those_of_a_request_do_not(tmp_path: Path) -> None:
+    """RFC 9110, 6.5.1: a recipient that decodes the chunks may discard trailers; the relay does not decode a response."""
     answer = b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n"
     asked: list[bytes] = []
 
@@ -89,8 +89,8 @@ def test_trailers_of_an_answer_pass_and_those_of_a_request_do_not(tmp_path: Path
 
 
 @pytest.mark.parametrize("endless", [b"0\r\nA: ", b"0\r\nA: b\r\n", b"5;a="], ids=["trailer", "trailers", "extension"])
-def test_what_has_no_end_between_two_pieces_of_a_body_is_refused(tmp_path: Path, endless: bytes) -> None:
-    """Nothing of it is passed on, so nothing but this limit ends it."""
+def test_endless_framing_between_chunks_is_refused(tmp_path: Path, endless: bytes) -> None:
+    """None of it is passed on, so only this limit ends it."""
 
     def handler(one: socket.socket) -> None:
         receive_until_reset(one)
@@ -106,19 +106,19 @@ def test_what_has_no_end_between_two_pieces_of_a_body_is_refused(tmp_path: Path,
 
 
 def resident_peak(relay: RelayProcess) -> int:
-    """The most that the process has held in memory so far (bytes)."""
+    """The process's peak of resident memory so far (bytes)."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{relay.process.pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
 
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
-def test_a_prompt_of_100_mb_passes_in_little_memory(tmp_path: Path, framed: str) -> None:
+def test_a_prompt_of_100_mb_passes_in_bounded_memory(tmp_path: Path, framed: str) -> None:
     digest = hashlib.sha256()
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
-        time.sleep(0.5)  # it is slower than the client: what it does not take must wait there, not here
+        time.sleep(0.5)  # slower than the client: unread bytes must wait in the client's socket, not in the relay
         left = PROMPT
         while left:
             if framed == "chunks":

@@ -1,4 +1,4 @@
-"""The relay as a process: settings in, ready out, SIGTERM drains, and it does not outlive its parent."""
+"""The relay as a process: it reads settings, reports that it is ready, drains on SIGTERM and ends with its parent."""
 
 import contextlib
 import os
@@ -73,7 +73,7 @@ class RelayProcess:
         return one
 
     def end(self) -> tuple[int, bytes]:
-        """Waits for the exit; gives code and what was written to standard error."""
+        """Waits for the exit; gives the exit code and what was written to standard error."""
         process = self.process
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         code = process.wait(PATIENCE_S)
@@ -121,7 +121,7 @@ def test_it_serves_and_drains_at_sigterm(tmp_path: Path) -> None:
         assert balance.seen == balance.waiting == sum(isinstance(one, ResponseRead) for one in messages)
 
 
-def test_the_drain_has_an_end(tmp_path: Path) -> None:
+def test_the_drain_ends_at_its_deadline(tmp_path: Path) -> None:
     with (
         RawUpstream(answering(HEAD)) as upstream,
         RawRecorder(tmp_path / "recorder.sock") as recorder,
@@ -136,7 +136,7 @@ def test_the_drain_has_an_end(tmp_path: Path) -> None:
         assert only(recorder.ended(), ExchangeEnded).ending is Ending.CUT
 
 
-def test_it_goes_with_its_parent(tmp_path: Path) -> None:
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     with (
         RawUpstream(answering(HEAD)) as upstream,
         running(settings_for(tmp_path, upstream.url)) as relay,
@@ -153,7 +153,7 @@ def test_it_goes_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not pump_handle.BUILT, reason="the pump is not built: it needs Linux and a C compiler")
-def test_what_the_pump_holds_goes_to_the_recorder_when_the_parent_is_gone(tmp_path: Path) -> None:
+def test_reads_held_by_the_pump_reach_the_recorder_when_the_parent_has_ended(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)
         one.sendall(UNFRAMED)
@@ -179,7 +179,7 @@ def test_what_the_pump_holds_goes_to_the_recorder_when_the_parent_is_gone(tmp_pa
 
 
 def test_several_share_one_socket(tmp_path: Path) -> None:
-    """What a supervisor does: each relay inherits the same listening socket."""
+    """As started by a supervisor: each relay inherits the same listening socket."""
     with RawUpstream(answering(*[SSE] * 40)) as upstream, socket.create_server(("127.0.0.1", 0)) as listening:
         relays = []
         for number in range(2):
@@ -219,7 +219,7 @@ def test_several_share_one_socket(tmp_path: Path) -> None:
         (b'{"upstreams":[["a","http://a"]],"recorder_socket":"r","counters_path":"%b/no/c","listen_fd":LISTEN}\n', 3),
     ],
 )
-def test_settings_that_cannot_be_end_it_with_a_sentence(tmp_path: Path, line: bytes, code: int) -> None:
+def test_invalid_settings_end_it_with_a_sentence(tmp_path: Path, line: bytes, code: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         process = subprocess.Popen(
             [sys.executable, "-m", "streamgauge.taps.proxy"],
@@ -240,7 +240,9 @@ def test_settings_that_cannot_be_end_it_with_a_sentence(tmp_path: Path, line: by
 
 
 def tls_upstream(folder: Path, name: str, close: str, answer: bytes = SSE) -> tuple[RawUpstream, Path]:
-    """An upstream behind TLS for a name; after its answer it `close`s: "notify", "silent" or "" (keeps it open)."""
+    """An upstream behind TLS for a host name; after its response it closes with "notify" or "silent", or with "" keeps
+    the connection open.
+    """
     certificate, key = make_certificate(folder, name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -266,7 +268,7 @@ def tls_upstream(folder: Path, name: str, close: str, answer: bytes = SSE) -> tu
     return RawUpstream(handler), certificate
 
 
-def test_tls_upstreams_are_verified_and_used_again(tmp_path: Path) -> None:
+def test_tls_upstreams_are_verified_and_their_connections_reused(tmp_path: Path) -> None:
     upstream, certificate = tls_upstream(tmp_path, "IP:127.0.0.1", "")
     settings, environment = (
         settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}"),

@@ -1,4 +1,6 @@
-"""What is lent to the pump comes back as if the relay had read it itself: every byte, every read, and where the body is."""
+"""A response handed to the pump is returned as if the relay had read it: every byte, every read, and the position in the
+body.
+"""
 
 import os
 import random
@@ -65,7 +67,7 @@ def chunked(pieces: list[bytes], upper: bool, zeros: int) -> bytes:
     zeros=st.integers(0, 2),
     data=st.data(),
 )
-def test_a_chunked_body_goes_on_where_the_pump_left_it(
+def test_a_chunked_body_continues_where_the_pump_left_it(
     pieces: list[bytes], upper: bool, zeros: int, data: st.DataObject
 ) -> None:
     body = chunked(pieces, upper, zeros)
@@ -80,7 +82,7 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
         if found is None:
             break
         place, given_back = BodyPosition(*found), end
-    assert given_back < len(body)  # the last chunk is never the middle
+    assert given_back < len(body)  # the last chunk is never an inner one
     framing.continue_at(place)
     rest = body[given_back:] + b"HTTP/1.1"
     assert (framing.feed(rest), framing.complete, framing.fault) == (len(body) - given_back, True, None)
@@ -88,8 +90,8 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
 
 @pumps
 @given(body=st.binary(max_size=60), cut=st.integers(0, 60))
-def test_what_is_no_chunked_body_is_never_taken_for_its_middle(body: bytes, cut: int) -> None:
-    """Where the pump goes on, the relay would have gone on as well, and be at the same place."""
+def test_a_malformed_chunked_body_is_never_taken_for_a_valid_one(body: bytes, cut: int) -> None:
+    """Where the pump continues, the relay would have continued too, and be at the same position."""
     found = follow(Phase.SIZE_BEGIN, 0, body[:cut], 0)
     if found is None:
         return
@@ -107,7 +109,7 @@ def test_what_is_no_chunked_body_is_never_taken_for_its_middle(body: bytes, cut:
 
 
 @pumps
-def test_a_length_ends_and_an_open_end_does_not() -> None:
+def test_a_body_with_a_length_ends_and_one_without_does_not() -> None:
     assert follow(Phase.LENGTH, 10, b"123456789", 0) == (Phase.LENGTH, 1)
     assert follow(Phase.LENGTH, 10, b"1234567890", 0) is None
     assert follow(Phase.UNTIL_EOF, 0, b"0\r\n\r\n", 0) == (Phase.UNTIL_EOF, 0)
@@ -115,7 +117,7 @@ def test_a_length_ends_and_an_open_end_does_not() -> None:
 
 
 @pumps
-def test_sizes_that_nobody_means_are_left_to_the_relay() -> None:
+def test_implausible_sizes_are_left_to_the_relay() -> None:
     for body in (b"3;a=b\r\nabc\r\n", b"3 \r\n", b"\r\n", b"x", b"f" * 17 + b"\r\n", b"3\n", b"3\r\nabcd"):
         assert follow(Phase.SIZE_BEGIN, 0, body, 0) is None
 
@@ -178,7 +180,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 @pumps
-def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
+def test_reads_are_passed_on_and_reported_in_order(rig: Rig) -> None:
     token, before = rig.hand_over(), time.monotonic_ns()
     for number in range(50):
         rig.server.sendall(b"%d," % number)
@@ -191,7 +193,7 @@ def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
     assert arrived(rig.messages) == b"".join(b"%d," % number for number in range(50))
     assert before <= stamps[0] and stamps == sorted(stamps) and len(stamps) == 50  # type: ignore[operator, type-var]
     assert read_balance(rig.path).seen == 50
-    rig.server.sendall(b"x")  # it is the relay's again
+    rig.server.sendall(b"x")  # it belongs to the relay again
     assert receive(rig.upstream, 1) == b"x"
     assert rig.pump.moved(token) == 0
     rig.pump.recall(token)
@@ -206,8 +208,8 @@ def pass_on(rig: Rig, data: bytes) -> None:
 
 @pumps
 @pytest.mark.parametrize("chosen", [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE])
-def test_amid_a_bulk_it_waits_for_others_turns(tmp_path: Path, chosen: int) -> None:
-    """And no longer when it is over. What somebody else has chosen for the thread is left alone."""
+def test_during_bulk_transfers_the_thread_yields_to_others(tmp_path: Path, chosen: int) -> None:
+    """And no longer when they are over. A scheduling policy that was set from outside is not changed."""
     tasks = Path("/proc/self/task")
     before = set(tasks.iterdir())
     rig = Rig(tmp_path)
@@ -240,7 +242,7 @@ def test_amid_a_bulk_it_waits_for_others_turns(tmp_path: Path, chosen: int) -> N
 
 @pumps
 @pytest.mark.parametrize("reset", [False, True])
-def test_an_end_is_told_as_what_it_is(tmp_path: Path, reset: bool) -> None:
+def test_each_kind_of_end_is_reported(tmp_path: Path, reset: bool) -> None:
     rig = Rig(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = socket.create_connection(listening.getsockname())
@@ -258,8 +260,8 @@ def test_an_end_is_told_as_what_it_is(tmp_path: Path, reset: bool) -> None:
 
 
 @pumps
-def test_a_read_that_is_not_finished_comes_back_whole(rig: Rig) -> None:
-    """A client that takes a part of it: how much, is told; it is the relay's to tell of it."""
+def test_a_partly_sent_read_is_returned_whole(rig: Rig) -> None:
+    """The client takes a part of it: the pump returns how much, and the relay reports the read."""
     rig.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     rig.hand_over()
     taken = 0
@@ -277,7 +279,7 @@ def test_a_read_that_is_not_finished_comes_back_whole(rig: Rig) -> None:
 
 
 @pumps
-def test_a_client_that_is_gone_is_the_relays_to_find_out(rig: Rig) -> None:
+def test_a_disconnected_client_is_left_to_the_relay(rig: Rig) -> None:
     rig.hand_over()
     rig.browser.close()
     rig.server.sendall(b"abc")
@@ -285,7 +287,7 @@ def test_a_client_that_is_gone_is_the_relays_to_find_out(rig: Rig) -> None:
 
 
 @pumps
-def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
+def test_without_room_reads_are_passed_on_and_counted(rig: Rig) -> None:
     token = rig.hand_over()
     rig.collect(room=0)
     for _ in range(3):
@@ -309,7 +311,7 @@ def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
 
 
 @pumps
-def test_reads_of_one_response_wait_for_each_other(tmp_path: Path) -> None:
+def test_reads_of_one_response_are_collected_together(tmp_path: Path) -> None:
     rig = Rig(tmp_path, hold_s=3600)
     token = rig.hand_over()
     for _ in range(3):
@@ -324,7 +326,7 @@ def test_reads_of_one_response_wait_for_each_other(tmp_path: Path) -> None:
 
 
 @pumps
-def test_those_that_begin_together_are_not_told_of_together(tmp_path: Path) -> None:
+def test_responses_that_begin_together_are_not_reported_together(tmp_path: Path) -> None:
     rig = Rig(tmp_path, hold_s=0.5)
     pairs = [socket.socketpair() for _ in range(32)]
     for stream, (upstream, server) in enumerate(pairs):
@@ -348,7 +350,7 @@ def test_those_that_begin_together_are_not_told_of_together(tmp_path: Path) -> N
 
 
 @pumps
-def test_where_half_of_the_room_is_used_up_nothing_is_held(tmp_path: Path) -> None:
+def test_nothing_is_delayed_when_half_of_the_room_is_used(tmp_path: Path) -> None:
     rig = Rig(tmp_path, room=1 << 16, batch=1 << 14, hold_s=3600)
     rig.hand_over()
     for _ in range(12):
@@ -363,7 +365,7 @@ def test_where_half_of_the_room_is_used_up_nothing_is_held(tmp_path: Path) -> No
 
 
 @pumps
-def test_a_run_ends_where_it_is_large_enough(tmp_path: Path) -> None:
+def test_a_batch_is_complete_when_it_is_large_enough(tmp_path: Path) -> None:
     rig = Rig(tmp_path, batch=1000, hold_s=3600)
     rig.hand_over()
     for _ in range(50):
@@ -377,8 +379,8 @@ def test_a_run_ends_where_it_is_large_enough(tmp_path: Path) -> None:
 
 
 @pumps
-def test_much_is_collected_in_several_turns(tmp_path: Path) -> None:
-    """And a response is returned as soon as all its reads are."""
+def test_many_reads_are_collected_in_several_calls(tmp_path: Path) -> None:
+    """And a response is returned as soon as all its reads have been collected."""
     rig = Rig(tmp_path, room=1 << 24, batch=1 << 16, hold_s=3600)
     upstream, server = socket.socketpair()
     early, much = (
@@ -394,7 +396,7 @@ def test_much_is_collected_in_several_turns(tmp_path: Path) -> None:
     sizes: list[int] = []
     turns: list[Any] = []
     while len(turns) < 2:
-        assert select.select([rig.pump.fileno()], [], [], 10)[0], "it asks to be collected"
+        assert select.select([rig.pump.fileno()], [], [], 10)[0], "it requests to be collected"
         before = len(arrived(rig.messages))
         rig.collect(due=False, most=100_000)
         sizes.append(len(arrived(rig.messages)) - before)
@@ -433,12 +435,12 @@ def test_more_flows_than_there_was_room_for(tmp_path: Path) -> None:
 
 
 @pumps
-def test_what_cannot_be_lent_is_not(rig: Rig) -> None:
+def test_a_response_that_cannot_be_handed_over_is_refused(rig: Rig) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         rig.pump.hand_over(999_999, rig.client.fileno(), True, 7, Phase.UNTIL_EOF, 0)
     with pytest.raises(ValueError, match="one word"):
         pump_handle.Pump(ROOM, ROOM, 0, memoryview(bytearray(16)))  # type: ignore[attr-defined]
-    rig.hand_over()  # closed with it lent
+    rig.hand_over()  # closed while it has the response
 
 
 OUT_OF_RANGE = [-1, -(2**63), -(2**64), 2**64, 2**80]
@@ -468,16 +470,16 @@ def test_integers_that_are_out_of_range_are_refused(rig: Rig, number: int) -> No
     for descriptors in ((number, client), (upstream, number)):
         with pytest.raises(OSError, match="Bad file descriptor"):
             pump.hand_over(*descriptors, True, 7, Phase.DATA, 1)
-    rig.hand_over()  # nothing of it was lent
+    rig.hand_over()  # nothing of it was handed over
 
 
 @pumps
-def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> None:
+def test_integers_that_are_too_large_for_their_type_are_refused(rig: Rig) -> None:
     with pytest.raises(ValueError, match="begin is 4, at most 3"):
         follow(Phase.DATA, 9, b"abc", 4)
     assert follow(Phase.DATA, 9, b"abc", 3) == (Phase.DATA, 9)
     assert follow(Phase.DATA, 2**64 - 1, b"abc", 0) == (Phase.DATA, 2**64 - 4)
-    assert follow(Phase.SIZE, 2**64 - 1, b"a", 0) is None  # a digit more is no size
+    assert follow(Phase.SIZE, 2**64 - 1, b"a", 0) is None  # one digit more is not a valid size
     with pytest.raises(ValueError, match="phase is 8, at most 7"):
         follow(8, 0, b"abc", 0)
     with pytest.raises(ValueError, match="phase is 8, at most 7"):
@@ -497,7 +499,7 @@ def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> No
 
 
 @pumps
-def test_there_is_no_pump_that_was_not_started(rig: Rig) -> None:
+def test_a_pump_must_be_started(rig: Rig) -> None:
     with pytest.raises(TypeError):
         pump_handle.Pump.__new__(pump_handle.Pump)  # type: ignore[attr-defined, call-arg]
     token = rig.hand_over()
@@ -511,7 +513,7 @@ def test_there_is_no_pump_that_was_not_started(rig: Rig) -> None:
 
 
 @pumps
-def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(tmp_path: Path) -> None:
+def test_during_bulk_transfers_responses_are_recalled_and_handed_over_without_a_byte_lost(tmp_path: Path) -> None:
     """While the thread moves as much as it can, the relay's calls come at any moment."""
     rig, each, flows = Rig(tmp_path, room=1 << 28, batch=1 << 14, hold_s=0.001), 1 << 21, 6
     sent = [random.Random(number).randbytes(each) for number in range(flows)]
@@ -534,7 +536,7 @@ def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(t
         for token, _, _, _, data, done, reset, dropped in rig.back:
             number = tokens.pop(token)
             assert (reset, dropped) == (False, 0)
-            if data is not None:  # the relay's to pass on, and to tell of
+            if data is not None:  # the relay passes it on and reports it
                 pairs[number][2].sendall(data[done:])
                 rig.told.append(ResponseRead(number, 0, data))
             hand_over(number)
@@ -579,7 +581,9 @@ def framed(kind: str, pieces: list[bytes]) -> list[bytes]:
 
 @pytest.mark.parametrize("pump", [pytest.param(True, marks=pumps), False])
 @pytest.mark.parametrize("kind", ["chunked", "length", "eof"])
-def test_with_and_without_it_the_same_is_said_and_told(tmp_path: Path, kind: str, pump: bool) -> None:
+def test_with_and_without_it_the_client_gets_and_the_tap_reports_the_same(
+    tmp_path: Path, kind: str, pump: bool
+) -> None:
     events = framed(kind, [b"data: %d\n\n" % number for number in range(20)])
 
     def handler(one: socket.socket) -> None:
@@ -622,7 +626,7 @@ WHOLE = b"".join(framed("chunked", [b"data: %d\n\n" % number for number in range
 
 @pumps
 @pytest.mark.parametrize("at", ["put", "put and decoded", "put and counters"])
-def test_whatever_fails_in_the_capture_a_lent_response_comes_to_its_end(
+def test_a_response_ends_whatever_fails_in_the_capture(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> Any:
@@ -656,9 +660,9 @@ def test_whatever_fails_in_the_capture_a_lent_response_comes_to_its_end(
 
 
 @pumps
-def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
+def test_a_flush_without_memory_is_tried_again(tmp_path: Path) -> None:
     class Short:
-        """The relay's pump: its first collection finds no memory, as it would for a list."""
+        """The relay's pump, whose first collection has no memory for its list."""
 
         def __init__(self, pump: Any) -> None:
             self.pump, self.refused = pump, 0
@@ -699,7 +703,7 @@ def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
 
 @pumps
 def test_a_killed_relay_leaves_no_read_uncounted(tmp_path: Path) -> None:
-    """The thread counts in the shared file itself: what it saw is there before anybody collects it."""
+    """The thread counts in the shared file itself: what it saw is counted there before it is collected."""
     rig = Rig(tmp_path)
     rig.hand_over()
     rig.server.sendall(b"abc")

@@ -1,4 +1,4 @@
-"""A client's bytes as events: whatever the split; what is malformed ends them."""
+"""A client's bytes as events, however they are split; malformed input ends them."""
 
 import itertools
 
@@ -22,7 +22,7 @@ H2C = (
 
 
 def read(*pieces: bytes) -> list[Event]:
-    """Events, with the pieces of a body joined. Each request is over as soon as it is complete."""
+    """Events, with the pieces of a body joined. Each request is finished as soon as it is complete."""
     reader = RequestReader()
     for at, piece in enumerate(pieces):
         reader.feed(at, piece)
@@ -37,7 +37,7 @@ def read(*pieces: bytes) -> list[Event]:
 
 
 def go_on(reader: RequestReader) -> None:
-    """As a connection does after each exchange, until nothing more can be read."""
+    """Finishes exchanges as a connection does, until nothing more can be read."""
     before = -1
     while before != len(reader.events):
         before = len(reader.events)
@@ -117,7 +117,7 @@ def test_time_zero_is_the_read_that_brought_the_first_byte() -> None:
         b"CONNECT evil.example:443 HTTP/1.1\r\nHost: a\r\n\r\n",
     ],
 )
-def test_what_is_malformed_is_refused_once_and_nothing_is_read_behind_it(data: bytes) -> None:
+def test_malformed_input_is_refused_once_and_nothing_after_it_is_read(data: bytes) -> None:
     events = read(data, GET)
     assert [type(event) for event in events if not isinstance(event, Request)] == [RefusedError]
     refused = events[-1]
@@ -125,7 +125,7 @@ def test_what_is_malformed_is_refused_once_and_nothing_is_read_behind_it(data: b
 
 
 @pytest.mark.parametrize("body", [b"3\r\nabcd\r\n", b"x\r\n", b"3\nabc\n", b"fffffffffffffffff\r\n", b"-1\r\n"])
-def test_bad_chunks_refuse_amid_the_body(body: bytes) -> None:
+def test_malformed_chunks_refuse_within_the_body(body: bytes) -> None:
     events = read(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
     assert isinstance(events[0], Request) and isinstance(events[-1], RefusedError)
     assert WHOLE not in events
@@ -140,20 +140,20 @@ def test_bad_chunks_refuse_amid_the_body(body: bytes) -> None:
         [b"G", *[b"E" * 8192] * 9],
     ],
 )
-def test_heads_beyond_the_limit_are_refused_while_they_come(pieces: list[bytes]) -> None:
+def test_heads_beyond_the_limit_are_refused_while_they_arrive(pieces: list[bytes]) -> None:
     (refused,) = read(*pieces)
     assert isinstance(refused, RefusedError) and refused.status in (400, 431)
     if pieces[0] != b"G":
         assert refused.code == "headers_too_large"
 
 
-def test_a_large_body_is_no_large_head() -> None:
+def test_a_large_body_does_not_count_as_a_head() -> None:
     big = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000) + GET[:10]
     events = read(big, GET[10:])
     assert [type(event) for event in events] == [Request, bytes, type(WHOLE), Request, type(WHOLE)]
 
 
-def test_bodies_that_came_in_the_same_read_are_no_part_of_the_next_head() -> None:
+def test_bodies_of_the_same_read_do_not_count_for_the_next_head() -> None:
     """A chunked body, a request with a large body, and the beginning of a third request, all in one read."""
     big = b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000)
     events = read(CHUNKS + big + GET[:10], GET[10:])
@@ -161,7 +161,7 @@ def test_bodies_that_came_in_the_same_read_are_no_part_of_the_next_head() -> Non
     assert sum(event is WHOLE for event in events) == 3
 
 
-def test_closed_is_forgotten() -> None:
+def test_events_after_closing_are_dropped() -> None:
     reader = RequestReader()
     reader.feed(1, POST)
     reader.close()
@@ -182,7 +182,7 @@ WIRES = [
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(st.lists(st.integers(0, 600), max_size=6))
-def test_one_request_at_a_time_is_parsed_and_the_rest_is_kept(wire: bytes, cuts: list[int]) -> None:
+def test_one_request_at_a_time_is_parsed_and_the_rest_is_buffered(wire: bytes, cuts: list[int]) -> None:
     """However the bytes are cut, no event of a later request is there before `go_on`, and no byte is lost. After a chunked
     body those of the same MIN_PIECE bytes are.
     """
@@ -192,7 +192,7 @@ def test_one_request_at_a_time_is_parsed_and_the_rest_is_kept(wire: bytes, cuts:
     for at, (begin, end) in enumerate(itertools.pairwise(bounds)):
         reader.feed(at, wire[begin:end])
         while reader.events:
-            if CHUNKS[:4] not in wire:  # else the next requests may lie in the same piece
+            if CHUNKS[:4] not in wire:  # otherwise the next requests may be in the same piece
                 assert sum(event is WHOLE for event in reader.events) <= 1
                 assert sum(isinstance(event, Request) for event in reader.events) <= 1
             complete = WHOLE in reader.events
@@ -212,7 +212,7 @@ def test_after_a_chunked_body_few_requests_are_parsed_ahead() -> None:
     assert 1 <= sum(isinstance(event, Request) for event in reader.events) <= 2 + MIN_PIECE // len(get)
 
 
-def test_what_is_pipelined_is_kept_as_bytes_within_a_limit() -> None:
+def test_pipelined_bytes_are_buffered_within_a_limit() -> None:
     reader = RequestReader()
     get = b"GET / HTTP/1.1\r\nHost:a\r\n\r\n"
     reader.feed(1, POST + get * 40_000)  # 1 MB
@@ -238,7 +238,7 @@ def test_many_small_pieces_count_with_their_objects() -> None:
     assert reader.refused and reader.held_bytes == 0
 
 
-def test_a_head_of_many_small_fields_is_refused_while_it_comes() -> None:
+def test_a_head_of_many_small_fields_is_refused_while_it_arrives() -> None:
     reader = RequestReader()
     reader.feed(1, b"GET / HTTP/1.1\r\nHost:a\r\n" + b"a:\r\n" * (MAX_FIELDS - 1))
     assert not reader.events and reader.held_bytes > OBJECT_BYTES * MAX_FIELDS

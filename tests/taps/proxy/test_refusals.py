@@ -1,4 +1,4 @@
-"""What the relay answers by itself is counted by its code, said now and then, and readable by a browser's page."""
+"""The relay's own responses are counted by code, logged at a limited rate, and readable by a page in a browser."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("refusal", REQUESTS)
-def test_f12_each_is_counted_by_its_code_and_said_once(tmp_path: Path, refusal: Refusal) -> None:
+def test_f12_each_is_counted_by_its_code_and_logged_once(tmp_path: Path, refusal: Refusal) -> None:
     said: list[str] = []
     with RawUpstream(answering(b"SMTP\r\n\r\n")) as wrong, RawUpstream(lambda one: receive_all(one) and None) as mute:  # type: ignore[arg-type]
         settings = settings_for(
@@ -54,7 +54,7 @@ def test_f12_each_is_counted_by_its_code_and_said_once(tmp_path: Path, refusal: 
     assert len(said) == 1
 
 
-def test_a_line_a_minute_says_how_many_more_there_were(tmp_path: Path) -> None:
+def test_a_line_a_minute_gives_the_number_of_further_ones(tmp_path: Path) -> None:
     said: list[str] = []
     now = [0.0]
     with Counters(tmp_path / "counters", "relay-0") as counters:

@@ -1,4 +1,6 @@
-"""The drain: running exchanges end, idle connections go, what is left at the deadline is cut, and the capture is whole."""
+"""The drain: running exchanges end, idle connections are closed, the rest is cut at the deadline, and the capture is
+complete.
+"""
 
 import socket
 import threading
@@ -26,7 +28,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
 POST = b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}"
 
 
-def test_running_exchanges_end_and_idle_ones_go(tmp_path: Path) -> None:
+def test_running_exchanges_end_and_idle_connections_are_closed(tmp_path: Path) -> None:
     go = threading.Event()
 
     def handler(one: socket.socket) -> None:
@@ -42,10 +44,10 @@ def test_running_exchanges_end_and_idle_ones_go(tmp_path: Path) -> None:
         drain = threading.Thread(target=relay.drain, args=(PATIENCE_S,))
         drain.start()
         assert receive_all(idle) == b""
-        with pytest.raises(ConnectionRefusedError):  # nobody listens any more
+        with pytest.raises(ConnectionRefusedError):  # nothing listens any more
             relay.connect()
         go.set()
-        assert receive_all(busy) == b"2\r\nhi\r\n0\r\n\r\n"  # and the second request is not begun
+        assert receive_all(busy) == b"2\r\nhi\r\n0\r\n\r\n"  # and the second request is not started
         drain.join()
         messages = recorder.ended()
         assert only(messages, ExchangeEnded).ending is Ending.COMPLETE
@@ -55,7 +57,7 @@ def test_running_exchanges_end_and_idle_ones_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [HEAD, HEAD.replace(b"Transfer-Encoding: chunked\r\n", b"")])
-def test_what_is_left_is_cut_so_that_nobody_takes_it_for_whole(tmp_path: Path, head: bytes) -> None:
+def test_what_is_left_at_the_deadline_is_cut_so_that_it_does_not_look_complete(tmp_path: Path, head: bytes) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)
         receive(one, 2)
@@ -72,7 +74,7 @@ def test_what_is_left_is_cut_so_that_nobody_takes_it_for_whole(tmp_path: Path, h
         client.close()
 
 
-def test_a_client_that_reads_nothing_does_not_hold_the_drain(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_does_not_delay_the_drain(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)
         one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n" + bytes(9_000_000))
@@ -88,7 +90,7 @@ def test_a_client_that_reads_nothing_does_not_hold_the_drain(tmp_path: Path) -> 
         client.close()
 
 
-def test_upstreams_that_cannot_be_are_refused_at_the_start(tmp_path: Path) -> None:
+def test_invalid_upstreams_are_refused_at_the_start(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, "ftp://a")
     relay = RunningRelay(settings)
     with pytest.raises(ValueError, match="upstream"):

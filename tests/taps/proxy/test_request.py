@@ -1,4 +1,4 @@
-"""Requests: where they go, what is written there, and what is refused."""
+"""Requests: their upstream, the head that is sent there, and what is refused."""
 
 import httpx
 import pytest
@@ -57,7 +57,7 @@ def test_a_single_upstream_takes_paths_as_they_are() -> None:
     outgoing = routes.outgoing(request(b"//evil.example/openai?x"))
     assert outgoing.head.startswith(b"POST /v1//evil.example/openai?x HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
     assert outgoing.route.name is None
-    assert outgoing.route.label == "server", "clients are not told where the upstream is"
+    assert outgoing.route.label == "server", "clients must not learn the upstream's address"
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_single_upstream_takes_paths_as_they_are() -> None:
 )
 def test_an_upstream_without_a_name_is_recorded_by_its_host_and_port(name: str, url: str, recorded: str) -> None:
     assert route_of(name, url).recorded_name == recorded
-    if not name:  # the httpx tap has the same name for it
+    if not name:  # the httpx tap uses the same name for it
         assert httpx.URL(url).netloc.decode() == recorded
 
 
 @pytest.mark.parametrize("target", [b"/other/x", b"/", b"/OPENAI/x", b"/openai%2f/x", b"//openai/x", b"/openaix/y"])
-def test_an_unknown_name_is_told_the_known_ones(target: bytes) -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones(target: bytes) -> None:
     refused = refusal(request(target))
     assert refused.status == 404 and refused.code == "unknown_upstream"
     assert "/local/, /openai/" in refused.message
@@ -114,7 +114,7 @@ def head_of(*headers: tuple[bytes, bytes], minor: int = 1, keep: bool = True) ->
     return ROUTES.outgoing(request(b"/openai/x", *headers, minor=minor, keep=keep))
 
 
-def test_what_belongs_to_one_connection_goes_and_all_else_stays_in_place() -> None:
+def test_fields_of_one_connection_are_removed_and_all_else_stays_in_place() -> None:
     outgoing = head_of(
         (b"aUTHorization", b"Bearer sk  x"),
         (b"Connection", b"close, X-Named"),
@@ -137,13 +137,13 @@ def test_what_belongs_to_one_connection_goes_and_all_else_stays_in_place() -> No
     )
 
 
-def test_chunks_are_ours() -> None:
+def test_chunked_framing_is_the_relays_own() -> None:
     outgoing = head_of((b"transfer-encoding", b" Chunked "), (b"Expect", b"100-continue"))
     assert outgoing.framing == "chunked"
     assert outgoing.head.endswith(b"\r\ntransfer-encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
 
 
-def test_http_1_0_stays_so() -> None:
+def test_http_1_0_is_kept() -> None:
     bare = Request(b"GET", b"/local/x", 0, [(b"A", b"b")], False, 0)
     assert ROUTES.outgoing(bare).head == b"GET /base/x HTTP/1.0\r\nHost: [::1]:8000\r\nA: b\r\n\r\n"
     assert head_of(minor=0).head.endswith(b"\r\nConnection: keep-alive\r\n\r\n")
@@ -167,11 +167,11 @@ TRANSFER = b"Transfer-Encoding"
         [(TRANSFER, b"xchunked")],
     ],
 )
-def test_two_readings_of_a_bodys_end_are_none(headers: list[tuple[bytes, bytes]]) -> None:
+def test_an_ambiguous_end_of_a_body_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
     assert refusal(request(b"/openai/x", *headers)).code == "ambiguous_framing"
 
 
-def test_http_1_0_knows_no_chunks() -> None:
+def test_http_1_0_has_no_chunks() -> None:
     assert refusal(request(b"/openai/x", (TRANSFER, b"chunked"), minor=0)).code == "ambiguous_framing"
 
 
@@ -192,18 +192,18 @@ def test_one_host_and_no_line_ends_in_values() -> None:
         ("http://bücher.example", b"xn--bcher-kva.example", False, b""),
     ],
 )
-def test_a_url_is_a_route(url: str, authority: bytes, tls: bool, base: bytes) -> None:
+def test_a_url_becomes_a_route(url: str, authority: bytes, tls: bool, base: bytes) -> None:
     route = route_of("n", url)
     assert (route.authority, route.tls, route.base) == (authority, tls, base)
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "http://", "a.example", "http://u:p@a", "http://a?x", "http://a/#f"])
-def test_a_url_that_is_no_route(url: str) -> None:
+def test_a_url_that_is_not_a_route(url: str) -> None:
     with pytest.raises(ValueError, match="upstream"):
         route_of("n", url)
 
 
-def test_upstreams_that_cannot_be() -> None:
+def test_invalid_upstreams() -> None:
     for upstreams, single in (([], True), ([], False), ([("a", "http://a"), ("b", "http://b")], True)):
         with pytest.raises(ValueError, match="upstream"):
             Routes(upstreams, single)

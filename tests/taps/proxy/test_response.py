@@ -1,4 +1,4 @@
-"""Where a response ends: whatever the split, the head's oddities and what lies behind it."""
+"""Where a response ends: for any split, unusual heads, and bytes after the end."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 @pytest.fixture(scope="module", params=["C", "Python"], autouse=True)
 def large_reads_are_followed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Once in C where it was built, reads of any size, and once in Python."""
+    """Once in C if it was built, with reads of any size, and once in Python."""
     in_c = request.param == "C"
     if in_c and response.follow is None:
         pytest.skip("it is not built")
@@ -55,7 +55,7 @@ BEHIND = [b"", b"\r\n", b"H", b"\r\n\r\n", b"0\r\n\r\n", OK + b"Content-Length: 
 
 
 def feed(framing: ResponseFraming, data: bytes, cuts: list[int]) -> int:
-    """Bytes taken in all; checks that nothing is taken after the end."""
+    """How many bytes were taken; asserts that none are taken after the end."""
     taken = 0
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         if start < end:
@@ -100,7 +100,7 @@ def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[in
         st.sampled_from([b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"A", b"A: b", b"\r\nA: b\r\n"]), max_size=9
     ).map(b"".join)
 )
-def test_a_head_that_may_be_read_in_two_ways_is_the_last_on_its_connection(lines: bytes) -> None:
+def test_an_ambiguous_head_is_the_last_on_its_connection(lines: bytes) -> None:
     head = b"HTTP/1.1 204 X\r\nB: c" + lines + b"\r\n\r\n"
     framing = framing_of()
     assert framing.feed(head) <= len(head)
@@ -133,9 +133,7 @@ field = st.sampled_from(
     line_end=st.sampled_from([b"\r\n", b"\n"]),
     head_only=st.booleans(),
 )
-def test_agrees_with_the_recorders_own_reading(
-    status: int, fields: list[bytes], line_end: bytes, head_only: bool
-) -> None:
+def test_agrees_with_the_recorders_parser(status: int, fields: list[bytes], line_end: bytes, head_only: bool) -> None:
     raw = line_end.join([b"HTTP/1.1 %d X" % status, *fields, b"", b""])
     data = raw + b"3\r\nabc\r\n0\r\n\r\n"
     reader = ResponseReader("HEAD" if head_only else "GET")
@@ -185,7 +183,9 @@ def test_whether_the_connection_may_be_used_again(head: bytes, persistent: bool)
         (OK + b"X: " + b"a" * MAX_RESPONSE_HEAD + b"\r\n\r\n", ResponseFault.TOO_LARGE),
     ],
 )
-def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: bytes, fault: ResponseFault) -> None:
+def test_a_response_that_cannot_be_parsed_continues_to_the_end_and_is_never_reused(
+    data: bytes, fault: ResponseFault
+) -> None:
     for cuts in ([], [1], [len(data) - 1]):
         framing = framing_of()
         assert feed(framing, data, cuts) == len(data)
@@ -196,7 +196,7 @@ def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: by
 
 
 @pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_the_decision_about_a_malformed_response_is_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
+def test_a_malformed_response_is_handled_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
     for cuts in [[], *([cut] for cut in range(1, len(wire))), list(range(1, len(wire)))]:
         framing = framing_of()
         feed(framing, wire, cuts)
@@ -211,7 +211,7 @@ def test_without_length_the_end_of_input_is_the_end() -> None:
     assert framing.end_of_input() and framing.complete
 
 
-def test_untouched_until_the_final_head_is_complete() -> None:
+def test_nothing_is_taken_until_the_final_head_is_complete() -> None:
     framing = framing_of()
     assert framing.untouched
     framing.feed(b"HTTP/1.1 100 Continue\r\n\r\n")

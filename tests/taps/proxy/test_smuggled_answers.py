@@ -1,4 +1,4 @@
-"""H1 from the other side: what an upstream sends in its answer never becomes another request's answer."""
+"""H1 for responses: what an upstream sends with its response never becomes the response to another request."""
 
 import socket
 import threading
@@ -27,7 +27,7 @@ REFUSED = None
 
 @dataclass(frozen=True)
 class Answer:
-    """`gets`: what the client gets of it, None for a 502 of ours. `alive`: both connections are used again."""
+    """`gets`: what the client gets of it, None for a 502 of the relay. `alive`: both connections are reused."""
 
     name: str
     sent: bytes
@@ -83,7 +83,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "cut"])
 @pytest.mark.parametrize("answer", ANSWERS, ids=[answer.name for answer in ANSWERS])
-def test_the_next_client_gets_its_own_answer(tmp_path: Path, answer: Answer, pieces: int) -> None:
+def test_the_next_client_gets_its_own_response(tmp_path: Path, answer: Answer, pieces: int) -> None:
     cut = len(answer.sent) // pieces
 
     def handler(one: socket.socket) -> None:
@@ -109,7 +109,7 @@ def test_the_next_client_gets_its_own_answer(tmp_path: Path, answer: Answer, pie
                 assert upstream.connections == 1
             else:
                 assert receive(client, len(answer.gets)) == answer.gets
-                time.sleep(0.05)  # what else it sends is here: it comes before the next request, and is nobody's
+                time.sleep(0.05)  # the rest of what it sends is here before the next request, and belongs to no client
                 assert ask_again(client) in (b"", OK)
         before = upstream.connections
         with relay.connect() as client:
@@ -119,7 +119,7 @@ def test_the_next_client_gets_its_own_answer(tmp_path: Path, answer: Answer, pie
 
 
 def ask_again(client: socket.socket) -> bytes:
-    """The answer to another request on the same connection, or what came before its end."""
+    """The response to another request on the same connection, or what came before its end."""
     try:
         client.sendall(NEXT)
         return receive(client, len(OK))
@@ -128,7 +128,7 @@ def ask_again(client: socket.socket) -> bytes:
 
 
 def test_a_body_without_an_end_of_its_own_ends_with_its_connection(tmp_path: Path) -> None:
-    """A coding that is not the last, or none at all: what looks like an answer in it is a body."""
+    """A transfer coding that is not the last one, or none: what looks like a response in it is body."""
     for fields in ([b"Transfer-Encoding: chunked, gzip"], []):
         sent = head(*fields) + b"ok" + POISON
 
@@ -145,7 +145,7 @@ def test_a_body_without_an_end_of_its_own_ends_with_its_connection(tmp_path: Pat
                 assert upstream.connections == number
 
 
-def test_a_flood_of_interim_answers_takes_no_memory_and_ends_with_its_client(tmp_path: Path) -> None:
+def test_endless_interim_responses_take_bounded_memory_and_end_with_their_client(tmp_path: Path) -> None:
     gone = threading.Event()
 
     def handler(one: socket.socket) -> None:

@@ -23,7 +23,7 @@ SENTINEL = get(b"/u0/sentinel")
 
 
 class Recording:
-    """An upstream that keeps every byte it gets, and answers each request that h11 finds complete in them."""
+    """An upstream that keeps every byte, and responds to each request that h11 finds complete in them."""
 
     def __init__(self) -> None:
         self.talks: list[bytes] = []  # what came on each connection, since `anew`
@@ -37,7 +37,7 @@ class Recording:
             self.requests = 0
 
     def settled(self) -> list[bytes]:
-        """What came, once all connections but one have ended: that one waits for another request."""
+        """The bytes, once all connections but one have ended: that one waits for another request."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self._open) <= 1, PATIENCE_S), self.talks
             return [talk for talk in self.talks if talk]
@@ -70,7 +70,9 @@ class Recording:
                 parser.start_next_cycle()
 
     def _is_whole(self, parser: h11.Connection) -> bool:
-        """Whether a request is. What h11 refuses ends this thread: nobody is answered, and the test fails."""
+        """Whether a request is complete. Input that h11 refuses ends this thread, so there is no response and the test
+        fails.
+        """
         while (event := parser.next_event()) is not h11.NEED_DATA:
             if isinstance(event, h11.EndOfMessage):
                 self.requests += 1
@@ -98,7 +100,7 @@ def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Record
             time.sleep(0.005)
             client.sendall(case.sent[len(case.sent) // pieces :])
         judge_answer(client, case)
-    # The next client's own request follows, and nothing that was left of this one.
+    # The next client's own request follows, without a rest of this one.
     sentinel = seen(b"/base/sentinel").replace(b"HOST", authority)
     with relay.connect() as client:
         client.sendall(SENTINEL)
@@ -122,19 +124,19 @@ def judge_answer(client: socket.socket, case: Case) -> None:
 def judge_talks(talks: list[bytes], case: Case, authority: bytes) -> None:
     if isinstance(case.want, bytes):
         assert talks == [case.want.replace(b"HOST", authority)]
-    elif talks:  # it began before it was seen to be bad
+    elif talks:  # it began before it turned out to be malformed
         assert len(talks) == 1 and case.want.begun.replace(b"HOST", authority).startswith(talks[0])
 
 
-def test_there_are_many() -> None:
+def test_there_are_many_cases() -> None:
     assert len(CASES) >= 60 and len({case.name for case in CASES}) == len(CASES)
 
 
 POST = b"POST /u0/v1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: %b\r\n\r\n"
 
 
-def test_an_empty_length_is_refused_whatever_came_before(place: tuple[RunningRelay, Recording, bytes]) -> None:
-    """A relay that compared heads without the digits of their length once sent the earlier length, and no body."""
+def test_an_empty_length_is_refused_after_any_request(place: tuple[RunningRelay, Recording, bytes]) -> None:
+    """A relay that compared heads without the digits of their length once sent the earlier length and no body."""
     relay, recording, authority = place
     recording.anew()
     usual = POST % b"7" + b'{"a":1}'

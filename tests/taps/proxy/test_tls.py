@@ -1,4 +1,4 @@
-"""TLS on both sides, with real certificates of an authority of the tests' own: who is trusted, what is shown, how it ends."""
+"""TLS on both sides, with real certificates of a test authority: what is verified, what is presented, and how it ends."""
 
 import socket
 import ssl
@@ -52,7 +52,9 @@ def tls_upstream(
     clients: Path | None = None,
     heard: list[str] | None = None,
 ) -> RawUpstream:
-    """An upstream behind TLS. `clients`: whose certificates it asks for; `heard`: faults of handshakes."""
+    """An upstream behind TLS. `clients`: the authority whose client certificates it requires; `heard`: errors of
+    handshakes.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     context.set_alpn_protocols(["h2", "http/1.1"])
@@ -77,7 +79,7 @@ def tls_upstream(
 # Upstreams.
 
 
-def test_an_upstream_is_verified_by_an_authority_of_ones_own_and_used_again(tmp_path: Path, pki: Pki) -> None:
+def test_an_upstream_is_verified_by_a_configured_authority_and_its_connection_reused(tmp_path: Path, pki: Pki) -> None:
     upstream = tls_upstream(pki.server, answering(OK, OK))
     with upstream, RunningRelay(pki.settings(tmp_path, upstream)) as relay, relay.connect() as client:
         for _ in range(2):
@@ -87,7 +89,7 @@ def test_an_upstream_is_verified_by_an_authority_of_ones_own_and_used_again(tmp_
 
 
 @pytest.mark.parametrize("case", ["unknown authority", "another name"])
-def test_who_is_not_verified_sees_no_byte_of_a_request(tmp_path: Path, pki: Pki, case: str) -> None:
+def test_an_upstream_that_is_not_verified_gets_no_byte_of_a_request(tmp_path: Path, pki: Pki, case: str) -> None:
     heard: list[str] = []
 
     def talk(secure: ssl.SSLSocket) -> None:
@@ -103,7 +105,7 @@ def test_who_is_not_verified_sees_no_byte_of_a_request(tmp_path: Path, pki: Pki,
         assert only(recorder.ended(), ExchangeEnded).fault is TransportFault.TLS_CERTIFICATE
 
 
-def test_a_certificate_of_ours_is_shown_to_who_asks(tmp_path: Path, pki: Pki) -> None:
+def test_a_client_certificate_is_presented_to_an_upstream_that_requires_it(tmp_path: Path, pki: Pki) -> None:
     shown: list[object] = []
 
     def talk(secure: ssl.SSLSocket) -> None:
@@ -118,7 +120,7 @@ def test_a_certificate_of_ours_is_shown_to_who_asks(tmp_path: Path, pki: Pki) ->
     assert shown and "tap@example.com" in str(shown[0])
 
 
-def test_without_it_the_upstream_closes_and_the_client_is_told(tmp_path: Path, pki: Pki) -> None:
+def test_without_one_the_upstream_closes_and_the_client_gets_a_reason(tmp_path: Path, pki: Pki) -> None:
     heard: list[str] = []
     upstream = tls_upstream(pki.server, answering(OK), clients=pki.ca, heard=heard)
     with upstream, RunningRelay(pki.settings(tmp_path, upstream)) as relay, relay.connect() as client:
@@ -131,13 +133,13 @@ def test_without_it_the_upstream_closes_and_the_client_is_told(tmp_path: Path, p
     ("answer", "close", "ending", "was_reset"),
     [
         (UNFRAMED, "notify", Ending.COMPLETE, False),
-        (UNFRAMED, "silent", Ending.RESET, True),  # it may have been cut off by anybody
+        (UNFRAMED, "silent", Ending.RESET, True),  # it may have been cut off on the way
         (SSE_HEAD + b"5\r\nhello\r\n", "notify", Ending.RESET, False),
         (SSE_HEAD + b"5\r\nhello\r\n", "silent", Ending.RESET, True),
         (SSE_HEAD + chunked(b"hello"), "silent", Ending.COMPLETE, False),
     ],
 )
-def test_an_end_without_close_notify_is_no_end(
+def test_an_end_without_close_notify_is_not_complete(
     tmp_path: Path, pki: Pki, answer: bytes, close: str, ending: Ending, was_reset: bool
 ) -> None:
     def talk(secure: ssl.SSLSocket) -> None:
@@ -181,7 +183,7 @@ def test_clients_see_the_relays_certificate_and_keep_their_connection(tmp_path: 
             assert b"HTTP" not in receive_until_reset(plain)[0]
         with pytest.raises(ssl.SSLCertVerificationError):
             connect(relay, pki, trustme.CA())
-        with connect(relay, pki) as client:  # none of them is in the way of another
+        with connect(relay, pki) as client:  # none of them delays another
             client.sendall(POST)
             assert receive(client, len(OK)) == OK
 
@@ -200,7 +202,7 @@ def test_a_stream_through_two_tls_connections_is_the_upstreams_bytes(tmp_path: P
 
 
 @pytest.mark.parametrize(("end", "notified"), [("fin", True), ("reset", False)])
-def test_an_end_is_a_close_notify_and_a_break_is_none(tmp_path: Path, pki: Pki, end: str, notified: bool) -> None:
+def test_an_end_sends_close_notify_and_a_break_does_not(tmp_path: Path, pki: Pki, end: str, notified: bool) -> None:
     with (
         RawUpstream(answering(UNFRAMED, end=end)) as upstream,
         RunningRelay(settings_for(tmp_path, upstream.url, **own(pki))) as relay,
@@ -216,7 +218,7 @@ def test_an_end_is_a_close_notify_and_a_break_is_none(tmp_path: Path, pki: Pki, 
         client.close()
 
 
-def test_a_refusal_reaches_a_client_that_still_sends(tmp_path: Path, pki: Pki) -> None:
+def test_a_refusal_reaches_a_client_that_is_still_sending(tmp_path: Path, pki: Pki) -> None:
     with (
         RawUpstream(answering(OK)) as upstream,
         RunningRelay(settings_for(tmp_path, upstream.url, max_request_body=10_000, **own(pki))) as relay,
@@ -280,7 +282,7 @@ def test_a_tls_client_that_leaves_cancels_the_upstream(tmp_path: Path, pki: Pki,
         assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
 
 
-def test_a_handshake_that_does_not_go_on_ends_and_holds_up_nobody(tmp_path: Path, pki: Pki) -> None:
+def test_a_handshake_that_stalls_ends_and_delays_no_other_client(tmp_path: Path, pki: Pki) -> None:
     with (
         RawUpstream(answering(OK)) as upstream,
         RunningRelay(settings_for(tmp_path, upstream.url, header_timeout_s=0.5, **own(pki))) as relay,
@@ -305,7 +307,7 @@ def quick_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
+def test_a_renewed_certificate_is_loaded_and_a_broken_one_is_not(
     tmp_path: Path, pki: Pki, quick_look: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "own.pem"
@@ -342,7 +344,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
     assert holds()
 
 
-def test_a_key_of_another_certificate_is_refused_and_the_one_in_use_stays_whole(tmp_path: Path, pki: Pki) -> None:
+def test_a_key_of_another_certificate_is_refused_and_the_loaded_pair_stays(tmp_path: Path, pki: Pki) -> None:
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     signed, another = pki.authority.issue_cert("127.0.0.1"), pki.authority.issue_cert("127.0.0.1")
     signed.cert_chain_pems[0].write_to_path(certificate)
@@ -352,13 +354,13 @@ def test_a_key_of_another_certificate_is_refused_and_the_one_in_use_stays_whole(
     another.private_key_pem.write_to_path(key)
     with pytest.raises(ValueError, match="key values mismatch"):
         own_certificate.renew()
-    assert not own_certificate.renew()  # said once
+    assert not own_certificate.renew()  # logged once
     another.cert_chain_pems[0].write_to_path(certificate)
     assert own_certificate.renew()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no PEM", "locked"])
-def test_files_that_cannot_be_are_a_sentence(tmp_path: Path, pki: Pki, content: bytes | str | None) -> None:
+def test_unusable_files_give_a_sentence(tmp_path: Path, pki: Pki, content: bytes | str | None) -> None:
     path = tmp_path / "x.pem"
     if content == "locked":
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Connections to upstreams: made, kept, found dead, and not made."""
+"""Connections to upstreams: how they are made, kept, found closed, and refused."""
 
 import contextlib
 import os
@@ -43,8 +43,8 @@ def ask(method: bytes) -> bytes:
     return method + b" /v1/messages HTTP/1.1\r\nHost: c\r\n\r\n"
 
 
-def test_each_client_has_an_upstream_connection_of_its_own(tmp_path: Path) -> None:
-    """It is used for all requests of that client's connection, and for no other client's."""
+def test_each_client_has_its_own_upstream_connection(tmp_path: Path) -> None:
+    """It is used for all requests of that client's connection, and for no other client."""
     talks: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
@@ -80,7 +80,7 @@ def test_a_client_keeps_its_connections_to_the_last_two_upstreams(tmp_path: Path
 
 
 class Closing:
-    """A server that closes each connection `after_s` after its answer, and does not announce it. It counts requests."""
+    """A server that closes each connection `after_s` after its response, without announcing it. It counts requests."""
 
     def __init__(self, after_s: float) -> None:
         self.after_s = after_s
@@ -108,7 +108,7 @@ REQUESTS = int(os.environ.get("STREAMGAUGE_REQUESTS", "250"))
 @pytest.mark.parametrize("kept", [True, False], ids=["kept alive", "a connection a request"])
 @pytest.mark.parametrize("after_s", [0.0, 0.001, 0.005, 0.05])
 def test_f8_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Path, after_s: float, kept: bool) -> None:
-    """Its close meets no request: connections are used again only where one was seen to stay open."""
+    """Its close coincides with no request: connections are reused only if one has been seen to stay open."""
     server = Closing(after_s)
     with RawUpstream(server) as upstream:
         settings = settings_for(tmp_path, upstream.url, watch_s=WATCH_S)
@@ -124,7 +124,7 @@ def test_f8_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Pa
         assert server.requests == REQUESTS
 
 
-def test_connections_are_used_again_where_one_stayed_open(tmp_path: Path) -> None:
+def test_connections_are_reused_if_one_stayed_open(tmp_path: Path) -> None:
     with RawUpstream(answering(*[OK] * 100)) as upstream:
         with RunningRelay(settings_for(tmp_path, upstream.url, watch_s=WATCH_S)) as relay, relay.connect() as client:
             for _ in range(3):
@@ -151,7 +151,7 @@ def closing(closed: threading.Event) -> Handler:
     return once
 
 
-def test_a_server_that_begins_to_close_early_is_not_trusted_any_more(tmp_path: Path) -> None:
+def test_connections_of_a_server_that_starts_to_close_early_are_no_longer_reused(tmp_path: Path) -> None:
     closed = threading.Event()
     with exchange_rig(tmp_path, closing(closed), answering(OK, OK)) as (relay, upstream, _), relay.connect() as client:
         client.sendall(POST)
@@ -174,8 +174,8 @@ def test_a_kept_connection_that_was_closed_is_noticed(tmp_path: Path) -> None:
             assert upstream.connections == number
 
 
-def test_a_close_that_the_loop_has_not_seen_is_asked_of_the_kernel(tmp_path: Path) -> None:
-    """The close and the next request are both there when the loop awakes."""
+def test_a_close_that_the_loop_has_not_seen_is_read_from_the_kernel(tmp_path: Path) -> None:
+    """The close and the next request have both arrived when the loop wakes up."""
 
     def once(one: socket.socket) -> None:
         receive_request(one)
@@ -202,10 +202,10 @@ def test_a_close_that_the_loop_has_not_seen_is_asked_of_the_kernel(tmp_path: Pat
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
-def test_a_used_connection_that_breaks_as_it_is_asked(
+def test_a_kept_connection_that_breaks_when_a_request_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: bytes
 ) -> None:
-    """What changes nothing is asked once more, on a new connection; anything else may have been done."""
+    """A request without side effects is sent again on a new connection; others may have been processed."""
     with exchange_rig(tmp_path, answering(OK, OK, OK)) as (relay, upstream, _), relay.connect() as client:
         client.sendall(ask(method))
         assert receive(client, len(OK)) == OK
@@ -226,8 +226,10 @@ def test_a_used_connection_that_breaks_as_it_is_asked(
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
 @pytest.mark.parametrize(("method", "again"), [(b"GET", True), (b"HEAD", True), (b"OPTIONS", True), (b"DELETE", False)])
-def test_only_what_changes_nothing_is_asked_again(tmp_path: Path, method: bytes, again: bool, end: str) -> None:
-    """A reused connection that dies with the request on its way."""
+def test_only_requests_without_side_effects_are_sent_again(
+    tmp_path: Path, method: bytes, again: bool, end: str
+) -> None:
+    """A reused connection that ends while the request is on its way."""
     head = OK[:-2] if method == b"HEAD" else OK
 
     def dying(one: socket.socket) -> None:
@@ -250,14 +252,14 @@ def test_only_what_changes_nothing_is_asked_again(tmp_path: Path, method: bytes,
         assert upstream.connections == 1 + again
 
 
-def test_a_new_connection_that_dies_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_new_connection_that_ends_is_not_retried(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, answering(b"", end="fin")) as (relay, upstream, _), relay.connect() as client:
         client.sendall(ask(b"GET"))
         assert receive_all(client).startswith(b"HTTP/1.1 502 ")
         assert upstream.connections == 1
 
 
-def test_idle_connections_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamgauge.taps.proxy.upstream.KEPT_S", 0.3)
     ended = threading.Event()
 
@@ -273,7 +275,7 @@ def test_idle_connections_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert ended.wait(10)
 
 
-def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
+def test_sent_reports_whether_a_connection_was_made(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, answering(OK, OK)) as (relay, _, recorder), relay.connect() as client:
         for _ in range(2):
             client.sendall(POST)
@@ -293,7 +295,9 @@ def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
         ("http://255.255.255.255", b"the connection failed", TransportFault.UNREACHABLE),
     ],
 )
-def test_f11_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: bytes, fault: TransportFault) -> None:
+def test_f11_no_connection_is_a_502_with_the_reason(
+    tmp_path: Path, url: str, why: bytes, fault: TransportFault
+) -> None:
     def no_tls(one: socket.socket) -> None:
         one.recv(100)
         one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -311,7 +315,7 @@ def test_f11_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why:
         assert (ended.ending, ended.fault) == (Ending.RESET, fault)
 
 
-def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
+def test_a_handshake_that_stalls_is_a_504(tmp_path: Path) -> None:
     def mute(one: socket.socket) -> None:
         receive_all(one)
 
@@ -352,7 +356,7 @@ def addresses(*hosts: str, port: int) -> list[tuple[object, ...]]:
 
 
 class Resolving(uvloop.Loop):
-    """A loop whose resolver knows one more name, with several addresses."""
+    """A loop whose resolver has one more name, with several addresses."""
 
     known: ClassVar[list[tuple[object, ...]]] = []
 
@@ -363,7 +367,7 @@ class Resolving(uvloop.Loop):
 
 
 def unanswered(port: int) -> tuple[socket.socket, list[socket.socket]]:
-    """An address that answers no connection: its backlog is full."""
+    """An address that completes no handshake, since its backlog is full."""
     listening = socket.socket()
     listening.bind(("127.0.0.2", port))
     listening.listen(0)
@@ -389,7 +393,7 @@ def test_an_address_that_does_not_answer_is_not_waited_for(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("last", "status"), [("127.0.0.1", b"200"), ("127.0.0.4", b"502")])
-def test_addresses_that_refuse_are_passed_over(
+def test_addresses_that_refuse_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, status: bytes
 ) -> None:
     with RawUpstream(answering(OK)) as upstream:
@@ -416,7 +420,7 @@ def test_addresses_that_all_stay_silent_are_a_504(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_small_writes_are_not_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
+def test_small_writes_are_not_delayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
     """TCP_NODELAY, however the connection was made."""
     with RawUpstream(answering(OK)) as upstream:
         monkeypatch.setattr(Resolving, "known", addresses(*["127.0.0.1"] * hosts, port=upstream.port))
@@ -438,8 +442,8 @@ def test_small_writes_are_not_held_back(tmp_path: Path, monkeypatch: pytest.Monk
             assert relay.call(delays) == [1, 1]
 
 
-def test_a_connection_whose_answer_came_before_the_request_was_whole_is_not_used_again(tmp_path: Path) -> None:
-    """The upstream may not have read the body: it would read the next request on that connection as the rest of it."""
+def test_a_connection_whose_response_came_before_the_request_was_complete_is_not_reused(tmp_path: Path) -> None:
+    """The upstream may not have read the body, and would read the next request on that connection as the rest of it."""
     head, body = POST[:-2], POST[-2:]
     answered = threading.Event()
 

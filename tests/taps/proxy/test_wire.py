@@ -1,4 +1,4 @@
-"""wire.py: what is written is with the socket at once, in order, and whole."""
+"""wire.py: what is written is given to the socket at once, in order, and complete."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ Play = Callable[[Callable[[asyncio.Transport, Wire, socket.socket], Awaitable[No
 
 @pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 def play(request: pytest.FixtureRequest) -> Play:
-    """Runs what is given a connection's transport, its wire and the other end."""
+    """Runs a function with a connection's transport, its wire and the other end."""
 
     def run(what: Callable[[asyncio.Transport, Wire, socket.socket], Awaitable[None]]) -> None:
         async def within() -> None:
@@ -46,7 +46,7 @@ def test_it_does_not_wait_for_the_loop(play: Play) -> None:
     play(what)
 
 
-def test_what_the_socket_does_not_take_follows_in_order(play: Play) -> None:
+def test_bytes_that_the_socket_does_not_take_follow_in_order(play: Play) -> None:
     pieces = [bytes([number]) * 700_000 for number in range(20)]
 
     async def what(transport: asyncio.Transport, wire: Wire, theirs: socket.socket) -> None:
@@ -63,7 +63,7 @@ def test_what_the_socket_does_not_take_follows_in_order(play: Play) -> None:
     play(what)
 
 
-def test_a_connection_that_ended_takes_nothing_and_raises_nothing(play: Play) -> None:
+def test_writing_to_an_ended_connection_does_not_raise(play: Play) -> None:
     async def what(transport: asyncio.Transport, wire: Wire, theirs: socket.socket) -> None:
         transport.abort()
         assert wire.idle_socket is None
@@ -78,7 +78,7 @@ def test_a_connection_that_ended_takes_nothing_and_raises_nothing(play: Play) ->
 
 def test_a_connection_that_broke_raises_nothing_and_ends(play: Play) -> None:
     async def what(transport: asyncio.Transport, wire: Wire, theirs: socket.socket) -> None:
-        transport.pause_reading()  # so that only writing can tell
+        transport.pause_reading()  # so that only a write can notice it
         theirs.close()
         async with asyncio.timeout(10):
             while not transport.is_closing():

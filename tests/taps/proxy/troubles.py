@@ -1,4 +1,4 @@
-"""What requests of stories.py are made of: for each part what is usual, and what is not."""
+"""The parts of which stories.py makes requests: for each part the usual form and the irregular ones."""
 
 from tests.taps.proxy.refusals import MAX_HEAD
 
@@ -8,9 +8,9 @@ PLANS = (
     b"eof", b"late", b"earlyclose",
 )  # fmt: skip
 
-# Stands for a story's key, and is as long.
+# Placeholder for a story's key, with the same length.
 KEY = b"k----KEY---"
-# A request that looks like a body's content, or the other way round.
+# A request that looks like the content of a body, or the reverse.
 INNER = b"GET /u0/%b/inner HTTP/1.1\r\nHost: c\r\nX: y\r\n\r\n" % KEY
 
 BODIES = (
@@ -20,7 +20,7 @@ BODIES = (
     b": \r\n",
 )  # fmt: skip
 
-# A request in parts: what is usual for each, and what is not.
+# The parts of a request: the usual form of each, and the irregular ones.
 USUAL: dict[str, tuple[bytes, ...]] = {
     "before": (b"",),
     "method": (b"GET", b"POST", b"POST", b"PUT", b"HEAD", b"OPTIONS", b"DELETE"),
@@ -108,7 +108,7 @@ CODINGS = (
     b"\xe3chunked", b"chunked chunked",
 )  # fmt: skip
 
-# A chunk of b"hello" and what ends the body, in other ways than the usual one. The first are valid.
+# A chunk of b"hello" and the end of the body in unusual forms. The first ones are valid.
 CHUNKS = (
     b"5\r\nhello\r\n0\r\n\r\n", b"05\r\nhello\r\n000\r\n\r\n", b"5;a=b\r\nhello\r\n0;c\r\n\r\n",
     b'5;a="b c"\r\nhello\r\n0\r\n\r\n', b"5\r\nhello\r\n0\r\nX: y\r\n\r\n", b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",

@@ -1,4 +1,4 @@
-"""Recordings as their tools write them: the same exchange as a HAR, a cassette, a flow."""
+"""Recordings as their tools write them: the same exchange as a HAR, a cassette and a flow."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ SSE_HEADERS = [("Content-Type", "text/event-stream; charset=utf-8")]
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One exchange. `body` as it came, in the coding that its headers name."""
+    """One exchange. `body` as received, in the coding that its headers name."""
 
     body: bytes
     url: str = URL
@@ -41,7 +41,7 @@ def named(headers: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def entry(sample: Sample, **more: Any) -> dict[str, Any]:
-    """As a browser writes it, with text where the body is text."""
+    """As a browser writes it, with text if the body is text."""
     try:
         content = {"size": len(sample.body), "mimeType": "x", "text": sample.body.decode()}
     except UnicodeDecodeError:
@@ -65,7 +65,7 @@ def har(*samples: Sample) -> bytes:
 
 
 def interaction(sample: Sample, *, keep_bytes: bool = True) -> dict[str, Any]:
-    """As vcrpy has it before it is written: text where it is UTF-8, else bytes."""
+    """As vcrpy has it before it is written: text if it is valid UTF-8, otherwise bytes."""
 
     def stored(data: bytes) -> object:
         try:
@@ -140,7 +140,7 @@ def _typed(value: object) -> tuple[bytes, bytes]:
 
 
 def flow(sample: Sample, **more: Any) -> dict[str, Any]:
-    """Version 21, with the members that matter, and some that do not."""
+    """Version 21, with the members that are read, and some that are not."""
     parts = urlsplit(sample.url)
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     return {
@@ -217,7 +217,7 @@ INSTANCE = b"i" * 16
 
 
 def records_in(path: Path, tally: Tally | None = None, capture: str = "full", **how: Any) -> list[Record]:
-    """The records of a file, by the way that the command takes."""
+    """The records of a file, made like the command makes them."""
     assembler, records = Assembler(), []
     for offset, log_ms, bundle in log_of(
         path, ReplaySettings(talk.settings(capture), INSTANCE, **how), tally or Tally()

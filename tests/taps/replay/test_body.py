@@ -1,4 +1,4 @@
-"""A recording becomes segments: the same content as live, and nothing that the file does not tell."""
+"""A recording becomes segments: the same content as live, and nothing that the file does not contain."""
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +35,7 @@ def test_nothing_is_invented() -> None:
     assert got.end == End(Ending.COMPLETE)
 
 
-def test_an_empty_recording_is_a_stream_of_which_nothing_is_known() -> None:
+def test_an_empty_recording_is_a_stream_without_facts() -> None:
     assert replayed() == replayed(b"") == [Segment(ID, 0, Opening("replay", "1.2", "full"), end=End(Ending.COMPLETE))]
     got = record(replayed())
     assert (got.streaming, got.dialect, got.outcome) == (None, None, "truncated")
@@ -57,7 +57,7 @@ def test_what_begins_as_json_or_html_is_no_event_stream(body: bytes, kept: bytes
 
 
 @pytest.mark.parametrize("body", [b"\n", b"hello", b": only a comment\n\n", b"data", b"id: 1\n\n", b"\xff\xfe"])
-def test_all_else_is_one(body: bytes) -> None:
+def test_everything_else_is_an_event_stream(body: bytes) -> None:
     got = talk.Recorded(replayed(body))
     assert got.head is not None
     assert got.head.event_stream
@@ -65,7 +65,7 @@ def test_all_else_is_one(body: bytes) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
-def test_however_the_file_is_read_the_segments_are_the_same(data: st.DataObject) -> None:
+def test_segments_do_not_depend_on_how_the_file_is_read(data: st.DataObject) -> None:
     body = data.draw(st.sampled_from([BODY, BODY[:-1], BODY * 400, b"{" + BODY, b"", b"\xef\xbb\xbf" + BODY]))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=9)))
     pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]

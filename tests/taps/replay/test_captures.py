@@ -1,4 +1,4 @@
-"""Packet captures: one record for each LLM exchange, with the times that its packets have."""
+"""Packet captures: one record for each LLM exchange, with the times of its packets."""
 
 import io
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_capture_gives_records_with_real_times(write: object, capture: str, tm
         body.usage,
         body.counts.text_chars,
     )
-    # Each packet comes a step after the one before: request, head, then the event that holds the first text is the second.
+    # Each packet is one step after the previous one: request, head, then events, of which the second holds the first text.
     assert record.timing.headers_s == STEP / 1e9
     assert record.timing.first_token_s == 3 * STEP / 1e9
     assert record.timing.gaps.p50_s == 2 * STEP / 1e9
@@ -60,7 +60,7 @@ def test_many_streams_at_once_have_a_record_each(tmp_path: Path) -> None:
     assert len({record.stream_id for record in records}) == 200
 
 
-def test_a_broken_file_gives_what_lies_before_it() -> None:
+def test_a_broken_file_gives_the_records_before_the_error() -> None:
     file = pcap(answered().sent)
     segments: list[Any] = []
     with pytest.raises(BrokenRecording, match="it is damaged: a packet of 4294967295 bytes, at byte"):

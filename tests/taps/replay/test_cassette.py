@@ -1,4 +1,4 @@
-"""Cassettes of all makes: the forms of bodies, headers and codes that their writers have used over the years."""
+"""Cassettes of all tools: the forms of bodies, headers and codes that their writers have used over the years."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def changed(part: str, **members: Any) -> dict[str, Any]:
     return {**one, part: {**one[part], **members}}
 
 
-def test_an_exchange_as_it_is() -> None:
+def test_an_exchange() -> None:
     [one] = read(interaction(SAMPLE))
     assert (one.method, one.host, one.target) == ("POST", "api.example.com", "/v1/chat/completions")
     assert (one.request_body, one.body, one.status) == (SAMPLE.asked, BODY, 200)
@@ -60,7 +60,7 @@ def test_forms_of_bodies(stored: object, body: bytes | None) -> None:
     assert answer.body == request.request_body == body
 
 
-def test_a_request_that_was_sent_from_a_file_or_in_pieces() -> None:
+def test_a_request_body_from_a_file_or_an_iterator() -> None:
     """As PyYAML writes io.BytesIO and iterators: vcr/serializers/yamlserializer.py reads them."""
     [file] = read(changed("request", body={"state": [b"abc", "0", None]}))
     [pieces] = read(changed("request", body={"args": [[b"ab", "c"]]}))
@@ -68,7 +68,7 @@ def test_a_request_that_was_sent_from_a_file_or_in_pieces() -> None:
     assert (file.request_body, pieces.request_body, nothing.request_body) == (b"abc", b"abc", None)
 
 
-def test_what_vcrpy_kept_of_httpx_before_its_version_5() -> None:
+def test_what_vcrpy_stored_of_httpx_before_its_version_5() -> None:
     one = interaction(SAMPLE)
     one["response"] = {
         "http_version": "HTTP/1.1", "status_code": 200, "content": BODY.decode(),
@@ -79,13 +79,13 @@ def test_what_vcrpy_kept_of_httpx_before_its_version_5() -> None:
 
 
 @pytest.mark.parametrize("code", ["200", 200, 200.0])
-def test_a_code_may_come_as_text(code: object) -> None:
+def test_a_code_may_be_text(code: object) -> None:
     [one] = read(changed("response", status={"code": code}))
     assert one.status == 200
 
 
 @pytest.mark.parametrize("code", [None, 0, "0", "OK", True, 1_000, "200" * 99, float("nan")])
-def test_what_is_no_code_is_none(code: object) -> None:
+def test_an_invalid_code_is_none(code: object) -> None:
     [one] = read(changed("response", status={"code": code}))
     assert one.status is None
 
@@ -96,21 +96,21 @@ def test_a_header_has_one_value_or_several() -> None:
 
 
 @pytest.mark.parametrize("uri", [None, "", "/v1/messages", "http://[", 5, "mailto:x"])
-def test_what_has_no_url_is_counted_and_the_others_are_read(uri: object) -> None:
+def test_interactions_without_a_url_are_counted_and_the_others_are_read(uri: object) -> None:
     tally = Tally()
     got = read(interaction(SAMPLE), changed("request", uri=uri), interaction(SAMPLE), 5, None, tally=tally)
     assert len(got) == 2
     assert (tally.broken_exchanges, tally.first_broken) == (3, "interactions[1]: its request has no URL")
 
 
-def test_a_body_that_is_no_base64_breaks_its_own_exchange() -> None:
+def test_invalid_base64_breaks_only_its_own_exchange() -> None:
     tally = Tally()
     broken = changed("response", body={"base64_string": "%%%"})
     assert len(read(broken, interaction(SAMPLE), tally=tally)) == 1
     assert tally.first_broken == "interactions[0]: a body is not valid base64"
 
 
-def test_aliases_unfold_to_no_more_than_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aliases_expand_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cassette, "MAX_UNFOLDED_BYTES", 3 * (len(BODY) + len(SAMPLE.asked)))
     one = interaction(SAMPLE)
     assert len(read(one, one, one)) == 3
@@ -119,19 +119,19 @@ def test_aliases_unfold_to_no_more_than_a_limit(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", ["interactions", "http_interactions"])
-def test_json_has_the_list_under_either_name(name: str) -> None:
+def test_json_may_have_the_list_under_either_name(name: str) -> None:
     document = json.dumps({"version": 1, name: [interaction(SAMPLE)]}).encode()
     [one] = exchanges(json_interactions(memoryview(document)), Tally())
     assert one.body == BODY
 
 
-def test_json_that_is_nearly_json_is_read_all_the_same() -> None:
+def test_slightly_invalid_json_is_read() -> None:
     document = recordings.cassette_json(SAMPLE).replace(b'"version": 1', b'"version": NaN')
     [one] = exchanges(json_interactions(memoryview(document)), Tally())
     assert one.body == BODY
 
 
 @pytest.mark.parametrize("document", [b'{"interactions":{}}', b"[]", b"{}", b'{"interactions":null}'])
-def test_json_without_a_list_is_no_cassette(document: bytes) -> None:
+def test_json_without_a_list_is_not_a_cassette(document: bytes) -> None:
     with pytest.raises(BrokenRecording, match="no list of interactions"):
         json_interactions(memoryview(document))

@@ -1,4 +1,4 @@
-"""YAML without constructors: plain values come out, nothing is called, and bombs stay small."""
+"""YAML without constructors: it gives plain values, calls nothing, and expansion bombs stay small."""
 
 import io
 import tracemalloc
@@ -51,7 +51,7 @@ def test_bytes_by_either_tag(tag: str) -> None:
     assert isinstance(broken, BrokenExchange)
 
 
-def test_a_tag_names_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_tag_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
     document = b"""interactions:
 - !!python/object/apply:os.system ['echo called']
 - !!python/object/new:io.BytesIO {state: [!!binary aGk=, 0, null]}
@@ -68,11 +68,11 @@ def test_an_old_cassette_is_the_list_itself() -> None:
     assert read(document) == [{"request": {"body": None}, "response": {}}]
 
 
-def test_aliases_stand_for_what_they_name() -> None:
+def test_aliases_give_the_values_of_their_anchors() -> None:
     assert read(b"interactions: [&a {b: &c x}, *a, *c, *c]") == [{"b": "x"}, {"b": "x"}, "x", "x"]
 
 
-def test_an_alias_that_names_itself_is_nothing() -> None:
+def test_an_alias_of_itself_gives_nothing() -> None:
     assert read(b"interactions: [&a [*a]]") == [[None]]
 
 
@@ -87,7 +87,7 @@ def test_a_bomb_of_aliases_stays_small() -> None:
         tracemalloc.stop()
 
 
-def test_merge_keys_merge_nothing() -> None:
+def test_merge_keys_are_not_merged() -> None:
     lines = ["interactions:", "- &a0 {k: v}"]
     lines += [f"- &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}" for level in range(1, 60)]
     assert len(read("\n".join(lines).encode())) == 60
@@ -106,7 +106,7 @@ def test_anchors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         read(b"interactions: [&a x, &b x, &a x, &c x, &d x]")
 
 
-def test_interactions_come_while_the_file_is_read() -> None:
+def test_interactions_are_given_while_the_file_is_read() -> None:
     document = b"interactions:\n" + b"- {request: x}\n" * 100_000 + b"- [\n"
     reading = yaml_interactions(io.BytesIO(document))
     assert next(reading) == {"request": "x"}
@@ -120,6 +120,6 @@ def test_interactions_come_while_the_file_is_read() -> None:
 @pytest.mark.parametrize(
     "document", [b"", b"x", b"a: 1", b"interactions: x", b"x:\n  interactions: []", b"interactions: {}"]
 )
-def test_what_has_no_list_is_no_cassette(document: bytes) -> None:
+def test_a_document_without_a_list_is_not_a_cassette(document: bytes) -> None:
     with pytest.raises(BrokenRecording, match="no list of interactions"):
         read(document)

@@ -1,4 +1,4 @@
-"""Exchanges told to a recorder: as a tap tells them, with what the recording knows and nothing else."""
+"""Exchanges reported to a recorder as a tap reports them, with exactly the facts of the recording."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def record(one: RecordedExchange, **settings: Any) -> Record:
     return made
 
 
-def test_what_is_known_is_told_and_the_rest_is_null() -> None:
+def test_known_facts_are_reported_and_the_rest_is_null() -> None:
     made = record(exchange())
     assert (made.tap, made.upstream, made.endpoint, made.status_code) == (
         TAP,
@@ -57,7 +57,7 @@ def test_times_without_arrivals_are_those_of_head_and_end() -> None:
     assert timing.gaps.count == 1
 
 
-def test_stamps_of_pieces_give_all_times() -> None:
+def test_stamps_of_chunks_give_all_times() -> None:
     stamps = [(len(event), 100 * MS * number) for number, event in enumerate(EVENTS, 1)]
     timing = record(exchange(stamps=stamps)).timing
     assert (timing.first_byte_s, timing.first_token_s, timing.last_token_s) == (0.1, 0.2, 0.4)
@@ -74,7 +74,7 @@ def test_a_body_that_was_not_recorded_is_missing_and_not_empty() -> None:
     assert empty.integrity.complete
 
 
-def test_without_an_answer_the_end_says_what_is_known() -> None:
+def test_without_a_response_the_end_has_the_known_facts() -> None:
     tally = Tally()
     for ending, outcome in (
         (Ending.RESET, "upstream_reset"),
@@ -96,23 +96,23 @@ def test_without_an_answer_the_end_says_what_is_known() -> None:
         (b"x" * (MAX_REQUEST_BODY + 1), None, (MAX_REQUEST_BODY + 1, None, False)),
     ],
 )
-def test_requests_as_far_as_they_are_known(body: bytes | None, size: int | None, told: tuple[object, ...]) -> None:
+def test_requests_with_the_known_facts(body: bytes | None, size: int | None, told: tuple[object, ...]) -> None:
     made = record(exchange(request_body=body, request_bytes=size))
     assert made.request is not None
     assert (made.request.body_bytes, made.request_model, made.request_digest is not None) == told
 
 
-def test_a_request_of_which_nothing_is_known_has_no_facts() -> None:
+def test_an_unknown_request_has_no_facts() -> None:
     assert record(exchange(request_body=None)).request is None
 
 
-def test_a_request_that_was_decoded_is_read_although_its_header_names_a_coding() -> None:
+def test_a_decoded_request_is_read_although_its_header_names_a_coding() -> None:
     coded = [("content-encoding", "gzip")]
     assert record(exchange(request_headers=coded)).request_model == "m"
     assert record(exchange(request_headers=coded, request_body=gzipped(b'{"model":"m"}'))).request_model == "m"
 
 
-def test_headers_by_allowlist_and_the_tenants_own() -> None:
+def test_headers_by_allowlist_and_the_tenant_header() -> None:
     headers = [
         ("x-team", "a-team"),
         ("x-other", "A SECRET"),
@@ -135,7 +135,7 @@ def test_headers_by_allowlist_and_the_tenants_own() -> None:
         ("", "", [], False),
     ],
 )
-def test_what_is_captured_is_what_live_is(
+def test_the_same_exchanges_are_captured_as_live(
     method: str, target: str, headers: list[tuple[str, str]], captured: bool
 ) -> None:
     assert is_captured(exchange(method=method, target=target, headers=headers)) is captured
@@ -145,7 +145,7 @@ def test_what_is_captured_is_what_live_is(
     ("coding", "body", "kept"),
     [
         ("gzip", gzipped(BODY), True),
-        ("gzip", gzipped(BODY)[:40], True),  # cut, and still coded
+        ("gzip", gzipped(BODY)[:40], True),  # cut, and still encoded
         ("gzip", b"\x1f\x8bdamaged", True),
         ("gzip", BODY, False),
         ("gzip", b"\xef\xbb\xbf" + BODY, False),
@@ -156,6 +156,6 @@ def test_what_is_captured_is_what_live_is(
         ("gzip", b"", True),
     ],
 )
-def test_a_coding_stays_named_as_long_as_the_body_has_it(coding: str, body: bytes, kept: bool) -> None:
+def test_a_coding_is_reported_while_the_body_has_it(coding: str, body: bytes, kept: bool) -> None:
     headers = [SSE, ("content-encoding", coding)]
     assert without_decoded_coding(headers, body) == (headers if kept else [SSE])

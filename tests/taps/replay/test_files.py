@@ -1,5 +1,4 @@
-"""The front door: every format gives the record that the raw body gives, in all but what it knows more; nothing ever raises
-but a sentence."""
+"""All formats: each gives the record that the raw body gives, plus what only it contains; errors are always a sentence."""
 
 import gzip
 import io
@@ -26,7 +25,7 @@ from tests.taps.replay.recordings import SSE_HEADERS, WRITERS, Sample, plain, re
 from tests.taps.talk import BODY
 from tests.vectors.load import Vector, vectors
 
-# What a container tells and a raw body does not; `endpoint` and `request` come from the request.
+# What a container has and a raw body does not; `endpoint` and `request` come from the request.
 KNOWN_MORE = (
     "stream_id", "upstream", "endpoint", "request", "request_model", "credential_id", "request_digest", "trace_id",
     "started_at", "status_code", "content_encoding", "timing", "service_tier", "attempt", "resumed_from", "response_id",
@@ -86,7 +85,7 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("coding", CODINGS)
-def test_a_body_that_is_still_coded_is_decoded(writer: Callable[..., bytes], coding: str, tmp_path: Path) -> None:
+def test_an_encoded_body_is_decoded(writer: Callable[..., bytes], coding: str, tmp_path: Path) -> None:
     coded = CODINGS[coding](BODY)
     headers = [*SSE_HEADERS, ("content-encoding", coding)]
     [record] = records_in(written(tmp_path, "x", writer(Sample(coded, headers=headers))))
@@ -97,7 +96,7 @@ def test_a_body_that_is_still_coded_is_decoded(writer: Callable[..., bytes], cod
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("body", [BODY, b'{"id":"x","object":"chat.completion","choices":[]}', BODY * 500])
-def test_a_body_that_was_decoded_by_its_recorder_is_taken_as_it_is(
+def test_a_body_that_its_recorder_decoded_is_not_decoded_again(
     writer: Callable[..., bytes], coding: str, body: bytes, tmp_path: Path
 ) -> None:
     headers = [*SSE_HEADERS, ("Content-Encoding", coding)]
@@ -120,7 +119,7 @@ def test_no_secret_reaches_a_record(writer: Callable[..., bytes], capture: str, 
 
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
-def test_what_live_would_not_be_captured_is_left_alone(writer: Callable[..., bytes], tmp_path: Path) -> None:
+def test_exchanges_that_live_taps_would_not_capture_are_skipped(writer: Callable[..., bytes], tmp_path: Path) -> None:
     others = [
         Sample(b"<html>", url="https://example.com/", method="GET", headers=[("content-type", "text/html")]),
         Sample(b"", method="OPTIONS", headers=[]),
@@ -132,12 +131,12 @@ def test_what_live_would_not_be_captured_is_left_alone(writer: Callable[..., byt
     assert (tally.exchanges, tally.not_llm) == (4, 2)
 
 
-def test_an_event_stream_is_captured_wherever_it_comes_from(tmp_path: Path) -> None:
+def test_an_event_stream_is_captured_from_any_path(tmp_path: Path) -> None:
     [record] = records_in(written(tmp_path, "x", recordings.har(Sample(BODY, url="https://example.com/elsewhere"))))
     assert (record.dialect, record.outcome) == ("openai-chat", "completed")
 
 
-def test_a_dialect_may_be_said_of_exchanges_too(tmp_path: Path) -> None:
+def test_a_dialect_may_be_given_for_exchanges_too(tmp_path: Path) -> None:
     path = written(tmp_path, "x", recordings.har(Sample(b"data: {}\n\n", url="https://example.com/v1/messages")))
     assert [one.dialect for one in records_in(path)] == ["anthropic-messages"]
     assert [one.dialect for one in records_in(path, dialect="gemini")] == ["gemini"]
@@ -174,7 +173,7 @@ def test_a_body_in_a_pipe_is_read_once(tmp_path: Path) -> None:
         ("x.zip", b"PK\x03\x04", "decompress it"),
     ],
 )
-def test_what_is_broken_says_where_and_what_to_do(name: str, content: bytes, why: str | None, tmp_path: Path) -> None:
+def test_an_error_says_where_it_is_and_what_to_do(name: str, content: bytes, why: str | None, tmp_path: Path) -> None:
     path = written(tmp_path, name, content)
     if why is None:
         assert records_in(path) == []
@@ -184,14 +183,14 @@ def test_what_is_broken_says_where_and_what_to_do(name: str, content: bytes, why
     assert why in str(raised.value)
 
 
-def test_a_document_has_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_size_of_a_document_is_limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 1_000)
     for writer in (recordings.har, recordings.cassette_json, recordings.cassette_yaml):
         with pytest.raises(BrokenRecording, match="larger than 1000 bytes"):
             records_in(written(tmp_path, "x", writer(Sample(BODY * 10))))
 
 
-def test_bodies_beside_an_archive_are_read_and_no_others(tmp_path: Path) -> None:
+def test_bodies_next_to_an_archive_are_read_and_no_other_files(tmp_path: Path) -> None:
     entries = []
     for name in ("body.txt", "../secret.txt", "gone.txt", "/etc/hostname"):
         one = recordings.entry(Sample(BODY))
@@ -206,7 +205,7 @@ def test_bodies_beside_an_archive_are_read_and_no_others(tmp_path: Path) -> None
     assert tally.without_body == 3
 
 
-def test_a_directory_has_what_is_called_a_recording(tmp_path: Path) -> None:
+def test_files_of_a_directory_are_chosen_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     kept = {
         "a.sse": BODY, "b.HAR": recordings.har(), "c.yaml": recordings.cassette_yaml(), "deep/d.flow": b"",

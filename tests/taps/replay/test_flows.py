@@ -1,4 +1,4 @@
-"""mitmproxy's flows: what each version calls its members, what its times mean, how a flow ended."""
+"""mitmproxy's flows: the names of members in each version, what its times mean, how a flow ended."""
 
 import io
 from typing import Any
@@ -24,7 +24,7 @@ def changed(part: str, **members: Any) -> dict[str, Any]:
     return {**one, part: {**one[part], **members}}
 
 
-def test_an_exchange_as_it_is() -> None:
+def test_an_exchange() -> None:
     [one] = read(flow(Sample(BODY, url=recordings.URL + "?a=1")))
     assert (one.method, one.host, one.target) == ("POST", "api.example.com", "/v1/chat/completions?a=1")
     assert (one.request_body, one.body, one.status, one.ending) == (SAMPLE.asked, BODY, 200, Ending.COMPLETE)
@@ -32,11 +32,11 @@ def test_an_exchange_as_it_is() -> None:
     assert one.stamps == []
 
 
-def test_old_versions_say_the_same() -> None:
+def test_old_versions_give_the_same() -> None:
     assert list(exchanges(io.BytesIO(recordings.old_flows(SAMPLE)), Tally())) == read(flow(SAMPLE))
 
 
-def test_times_are_since_the_request_and_when_it_went_on_is_not_told() -> None:
+def test_times_are_relative_to_the_request_and_the_time_of_sending_is_unknown() -> None:
     [one] = read(flow(SAMPLE))
     assert one.times == Times(
         started_ns=1_700_000_000_250_000_000, connected_ns=20_000_000, head_ns=500_000_000, end_ns=2_000_000_000
@@ -49,12 +49,12 @@ def test_times_are_since_the_request_and_when_it_went_on_is_not_told() -> None:
     "server",
     [
         {"timestamp_tcp_setup": START - 1},  # made for an earlier request
-        {"timestamp_tcp_setup": START + 1},  # made anew for a later one
+        {"timestamp_tcp_setup": START + 1},  # made again for a later one
         {"timestamp_tcp_setup": None},
         {"timestamp_tcp_setup": b"x"},
     ],
 )
-def test_a_connection_that_was_not_made_for_it_has_no_time(server: dict[str, Any]) -> None:
+def test_a_connection_that_was_made_for_another_request_has_no_time(server: dict[str, Any]) -> None:
     [one] = read(changed("server_conn", **server))
     assert one.times.connected_ns is None
 
@@ -75,20 +75,20 @@ def test_without_a_start_there_are_no_times(start: object) -> None:
         ("Connection killed.", Ending.RESET),
     ],
 )
-def test_an_error_tells_who_broke_it_and_when(error: str, ending: Ending) -> None:
+def test_an_error_gives_the_side_that_broke_and_the_time(error: str, ending: Ending) -> None:
     broken = changed("response", content=None, timestamp_end=None)
     [one] = read({**broken, "error": {"msg": error, "timestamp": START + 3}})
     assert (one.ending, one.body, one.times.end_ns) == (ending, None, 3_000_000_000)
 
 
-def test_a_flow_without_an_answer_is_one_of_which_the_end_is_not_known() -> None:
+def test_a_flow_without_a_response_has_an_unknown_end() -> None:
     [one] = read({**flow(SAMPLE), "response": None})
     assert (one.status, one.ending) == (None, Ending.CUT)
     [unfinished] = read(changed("response", timestamp_end=None))
     assert unfinished.ending is Ending.CUT
 
 
-def test_what_is_no_http_is_passed_over_and_what_is_no_flow_is_counted() -> None:
+def test_other_protocols_are_skipped_and_malformed_flows_counted() -> None:
     tally = Tally()
     dns = {"type": "dns", "version": 21}
     odd: list[Any] = [{}, {"type": "http"}, {"type": "http", "request": {"path": b""}}]
@@ -98,6 +98,6 @@ def test_what_is_no_http_is_passed_over_and_what_is_no_flow_is_counted() -> None
 
 
 @pytest.mark.parametrize("headers", [None, b"x", [b"x"], [[b"a"]], [[b"a", None]], [[None, b"b"]]])
-def test_headers_that_are_none_are_none(headers: object) -> None:
+def test_malformed_headers_are_none(headers: object) -> None:
     [one] = read(changed("response", headers=headers))
     assert one.headers == []

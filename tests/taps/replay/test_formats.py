@@ -1,4 +1,4 @@
-"""The content tells which format a file has; what is nothing else is a body, as it always was."""
+"""The format of a file is recognised by its content; a file of no known format is a raw body."""
 
 import pytest
 
@@ -37,7 +37,7 @@ SAMPLE = Sample(b"data: [DONE]\n\n")
         (b"SQLite format 3\0" + bytes(84), Format.DATABASE),
     ],
 )
-def test_the_content_tells(content: bytes, kind: Format) -> None:
+def test_the_format_is_recognised_by_the_content(content: bytes, kind: Format) -> None:
     assert format_of(content[:FIRST_BYTES]) is kind
 
 
@@ -58,7 +58,7 @@ def test_the_content_tells(content: bytes, kind: Format) -> None:
         b"<html>",
     ],
 )
-def test_all_else_is_a_body(body: bytes) -> None:
+def test_everything_else_is_a_body(body: bytes) -> None:
     assert format_of(body) is Format.BODY
 
 
@@ -77,5 +77,5 @@ def test_no_vector_is_taken_for_a_container(vector: Vector) -> None:
         (b"PK\x03\x04", ".sse", Format.BODY),
     ],
 )
-def test_a_name_helps_where_the_content_could_be_two_things(content: bytes, suffix: str, kind: Format) -> None:
+def test_a_name_decides_where_the_content_is_ambiguous(content: bytes, suffix: str, kind: Format) -> None:
     assert format_of(content, suffix) is kind

@@ -1,4 +1,4 @@
-"""HTTP Archives as browsers and proxies write them: bodies, sizes, and what they say of how an exchange ended."""
+"""HTTP Archives as browsers and proxies write them: bodies, sizes, and the end of an exchange."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ def changed(part: str, **members: Any) -> dict[str, Any]:
     return {**one, part: {**one[part], **members}}
 
 
-def test_an_exchange_as_it_is() -> None:
+def test_an_exchange() -> None:
     one = one_of(entry(Sample(BODY, url=recordings.URL + "?a=1#here")))
     assert (one.method, one.host, one.target) == ("POST", "api.example.com", "/v1/chat/completions?a=1")
     assert (one.request_body, one.body, one.status) == (SAMPLE.asked, BODY, 200)
@@ -49,7 +49,7 @@ def test_an_exchange_as_it_is() -> None:
         ({"text": base64.b64encode(b"\xff").decode(), "encoding": "base64"}, b"\xff"),
         ({"text": ""}, b""),
         ({"text": "x", "encoding": "quoted-printable"}, b"x"),
-        ({"size": 5}, None),  # a browser that has let go of it
+        ({"size": 5}, None),  # a browser that has discarded it
         ({"size": 0}, None),
         ({"size": -1}, None),
         ({}, None),
@@ -58,11 +58,11 @@ def test_an_exchange_as_it_is() -> None:
         ({"text": 5}, None),
     ],
 )
-def test_bodies_and_those_that_were_not_recorded(content: object, body: bytes | None) -> None:
+def test_bodies_and_missing_bodies(content: object, body: bytes | None) -> None:
     assert one_of(changed("response", content=content)).body == body
 
 
-def test_an_answer_that_has_no_body_has_none() -> None:
+def test_a_response_to_head_has_no_body() -> None:
     assert one_of(changed("response", content={"size": 0}, bodySize=0)).body == b""
 
 
@@ -108,25 +108,25 @@ def test_how_it_ended(status: int, said: dict[str, Any], ending: Ending) -> None
     assert (one.status is None) == (status <= 0)
 
 
-def test_what_playwright_aborted_was_left_by_its_client() -> None:
+def test_a_request_aborted_by_playwright_was_left_by_its_client() -> None:
     assert one_of({**entry(SAMPLE), "_wasAborted": True}).ending is Ending.CLIENT
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x", [], {}, {"request": {"url": "/v1"}}, {"request": {"url": ["x"]}}])
-def test_an_entry_that_is_none_is_counted_and_the_others_are_read(wrong: object) -> None:
+def test_malformed_entries_are_counted_and_the_others_are_read(wrong: object) -> None:
     tally = Tally()
     assert len(read(archive(wrong, entry(SAMPLE), wrong), tally)) == 1
     assert (tally.broken_exchanges, tally.first_broken) == (2, "log.entries[0]: its request has no URL")
 
 
-def test_a_body_that_is_no_base64_breaks_its_own_entry() -> None:
+def test_invalid_base64_breaks_only_its_own_entry() -> None:
     tally = Tally()
     wrong = changed("response", content={"text": "%%%", "encoding": "base64"})
     assert len(read(archive(entry(SAMPLE), wrong), tally)) == 1
     assert tally.first_broken == "log.entries[1]: a body is not valid base64"
 
 
-def test_entries_that_are_nearly_json_are_read_all_the_same() -> None:
+def test_slightly_invalid_entries_are_read() -> None:
     document = recordings.har(SAMPLE, SAMPLE).replace(b'"bodySize": -1', b'"bodySize": NaN', 1)
     assert [one.body for one in read(document)] == [BODY, BODY]
     lone = json.dumps({"log": {"entries": [entry(SAMPLE)]}}).replace('"text": "data', '"text": "\\ud83d data')
@@ -135,7 +135,7 @@ def test_entries_that_are_nearly_json_are_read_all_the_same() -> None:
     assert one.body.endswith(BODY[4:])
 
 
-def test_an_entry_that_is_nested_too_deep_breaks_alone() -> None:
+def test_an_entry_that_is_nested_too_deep_breaks_only_itself() -> None:
     tally = Tally()
     deep = json.dumps(entry(SAMPLE))[:-1] + ', "x":' + "[" * 600 + "]" * 600 + "}"
     document = archive(entry(SAMPLE), "HERE").replace(b'"HERE"', deep.encode())
@@ -152,8 +152,8 @@ def test_without_entries_it_is_no_har(document: bytes) -> None:
         read(document)
 
 
-def test_only_the_entry_that_is_looked_at_is_unfolded(tmp_path: Path) -> None:
-    """A broken entry is met only when it is reached: those before it have been given."""
+def test_only_the_current_entry_is_decoded(tmp_path: Path) -> None:
+    """A broken entry is reported when it is reached: those before it have been given."""
     whole = recordings.har(SAMPLE, SAMPLE)
     reading = exchanges(memoryview(whole), nothing_beside, Tally())
     assert next(reading).body == BODY

@@ -1,4 +1,4 @@
-"""Times of a HAR: what was measured, and nothing that was not."""
+"""Times of a HAR: what was measured, and nothing else."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def entry(started: object = "2023-11-14T22:13:20.250Z", **timings: Any) -> dict[
 BROWSER = {"blocked": 2.5, "dns": 1, "connect": 30, "ssl": 20, "send": 0.5, "wait": 400, "receive": 1_600.25}
 
 
-def test_phases_follow_one_another_and_ssl_is_within_connect() -> None:
+def test_phases_follow_one_another_and_ssl_is_part_of_connect() -> None:
     assert times_of(entry(**BROWSER), "WebInspector") == Times(
         started_ns=STARTED, connected_ns=33_500_000, sent_ns=34 * MS, head_ns=434 * MS, end_ns=2_034_250_000
     )
@@ -32,18 +32,18 @@ def test_what_does_not_apply_takes_no_time() -> None:
 
 
 @pytest.mark.parametrize("wait", [-1, 0, None, "fast", float("nan"), float("inf"), True])
-def test_without_a_wait_nothing_was_measured(wait: object) -> None:
+def test_without_a_wait_there_are_no_times(wait: object) -> None:
     got = times_of(entry(**{**BROWSER, "wait": wait}), "x")
     assert (got.started_ns, got.head_ns, got.end_ns) == (STARTED, None, None)
 
 
-def test_an_answer_may_come_in_one_piece_or_have_no_known_end() -> None:
+def test_a_response_may_come_at_once_or_have_no_known_end() -> None:
     assert times_of(entry(wait=1, receive=0), "x").end_ns == MS
     assert times_of(entry(wait=1, receive=-1), "x").end_ns is None
     assert times_of(entry(wait=1), "x").end_ns is None
 
 
-def test_a_relay_means_its_clients_side_by_send_and_connects_whenever_it_likes() -> None:
+def test_a_proxys_send_is_its_clients_and_its_connect_may_be_at_any_time() -> None:
     got = times_of(entry(**BROWSER), "mitmproxy")
     assert got == Times(started_ns=STARTED, head_ns=400_500_000, end_ns=2_000_750_000)
 
@@ -53,7 +53,7 @@ def test_a_relay_means_its_clients_side_by_send_and_connects_whenever_it_likes()
     [
         ("2023-11-14T23:13:20.25+01:00", True),
         ("2023-11-14T22:13:20.250000+00:00", True),
-        ("2023-11-14T22:13:20.250", False),  # of no zone
+        ("2023-11-14T22:13:20.250", False),  # without a time zone
         ("yesterday", False),
         ("", False),
         (None, False),
@@ -62,7 +62,7 @@ def test_a_relay_means_its_clients_side_by_send_and_connects_whenever_it_likes()
         ("9999-12-31T23:59:59Z", False),
     ],
 )
-def test_when_it_began(started: object, known: bool) -> None:
+def test_the_start(started: object, known: bool) -> None:
     assert times_of(entry(started), "x").started_ns == (STARTED if known else None)
 
 
@@ -100,11 +100,11 @@ def test_chunks_are_stamped_from_when_the_page_began() -> None:
         [],
     ],
 )
-def test_chunks_that_are_not_pieces_of_this_body_tell_nothing(chunks: list[object]) -> None:
+def test_chunks_that_do_not_match_the_body_give_no_times(chunks: list[object]) -> None:
     assert stamps(*chunks) == []
 
 
-def test_without_a_page_or_a_start_nobody_knows_what_chunks_mean() -> None:
+def test_without_a_page_or_a_start_chunks_give_no_times() -> None:
     assert stamps(chunk(260, 30), started=None) == []
     assert stamps_of({**entry(), "_chunks": [chunk(260, 30)], "pageref": "page_2"}, PAGES, 30) == []
     assert stamps_of({**entry(), "_chunks": {"a": 1}}, PAGES, 30) == []

@@ -1,4 +1,4 @@
-"""A spool is read as it lies there: nothing is changed, nothing is made, and what is damaged is counted."""
+"""A spool is read in place: nothing is changed or created, and damaged rows are counted."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -42,14 +42,14 @@ def test_bundles_in_order_with_the_time_that_up_takes(path: Path) -> None:
     assert [one.offset for one in got] == sorted({one.offset for one in got})
 
 
-def test_nothing_is_made_or_changed(path: Path) -> None:
+def test_nothing_is_created_or_changed(path: Path) -> None:
     put(path, encode_bundle(bundle(0)))
     before = {file: file.read_bytes() for file in path.parent.iterdir()}
     assert len(read(path)) == 1
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-def test_a_spool_that_is_being_written_is_read_up_to_where_it_was(path: Path) -> None:
+def test_a_spool_that_is_being_written_is_read_up_to_its_end_at_the_start(path: Path) -> None:
     with closing(Spool(path, SIZE)) as spool:
         spool.put([NewRow(3, 0, encode_bundle(bundle(number))) for number in range(100)])
         reading = logged(path, Tally())
@@ -59,7 +59,7 @@ def test_a_spool_that_is_being_written_is_read_up_to_where_it_was(path: Path) ->
         assert len(read(path)) == 101
 
 
-def test_rows_that_are_delivered_meanwhile_are_told(path: Path) -> None:
+def test_rows_that_are_delivered_during_the_reading_are_reported(path: Path) -> None:
     with closing(Spool(path, SIZE)) as spool:
         spool.put([NewRow(3, 0, encode_bundle(bundle(number))) for number in range(100)])
         tally = Tally()
@@ -70,7 +70,7 @@ def test_rows_that_are_delivered_meanwhile_are_told(path: Path) -> None:
         assert tally.rows_removed > 0
 
 
-def test_what_is_damaged_or_no_bundle_is_counted(path: Path) -> None:
+def test_damaged_rows_are_counted(path: Path) -> None:
     put(path, *[encode_bundle(bundle(number)) for number in range(3)], b"no bundle")
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE rows SET value = value || x'00' WHERE id = (SELECT min(id) FROM rows)")
@@ -79,13 +79,13 @@ def test_what_is_damaged_or_no_bundle_is_counted(path: Path) -> None:
     assert tally.unreadable_rows == 2
 
 
-def test_an_empty_one_has_nothing(path: Path) -> None:
+def test_an_empty_spool_has_no_rows(path: Path) -> None:
     put(path)
     assert read(path) == []
 
 
 @pytest.mark.parametrize("damage", ["DROP TABLE rows", "ALTER TABLE rows RENAME COLUMN checksum TO other"])
-def test_one_of_another_version_is_said_to_be(path: Path, damage: str) -> None:
+def test_a_spool_of_another_version_is_refused_with_its_version(path: Path, damage: str) -> None:
     put(path)
     with closing(sqlite3.connect(path)) as database:
         database.execute(damage)

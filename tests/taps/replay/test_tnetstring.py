@@ -1,4 +1,4 @@
-"""Typed netstrings: what is written is read, whatever is cut or damaged is said, and nothing is believed."""
+"""Typed netstrings: written values are read, cut or damaged ones are reported, and sizes are not trusted."""
 
 import io
 
@@ -32,14 +32,12 @@ def test_what_is_written_is_read(written: list[object]) -> None:
     assert read(b"".join(map(netstring, written))) == written
 
 
-def test_keys_come_as_text_whichever_way_they_were_written() -> None:
+def test_keys_are_text_in_both_encodings() -> None:
     assert read(netstring({b"type": b"http"})) == [{"type": b"http"}]
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())
-def test_a_file_that_is_cut_gives_what_is_whole_and_says_where_it_ends(
-    written: list[object], data: st.DataObject
-) -> None:
+def test_a_cut_file_gives_its_complete_values_and_where_it_ends(written: list[object], data: st.DataObject) -> None:
     parts = list(map(netstring, written))
     whole = b"".join(parts)
     cut = data.draw(st.integers(0, len(whole) - 1))
@@ -84,7 +82,7 @@ def test_any_bytes_are_values_or_a_sentence(data: bytes) -> None:
         (b"999999999999:", "the limit is"),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
+def test_errors_are_reported(data: bytes, why: str) -> None:
     with pytest.raises(BrokenRecording) as raised:
         read(data)
     assert why in str(raised.value)
@@ -102,7 +100,7 @@ def test_nesting_is_bounded(depth: int, fits: bool) -> None:
         read(data)
 
 
-def test_a_size_that_is_only_claimed_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_without_its_bytes_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tnetstring, "MAX_VALUE_BYTES", 10)
     with pytest.raises(BrokenRecording, match="it has 11 bytes, but the limit is 10"):
         read(b"11:abc")
