@@ -6,7 +6,7 @@ the short ones would keep the cores busy only at the end.
 
 A unit of work is one file, so that what its tests share is made once. The files of `APART` share nothing that is dear: each
 of their tests is a unit, but vectors of one dialect are together. costs.toml says how long units take; what it does not name
-takes little. `python -m tests.spreading REPORT.xml` writes it from the JUnit report of a whole run.
+takes little. `python -m tests.spreading build/tests.xml` writes it from the report of a whole run.
 """
 
 import sys
