@@ -20,11 +20,13 @@ test: check  ## everything: format, lint, types, and all tests, with a real Kafk
 	nice -n 19 ./scripts/test_interpreters > build/interpreters.log 2>&1 & others=$$!; trap 'kill $$others' INT TERM; \
 		status=0; ./scripts/run_tests || status=$$?; wait $$others || status=$$?; cat build/interpreters.log; exit $$status
 
+# Few generated examples; and without the compiled files of the run before, each process compiles all tests again.
+FEW := PYTHONDONTWRITEBYTECODE= STREAMGAUGE_FEW_EXAMPLES=1
 test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about a minute)
-	STREAMGAUGE_FEW_EXAMPLES=1 $(BIN)/pytest --fast -q -n 3 --dist loadscope
+	$(FEW) $(BIN)/pytest --fast -q -n 3 --dist loadscope
 
 coverage: $(INSTALLED)  ## how many branches of the core its fast tests reach; fails below 95 %
-	STREAMGAUGE_FEW_EXAMPLES=1 $(BIN)/pytest --fast -q -n 2 --dist loadscope tests/core -k 'not however_it_comes' --cov
+	$(FEW) $(BIN)/pytest --fast -q -n 2 --dist loadscope tests/core -k 'not on_how_the_bytes_come' --cov
 
 check: $(INSTALLED)  ## format, lint and strict types
 	$(BIN)/ruff format --check .

@@ -1,6 +1,5 @@
 """What all tests share."""
 
-import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -12,11 +11,12 @@ from hypothesis import settings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import fast, kept_logs
+from tests.few import FEW, examples
 from tests.spreading import ByCost
 from tests.streams import bundles_of, chat_segments
 
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
-_FEW = {"max_examples": 5} if os.environ.get("STREAMGAUGE_FEW_EXAMPLES") else {}
+_FEW = {"max_examples": examples(100)} if FEW else {}
 settings.register_profile("untimed", settings.default, deadline=None, **_FEW)
 settings.load_profile("untimed")
 

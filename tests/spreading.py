@@ -6,7 +6,7 @@ short ones would use the cores only at the end.
 
 A unit of work is one file, so that what its tests share is created once. The files of `APART` share nothing expensive:
 each of their tests is a unit, but vectors of one dialect stay together. costs.toml has the durations of units; others
-are short. `python -m tests.spreading REPORT.xml` writes it from the JUnit report of a whole run.
+are short. `python -m tests.spreading build/tests.xml` writes it from the report of a whole run.
 """
 
 import sys

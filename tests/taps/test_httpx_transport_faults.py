@@ -10,7 +10,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded
-from tests.taps.asking import CHAT, STREAM, WAYS, Asker
+from tests.taps.asking import CHAT, SHORT_TIMEOUT_S, STREAM, TIMEOUT_S, WAYS, Asker
 from tests.taps.proxy.pki import make_pki
 from tests.taps.proxy.rig import RawRecorder, RawUpstream, only, receive_request, receive_until_reset, reset
 
@@ -79,6 +79,7 @@ def test_a_missing_or_partial_response(
     ending: Ending,
     fault: TransportFault,
 ) -> None:
+    asker.timeout_s = SHORT_TIMEOUT_S if ending is Ending.TIMEOUT else TIMEOUT_S
     with RawUpstream(answers(data, end)) as upstream:
         check(asker, recorder, upstream.url, ending, fault)
 

@@ -19,6 +19,7 @@ from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES
 from streamgauge.core.capture.segments import Bundle, Read, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
+from tests.few import examples
 from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, quiet_hours, stream_id
 
 SECOND_MS = 1_000
@@ -46,7 +47,7 @@ def test_every_stream_has_its_record() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 20), st.lists(st.integers(0, 10_000), max_size=30))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_repeated_bundles_change_nothing(seed: int, per_bundle: int, repeats: list[int]) -> None:
     bundles = bundles_of(interleaved(10, seed), per_bundle)
     log = list(bundles)
@@ -57,7 +58,7 @@ def test_repeated_bundles_change_nothing(seed: int, per_bundle: int, repeats: li
 
 
 @given(st.integers(0, 2**32), st.permutations(range(12)))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_bundles_out_of_order_give_the_same_records(seed: int, order: list[int]) -> None:
     bundles = bundles_of(interleaved(6, seed), per_bundle=2)
     shuffled = [bundles[place] for place in order if place < len(bundles)] + bundles[12:]
@@ -65,7 +66,7 @@ def test_bundles_out_of_order_give_the_same_records(seed: int, order: list[int])
 
 
 @given(st.integers(0, 2**32), st.sets(st.integers(0, 60), max_size=8), st.integers(1, 9))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
     seed: int, crashes: set[int], every: int
 ) -> None:

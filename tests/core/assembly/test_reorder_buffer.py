@@ -11,6 +11,7 @@ from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, WAIT_NS, Ass
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, size_of
 from streamgauge.core.capture.segments import Bundle, End, Ending, Loss, Read, Segment
 from streamgauge.core.record import encode_record
+from tests.few import examples
 from tests.streams import INSTANCE, opening
 
 # Three streams of one bucket and two of another.
@@ -47,7 +48,7 @@ def counted(assembler: Assembler) -> None:
 
 
 @given(STEPS, st.integers(1, 9))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_the_sums_equal_a_full_count_also_after_a_load(steps: list[list[Segment] | str], every: int) -> None:
     """One assembler reads all of the log; another is dumped and loaded in between, and has the same sums."""
     with patch.object(assembling, "MAX_WAITING_BYTES", BOUND):
