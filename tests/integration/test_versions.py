@@ -105,11 +105,12 @@ def test_bundles_of_a_later_format_are_kept_and_can_be_returned_once(kafka: str,
     for _ in range(2):
         done = command("deadletter", "retry", "--all", "--kafka", kafka, "--topic-prefix", prefix)
         assert (done.returncode, done.stderr) == (0, "")
+    write(kafka, prefix, list(SyntheticTap(24).bundles(40)))
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
-        found = records_of(kafka, prefix, 40)
+        found = records_of(kafka, prefix, 80)  # those of the later bundles come after all that was returned twice
         assert process.stop() == 0
         assert process.metric("streamgauge_duplicate_bundles_total") == len(written)
-    assert len(found) == 40
+    assert len(found) == 80
     assert all(len(records) == 1 for records in found.values())
     assert all(b'"complete":true' in record for records in found.values() for record in records)
     assert len(log_of(kafka, f"{prefix}.deadletter")) == len(written)
