@@ -1,4 +1,4 @@
-"""A section of a document is written again, and what stands around it stays."""
+"""A section of a document is replaced, and the text around it stays."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_only_its_own_section_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<!-- a: begin -->", "<!-- a: end --><!-- a: begin -->", "<!-- a: end -->"])
-def test_a_document_without_the_section_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_document_without_the_section_is_not_changed(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file.md"
     path.write_text(text)
     with pytest.raises(ValueError, match="no single section"):

@@ -1,4 +1,4 @@
-"""The benchmark runs and measures what it says; how fast is for the benchmark itself to say."""
+"""The benchmark runs and measures what it claims; the speed itself is not tested."""
 
 import itertools
 from pathlib import Path
@@ -23,14 +23,14 @@ def test_the_tap_reports_every_chunk(way: Way) -> None:
     assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [CHUNK] * 7
 
 
-def test_the_pure_wrapper_hands_on_all_and_httpcore_reads_as_much() -> None:
+def test_the_pure_wrapper_passes_everything_and_httpcore_reads_as_much() -> None:
     assert list(Pure(Chunks(3))) == list(Chunks(3)) == [CHUNK] * 3
     read(Pure(Chunks(3)))
     read_async(Pure(Chunks(3)))
     read_http(3)
 
 
-def test_it_writes_its_section_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "performance.md"
     path.write_text(MARKED)
     main(["--chunks=50", "--rounds=3", f"--document={path}"])

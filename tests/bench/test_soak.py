@@ -1,4 +1,4 @@
-"""The soak in short: under load, the broker killed and back."""
+"""A short soak: under load, the broker killed and restarted."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_a_short_soak_holds(tmp_path: Path) -> None:
     assert result.findings == [], said
     assert result.records == result.streams > 100
     assert result.outages >= 2
-    assert result.most_waiting > 1000, "no outage was felt: this shows nothing"
+    assert result.most_waiting > 1000, "no outage had an effect: this shows nothing"
     assert set(result.endings) == {"completed", "stream_error", "client_abort", "upstream_reset", "truncated"}
     assert {verdict.name for verdict in result.verdicts} == {"parent", "recorder", "relay"}
     assert said.endswith("All held.")

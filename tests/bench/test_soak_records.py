@@ -1,4 +1,4 @@
-"""A record that is not what its stream was is found, whatever of it differs."""
+"""A record that differs from its stream in any field is found."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ WHOLE, ERROR, LEFT, BROKEN, TRUNCATED = 0, 1, 3, 5, 8
 
 
 def asked(number: int) -> Stream:
-    """A stream whose client got all that was sent."""
+    """A stream whose client got everything that was sent."""
     one = Stream(number)
     return Stream(number, one.events, one.events)
 
 
 def record_of(a_record: Record, one: Stream, tokens: int | None = None) -> Record:
-    """What a tap should say of a stream."""
+    """The correct record of a stream."""
     tokens = one.got if tokens is None else tokens
     input_tokens, output_tokens, source = one.usage
     chars = sum(len(text(one, place)) for place in range(tokens))
@@ -37,7 +37,7 @@ def record_of(a_record: Record, one: Stream, tokens: int | None = None) -> Recor
 
 
 @pytest.mark.parametrize("number", [WHOLE, ERROR, LEFT, BROKEN, TRUNCATED])
-def test_what_is_right_is_no_finding(a_record: Record, number: int) -> None:
+def test_a_correct_record_is_no_finding(a_record: Record, number: int) -> None:
     one = asked(number)
     assert findings_of([record_of(a_record, one)], [one]) == []
 
@@ -72,7 +72,7 @@ def test_numbers_that_differ_are_found(a_record: Record) -> None:
         assert len(findings_of([wrong], [one])) == 1
 
 
-def test_a_stream_that_was_cut_may_have_had_more_on_its_way(a_record: Record) -> None:
+def test_a_stream_that_was_cut_may_have_had_more_bytes_in_flight(a_record: Record) -> None:
     one = Stream(LEFT, sent=9, got=6)
     for tokens in (6, 7, 9):
         assert findings_of([record_of(a_record, one, tokens)], [one]) == []
@@ -80,7 +80,7 @@ def test_a_stream_that_was_cut_may_have_had_more_on_its_way(a_record: Record) ->
         assert len(findings_of([record_of(a_record, one, tokens)], [one])) == 1
 
 
-def test_streams_and_records_are_one_to_one(a_record: Record) -> None:
+def test_each_stream_has_exactly_one_record(a_record: Record) -> None:
     one, other = asked(0), asked(2)
     right = record_of(a_record, one)
     assert findings_of([right], [one, other]) == ["soak-2 has 0 records"]
@@ -91,7 +91,7 @@ def test_streams_and_records_are_one_to_one(a_record: Record) -> None:
     assert findings_of([right], [one]) == [one.fault]
 
 
-def test_of_twenty_streams_eight_are_not_whole() -> None:
+def test_eight_of_twenty_streams_are_not_whole() -> None:
     kinds = [Stream(number).outcome for number in range(20)]
     assert {name: kinds.count(name) for name in kinds} == {
         "completed": 12,

@@ -1,4 +1,4 @@
-"""What is flat, and what is not."""
+"""Which series count as flat."""
 
 import pytest
 from bench.soak_watch import Sample, _judge, theil_sen
@@ -13,7 +13,7 @@ def run_of(memory: list[int], descriptors: list[int]) -> list[Sample]:
     ]
 
 
-def test_what_is_flat_and_what_is_not() -> None:
+def test_flat_and_rising_series() -> None:
     wobbling = [(60 + place % 5) * MIB for place in range(300)]
     assert _judge("relay", run_of(wobbling, [20 + place % 3 for place in range(300)])).findings == ()
     warming = [min(40 + place, 60) * MIB for place in range(300)]
@@ -25,8 +25,8 @@ def test_what_is_flat_and_what_is_not() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 150, 170, 298, 299])
-def test_one_look_decides_nothing(place: int) -> None:
-    """A look that met a process at its worst neither makes a finding nor hides one."""
+def test_one_sample_decides_nothing(place: int) -> None:
+    """A sample taken at a process's peak neither makes a finding nor hides one."""
     odd, many = list(FLAT), [20] * 300
     odd[place], many[place] = 100_000 * MIB, 10_000
     verdict = _judge("relay", run_of(odd, many))

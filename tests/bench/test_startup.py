@@ -1,4 +1,4 @@
-"""The check of `--version` runs both programs by turns; how long they take is for the check itself to say."""
+"""The check of `--version` runs both programs alternately; their times themselves are not tested."""
 
 import pytest
 

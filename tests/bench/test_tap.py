@@ -1,4 +1,4 @@
-"""The benchmark of taps runs against real proxies and says what is amiss; how fast they are is for itself to say."""
+"""The benchmark of taps runs against real proxies and reports problems; the speed itself is not tested."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ TINY = Sizes(bursts=1, seconds=0.1, requests=3, share=0.04)
 PYTHON_PEER = "aiohttp"
 
 
-def test_the_upstream_sends_what_was_asked_for_and_the_client_counts_it() -> None:
+def test_the_upstream_sends_what_was_requested_and_the_client_counts_it() -> None:
     with running([], Found()) as peers:
         port = peers[DIRECT].port
         found = burst(port, concurrent=3, streams=7, events=20)
@@ -51,7 +51,7 @@ def test_what_is_asked_is_read() -> None:
     assert asked(request(0, 1, captured=False)) == (0, 1, False)
 
 
-def test_another_answer_is_no_figure() -> None:
+def test_an_unexpected_response_gives_no_figure() -> None:
     with provider() as other, pytest.raises((BrokenError, OSError)):
         burst(int(other.url.rpartition(":")[2]), concurrent=1, streams=1, events=3)
 
@@ -70,7 +70,7 @@ def test_a_proxy_is_measured_under_every_load(name: str) -> None:
     found = Found()
     with running([name], found) as peers:
         rounds(peers, TINY, 1, found)
-    assert found.faults == []  # what a busy machine did not carry in time is no fault
+    assert found.faults == []  # what a busy machine did not complete in time is not a fault
     assert all(figure.total > 0 for figures in found.figures.values() for figure in figures)
     assert ratio(found, "burst", name, name) == 1
     assert found.memory[name] > 1
@@ -118,7 +118,7 @@ def test_a_proxy_verifies_its_upstream_by_authority_and_by_name(
                 assert client.recv(65536).startswith(b"HTTP/1.1 " + answer), origin
 
 
-def test_nginx_and_haproxy_send_the_upstream_s_name_and_are_told_to_verify(tmp_path: Path) -> None:
+def test_nginx_and_haproxy_send_the_upstream_s_name_and_verify_it(tmp_path: Path) -> None:
     for name in ("nginx", "haproxy"):
         skip_without(name)
     with tls_upstream(tmp_path) as origin, nginx(origin, tmp_path), haproxy(origin, tmp_path):
@@ -130,8 +130,8 @@ def test_nginx_and_haproxy_send_the_upstream_s_name_and_are_told_to_verify(tmp_p
         assert verified in (tmp_path / "haproxy.cfg").read_text()
 
 
-def test_the_upstream_with_tls_sends_what_was_asked_for(tmp_path: Path) -> None:
-    """Also where its socket takes no more, and parts of requests come by themselves."""
+def test_the_upstream_with_tls_sends_what_was_requested(tmp_path: Path) -> None:
+    """Also if its socket is full, and parts of requests arrive separately."""
     with tls_upstream(tmp_path) as origin:
         context = ssl.create_default_context(cafile=str(origin.ca))
         with (
@@ -150,7 +150,7 @@ def test_the_upstream_with_tls_sends_what_was_asked_for(tmp_path: Path) -> None:
             assert got == marks(events)
 
 
-def test_what_users_of_https_upstreams_get_is_a_sentence_of_the_figures() -> None:
+def test_the_figures_have_a_sentence_for_users_of_https_upstreams() -> None:
     found, names = (
         Found(),
         ["nginx", *(f"{name}{TLS}" for name in ("nginx", "streamgauge, full", "streamgauge, masked"))],
@@ -173,13 +173,15 @@ def test_what_users_of_https_upstreams_get_is_a_sentence_of_the_figures() -> Non
     row = re.search(rf"\| nginx{TLS} .*", both)
     assert row
     cells = [cell.strip() for cell in row[0].split("|")[2:6]]
-    assert cells == ["1.00", "1.00", "0.50", ""], "to nginx with TLS; and to nginx without it, which was not paced"
+    assert cells == ["1.00", "1.00", "0.50", ""], (
+        "compared with nginx with TLS, and nginx without it, which was not paced"
+    )
     assert "https upstream" not in report(found, ["nginx"])
     assert "https upstream" not in report(found, names[:2])
 
 
-def test_a_round_that_would_end_too_late_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long it would take is judged by how many take part in it."""
+def test_a_round_that_would_end_too_late_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its duration is estimated from the number of peers in it."""
     clock = [0.0]
 
     def put_one(*_: object) -> Figure:
@@ -198,7 +200,7 @@ def test_a_round_that_would_end_too_late_is_not_begun(monkeypatch: pytest.Monkey
     )
 
 
-def test_who_is_missing_is_said_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_peers_are_reported_and_the_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(upstream: Origin, directory: Path, kafka: str) -> None:
         raise MissingError("it is not installed")
 
@@ -209,7 +211,7 @@ def test_who_is_missing_is_said_and_the_others_go_on(monkeypatch: pytest.MonkeyP
     assert found.missing == {"nginx": "it is not installed"}
 
 
-def test_an_answer_that_is_not_whole_is_told_and_not_counted() -> None:
+def test_an_incomplete_response_is_reported_and_not_counted() -> None:
     def broken(port: int, captured: bool) -> None:
         raise BrokenError("half of it")
 
@@ -221,14 +223,14 @@ def test_an_answer_that_is_not_whole_is_told_and_not_counted() -> None:
     assert "Amiss: direct, burst: half of it." in report(found, [DIRECT])
 
 
-def test_lost_reads_are_told() -> None:
+def test_lost_reads_are_reported() -> None:
     assert faults_of(Balance(seen=5, delivered=5, waiting=0, dropped={})) == []
     lost = Balance(seen=9, delivered=5, waiting=1, dropped={"recorder_behind": 2})
     assert faults_of(lost) == ["2 reads dropped: recorder_behind", "1 reads still wait", "the balance is 1 reads off"]
 
 
 def test_a_ratio_is_of_one_round() -> None:
-    """Each peer may miss one: what is left is of the same turns all the same."""
+    """Each peer may miss a round: the ratio is of rounds in which both took part."""
     found = Found()
     for turn, (ours, theirs) in enumerate(((2.0, None), (8.0, 1.0), (None, 2.0), (9.0, 3.0), (40.0, 10.0))):
         if ours is not None:
@@ -244,8 +246,8 @@ def test_a_ratio_is_of_one_round() -> None:
     assert re.search(r"\| ours +\| +7\.00 ", times)
 
 
-def test_each_load_of_each_round_has_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A load that did not go well takes no other's turn."""
+def test_each_load_of_each_round_has_its_own_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that fails does not take the turn of another."""
     tried = iter(range(6))
 
     def put_four(*_: object) -> Figure | None:
@@ -274,7 +276,7 @@ def test_later_rounds_are_for_nginx_and_ours(monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
-def test_how_far_rounds_differ_is_told() -> None:
+def test_the_spread_of_rounds_is_reported() -> None:
     found = Found()
     for turn, (theirs, ours) in enumerate([(2.0, 4.0), (3.0, 2.0), (1.0, 1.0)]):
         found.add("paced 800", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
@@ -296,14 +298,14 @@ def test_a_process_costs_what_it_runs() -> None:
         assert Peer(1, {pid: "x"}).cpu().keys() == {"x"}
 
 
-def test_a_machine_that_is_not_quiet_is_told() -> None:
+def test_a_busy_machine_is_reported() -> None:
     found = Found(others=0.4)
     assert "others used 40% of it" in report(found, [DIRECT])
     assert "others used" not in report(Found(others=0.02), [DIRECT])
 
 
-def test_what_others_use_is_what_is_not_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 10 s on 2 cores these processes took 12 CPU seconds, and somebody else 5."""
+def test_the_usage_of_others_excludes_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10 s on 2 cores these processes took 12 CPU seconds, and other processes 5."""
     spent = {"machine": 1000.0, "own": 70.0, "clock": 300.0}
     monkeypatch.setattr(bench.measure, "busy_seconds", lambda: spent["machine"])
     monkeypatch.setattr(Others, "_own", staticmethod(lambda: spent["own"]))
@@ -317,7 +319,7 @@ def test_what_others_use_is_what_is_not_our_own(monkeypatch: pytest.MonkeyPatch)
     assert others.share() == pytest.approx(0.25)
 
 
-def test_our_own_is_what_descendants_use_too() -> None:
+def test_our_own_usage_includes_descendants() -> None:
     with running([], Found()) as peers:
         (pid,) = peers[DIRECT].pids
         began = Others._own()

@@ -1,4 +1,4 @@
-"""The benchmark of workers runs against a real broker and says what is amiss; how fast they are is for itself to say."""
+"""The benchmark of workers runs against a real broker and reports problems; the speed itself is not tested."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ OPEN = Recovery(10_000, 3.0, 1.5, 900, 130.0, 120.0, 150.0)
 
 
 def cells_of(text: str, title: str) -> list[str]:
-    """What stands in the first line of a table that is titled so, behind its title."""
+    """The cells of the first line in the table after this title."""
     lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines())
     return next(cells[1:] for cells in lines if cells[:1] == [title])
 
@@ -67,7 +67,7 @@ def test_each_load_is_what_it_is_called() -> None:
     assert alone <= 1
 
 
-def test_open_streams_go_on_and_end() -> None:
+def test_open_streams_continue_and_end() -> None:
     opened = OpenStreams(20, seed=5)
     messages = [message for _ in range(3) for message in opened.next().messages]
     records, assemblers = assembled(Log(messages, opened.ids, 0))
@@ -83,7 +83,7 @@ def test_a_ratio_is_of_one_round() -> None:
     for number, (ours, theirs) in enumerate(((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)), 1):
         found.add("a", WORKER, Figure(ours, 100, 1.0, number))
         found.add("b", FLOOR, Figure(theirs, 100, 1.0, number))
-    found.add("a", WORKER, Figure(1.0, 100, 1.0, 4))  # the other of rounds 4 and 5 is amiss
+    found.add("a", WORKER, Figure(1.0, 100, 1.0, 4))  # the other round of 4 and 5 failed
     found.add("b", FLOOR, Figure(10.0, 100, 1.0, 5))
     assert ratio(found, ("a", WORKER), ("b", FLOOR)) == pytest.approx(1 / 3)
     assert ratio(found, ("a", LEDGER), ("b", FLOOR)) is None
@@ -95,7 +95,7 @@ def test_a_ratio_is_of_one_round() -> None:
 
 
 def test_two_workers_have_a_load_of_their_own() -> None:
-    """What a message holds is of those that stand in the first table."""
+    """The size of a message is that of the loads in the first table."""
     assert LONG not in [load.name for load in LOADS]
     found = Found(SMALL, messages={LOADS[0].name: 400.0, LONG: 900.0})
     found.add(LONG, ONE, Figure(1, 100, seconds=3.0))
@@ -126,7 +126,7 @@ def test_work_that_one_left_to_the_other_is_not_shared() -> None:
         shared([1.0, 2.0], [4.0, 2.5])
 
 
-def test_whatever_goes_wrong_leaves_what_was_measured() -> None:
+def test_after_any_failure_the_measured_figures_are_kept() -> None:
     said: list[str] = []
     for fault in (KafkaTimeoutError(), EOFError("half a line"), ValueError("no number"), OSError("gone")):
         with amiss("a part", said.append):
@@ -134,7 +134,7 @@ def test_whatever_goes_wrong_leaves_what_was_measured() -> None:
     assert said == ["a part: KafkaTimeoutError", "a part: half a line", "a part: no number", "a part: gone"]
 
 
-def test_what_is_amiss_is_told_and_the_rest_goes_on() -> None:
+def test_problems_are_reported_and_the_rest_continues() -> None:
     found = Found(SMALL, others=0.4)
     with amiss("worker, a load", found.faults.append):
         raise AmissError("9 records of 10 streams")
@@ -157,12 +157,12 @@ def test_records_are_called_whole_where_there_are_figures_of_them() -> None:
     assert WHOLE not in report(Found(SMALL, recoveries=[NONE, OPEN]))
 
 
-def test_a_recovery_is_compared_with_one_that_had_nothing_open() -> None:
+def test_a_recovery_is_compared_with_one_without_open_streams() -> None:
     text = report(Found(SMALL, recoveries=[OPEN]))
     assert cells_of(text, "10,000")[1:] == ["0.30", "", "", "", "", ""]
 
 
-def test_who_takes_over_is_compared_with_one_that_had_nothing_open() -> None:
+def test_a_takeover_is_compared_with_one_without_open_streams() -> None:
     text = report(Found(SMALL, taken=[TakeOver(0, 10.0), TakeOver(10_000, 12.0)]))
     taken = text[text.index("taken over from") :]
     assert cells_of(taken, "0") == ["0.50", "1.00"]
@@ -170,8 +170,8 @@ def test_who_takes_over_is_compared_with_one_that_had_nothing_open() -> None:
     assert cells_of(report(Found(SMALL, taken=[TakeOver(10_000, 12.0)])), "10,000") == ["0.60", ""]
 
 
-def test_who_takes_over_has_all_partitions_and_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of them as before, none while the rebalance goes on, all of them with what it had open: not yet."""
+def test_a_takeover_ends_with_all_partitions_and_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of them as before, none during the rebalance, and all of them with the open streams: not finished yet."""
     monkeypatch.setattr(worker_recovery, "_LOOK_S", 0.0)
     pages = [
         {table.WORKER_PARTITIONS.name: held, table.OPEN_STREAMS.name: streams}
@@ -186,7 +186,7 @@ def test_who_takes_over_has_all_partitions_and_all_streams(monkeypatch: pytest.M
 
 
 class Topic:
-    """A records topic with one partition that is read message by message, as a consumer does it."""
+    """A records topic with one partition that is read message by message, like by a consumer."""
 
     def __init__(self, *values: bytes) -> None:
         self._values, self._read = list(values), 0
@@ -244,8 +244,8 @@ def test_each_stream_has_one_whole_record_and_no_other(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("count", [1, 2])
-def test_records_that_do_not_come_are_no_figure(kafka: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bare loop is told to expect one stream less, or more, than there are."""
+def test_missing_records_give_no_figure(kafka: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bare loop expects one stream less, or more, than there are."""
     few = made(Load("few", streams=2, deltas=3), 7)
 
     async def run(ids: frozenset[str]) -> None:

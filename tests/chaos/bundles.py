@@ -1,7 +1,8 @@
-"""A synthetic tap: bundles for every partition of the segments topic, in the order in which a bad network delivers them.
+"""A synthetic tap: bundles for every partition of the segments topic, in the order in which a faulty network delivers
+them.
 
-A real tap of a test's size uses one slot, so one partition. This load keeps all partitions busy, resends bundles, brings
-some in the wrong order, and lets its instance die again and again with streams open, which its successor then declares.
+A real tap of a test's size uses one slot, so one partition. This load uses all partitions, resends bundles, reorders
+some, and crashes its instance repeatedly with open streams, which its successor then reports as ended.
 """
 
 import asyncio
@@ -20,16 +21,16 @@ from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening
 from tests.chaos.load import Asked, Truth
 
 SOURCE = "log"
-# A bundle of each slot so often (seconds), as taps close them.
+# The interval of bundles of each slot (seconds), like that of taps.
 TICK_S = 0.25
 # Streams open at a time in each slot, and how many segments they have: they last from one to ten seconds.
 STREAMS = 10
 SEGMENTS = range(4, 40)
-# Of ten bundles one is sent again, and one comes after its successor.
+# Of ten bundles one is sent twice, and one after its successor.
 _RESEND = _SWAP = 0.1
-# Every so often the instance dies (ticks).
+# The interval of crashes of the instance (ticks).
 _LIFE = 60
-# What a broker that comes and goes may take (milliseconds): the producer keeps what it has.
+# For a broker that stops and starts (milliseconds): the producer keeps its messages.
 _REQUEST_TIMEOUT_MS = 120_000
 
 _HEAD = Head(200, 5_000_000, True)
@@ -41,7 +42,7 @@ _READ_NS = 50_000_000
 
 @dataclass
 class _Open:
-    """A stream that is under way."""
+    """A stream that is open."""
 
     stream: bytes
     asked: Asked
@@ -69,7 +70,7 @@ class _Open:
 
 
 class _Slot:
-    """One slot of an instance: its streams, and the bundle that waits to be overtaken."""
+    """One slot of an instance: its streams, and the bundle that is sent late."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -78,7 +79,7 @@ class _Slot:
 
 
 class LogLoad:
-    """`partitions`: of the topic, one slot each. Run it until `over` is set; then its streams come to their ends."""
+    """`partitions`: of the topic, one slot each. It runs until `over` is set; then its streams end."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, truth: Truth, seed: int) -> None:
         self._bootstrap = bootstrap
@@ -95,7 +96,7 @@ class LogLoad:
         self._slots = [_Slot() for _ in range(self._partitions)]
 
     async def run(self, over: asyncio.Event) -> None:
-        """Returns when all is in the log. Raises KafkaError if something could not be brought there."""
+        """Returns when everything is in the log. Raises KafkaError if a message could not be delivered."""
         self._producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             acks="all",
@@ -138,7 +139,9 @@ class LogLoad:
         return encode_bundle(made)
 
     async def _deliver(self, place: int, slot: _Slot, value: bytes, ended: list[Asked]) -> None:
-        """Send a bundle, in its turn or not, once or twice. An instance's first bundle is never late: it opens the books."""
+        """Sends a bundle, in order or late, once or twice. An instance's first bundle is never late, since it introduces
+        the instance.
+        """
         late, slot.late = slot.late, None
         if late is None and slot.number > 1 and self._chance.random() < _SWAP:
             slot.late = (value, ended)
@@ -156,13 +159,13 @@ class LogLoad:
             try:
                 future = await self._producer.send(self._topic, value, partition=place)
                 break
-            except KafkaTimeoutError:  # no room while the broker is away
+            except KafkaTimeoutError:  # no room while the broker is unreachable
                 continue
         future.add_done_callback(_stamped(ended))
         self._sent = {one for one in self._sent if not one.done() or one.exception()} | {future}
 
     async def _flush(self, *, farewell: bool) -> None:
-        """What was late comes; then, in order, the last bundle of each slot."""
+        """Sends the late bundles; then, in order, the last bundle of each slot."""
         for place, slot in enumerate(self._slots):
             late, slot.late = slot.late, None
             if late is not None:
@@ -171,7 +174,7 @@ class LogLoad:
                 await self._send(place, self._bundle(place, slot, [], farewell=True), [])
 
     async def _die(self) -> None:
-        """The instance ends without a word; its successor says so in its first bundle of each slot."""
+        """The instance crashes; its successor reports it in its first bundle of each slot."""
         await self._flush(farewell=False)
         for slot in self._slots:
             for one in slot.open:

@@ -1,4 +1,4 @@
-"""The processes that a chaos run kills and restarts: workers on one data directory, taps with theirs, and the broker."""
+"""The processes that a chaos run kills and restarts: workers on one data directory, taps with one each, and the broker."""
 
 import asyncio
 import contextlib
@@ -12,17 +12,17 @@ from pathlib import Path
 from tests.processes import children, runs
 from tests.running import Running, start, wait_for, wait_until_ready
 
-# How soon a process that ended by itself is started again (seconds).
+# The delay before a process that ended by itself is restarted (seconds).
 _LOOK_S = 0.5
-# Whatever a process has to do at its end is done within this (seconds).
+# The longest time that a process may take to end (seconds).
 _STOP_TIMEOUT_S = 90.0
-# A worker that was stopped, or whose broker was away, serves again within this (seconds).
+# The time within which a worker serves again after it was stopped or its broker was unreachable (seconds).
 _READY_TIMEOUT_S = 90.0
 
 
 @dataclass
 class Left:
-    """A process that ended without being asked to: its name, exit code and reason, and the phase it was in."""
+    """A process that ended unrequested: its name, exit code and reason, and the phase in which it ended."""
 
     name: str
     code: int
@@ -32,7 +32,7 @@ class Left:
 
 @dataclass
 class Seat:
-    """A command that is to run, and the process that runs it now."""
+    """A command that is to run, and its current process."""
 
     name: str
     command: str
@@ -40,10 +40,10 @@ class Seat:
     place: Path
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     running: Running | None = None
-    vacant: bool = False  # no process is to be started
+    vacant: bool = False  # set while no process may be started
 
     def start(self) -> Running:
-        """Start it, without waiting until it serves."""
+        """Starts it without waiting until it serves."""
         self.running = self.stack.enter_context(start(self.command, self.flags, self.place))
         return self.running
 
@@ -52,7 +52,7 @@ class Seat:
         return self.running is not None and self.running.process.poll() is None
 
     def signal(self, number: int) -> bool:
-        """To the process itself; gives whether it was there to get it."""
+        """Signals the process itself; returns False if it does not exist."""
         if not self.alive:
             return False
         assert self.running is not None
@@ -60,9 +60,9 @@ class Seat:
         return True
 
     def kill(self) -> None:
-        """SIGKILL to it and to all that it started, as a machine's death would; returns when none of them runs."""
+        """Kills it and all its children with SIGKILL, like a crash of the machine; returns when none of them runs."""
         assert self.running is not None
-        process = self.running.process  # a moment later it may be the next one's
+        process = self.running.process  # a moment later it may belong to the next process
         started = children(process.pid)
         for pid in (process.pid, *started):
             with contextlib.suppress(ProcessLookupError):
@@ -81,36 +81,36 @@ class Seat:
         return code
 
     def admin(self) -> str:
-        """Where its admin port is; waits until it is ready."""
+        """The address of its admin port; waits until it is ready."""
         assert self.running is not None
         wait_until_ready(self.running)
         return self.running.admin
 
     def ready(self) -> bool:
-        """Whether its admin port says so."""
+        """Whether its admin port reports that it is ready."""
         assert self.running is not None
         found = re.findall(r"metrics at (http://[^/\s]+)/metrics", self.running.log)
         self.running.admin = found[-1] if found else ""
         try:
             return bool(found) and self.running.get("/health/ready")[0] == 200
-        except OSError:  # it has just ended, or cannot answer
+        except OSError:  # it has just ended, or cannot respond
             return False
 
     def has_delivered(self) -> bool:
-        """Of a tap: whether nothing waits in its spool any more."""
+        """For a tap: whether nothing waits in its spool any more."""
         self.admin()
         assert self.running is not None
         return self.running.metrics()["streamgauge_tap_reads_waiting"] == 0
 
 
 def reason(log: str) -> str:
-    """Why a process ended: its last error, after which it may have logged how it ends; or else its last line."""
+    """Why a process ended: its last error, after which it may have logged how it ends; otherwise its last line."""
     lines = log.splitlines() or [""]
     return next((line for line in reversed(lines) if '"level":"error"' in line), lines[-1])
 
 
 class Fleet:
-    """Workers and taps. What ends by itself is noted in `left`, with `phase`, and started again."""
+    """Workers and taps. A process that ends by itself is added to `left`, with `phase`, and restarted."""
 
     def __init__(
         self, root: Path, bootstrap: str, prefix: str, upstreams: Mapping[str, str], workers: int, taps: int
@@ -133,7 +133,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """All of it, ready; what still runs at the end is asked to stop."""
+        """All of them, ready; what still runs at the end is stopped."""
         seats = [*self.workers, *self.taps]
         try:
             for seat in seats:
@@ -166,12 +166,12 @@ class Fleet:
             self.left.append(Left(seat.name, code, reason(seat.running.log), self.phase))
 
     def wait_ready(self) -> None:
-        """Until all serve."""
+        """Waits until all serve."""
         for seat in (*self.workers, *self.taps):
             wait_for(seat.ready, f"readiness of {seat.name}", _READY_TIMEOUT_S)
 
     def dropped(self) -> dict[str, float]:
-        """What taps count as dropped, over all their lives: by tap and series."""
+        """The reads that taps count as dropped, over all their runs: by tap and series."""
         found: dict[str, float] = {}
         for tap in self.taps:
             tap.admin()
@@ -183,7 +183,7 @@ class Fleet:
         return found
 
     def url_of(self, number: int) -> str:
-        """Where clients of a tap connect; valid as long as it lives."""
+        """The address for clients of a tap; valid while it runs."""
         running = self.taps[number].running
         assert running is not None
         found = re.search(r": http://([^/\s]+)\S* -> ", running.log)

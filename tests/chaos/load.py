@@ -1,7 +1,7 @@
-"""Clients that send requests all the time, through taps that may be killed, and write the truth file.
+"""Clients that send requests continuously, through taps that may be killed, and write the truth file.
 
-The truth comes from what was asked and what was read: a scenario says what its provider sends, and a stream counts only once
-its answer has come to its end. Nothing here is taken from what Streamgauge says.
+The truth comes from the requests and from what was read: a scenario defines what its provider sends, and a stream counts
+only once its response has ended. Nothing here is taken from Streamgauge's output.
 """
 
 import asyncio
@@ -19,21 +19,22 @@ from streamgauge_demo.scenario import Scenario
 from tests.chaos.upstream import PLAYED
 from tests.demo.raw import request_bytes
 
-# What a kill of a whole tap may cost is under way for one to two seconds (docs/reliability.md); on a busy machine it may take
-# longer to be written (seconds).
+# What a kill of a whole tap may lose is in flight for one to two seconds (docs/reliability.md); on a busy machine it
+# may take longer until it is stored (seconds).
 LOSS_WINDOW_S = 5.0
-# How soon a tap that is away is asked again (seconds).
+# The delay before a tap that is unreachable is tried again (seconds).
 _RETRY_S = 0.2
-# A stream that takes longer than this hangs (seconds): the longest here lasts half of a minute.
+# A stream that takes longer than this hangs (seconds): the longest here takes half a minute.
 _PATIENCE_S = 180.0
 _READ_BYTES = 65_536
 
 
 @dataclass
 class Asked:
-    """One stream, as its client saw it. Times are Unix seconds; `truth`: what its record must say.
+    """One stream, as its client saw it. Times are Unix seconds; `truth`: its expected record.
 
-    `ended_at`: its last byte. `over_at`: its connection's end, where it has one; a stream that stalls has a long way to it.
+    `ended_at`: its last byte. `over_at`: its connection's end, if it has one, which is much later for a stream that
+    stalls.
     """
 
     trace_id: str
@@ -62,7 +63,7 @@ class Asked:
 
 
 class Killed(NamedTuple):
-    """A tap that was killed: all of its processes are gone some time between the two moments (Unix seconds)."""
+    """A tap that was killed: all of its processes ended between the two times (Unix seconds)."""
 
     source: str
     since: float
@@ -71,24 +72,24 @@ class Killed(NamedTuple):
 
 @dataclass
 class Truth:
-    """All that was asked, and which taps died."""
+    """All streams, and the kills of taps."""
 
     phases: list[tuple[str, float]] = field(default_factory=list)
     streams: list[Asked] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
 
     def enter(self, phase: str) -> None:
-        """What ends from now on belongs to this phase. Called before the first stream."""
+        """Streams that end from now on belong to this phase. Called before the first stream."""
         self.phases.append((phase, time.time()))
 
     def begin(self, source: str, truth: dict[str, Any], began_at: float | None = None) -> Asked:
-        """A stream that begins now, or has begun at `began_at` (Unix seconds)."""
+        """A stream that begins now, or began at `began_at` (Unix seconds)."""
         asked = Asked(uuid.uuid4().hex, source, time.time() if began_at is None else began_at, truth)
         self.streams.append(asked)
         return asked
 
     def about(self, trace_ids: Iterable[str]) -> list[dict[str, Any]]:
-        """All that is known of streams: `kills` are those of its tap, in seconds from the stream's beginning."""
+        """All that is known about streams: `kills` are those of its tap, in seconds from the stream's beginning."""
         wanted = set(trace_ids)
         return [
             one.line(self.killed, self.phases)
@@ -110,7 +111,7 @@ class Truth:
 
 
 def truth_of(scenario: Scenario) -> dict[str, Any]:
-    """What the record of a scenario must say."""
+    """The expected record of a scenario."""
     expected, usage = scenario.expected, scenario.expected.usage
     return {
         "outcome": expected.outcome,
@@ -124,16 +125,17 @@ def truth_of(scenario: Scenario) -> dict[str, Any]:
 
 
 async def ask_on(source: str, url: Callable[[], str], truth: Truth, seed: int, over: asyncio.Event) -> None:
-    """One stream after another through the tap `source`, that is at `url()`, until it is over."""
+    """One stream after another through the tap `source` at `url()`, until the load ends."""
     chance = random.Random(seed)
     while not over.is_set():
         scenario = chance.choice(PLAYED)
         address = urlsplit(url())
-        # Its kernel may take a connection of a tap that dies that moment: it began before, whenever it is noticed here.
+        # The kernel may accept a connection for a tap that ends at that moment: the stream began before, whenever it is
+        # noticed here.
         began_at = time.time()
         try:
             reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        except OSError:  # the tap is away: no stream began
+        except OSError:  # the tap is unreachable: no stream began
             await asyncio.sleep(_RETRY_S)
             continue
         asked = truth.begin(source, truth_of(scenario), began_at)
@@ -156,12 +158,12 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scena
             got += data
             if leaves_after is not None and _events(got) >= leaves_after:
                 break
-    except ConnectionError:  # planned, or the tap's death: its time tells which
+    except ConnectionError:  # planned, or because the tap was killed: the time decides which
         pass
     asked.over_at = time.time()
     asked.ended_at = asked.ended_at or asked.over_at
 
 
 def _events(data: bytes) -> int:
-    """How many events have come, about: whole when all have."""
+    """The approximate number of events that have arrived: exact when all have."""
     return data.count(b"\n\n")

@@ -1,10 +1,10 @@
-"""`python -m tests.chaos.outages --minutes N`: random outages of a real broker under one worker, one after the other.
+"""`python -m tests.chaos.outages --minutes N`: random outages of a real broker under one worker, one after another.
 
-The broker is killed or frozen for a random time at a random moment of the worker's life: while it starts, recovers,
-works or is idle; sometimes the worker is killed, terminated or stopped (SIGSTOP) meanwhile. After each outage new
-streams are written, and the time is taken from the broker's return to the first new record, and to the last. A line
-of JSON for each outage, a table at the end; exit code 1 if a record is missing, comes late, is there in two versions,
-or a worker ended for another reason than 75.
+The broker is killed or frozen for a random time at a random moment of the worker's run: while it starts, recovers, works
+or is idle; sometimes the worker is killed, terminated or stopped (SIGSTOP) during it. After each outage new streams are
+written, and the time is taken from the broker's return to the first new record, and to the last. A line of JSON for each
+outage, a table at the end; exit code 1 if a record is missing, comes late, exists in two versions, or a worker ended
+with another exit code than 75.
 """
 
 import argparse
@@ -30,12 +30,13 @@ from tests.kafka_broker.reading import read_all, write_all
 
 # Streams that are written before an outage and finished after it (count).
 _STREAMS = 40
-# By when the first record has to come, and how long a record is waited for at all (seconds): longer than the watchdog's 120.
+# The latest time of the first record, and how long a record is waited for at all (seconds): longer than the watchdog's
+# 120.
 FIRST_S = 15.0
 _PATIENCE_S = 180.0
-# Outages (seconds): most are short; each tenth outlasts what a client of Kafka waits for one answer, 30 s.
+# Outages (seconds): most are short; each tenth is longer than a Kafka client's request timeout, 30 s.
 _SHORT_S, _LONG_S, _LONGEST_S = (0.2, 4.0), (4.0, 20.0), (32.0, 75.0)
-# How a worker's process fares meanwhile; None: it is left alone.
+# What happens to the worker's process during it; None: nothing.
 _MEANWHILE = (None, None, None, None, "kill", "term", "stop")
 _STUCK = 75
 
@@ -85,7 +86,7 @@ class Run:
         )
 
     def outage(self) -> Outage:
-        """Make one, and wait until all records are there."""
+        """Makes an outage, and waits until all records are there."""
         away_s = self.random.uniform(*self.random.choices((_SHORT_S, _LONG_S, _LONGEST_S), (5, 4, 1))[0])
         away_s = away_s if self._away_s is None else self._away_s
         how, meanwhile = self.random.choice(("kill", "freeze")), self.random.choice(_MEANWHILE)
@@ -109,7 +110,7 @@ class Run:
         return found
 
     def _come_to(self, moment: str) -> None:
-        """Bring the worker to a moment of its life."""
+        """Brings the worker to a moment of its run."""
         if moment in ("starts", "recovers"):
             self._worker.kill()
             self._worker = self._start()
@@ -122,7 +123,7 @@ class Run:
             time.sleep(3 if moment == "idle" else self.random.uniform(0, 0.5))
 
     def _disturb(self, meanwhile: str | None) -> bool:
-        """Whether the worker has to be woken."""
+        """Disturbs the worker. Returns True if it has to be woken."""
         if meanwhile == "kill":
             self._worker.kill()
             self._worker = self._start()
@@ -153,7 +154,7 @@ class Run:
         self._say(f"{self._records()} records of {self._written}")
 
     def _say(self, what: str) -> None:
-        """Say it with the worker's log, of which a copy is kept: the last line of a stuck worker is long."""
+        """Prints it with the worker's log, of which a copy is kept: the last line of a stuck worker is long."""
         sections = kept_logs.keep(f"outages-{self._seed}-{time.monotonic_ns()}", self._folder / "worker")
         lines = "\n".join(line[:400] for line in self._worker.log.splitlines()[-12:])
         sys.stderr.write(f"{what}:\n{lines}\n" + "".join(f"{title}\n" for title, _ in sections))
@@ -163,7 +164,7 @@ class Run:
         asyncio.run(write_all(self._broker.bootstrap, f"{self._prefix}.segments", list(bundles)))
 
     def _records(self) -> int:
-        """How many streams have a record; reads what is new in the topic."""
+        """The number of streams with a record; reads the new messages of the topic."""
         messages = asyncio.run(read_all(self._broker.bootstrap, f"{self._prefix}.records", self._next))
         self._next |= {message.partition: message.offset + 1 for message in messages}
         for stream, records in distinct(messages).items():
@@ -171,7 +172,7 @@ class Run:
         return len(self._found)
 
     def end(self) -> int:
-        """Stop everything; how many streams have two different records."""
+        """Stops everything; gives the number of streams with two different records."""
         self._records()
         doubled = sum(len(records) > 1 for records in self._found.values())
         self._worker.kill()
@@ -211,7 +212,7 @@ def _of(times: Sequence[float]) -> str:
 
 
 def is_well(outage: Outage) -> bool:
-    """Whether its records came in time, or the worker ended for a reason that its next life has not."""
+    """Whether its records came in time, or the worker ended for a reason that its next run does not have."""
     if outage.all_s is None or any(code != _STUCK for code in outage.codes):
         return False
     return bool(outage.codes) or (outage.first_s is not None and outage.first_s <= FIRST_S)

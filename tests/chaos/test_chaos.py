@@ -1,4 +1,6 @@
-"""Chaos in short: each kind of fault once or a few times, and the verifier's word on every stream. In full: `make chaos`."""
+"""Chaos in short: each kind of fault once or a few times, and the verifier's result for every stream. In full: `make
+chaos`.
+"""
 
 import asyncio
 import signal
@@ -12,8 +14,9 @@ from tests.chaos.run import TAKEOVER_S, USUAL_START_S, Chaos, Plan, amiss, late
 from tests.kafka_broker.jars import NoBrokerError
 from tests.running import Running
 
-# Three workers killed in rotation and two taps beside them, a worker stopped for longer than its session, those who took its
-# partitions killed as it wakes, one outage of the broker. Other tests run beside: how soon one takes over is judged in full.
+# Three workers killed in rotation and two taps besides, a worker stopped for longer than its session, those who took
+# its partitions killed when it continues, one outage of the broker. Other tests run at the same time, so the time of a
+# takeover is only judged in the full run.
 SHORT = Plan(
     calm_s=4,
     kills_s=18,
@@ -44,7 +47,7 @@ def test_planned_phase_without_latencies_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize("phase", ["woken", "brokers"])
-def test_process_that_lost_its_broker_or_group_may_end(phase: str) -> None:
+def test_a_process_that_lost_its_broker_or_group_may_end(phase: str) -> None:
     assert amiss([Left("worker-1", 3, "the broker is away", phase)]) == []
     assert amiss([Left("worker-1", 3, "the topic was recreated", phase)]) == [
         f"{phase}: worker-1 ended with 3: the topic was recreated"
@@ -58,7 +61,7 @@ def test_process_that_ends_although_broker_and_group_work_is_a_finding(phase: st
     assert amiss([left]) == [f"{phase}: worker-1 ended with 3: the broker is away"]
 
 
-def test_it_is_noted_in_which_phase_a_process_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_phase_in_which_a_process_ended_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest after a phase is part of it."""
     chaos = Chaos(tmp_path, Plan(calm_s=0, away_s=0))
     fleet = chaos._fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 1, 0)
@@ -81,7 +84,7 @@ def test_it_is_noted_in_which_phase_a_process_ended(tmp_path: Path, monkeypatch:
     assert fleet.left == [Left("worker-0", 3, "the broker is away", phase) for phase in phases]
 
 
-def test_finding_reports_what_is_known_of_its_streams(tmp_path: Path) -> None:
+def test_a_finding_reports_what_is_known_about_its_streams(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path, Plan(calm_s=0, kills_s=0, away_s=0, stopped_s=0))
     chaos._fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 1, 0)
     chaos._truth.enter("kills")
@@ -95,8 +98,8 @@ def test_finding_reports_what_is_known_of_its_streams(tmp_path: Path) -> None:
     assert known == [(lost.trace_id, "tap-0", False), (wrong.trace_id, "tap-0", True)]
 
 
-def test_ended_process_is_not_stopped() -> None:
-    """A signal counts for a process that is there."""
+def test_a_process_that_has_ended_is_not_stopped() -> None:
+    """A signal counts only if the process exists."""
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
             seat = Seat("worker-0", "worker", [], Path())
@@ -110,9 +113,9 @@ def test_ended_process_is_not_stopped() -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(600)  # two minutes on a machine of its own
-def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
-    """W1, W2, W4, W5, F1, F2, F5, T1, R1: kills in rotation, a zombie, a broker and taps that die, under traffic."""
+@pytest.mark.timeout(600)  # two minutes on an idle machine
+def test_every_stream_has_one_record_whatever_is_killed(tmp_path: Path) -> None:
+    """W1, W2, W4, W5, F1, F2, F5, T1, R1: kills in rotation, a zombie, kills of broker and taps, under traffic."""
     try:
         result = asyncio.run(Chaos(tmp_path, SHORT).run())
     except NoBrokerError as why:

@@ -1,4 +1,4 @@
-"""Which streams are in doubt after a tap is killed, and what is known of them."""
+"""Which streams are in doubt after a tap is killed, and what is known about them."""
 
 import asyncio
 import time
@@ -15,14 +15,14 @@ BEGAN = KILLED.since - 60
 @pytest.mark.parametrize(
     ("began", "ended", "over", "doubt"),
     [
-        (BEGAN, BEGAN + 20, BEGAN + 20, None),  # all of it was safe
-        (BEGAN, KILLED.since - 1, KILLED.since - 1, "open"),  # its end may be under way
-        (BEGAN, KILLED.since - LOSS_WINDOW_S - 1, KILLED.until, "open"),  # it stalled, and the death ended it
+        (BEGAN, BEGAN + 20, BEGAN + 20, None),  # everything was stored
+        (BEGAN, KILLED.since - 1, KILLED.since - 1, "open"),  # its end may be in flight
+        (BEGAN, KILLED.since - LOSS_WINDOW_S - 1, KILLED.until, "open"),  # it stalled, and the kill ended it
         (KILLED.since - 1, KILLED.since, KILLED.until, "new"),
-        (KILLED.until + 1, KILLED.until + 3, KILLED.until + 3, None),  # of the next life
+        (KILLED.until + 1, KILLED.until + 3, KILLED.until + 3, None),  # of the next run
     ],
 )
-def test_a_stream_is_in_doubt_if_the_tap_died_before_all_of_it_was_safe(
+def test_a_stream_is_in_doubt_if_the_tap_was_killed_before_all_of_it_was_stored(
     began: float, ended: float, over: float, doubt: str | None
 ) -> None:
     asked = Asked("t-1", "tap-0", began, {}, ended, over)
@@ -31,7 +31,7 @@ def test_a_stream_is_in_doubt_if_the_tap_died_before_all_of_it_was_safe(
 
 
 def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tap that dies takes connections to its last moment; a client that is busy notices when all is over."""
+    """A tap that is killed accepts connections until then; a busy client notices only afterwards."""
     over, truth, had = asyncio.Event(), Truth([("kills", 0.0)]), []
     connect = asyncio.open_connection
 

@@ -19,9 +19,9 @@ def outage(first_s: float | None, all_s: float | None, *codes: int, how: str = "
     ("found", "well"),
     [
         (outage(1.0, 2.0), True),
-        (outage(FIRST_S + 1, FIRST_S + 2), False),  # late, and nothing was said
+        (outage(FIRST_S + 1, FIRST_S + 2), False),  # late, and no reason was logged
         (outage(None, None), False),
-        (outage(130.0, 131.0, 75), True),  # ended with its reason, and its next life went on
+        (outage(130.0, 131.0, 75), True),  # ended with its reason, and its next run continued
         (outage(None, None, 75), False),
         (outage(1.0, 2.0, 3), False),
     ],
@@ -40,7 +40,7 @@ def test_the_table() -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(400)
 def test_short_run_with_a_real_broker_has_no_finding(kafka: str) -> None:
-    """`kafka` skips where no broker can be started; the harness starts one of its own."""
+    """`kafka` skips if no broker can be started; the harness starts its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos.outages", "--minutes", "0.3", "--seed", "3"],
         cwd=_ROOT,

@@ -58,14 +58,14 @@ CUT = record(
 )
 
 
-def test_what_agrees_holds() -> None:
+def test_agreement_has_no_finding() -> None:
     report = judge({"t-1": WHOLE}, [entry(record())], [row(record())])
     assert report.holds
     assert (report.streams, report.records, report.ledger_rows) == (1, 1, 1)
     assert report.latency == {"calm": {"count": 1, "p50_s": 0.5, "p99_s": 0.5, "max_s": 0.5}}
 
 
-def test_the_same_bytes_again_are_legal_and_the_first_time_counts() -> None:
+def test_identical_duplicates_are_legal_and_the_first_time_counts() -> None:
     report = judge({"t-1": WHOLE}, [entry(record(), 109.0), entry(record(), 103.0)], [row(record())])
     assert report.holds
     assert report.repeated == 1
@@ -106,14 +106,14 @@ def test_record_without_a_request_is_unknown() -> None:
     ],
     ids=str,
 )
-def test_a_record_that_says_something_else_differs(changed: dict[str, Any]) -> None:
+def test_a_record_with_another_value_differs(changed: dict[str, Any]) -> None:
     said = record(**changed)
     (found,) = faults(judge({"t-1": WHOLE}, [entry(said)], [row(said)])).items()
     assert found[0] == "differing"
     assert found[1][0].startswith("t-1: ")
 
 
-def test_the_ledger_has_what_the_topic_has() -> None:
+def test_the_ledger_must_equal_the_topic() -> None:
     other = record(finish_reason="length")
     assert faults(judge({"t-1": WHOLE}, [entry(record())], [])) == {"ledger_missing": ["s-1"]}
     assert faults(judge({}, [], [row(record())])) == {"ledger_unknown": ["s-1"]}
@@ -140,7 +140,7 @@ def test_a_stream_whose_tap_was_killed_may_be_cut_if_its_record_says_so() -> Non
     ],
     ids=str,
 )
-def test_a_cut_that_is_not_honest_differs(changed: dict[str, Any]) -> None:
+def test_a_cut_that_is_not_marked_differs(changed: dict[str, Any]) -> None:
     said = {**CUT, **changed}
     assert faults(judge({"t-1": in_doubt("open")}, [entry(said)], [row(said)])).keys() == {"differing"}
     assert faults(judge({"t-1": WHOLE}, [entry(CUT)], [row(CUT)])).keys() == {"differing"}
@@ -162,7 +162,7 @@ def test_the_balance_of_a_tap(delivered: int, waiting: int, holds: bool) -> None
     assert report.holds is holds
 
 
-def test_a_stream_stands_in_the_truth_once(tmp_path: Path) -> None:
+def test_a_stream_is_in_the_truth_once(tmp_path: Path) -> None:
     path = tmp_path / "truth.jsonl"
     line = json.dumps(vars(WHOLE)) + "\n"
     path.write_text(line)

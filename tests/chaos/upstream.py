@@ -1,6 +1,6 @@
-"""The upstream of a chaos run: the demo's simulator, with streams of its own that are long enough to see several kills.
+"""The upstream of a chaos run: the demo's simulator, with additional streams that are long enough for several kills.
 
-`python -m tests.chaos.upstream` serves until its stdin ends, and says on stdout where.
+`python -m tests.chaos.upstream` serves until its stdin ends, and prints its address on stdout.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _CHAT = ChatFormat(
 )
 _PROMPT_TOKENS = 17
 
-# It starts, and stops, within this on a busy machine (seconds).
+# Time to start or stop on a busy machine (seconds).
 _PATIENCE_S = 60.0
 
 
@@ -44,12 +44,12 @@ LONG = tuple(map(_long, LENGTHS))
 
 
 def _answers(scenario: Scenario) -> bool:
-    """Whether what must be seen of it is known to the last token, and comes without anybody's timeout."""
+    """Whether everything about it is known, to the last token, and it ends without a time-out."""
     by_client = scenario.leave_after is not None
     return scenario.expected.exact and (by_client or scenario.answer.finale is not Finale.SILENT)
 
 
-# What is asked for: each as often as any other, so that a fifth or so of all streams breaks in one way or another.
+# The requested scenarios: each equally often, so that about a fifth of all streams breaks in some way.
 PLAYED: tuple[Scenario, ...] = (*LONG, *filter(_answers, SCENARIOS))
 UPSTREAMS = tuple(dict.fromkeys(scenario.upstream for scenario in PLAYED))
 
@@ -67,14 +67,14 @@ async def _serve() -> None:
 
 @contextmanager
 def upstream() -> Iterator[str]:
-    """The URL of one that runs as a process, until the context is left."""
+    """The URL of an upstream that runs as a process, until the context ends."""
     command = [sys.executable, "-m", "tests.chaos.upstream"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         said: IO[str] | None = process.stdout
         assert said is not None
         assert process.stdin is not None
         url = said.readline().strip()
-        assert url, "the upstream did not start: see above for what it says"
+        assert url, "the upstream did not start: see its output above"
         try:
             yield url
         finally:

@@ -1,4 +1,4 @@
-"""The real Prometheus: installed by the project's own script where it is missing and can be."""
+"""The real Prometheus: installed by the project's own script if it is missing and can be installed."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def prometheus_tools() -> None:
-    """promtool and prometheus are on the PATH; skips with the script's own reason where they cannot be."""
+    """Puts promtool and prometheus on the PATH; skips with the script's reason if they cannot be installed."""
     if shutil.which("promtool") and shutil.which("prometheus"):
         return
     script = subprocess.run([ROOT / "scripts" / "install_test_parts"], capture_output=True, text=True, check=False)

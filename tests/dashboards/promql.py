@@ -1,4 +1,6 @@
-"""What a PromQL expression names: metrics, and the labels it matches and groups by. Enough for the expressions here."""
+"""What a PromQL expression names: metrics, and the labels that it matches and groups by. Enough for the expressions
+here.
+"""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ class Named:
 
 
 def named(expression: str) -> list[Named]:
-    """Every selector of an expression, with the table's name of its metric. Fails for one that the table does not hold."""
+    """Every selector of an expression, with the table's name of its metric. Fails for a metric that is not in the table."""
     found = []
     for name, matchers in _SELECTOR.findall(expression):
         metric = name if name in BY_NAME else _SUFFIX.sub("", name)
@@ -41,7 +43,7 @@ def grouped_by(expression: str) -> set[str]:
 
 
 def check(expression: str) -> None:
-    """Fail for a metric or label that no exporter has."""
+    """Fails for a metric or label that no exporter has."""
     selectors = named(expression)
     for selector in selectors:
         allowed = {*BY_NAME[selector.metric].labels, *SCRAPED, "le"}

@@ -24,7 +24,7 @@ def test_generated_files_are_current(name: str) -> None:
     assert written == generate_docs.files()[name], "run: python -m streamgauge.metrics.generate_docs"
 
 
-def test_the_generator_writes_what_is_committed(tmp_path: Path) -> None:
+def test_the_generator_writes_the_committed_files(tmp_path: Path) -> None:
     generate_docs.write(tmp_path)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == set(generate_docs.files())
@@ -36,7 +36,7 @@ def test_every_metric_is_in_metrics_md() -> None:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_expressions_ask_for_metrics_and_labels_that_exist(expression: str) -> None:
+def test_expressions_use_existing_metrics_and_labels(expression: str) -> None:
     check(expression)
 
 
@@ -50,7 +50,7 @@ def test_expressions_ask_for_metrics_and_labels_that_exist(expression: str) -> N
         "streamgauge_streams_total_bucket",
     ],
 )
-def test_the_check_itself_finds_what_is_wrong(wrong: str) -> None:
+def test_the_check_finds_errors(wrong: str) -> None:
     with pytest.raises(AssertionError):
         check(wrong)
 
@@ -60,7 +60,7 @@ def test_a_dashboard_shows_every_metric() -> None:
     assert shown == set(table.BY_NAME)
 
 
-def test_panels_lie_side_by_side_and_are_numbered() -> None:
+def test_panels_do_not_overlap_and_are_numbered() -> None:
     panels: Any = dashboard()["panels"]
     taken: set[tuple[int, int]] = set()
     for panel in panels:

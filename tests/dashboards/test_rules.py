@@ -1,4 +1,4 @@
-"""Alert rules, by the real promtool: they are valid, and each fires and stays silent where it should."""
+"""Alert rules, with the real promtool: they are valid, and each fires and stays silent as expected."""
 
 import subprocess
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_every_alert_has_a_firing_and_a_silent_case(alert: str) -> None:
 
 
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
-def test_every_alert_asks_for_what_exists_and_says_what_to_do(rule: dict[str, Any]) -> None:
+def test_every_alert_uses_existing_metrics_and_says_what_to_do(rule: dict[str, Any]) -> None:
     check(rule["expr"])
     assert rule["labels"]["severity"] in {"page", "ticket"}
     assert set(rule["annotations"]) == {"summary", "description"}
@@ -64,7 +64,7 @@ def test_rules_fire_and_stay_silent(path: Path, prometheus_tools: None) -> None:
     promtool("test", "rules", path)
 
 
-def test_a_rule_that_never_fires_would_be_found(tmp_path: Path, prometheus_tools: None) -> None:
+def test_a_rule_that_never_fires_is_found(tmp_path: Path, prometheus_tools: None) -> None:
     """The promtool tests can fail: with every threshold out of reach, each of them does."""
     (tmp_path / "rules").mkdir()
     (tmp_path / "tests").mkdir()

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real admin port, and answers the dashboard's own questions."""
+"""A real Prometheus scrapes a real admin port, and evaluates the dashboard's expressions."""
 
 import asyncio
 import http.client
@@ -23,7 +23,7 @@ from tests.metrics.records import make_record
 from tests.running import Running, start_up
 
 RULES = Path(__file__).parents[2] / "dashboards" / "prometheus" / "rules"
-PATIENCE_S = 90  # a slow machine's share of CPU; usually it takes 3 s
+PATIENCE_S = 90  # with a slow machine's share of CPU; usually it takes 3 s
 
 
 def free_port() -> int:
@@ -58,7 +58,7 @@ def get(url: str) -> object:
 
 
 def value_of(base: str, expression: str) -> float | None:
-    """The one value of an expression now, None while there is none."""
+    """The only value of an expression now, None while there is none."""
     try:
         data = get(f"{base}/api/v1/query?query={quote(expression)}")
     except OSError:
@@ -101,12 +101,12 @@ def test_prometheus_scrapes_the_admin_port(tmp_path: Path, prometheus_tools: Non
     asyncio.run(run())
 
 
-# What only a system with a broker has.
+# Metrics that only a system with a broker has.
 WITH_A_BROKER = {"Lag", "Partitions", "Time by activity", "Broker connected"}
 
 
-def test_no_panel_of_a_healthy_system_is_without_data(tmp_path: Path, prometheus_tools: None) -> None:
-    """`up` with streams that all complete: rates are asked over a few scrapes, and each panel has a series."""
+def test_every_panel_of_a_healthy_system_has_data(tmp_path: Path, prometheus_tools: None) -> None:
+    """`up` with streams that all complete: rates over a few scrapes, and each panel has a series."""
     with (
         provider() as small,
         start_up({"small": small.url}, tmp_path / "up") as up,

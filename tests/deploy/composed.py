@@ -1,4 +1,4 @@
-"""docker-compose.yml as data, and what its own services say on their command lines."""
+"""docker-compose.yml as data, and the command lines of our services."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ OURS = {name: service for name, service in SERVICES.items() if "build" in servic
 
 @dataclass(frozen=True)
 class Parsed:
-    """A service's command: its name on the command line, and the settings that it comes to."""
+    """A service's command: its name, and the settings that it gives."""
 
     command: str
     settings: Settings

@@ -24,17 +24,17 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(ENV_PREFIX + name, raising=False)
 
 
-def test_the_parts_are_there() -> None:
+def test_the_services_are_there() -> None:
     assert set(SERVICES) == {"kafka", "topics", "tap", "worker-1", "worker-2", "prometheus", "grafana"}
     assert set(OURS) == {"topics", "tap", "worker-1", "worker-2"}
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_every_command_is_one_of_ours(name: str) -> None:
+def test_every_command_exists(name: str) -> None:
     assert parsed(name).command == name.partition("-")[0]
 
 
-def test_nothing_is_published_beyond_this_machine() -> None:
+def test_nothing_is_published_beyond_this_host() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(ports) >= 3
     for port in ports:
@@ -42,19 +42,19 @@ def test_nothing_is_published_beyond_this_machine() -> None:
     assert not any(service.get("network_mode") or service.get("privileged") for service in SERVICES.values())
 
 
-def test_what_is_published_is_what_listens() -> None:
+def test_published_ports_are_those_that_are_listened_on() -> None:
     (published,) = SERVICES["tap"]["ports"]
     assert int(published.split(":")[2]) == parsed("tap").settings.listen.port
     assert parsed("tap").settings.listen.host == "0.0.0.0"
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_the_broker_is_where_it_says_that_it_is(name: str) -> None:
+def test_the_brokers_addresses_agree(name: str) -> None:
     listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert listeners == f"PLAINTEXT://{parsed(name).settings.kafka}"
 
 
-def test_all_name_the_same_topics_and_these_are_made_first() -> None:
+def test_all_use_the_same_topics_which_are_created_first() -> None:
     prefixes = {parsed(name).settings.topic_prefix for name in OURS}
     assert prefixes == {DEFAULT_PREFIX}
     topics = parsed("topics").settings
@@ -66,11 +66,11 @@ def test_all_name_the_same_topics_and_these_are_made_first() -> None:
         assert SERVICES[worker]["depends_on"] == {"topics": {"condition": "service_completed_successfully"}}
 
 
-def test_the_tap_waits_for_no_broker() -> None:
+def test_the_tap_does_not_wait_for_the_broker() -> None:
     assert "depends_on" not in SERVICES["tap"]
 
 
-def test_prometheus_scrapes_every_admin_port_under_a_name_that_it_serves() -> None:
+def test_prometheus_scrapes_every_admin_port_by_a_resolvable_name() -> None:
     scrapes = yaml.safe_load((ROOT / "dashboards/prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = {target for scrape in scrapes for static in scrape["static_configs"] for target in static["targets"]}
     served = {f"{name}:{parsed(name).settings.admin.port}" for name in SERVING}
@@ -90,7 +90,7 @@ def test_prometheus_reads_our_rules() -> None:
 
 def test_workers_are_two_members_with_one_ledger() -> None:
     assert len(WORKERS) == 2
-    assert len({volumes(name)["/data"] for name in SERVING}) == len(SERVING), "a data directory of its own each"
+    assert len({volumes(name)["/data"] for name in SERVING}) == len(SERVING), "each has its own data directory"
     assert len({volumes(name)["/ledger"] for name in WORKERS}) == 1
     for name in SERVING:
         assert str(parsed(name).settings.data_dir) == "/data"
@@ -117,7 +117,7 @@ def test_images_have_a_version() -> None:
         assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+\.\d+", tag), name
 
 
-def test_our_containers_can_change_nothing_but_their_volumes() -> None:
+def test_our_containers_can_only_write_to_their_volumes() -> None:
     for service in OURS.values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -133,7 +133,7 @@ def test_docker_itself_accepts_the_file() -> None:
 
 
 def _compose() -> list[str]:
-    """Docker's compose, as a plugin or by itself; needs no engine."""
+    """Docker's compose, as a plugin or as a separate program; needs no engine."""
     if shutil.which("docker"):
         asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
         if asked.returncode == 0:

@@ -66,7 +66,7 @@ def test_requirements_are_locked_by_hash() -> None:
     assert all("--hash=sha256:" in entry for entry in entries if "==" in entry.partition("\n")[0])
 
 
-def test_the_lock_holds_whatever_the_package_imports() -> None:
+def test_the_lock_contains_everything_that_the_package_imports() -> None:
     known = packages_distributions()
     missing = {name for name in imported() if not {plain(dist) for dist in known.get(name, [])} & locked()}
     assert not missing
@@ -78,7 +78,7 @@ def test_base_images_have_a_version_and_are_slim() -> None:
     assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in images)
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     sources = {line.split()[0] for line in instructions("COPY") if "--from=" not in line}
     assert sources == kept
@@ -115,7 +115,7 @@ def test_the_entry_point_is_our_command_line() -> None:
 
 
 @pytest.mark.parametrize(("ready", "exit_code"), [(True, 0), (False, 1)])
-def test_the_health_check_says_what_the_admin_port_says(ready: bool, exit_code: int) -> None:
+def test_the_health_check_equals_that_of_the_admin_port(ready: bool, exit_code: int) -> None:
     async def run() -> int | None:
         async with AdminServer(Metrics(), lambda: ready) as server:
             await server.start("127.0.0.1:0")
