@@ -1,7 +1,7 @@
-"""Runs stories through a real relay on loopback sockets, and keeps what the upstream and the clients saw.
+"""Runs stories through a real relay on loopback sockets, and records what the upstream and the clients saw.
 
-Clients, relay and upstream share one event loop: what one writes is there when another's turn comes, so that the same
-stories run in nearly the same way each time, and many of them a second.
+Clients, relay and upstream share one event loop: what one writes has arrived when another runs, so that the same stories
+run in nearly the same way each time, and many of them per second.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from tests.taps.proxy.readings import Collector, Read, Reading, by_h11
 from tests.taps.proxy.refusals import MAX_BODY, MAX_HEAD
 from tests.taps.proxy.stories import Story, Talk
 
-# How long an answer that is owed may take (seconds): what takes longer does not come. Machines are shared.
+# How long an expected response may take (seconds); later it counts as missing. The machine is shared.
 PATIENCE_S = 20.0
-# How often the loop turns while a client looks for what may come or not: an early answer, the end of its connection.
+# How often the loop turns while a client waits for something optional: an early response, the end of its connection.
 LOOKS = 12
-# Stories at a time.
+# Concurrent stories.
 AT_A_TIME = 12
 
 POISON = b"HTTP/1.1 200 OK\r\nX-Answers: 999999999\r\nContent-Length: 6\r\n\r\npoison"
@@ -35,14 +35,14 @@ _HEAD_ENDS = b"\r\n\r\n"
 
 
 def body_of(serial: int, plan: bytes) -> bytes:
-    """The body of an answer."""
+    """The body of a response."""
     if plan == b"empty":
         return b""
     return b"answer %d " % serial * (40 if plan == b"slow" else 1)
 
 
 class Received(NamedTuple):
-    """A request as the upstream got it. `serial`: which one of all; `plan`: what the upstream does with it."""
+    """A request as the upstream got it. `serial`: its number; `plan`: what the upstream does with it."""
 
     serial: int
     plan: bytes
@@ -50,7 +50,7 @@ class Received(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A connection of the upstream. `fault`: llhttp refused what came."""
+    """A connection of the upstream. `fault`: why llhttp refused the bytes."""
 
     raw: bytes
     received: list[Received]
@@ -58,7 +58,7 @@ class Recorded(NamedTuple):
 
 
 class Origin:
-    """An upstream server: keeps the bytes of each connection, and answers what llhttp finds in them."""
+    """An upstream server: records the bytes of each connection, and responds to the requests that llhttp finds in them."""
 
     def __init__(self) -> None:
         self.connections: list[OriginConnection] = []
@@ -67,7 +67,7 @@ class Origin:
         self.changed = asyncio.Event()
 
     async def all_over(self) -> None:
-        """Until no connection is open."""
+        """Waits until no connection is open."""
         while self.open:
             self.changed.clear()
             await self.changed.wait()
@@ -91,7 +91,7 @@ class OriginConnection(Collector, asyncio.Protocol):
 
     @property
     def recorded(self) -> Recorded:
-        """What came."""
+        """The recorded connection."""
         reads = self.reading("whole").requests
         received = [Received(*planned, read) for planned, read in zip(self.planned, reads, strict=True)]
         return Recorded(bytes(self._raw), received, self._fault)
@@ -160,7 +160,7 @@ class OriginConnection(Collector, asyncio.Protocol):
         self._write([head + b"".join(pieces) + (POISON if plan == b"stray" else b"")], not keeps)
 
     def _write(self, pieces: list[bytes], close: bool) -> None:
-        """Each piece for a read of its own, so that the pump comes into it."""
+        """Writes each piece for a separate read, so that the pump takes part."""
         if self.transport.is_closing():
             return
         self.transport.write(pieces[0])
@@ -174,7 +174,7 @@ class OriginConnection(Collector, asyncio.Protocol):
 
 
 class Answer(NamedTuple):
-    """What a client got. `serial`: which request it answers, `code`: why the relay refused; one of them."""
+    """What a client got. `serial`: the request that it answers, `code`: why the relay refused; one of them is set."""
 
     status: int
     serial: int | None
@@ -184,9 +184,9 @@ class Answer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A talk that is over. `owed`: the client's requests as h11 reads them; `closed`: by the relay; `hangs`: an answer that
-    is owed did not come; `rest`: what came behind the last whole answer; `began`: how many requests the upstream had got
-    before.
+    """A finished talk. `owed`: the client's requests as h11 reads them; `closed`: by the relay; `hangs`: an expected
+    response did not come; `rest`: what came after the last whole response; `began`: how many requests the upstream had
+    got before.
     """
 
     talk: Talk
@@ -199,7 +199,7 @@ class Told(NamedTuple):
 
 
 class Client(asyncio.Protocol):
-    """A client's connection. `methods`: of the requests, which tell what answers have no body."""
+    """A client's connection. `methods`: of the requests, since these decide which responses have no body."""
 
     def __init__(self, methods: list[bytes]) -> None:
         self.answers: list[Answer] = []
@@ -232,20 +232,20 @@ class Client(asyncio.Protocol):
         self._changed.set()
 
     async def until_answered(self, count: int) -> None:
-        """Until so many answers came, or the relay ended the connection."""
+        """Waits until this many responses came, or the relay ended the connection."""
         while len(self.answers) < count and not self.closed:
             self._changed.clear()
             await self._changed.wait()
 
     async def look(self, answers: int, interims: int) -> None:
-        """For a moment, until there are more answers or interim ones, or the connection has ended."""
+        """Waits briefly for more responses or interim ones, or the end of the connection."""
         for turn in range(LOOKS):
             if len(self.answers) > answers or self.interims > interims or self.closed:
                 return
             await asyncio.sleep(0 if turn < LOOKS - 2 else 0.001)
 
     def _take(self, *, ended: bool) -> bool:
-        """Whether an answer, or an interim one, was whole at the beginning of `rest`; then it is taken away."""
+        """Removes a response, or an interim one, from the beginning of `rest`. Returns False if none is complete."""
         end = self.rest.find(_HEAD_ENDS)
         if end < 0:
             return False
@@ -259,13 +259,13 @@ class Client(asyncio.Protocol):
         length = re.search(rb"\nContent-Length: ([0-9]+)\r", head)
         serial = re.search(rb"\nX-Answers: ([0-9]+)\r", head)
         if status in (204, 304) or (at < len(self._methods) and self._methods[at] == b"HEAD"):
-            # Of a HEAD request that it could not read the relay does not know that it is one.
+            # The relay cannot know that a request that it could not read is a HEAD request.
             content, self.rest = (b"", body) if serial else (body, b"")
         elif b"\nTransfer-Encoding: chunked\r" in head:
             if _HEAD_ENDS not in body:
                 return False
             chunks, _, self.rest = body.partition(_HEAD_ENDS)
-            content = b"".join(chunks.split(b"\r\n")[1::2])  # each after the line of its size
+            content = b"".join(chunks.split(b"\r\n")[1::2])  # each after its size line
         elif length is not None:
             if len(body) < int(length[1]):
                 return False
@@ -288,7 +288,7 @@ class Client(asyncio.Protocol):
 
 
 async def tell(talk: Talk, port: int, origin: Origin) -> Told:
-    """One connection, as its talk goes."""
+    """Runs one connection as its talk defines."""
     began = origin.serial
     owed = by_h11(talk.sent, tolerant=True)
     loop = asyncio.get_running_loop()
@@ -327,7 +327,7 @@ async def _take_steps(talk: Talk, owed: Reading, client: Client) -> None:
             await client.look(*seen)
     if talk.end == "wait":
         await client.until_answered(sum(read.whole for read in owed.requests))
-        if owed.end != "whole":  # the relay may refuse what comes then, or answer it early, or wait for the rest
+        if owed.end != "whole":  # the relay may refuse what follows, respond early, or wait for the rest
             await client.look(len(client.answers), client.interims)
 
 
@@ -336,7 +336,9 @@ async def _take_steps(talk: Talk, owed: Reading, client: Client) -> None:
 
 @dataclass(repr=False)
 class Evidence:
-    """What was seen of stories. `upstreams`: authority and base path, by name; `errors`: what the loop was told of."""
+    """The evidence of stories. `upstreams`: authority and base path, by name; `errors`: exceptions that reached the
+    loop.
+    """
 
     told: list[tuple[Story, list[Told]]]
     errors: list[dict[str, Any]]
@@ -345,7 +347,7 @@ class Evidence:
 
 
 async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
-    """All stories, some at a time, through one relay to one upstream."""
+    """Runs all stories, several at a time, through one relay to one upstream."""
     loop = asyncio.get_running_loop()
     errors: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: errors.append(context))
@@ -361,7 +363,7 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
         max_request_head=MAX_HEAD,
         max_request_body=MAX_BODY,
         pump=pump,
-        watch_s=0.0,  # connections are used again from the start
+        watch_s=0.0,  # connections are reused from the start
     )
     relay = await serve(settings, listening)
     told: list[tuple[Story, list[Told]]] = []

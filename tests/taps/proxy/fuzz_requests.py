@@ -19,14 +19,14 @@ from tests.taps.proxy.driving import Evidence, run
 from tests.taps.proxy.judging import Fault, Judge
 from tests.taps.proxy.stories import Story, Writer
 
-# Stories that share a relay and an upstream, some 1,150 requests: to make a relay takes as long as a hundred of them.
+# Stories that share a relay and an upstream, some 1,150 requests: creating a relay takes as long as a hundred of them.
 STORIES = 250
-# Faults of a batch that are printed.
+# How many faults of a batch are printed.
 SHOWN = 3
 
 
 class Found(NamedTuple):
-    """What came of a batch. `requests`: as many as its clients were meant to send."""
+    """The result of a batch. `requests`: as many as its clients were meant to send."""
 
     requests: int
     forwarded: int
@@ -36,19 +36,21 @@ class Found(NamedTuple):
 
 
 def write(seed: str, batch: int) -> list[Story]:
-    """The stories of a batch: the same ones each time."""
+    """The stories of a batch: the same ones for the same number."""
     writer = Writer(f"{seed} {batch}")
     return [writer.story() for _ in range(STORIES)]
 
 
 def drive(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
-    """See `driving.run`; in a loop of its own, and with uvloop, as the relay has it."""
+    """See `driving.run`; in its own event loop, with uvloop like the relay."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(stories, folder, pump=pump))
 
 
 def fuzz(seed: str, batch: int, folder: Path) -> Found:
-    """Runs and judges a batch; every other one without the pump. A story that has a fault by itself is told alone."""
+    """Runs and judges a batch; every other one without the pump. A story that has a fault when run alone is reported
+    alone.
+    """
     stories = write(seed, batch)
     evidence = drive(stories, folder, pump=batch % 2 == 0)
     judge = Judge(evidence)
@@ -62,7 +64,7 @@ def fuzz(seed: str, batch: int, folder: Path) -> Found:
 
 
 def shown(faults: list[Fault], seed: str, batch: int) -> str:
-    """Faults as text, with their stories and how to have them again."""
+    """Faults as text, with their stories and the command that repeats them."""
     lines = [f"{len(faults)} faults; scripts/fuzz requests --seed {seed} --batch {batch} has them again"]
     for fault in faults[:SHOWN]:
         lines += ["", fault.said]

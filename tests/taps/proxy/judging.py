@@ -1,4 +1,4 @@
-"""What must be true of stories that were run: every fault, as a sentence with the bytes."""
+"""What must hold for stories that were run: gives every fault as a sentence with the bytes."""
 
 import asyncio
 from typing import NamedTuple
@@ -8,24 +8,24 @@ from tests.taps.proxy.readings import Read, Reading, by_aiohttp, by_h11, by_llht
 from tests.taps.proxy.refusals import Refusal, why_refused
 from tests.taps.proxy.stories import Story
 
-# Codes of the relay's own answers that are the upstream's fault, which had the request: by what it did.
+# Codes of the relay's own responses for faults of an upstream that had the request, by what the upstream did.
 _UPSTREAMS_FAULT = dict.fromkeys((b"upstream_unreachable", b"502"), (b"drop", b"earlyclose"))
-# What ends the client's connection after an answer, besides what the answer says itself.
+# What ends the client's connection after a response, besides the response's own fields.
 _ENDING_PLANS = (b"early", b"earlyclose")
-# After these the upstream's connection is not used again: it said so, or sent more than its answer.
+# After these the upstream's connection is not reused: it announced the end, or sent more than its response.
 _LAST_PLANS = (b"stray", b"close", b"eof", b"earlyclose", b"drop")
 _REPEATABLE = (b"GET", b"HEAD", b"OPTIONS")
 
 
 class Fault(NamedTuple):
-    """`story`: whose it is; None if it is a connection's of the upstream."""
+    """`story`: the story with the fault; None if it is one of an upstream connection."""
 
     story: Story | None
     said: str
 
 
 class Judge:
-    """Judges one evidence. `faults`: what is wrong; `forwarded`, `refused`: requests whose fate was as it must be."""
+    """Judges one evidence. `faults`: what is wrong; `forwarded`, `refused`: requests that were handled correctly."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.faults = [Fault(None, f"an error in the loop: {error}") for error in evidence.errors]
@@ -35,7 +35,7 @@ class Judge:
         self._by_target: dict[bytes, list[Received]] = {}
         self._by_serial: dict[int, Received] = {}
         self._repeatable: list[Read] = []
-        self._begun: list[Read] = []  # requests that were refused, and of which the upstream had nothing at that moment
+        self._begun: list[Read] = []  # requests that were refused before the upstream had any byte of them
         self._answered = {answer.serial for _, talks in evidence.told for told in talks for answer in told.answers}
         try:
             for connection in evidence.connections:
@@ -45,11 +45,11 @@ class Judge:
         finally:
             self._loop.close()
         for received in self._by_serial.values():
-            # On a connection that was used before, and that ends without an answer, what changes nothing is asked again.
+            # A request without side effects is sent again if a reused connection ends without a response.
             if received.plan == b"drop" and received.read in self._repeatable:
                 self._repeatable.remove(received.read)
                 continue
-            # The upstream may read the beginning of a refused request only when the client's next connection has begun.
+            # The upstream may read the beginning of a refused request only after the client's next connection has begun.
             begun = next((read for read in self._begun if difference(received.read, read) is None), None)
             if begun is not None and not received.read.whole:
                 self._begun.remove(begun)
@@ -61,7 +61,9 @@ class Judge:
         self.faults.append(Fault(story, said))
 
     def _connection(self, connection: Recorded) -> None:
-        """To each of three parsers the bytes are the same requests, and nothing else; only the last may have no end."""
+        """Three parsers read the same requests from the bytes, and nothing else; only the last request may be
+        incomplete.
+        """
         raw, received, fault = connection
         for one in received:
             self._by_target.setdefault(one.read.target, []).append(one)
@@ -85,7 +87,9 @@ class Judge:
 
 
 class _Talks:
-    """One story's connections. What it sent in vain, or without an answer, is looked for among what the upstream got."""
+    """One story's connections. Requests that were sent in vain, or without a response, are searched among those that the
+    upstream got.
+    """
 
     def __init__(self, judge: Judge, story: Story, told: list[Told]) -> None:
         self._judge = judge
@@ -133,7 +137,7 @@ class _Talks:
         self._unanswered(at, len(told.answers))
 
     def _forwarded(self, at: int, sent: bytes, read: Read, received: Received) -> None:
-        """The upstream got this request, or the beginning of it, as it is owed."""
+        """Checks that the upstream got this request, or its beginning, as expected."""
         self._judge.forwarded += 1
         want = owed(read, self._judge._upstreams)
         against = [
@@ -147,11 +151,11 @@ class _Talks:
             self._fault(at, f"of {read} the upstream got something else, {wrong}")
 
     def _same_to_llhttp(self, at: int, number: int, again: Reading, read: Read, got: Read) -> None:
-        """llhttp finds the same in the client's bytes when it gets them in one piece."""
+        """Checks that llhttp finds the same in the client's bytes when it gets them in one piece."""
         if number < len(again.requests):
             theirs = again.requests[number]._replace(begins=read.begins, ends=read.ends)
             if again.end == "upgrade" and number == len(again.requests) - 1:
-                return  # at an offer it stops before the body
+                return  # at an offer to upgrade it stops before the body
             if (theirs.method, theirs.target, theirs.fields) != (read.method, read.target, read.fields) or (
                 got.whole and theirs != read
             ):
@@ -163,7 +167,7 @@ class _Talks:
         return why_refused(sent[read.begins : read.ends], read)
 
     def _refusal(self, at: int, number: int, answer: Answer) -> None:
-        """The relay's own answer: the last one, with a reason, and nothing of the request went on but a body's beginning."""
+        """Checks the relay's own response: the last one, with a reason, and only the beginning of a body was forwarded."""
         told, code = self._told[at], answer.code or b""
         if not answer.closes or number != len(told.answers) - 1:
             self._fault(at, f"something came behind the relay's answer {number}")
@@ -174,7 +178,7 @@ class _Talks:
                 self._fault(at, f"the upstream did nothing for which the relay might say {code!r} to request {number}")
             return
         self._judge.refused += 1
-        # The story's next connection may have sent the same again.
+        # The story's next connection may have sent the same request again.
         pending = self._pending(read, until=self._told[at + 1].began if at + 1 < len(self._told) else None)
         if read is not None and read.whole and not self._reasons(told.talk.sent, read):
             self._fault(at, f"refused with {code!r}, and h11 sees nothing wrong: {read}")
@@ -184,7 +188,7 @@ class _Talks:
             self._fault(at, f"refused with {code!r}, and yet the upstream got {pending}")
 
     def _unanswered(self, at: int, number: int) -> None:
-        """The first request without an answer may be under way; the connection has ended for a reason, or waits."""
+        """The first request without a response may be running; the connection has ended for a reason, or waits."""
         told = self._told[at]
         reads = told.owed.requests
         read = reads[number] if number < len(reads) else None
@@ -194,15 +198,15 @@ class _Talks:
                 self._fault(at, "closed without an answer")
             elif not (last.closes or closes(before) or any(plan in before.target for plan in _ENDING_PLANS)):
                 self._fault(at, f"closed after answer {number - 1} for no reason")
-        # Answers on their way to a client that leaves are lost: more than one of its requests may have gone on.
+        # Responses in flight to a client that leaves are lost: more than one of its requests may have been forwarded.
         for under_way in reads[number:] if told.talk.end != "wait" else reads[number : number + 1]:
             if (pending := self._pending(under_way)) is None:
                 break
             self._forwarded(at, told.talk.sent, under_way, pending)
 
     def _pending(self, read: Read | None, until: int | None = None) -> Received | None:
-        """What the upstream got of a request that was not answered, up to its request `until`: no other one takes it for its
-        own.
+        """What the upstream got of a request without a response, up to its request `until`: no other request is matched
+        with it.
         """
         want = None if read is None else owed(read, self._judge._upstreams)
         if want is None:
@@ -223,5 +227,5 @@ class _Talks:
 
 
 def closes(read: Read) -> bool:
-    """Whether the client wanted its connection closed behind the answer. In HTTP/1.0 llhttp lets keep-alive win."""
+    """Whether the client wanted its connection closed after the response. In HTTP/1.0 llhttp prefers keep-alive."""
     return b"keep-alive" not in read.options if read.version == b"1.0" else b"close" in read.options

@@ -1,4 +1,4 @@
-"""An authority of the tests' own, what it signed, and clients that trust it."""
+"""A test authority, certificates that it signed, and clients that trust it."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tests.taps.proxy.rig import RawUpstream, RunningRelay, settings_for
 
 @dataclass(frozen=True)
 class Pki:
-    """An authority, and files of what it signed: for 127.0.0.1, for another name, for a client."""
+    """An authority, and files of certificates that it signed: for 127.0.0.1, for another name, for a client."""
 
     authority: trustme.CA
     ca: Path
@@ -31,7 +31,7 @@ def write(folder: Path, name: str, signed: trustme.LeafCert) -> Path:
 
 
 def make_pki(folder: Path) -> Pki:
-    """Everything signed, in files of that folder."""
+    """Creates all certificates and keys as files of that folder."""
     authority = trustme.CA()
     ca = folder / "ca.pem"
     authority.cert_pem.write_to_path(ca)
@@ -41,7 +41,7 @@ def make_pki(folder: Path) -> Pki:
 
 
 def connect(relay: RunningRelay, pki: Pki, authority: trustme.CA | None = None) -> ssl.SSLSocket:
-    """A client that verifies the relay, by that authority."""
+    """A client that verifies the relay with that authority."""
     context = ssl.create_default_context()
     (authority or pki.authority).configure_trust(context)
     context.set_alpn_protocols(["h2", "http/1.1"])

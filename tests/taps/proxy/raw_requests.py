@@ -1,6 +1,7 @@
-"""Raw requests, and what must become of each: refused with a status and a code, or exactly these bytes at the upstream.
+"""Raw requests, and the expected result of each: refused with a status and a code, or exactly these bytes at the
+upstream.
 
-The relay has one upstream `u0` with the base path /base. `HOST` stands where its authority is.
+The relay has one upstream `u0` with the base path /base. `HOST` is replaced by its authority.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ LAST = b"0\r\n\r\n"
 
 @dataclass(frozen=True)
 class Refused:
-    """The relay's own answer; `begun`: what of it the upstream saw before, never a whole request."""
+    """The relay's own response; `begun`: what of the request the upstream saw before, never a complete request."""
 
     status: int
     code: bytes
@@ -20,7 +21,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Case:
-    """`sees`: the upstream's bytes; None: it sees none."""
+    """`sees`: the upstream's bytes; None: it gets none."""
 
     name: str
     sent: bytes
@@ -48,7 +49,7 @@ FRAMING = Refused(400, b"ambiguous_framing")
 TARGET = Refused(400, b"target_refused")
 METHOD = Refused(400, b"method_refused")
 UNKNOWN = Refused(404, b"unknown_upstream")
-# Amid a chunked body: the upstream has the head, perhaps a piece, and never the end.
+# Within a chunked body: the upstream has the head, perhaps a piece, and never the end.
 BAD_CHUNK = Refused(400, b"malformed_request", posted(CHUNKED))
 BAD_BEHIND = Refused(400, b"malformed_request", posted(CHUNKED, b"5\r\nhello\r\n"))
 
@@ -263,7 +264,7 @@ FIELDS = [
     Case("a method of another protocol", b"DESCRIBE /u0/x HTTP/1.1\r\nHost: c\r\n\r\n", MALFORMED),
 ]
 
-# What would be a request of its own if a body were read in another way; it must stay a body.
+# Bytes that would be a request if a body were read in another way; they must stay body.
 INNER = b"GET /u0/inner HTTP/1.1\r\nHost: c\r\n\r\n"
 BODIES = [
     Case(

@@ -1,6 +1,6 @@
-"""Requests as three parsers read them, and the request that the relay owes to an upstream for one of a client's.
+"""Requests as three parsers read them, and the request that the relay must send to an upstream for one of a client's.
 
-h11 and aiohttp's parser in Python are not part of the relay; llhttp is, but here it gets the bytes in one piece.
+h11 and aiohttp's Python parser are not part of the relay; llhttp is, but here it gets the bytes in one piece.
 """
 
 import asyncio
@@ -14,16 +14,19 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParserPy
 
-# More than any body of these tests (bytes): no parser stops to wait for a reader.
+# Larger than any body of these tests (bytes): no parser stops to wait for a reader.
 ROOM = 1 << 24
 
 Fields = list[tuple[bytes, bytes]]
-# What is behind the last request: nothing; the beginning of one; what is no request; llhttp stopped at an offer to upgrade.
+# What comes after the last request: nothing; the beginning of one; something else; llhttp stopped at an offer to
+# upgrade.
 End = Literal["whole", "waits", "refused", "upgrade"]
 
 
 class Read(NamedTuple):
-    """A request whose head is complete. `body`: what came of it, `whole`: all of it; `begins`, `ends`: its place."""
+    """A request whose head is complete. `body`: what has arrived of it, `whole`: all of it; `begins`, `ends`: its
+    position.
+    """
 
     method: bytes
     target: bytes
@@ -40,7 +43,7 @@ class Read(NamedTuple):
 
     @property
     def options(self) -> set[bytes]:
-        """What Connection names."""
+        """The options named by Connection."""
         return {one.strip(b" \t").lower() for value in self.values(b"connection") for one in value.split(b",")} - {b""}
 
 
@@ -53,13 +56,13 @@ class Reading(NamedTuple):
 
 # --- h11 ------------------------------------------------------------------------------------------------------------
 
-# llhttp takes empty lines before a request, and more than one blank in its first line; h11 does not. What the relay writes
-# has neither.
+# llhttp accepts empty lines before a request, and more than one blank in its first line; h11 does not. The relay writes
+# neither.
 _BEGINNING = re.compile(rb"[\r\n]*([^\r\n ]*) +([^\r\n ]*) +(HTTP/1\.[01]\r\n)")
 
 
 def by_h11(data: bytes, *, tolerant: bool = False) -> Reading:
-    """Each request by a new connection of h11's. `tolerant`: of what llhttp takes before and in a first line."""
+    """Each request by a new h11 connection. `tolerant`: of what llhttp accepts before and in a first line."""
     found: list[Read] = []
     size = len(data)
     end: End = "whole"
@@ -101,7 +104,7 @@ def _next_by_h11(data: bytes) -> tuple[h11.Request | None, bytes, End, bytes]:
 
 
 class Collector:
-    """What llhttp calls. `requests`: those whose heads are complete."""
+    """The callbacks of llhttp. `requests`: those whose heads are complete."""
 
     def __init__(self) -> None:
         self.parser = httptools.HttpRequestParser(self)
@@ -112,7 +115,7 @@ class Collector:
         self._body: list[bytes] = []
 
     def reading(self, end: End) -> Reading:
-        """All so far."""
+        """The reading so far."""
         self._take_body()
         if end == "whole" and (self.in_head or (self.requests and not self.requests[-1].whole)):
             end = "waits"
@@ -130,7 +133,7 @@ class Collector:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.in_head:  # else it is a trailer
+        if self.in_head:  # otherwise it is a trailer
             value = value.strip(b" \t")
             self._fields.append((name, value.lower() if name.lower() == b"transfer-encoding" else value))  # as h11 does
 
@@ -147,7 +150,7 @@ class Collector:
 
 
 def by_llhttp(data: bytes) -> Reading:
-    """Without any of its leniencies."""
+    """Without any leniency."""
     collector = Collector()
     try:
         collector.parser.feed_data(data)
@@ -162,7 +165,7 @@ def by_llhttp(data: bytes) -> Reading:
 
 
 def by_aiohttp(data: bytes, loop: asyncio.AbstractEventLoop) -> Reading:
-    """By the parser in Python, as a server of aiohttp's has it where its part in C was not built."""
+    """By the Python parser, which a server of aiohttp uses if its C extension was not built."""
     protocol = BaseProtocol(loop)
     parser = HttpRequestParserPy(protocol, loop, ROOM, max_line_size=ROOM, max_field_size=ROOM, auto_decompress=False)
     try:
@@ -195,8 +198,8 @@ KEPT = (b"Connection", b"keep-alive")
 
 
 def owed(read: Read, upstreams: Mapping[bytes, tuple[bytes, bytes]]) -> Read | None:
-    """What an upstream gets for a client's request: the route's name is gone, Host and framing are the relay's, and what
-    belongs to the client's connection is dropped. None if its target names none of `upstreams` (authority and base).
+    """What an upstream must get for a client's request: the route's name is removed, Host and framing are the relay's,
+    and fields of the client's connection are dropped. None if its target names none of `upstreams` (authority and base).
     """
     prefix = _PREFIX.fullmatch(read.target)
     if prefix is None or prefix[1] not in upstreams:
@@ -221,7 +224,7 @@ def owed(read: Read, upstreams: Mapping[bytes, tuple[bytes, bytes]]) -> Read | N
 
 
 def difference(got: Read, want: Read) -> str | None:
-    """Where an upstream's request is not the one that is owed; one that is not whole may be its beginning."""
+    """Where an upstream's request differs from the expected one; an incomplete one may be its beginning."""
     for name in ("method", "target", "version", "fields"):
         if getattr(got, name) != getattr(want, name):
             return f"its {name}: {getattr(got, name)!r} instead of {getattr(want, name)!r}"

@@ -1,4 +1,4 @@
-"""What h11 takes and the relay refuses: why, an example of it, and how it is told."""
+"""Requests that h11 accepts and the relay refuses: the reason, an example, and how it is recognised."""
 
 import re
 from collections.abc import Callable
@@ -16,8 +16,8 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 
 
 class Refusal(NamedTuple):
-    """`raw`: the request's bytes; `read`: as h11 reads them. `always`: of nothing for which this is told goes even the head
-    to an upstream, or not all of it; "": it may be told of what is right as well.
+    """`raw`: the request's bytes; `read`: as h11 reads them. `always`: if this reason applies, not even the whole head
+    goes to an upstream; "": the reason may also apply to valid requests.
     """
 
     why: str
@@ -33,8 +33,8 @@ def head_of(raw: bytes) -> bytes:
 
 
 def climbs(target: bytes) -> bool:
-    """Whether a step of its path goes upwards, for somebody who decodes it once, takes a backslash for a slash, and ends a
-    step at a semicolon.
+    """Whether a segment of its path goes upwards for a server that decodes it once, takes a backslash for a slash, and
+    ends a segment at a semicolon.
     """
     path = re.sub(rb"(?i)%(2e|2f|5c|3b)", lambda found: bytes([int(found[1], 16)]), target.partition(b"?")[0])
     return any(step.partition(b";")[0] == b".." for step in path.replace(b"\\", b"/").split(b"/"))
@@ -189,5 +189,5 @@ REFUSALS = [
 
 
 def why_refused(raw: bytes, read: Read) -> list[Refusal]:
-    """What speaks against a request that h11 takes."""
+    """The reasons to refuse a request that h11 accepts."""
     return [one for one in REFUSALS if one.told(raw, read)]

@@ -18,7 +18,7 @@ from streamgauge.recorder.protocol import ExchangeEnded, Message, ResponseRead, 
 from streamgauge.spool.read_counters import Incident, read_incidents
 from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
 
-# How long a test waits for what must come (seconds): generous, the machine is shared.
+# How long a test waits for what must come (seconds): generous, since the machine is shared.
 PATIENCE_S = 20.0
 
 # The events of most answers.
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind", bound=Message)
 
 
 def apart(messages: Sequence[Message]) -> list[Message]:
-    """Each read as a message of its own."""
+    """Messages with each read in a message of its own."""
     found: list[Message] = []
     for message in messages:
         if isinstance(message, ResponseReads):
@@ -109,7 +109,7 @@ def receive_head(one: socket.socket) -> bytes:
 
 
 def receive_request(one: socket.socket) -> bytes:
-    """A head, and the body that its Content-Length tells of; empty if the other side ended."""
+    """A head, and the body by its Content-Length; empty if the other side ended."""
     head = receive_head(one)
     length = re.search(rb"(?i)\ncontent-length: ([0-9]+)\r", head)
     return head + (receive(one, int(length[1])) if length else b"")
@@ -124,7 +124,7 @@ def receive(one: socket.socket, size: int) -> bytes:
 
 
 def receive_all(one: socket.socket) -> bytes:
-    """All until the other side ends. Raises ConnectionResetError if it resets."""
+    """Everything until the other side ends. Raises ConnectionResetError if it resets."""
     data = bytearray()
     while piece := one.recv(65536):
         data += piece
@@ -132,7 +132,7 @@ def receive_all(one: socket.socket) -> bytes:
 
 
 def receive_until_reset(one: socket.socket) -> tuple[bytes, bool]:
-    """All until the other side ends or resets, and whether it was a reset."""
+    """Everything until the other side ends or resets, and whether it was a reset."""
     data = bytearray()
     try:
         while piece := one.recv(65536):
@@ -149,7 +149,7 @@ def reset(one: socket.socket) -> None:
 
 
 def answering(*answers: bytes, end: str = "") -> Handler:
-    """A handler that reads a request and sends the next answer; at last `end`s: "", "fin" or "reset"."""
+    """A handler that reads a request and sends the next response; at last it `end`s: "", "fin" or "reset"."""
 
     def handler(one: socket.socket) -> None:
         for answer in answers:
@@ -168,7 +168,7 @@ def answering(*answers: bytes, end: str = "") -> Handler:
 
 
 def chunked(*pieces: bytes) -> bytes:
-    """Pieces as chunks, with the last one."""
+    """The pieces as chunks, with the last chunk."""
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
@@ -190,7 +190,7 @@ class RawRecorder:
         self.connections = 0
         self._reading = threading.Event()
         self._reading.set()
-        self.pause_s = 0.0  # after each batch: a recorder that is slow
+        self.pause_s = 0.0  # after each batch: for a slow recorder
         self._changed = threading.Condition()
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -210,7 +210,7 @@ class RawRecorder:
         self._threads[0].start()
 
     def stop(self) -> None:
-        """Gone, as after a kill: what was not read is lost."""
+        """Stops it as a kill does: unread batches are lost."""
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._threads[0].join(PATIENCE_S)
@@ -233,13 +233,13 @@ class RawRecorder:
         self._reading.set()
 
     def wait(self, enough: Callable[[list[Message]], bool]) -> list[Message]:
-        """The messages, once they are enough."""
+        """The messages, once there are enough."""
         with self._changed:
             assert self._changed.wait_for(lambda: enough(self.messages), PATIENCE_S), self.messages
             return list(self.messages)
 
     def ended(self, streams: int = 1) -> list[Message]:
-        """The messages, once so many streams have ended."""
+        """The messages, once this many streams have ended."""
         return self.wait(lambda messages: sum(isinstance(message, ExchangeEnded) for message in messages) >= streams)
 
     def _accept(self) -> None:
@@ -273,7 +273,7 @@ class RawRecorder:
 
 
 class RunningRelay:
-    """A relay in a thread of its own, with a loop of its own."""
+    """A relay in a thread with its own event loop."""
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ class RunningRelay:
             assert not self._thread.is_alive()
 
     def call(self, function: Callable[[], Answer]) -> Answer:
-        """Calls in the relay's loop."""
+        """Calls a function in the relay's loop."""
         done: list[Answer] = []
         happened = threading.Event()
 
@@ -325,7 +325,7 @@ class RunningRelay:
         return done[0]
 
     def incidents(self, incident: Incident) -> int:
-        """How often it has happened so far."""
+        """How often the incident has happened."""
         return read_incidents(Path(self._settings.counters_path))[incident]
 
     def connect(self, receive_buffer: int | None = None) -> socket.socket:
@@ -382,7 +382,7 @@ def exchange_rig(
 
 
 def kinds(messages: list[Message]) -> list[str]:
-    """The messages' names, those of one kind in a row once."""
+    """The messages' names, with repeated ones once."""
     names = [type(message).__name__ for message in messages]
     return [name for at, name in enumerate(names) if not at or names[at - 1] != name]
 
@@ -393,12 +393,12 @@ def arrived(messages: list[Message]) -> bytes:
 
 
 def only(messages: list[Message], kind: type[Kind]) -> Kind:
-    """The one message of a kind."""
+    """The only message of a kind."""
     found = [message for message in messages if isinstance(message, kind)]
     assert len(found) == 1, found
     return found[0]
 
 
 def waiting_for_clients(relay: RunningRelay) -> int:
-    """Bytes of answers that the relay holds because their clients do not read them."""
+    """Bytes of responses that the relay buffers because their clients do not read."""
     return relay.call(lambda: sum(one.transport.get_write_buffer_size() for one in relay.relay._clients))

@@ -1,6 +1,6 @@
 """Stories of clients: mutated and pipelined requests over kept-alive connections, the same ones for the same seed.
 
-All requests of a story carry its key in their targets, and what the upstream is to do with them (`PLANS`).
+All requests of a story have its key in their targets, and what the upstream must do with them (`PLANS`).
 """
 
 import random
@@ -24,13 +24,13 @@ from tests.taps.proxy.troubles import (
     VALID_CHUNKS,
 )
 
-# What a client does: sends bytes, lets the loop turn a few times, waits for the answers that it is owed so far, or for
-# something more (an early answer, a 100) for a moment.
+# What a client does: sends bytes, lets the loop turn a few times, waits for the responses that it expects so far, or
+# briefly for something more (an early response, a 100).
 Step = bytes | int | Literal["answers", "more"]
 
 
 class Talk(NamedTuple):
-    """One connection. `end`: the client waits for all answers, or leaves with a FIN or a reset."""
+    """One connection. `end`: the client waits for all responses, or leaves with a FIN or a reset."""
 
     steps: list[Step]
     end: Literal["wait", "fin", "reset"] = "wait"
@@ -41,7 +41,7 @@ class Talk(NamedTuple):
 
 
 class Story(NamedTuple):
-    """One client's connections, one after the other. `requests`: how many it was meant to send."""
+    """One client's connections, one after another. `requests`: how many it was meant to send."""
 
     key: bytes
     kind: str
@@ -49,7 +49,7 @@ class Story(NamedTuple):
     requests: int
 
 
-# Cases of raw_requests.py whose target can hold a key.
+# Cases of raw_requests.py whose target can contain a key.
 RAW = [case.sent for case in CASES if b"/u0/x" in case.sent and b"/u0/inner" not in case.sent]
 _LENGTH = re.compile(rb"(?i)(content-length:[ \t]*)([0-9]+)")
 _END = b"\r\n\r\n"
@@ -68,7 +68,7 @@ class Writer:
         return self._random.random() * 100 < of_a_hundred
 
     def story(self) -> Story:
-        """The next one."""
+        """The next story."""
         self._key = key = b"k%010x" % self._random.getrandbits(40)
         kind = self._pick(
             ("pipelined", "pipelined", "pipelined", "learnt", "learnt", "learnt", "early", "expect", "truncated", "raw")
@@ -83,7 +83,7 @@ class Writer:
     # One request.
 
     def request(self, *, plan: bytes | None = None, odd: int | None = None) -> bytes:
-        """A request in which `odd` parts are."""
+        """A request with `odd` irregular parts."""
         count = self._pick((0, 1, 1, 1, 2)) if odd is None else odd
         unusual = {self._pick(("framing", "framing", "framing", *USUAL)) for _ in range(count)}
         parts = {part: self._pick((ODD if part in unusual else USUAL)[part]) for part in USUAL}
@@ -118,7 +118,7 @@ class Writer:
             return b"Transfer-Encoding: %b\r\n" % self._pick(CODINGS), self._chunked(body) if self._often(80) else body
         if which < 0.9:
             return b"Transfer-Encoding: chunked\r\n", self._pick(CHUNKS)
-        # No length at all, or another one than the body's.
+        # No length, or another one than the body's.
         return self._pick((b"", b"Content-Length: %d\r\n" % max(0, len(body) + self._pick((-2, -1, 1, 2))))), body
 
     def _chunked(self, body: bytes) -> bytes:
@@ -128,14 +128,14 @@ class Writer:
         return b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in (body[:cut], body[cut:]) if one) + b"0\r\n\r\n"
 
     def damaged(self, wire: bytes) -> bytes:
-        """With a few bytes changed, added or taken."""
+        """With a few bytes changed, inserted or removed."""
         for _ in range(self._pick((1, 1, 2))):
             start = self._random.randint(0, len(wire))
             wire = wire[:start] + self._pick(PIECES) + wire[start + self._random.randint(0, 3) :]
         return wire
 
     def altered(self, wire: bytes) -> bytes:
-        """A request that came before, with another length, with digits moved between its length and its body, or damaged."""
+        """An earlier request with another length, with digits moved between its length and its body, or damaged."""
         head, _, body = wire.partition(_END)
         found = _LENGTH.search(head)
         which = self._random.random()
@@ -148,7 +148,7 @@ class Writer:
         before, digits, behind = head[: found.start(2)], found[2], head[found.end(2) :]
         if which < 0.2:  # no digits, and the body or none
             return before + behind + _END + self._pick((b"", b"", body, digits + body))
-        if which < 0.35:  # the number's last digits lead the body, or the body's first ones the number
+        if which < 0.35:  # the number's last digits begin the body, or the body's first ones end the number
             moved = self._random.randint(1, len(digits))
             if self._often(50):
                 return before + digits[:-moved] + behind + _END + digits[-moved:] + body
@@ -170,7 +170,7 @@ class Writer:
     # Connections.
 
     def _sent(self, wires: list[bytes], *, cuts: int = 40, waits: int = 30) -> list[Step]:
-        """Pipelined or one after the other, whole or cut."""
+        """Pipelined or one after another, whole or cut."""
         steps: list[Step] = []
         for wire in [wire.replace(KEY, self._key) for wire in wires]:
             steps += self._cut(wire) if self._often(cuts) else [wire]
@@ -181,7 +181,7 @@ class Writer:
         return steps
 
     def _cut(self, wire: bytes) -> list[Step]:
-        """In pieces with pauses between them; half of the cuts are at the end of a line, or in it."""
+        """In pieces with pauses between them; half of the cuts are at a line end, or within it."""
         ends = [found.end() for found in _LINE_END.finditer(wire)]
         places = {self._random.randint(0, len(wire)) for _ in range(self._pick((1, 1, 2, 4)))}
         if ends and self._often(50):
@@ -194,7 +194,7 @@ class Writer:
         return steps
 
     def _joined(self, steps: list[Step]) -> list[Step]:
-        """What is sent without a pause is sent at once."""
+        """Bytes without a pause between them are sent together."""
         joined: list[Step] = []
         for step in steps:
             if isinstance(step, bytes) and joined and isinstance(joined[-1], bytes):
@@ -204,7 +204,7 @@ class Writer:
         return joined
 
     def _pipelined(self) -> tuple[list[Talk], int]:
-        """Up to eight requests on a connection; most are usual."""
+        """Up to eight requests on a connection; most are ordinary."""
         talks, requests = [], 0
         for _ in range(self._pick((1, 2, 2))):
             count = self._pick((1, 1, 2, 3, 5, 8))

@@ -1,6 +1,6 @@
 """The pump while the system refuses or delays something: no descriptor, no memory, a slow send, a fork.
 
-Each case is a function that test_pump_faults.py runs in a process of its own, with faulty_libc.c preloaded:
+Each case is a function that test_pump_faults.py runs in a separate process, with faulty_libc.c preloaded:
 
     python -m tests.taps.proxy.native.pump_faults CASE
 """
@@ -27,12 +27,12 @@ from streamgauge.taps.proxy.native._pump import Pump
 from tests.running import wait_for
 
 ROOM = 1 << 26
-# What would wait for ever without the pump's care may take this long with it (seconds).
+# Time limit for what would block for ever with a bug in the pump (seconds).
 PATIENCE_S = 20.0
 
 
 class Flow:
-    """A flow that is lent: what is written to `server` can be read from `browser`."""
+    """A flow that was handed over: what is written to `server` can be read from `browser`."""
 
     def __init__(self, pump: Pump, stream: int, phase: Phase = Phase.UNTIL_EOF) -> None:
         self.server, self.upstream = socket.socketpair()
@@ -54,7 +54,7 @@ class Flow:
 
 
 def pump_of(batch: int = 1 << 16, hold_s: float = 0.0) -> tuple[Pump, memoryview]:
-    """A pump, and the word in which it counts reads."""
+    """A pump, and the counter word in which it counts reads."""
     seen = memoryview(bytearray(8))
     return Pump(ROOM, batch, round(hold_s * 1e9), seen), seen.cast("Q")
 
@@ -78,7 +78,7 @@ def seen_are(seen: memoryview, reads: int) -> None:
 
 @contextmanager
 def no_descriptors(left: int = 0) -> Iterator[None]:
-    """So many descriptors may be opened and no more."""
+    """Limits the number of descriptors to those that are open and this many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     used = []
@@ -98,7 +98,7 @@ def no_descriptors(left: int = 0) -> Iterator[None]:
 
 @contextmanager
 def no_memory(size: int) -> Iterator[None]:
-    """Allocations of this size and above fail."""
+    """Makes allocations of this size and above fail."""
     refused = fault("refused_bytes", ctypes.c_size_t)
     refused.value = size
     try:
@@ -109,7 +109,7 @@ def no_memory(size: int) -> Iterator[None]:
 
 @contextmanager
 def sends_that_wait() -> Iterator[Callable[[], None]]:
-    """No send returns. Gives what lets them return before the end."""
+    """Blocks every send. Gives the function that releases them."""
     hold = fault("hold_sends")
 
     def release() -> None:
@@ -123,7 +123,7 @@ def sends_that_wait() -> Iterator[Callable[[], None]]:
 
 
 def ends(call: Callable[[], object]) -> bool:
-    """Whether a call ends within PATIENCE_S; by a thread that may stay in it."""
+    """Whether a call ends within PATIENCE_S; in a thread that may stay in it."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(PATIENCE_S)
@@ -174,7 +174,7 @@ def a_forked_child_closes_its_pump() -> None:
 
 
 def a_byte_passes_while_a_batch_is_made() -> None:
-    """The objects that `collect` returns are built while the thread can move other flows."""
+    """The objects that `collect` returns are created while the thread can move other flows."""
     pump, seen = pump_of(batch=1 << 20)
     held, other = Flow(pump, 1), Flow(pump, 2)
     for _ in range(20):
@@ -189,7 +189,7 @@ def a_byte_passes_while_a_batch_is_made() -> None:
 
 
 def calls_do_not_wait_for_a_send() -> None:
-    """While the thread sends, the relay can lend, collect and ask about any flow, and recall others."""
+    """While the thread sends, the relay can hand over, collect and query any flow, and recall others."""
     pump, _ = pump_of()
     slow, other = Flow(pump, 1), Flow(pump, 2)
     with sends_that_wait():
@@ -207,12 +207,12 @@ def calls_do_not_wait_for_a_send() -> None:
     pump.recall(slow.token)
     batches, _, returns = pump.collect(ROOM, True)
     assert [one[0] for one in returns] == [slow.token]
-    assert [one.stream for one in messages_of(batches)] == [1], "the read that was under way comes before the return"
+    assert [one.stream for one in messages_of(batches)] == [1], "the running read comes before the return"
     pump.close()
 
 
 def nothing_waits_for_the_interpreter_with_the_mutex() -> None:
-    """A thread of Python's that waits for the pump does not make the pump wait for the interpreter."""
+    """A Python thread that waits for the pump does not make the pump wait for the interpreter."""
     pump, _ = pump_of()
     slow, other = Flow(pump, 1), Flow(pump, 2)
     begins = threading.Event()
@@ -227,12 +227,12 @@ def nothing_waits_for_the_interpreter_with_the_mutex() -> None:
         assert wait_for(lambda: fault("held_sends").value == 1, "the thread sends")
         threading.Thread(target=asks, daemon=True).start()
         assert begins.wait(PATIENCE_S)
-        time.sleep(0.2)  # it is in the call by then, or it is over
+        time.sleep(0.2)  # it is in the call by then, or has finished
         keeping_the_interpreter = ctypes.PyDLL(None)
         release()
         keeping_the_interpreter.usleep(
             200_000
-        )  # the send is over by then, and the call has the mutex if it waited for it
+        )  # the send is finished by then, and the call has the mutex if it waited for it
         passes = keeping_the_interpreter.byte_passes(other.server.fileno(), other.browser.fileno(), 5000)
     assert passes == 1
     pump.close()
@@ -249,7 +249,7 @@ def an_unfinished_read_is_not_lost_for_want_of_memory() -> None:
         assert returns == [], "there is no memory for its read: it is kept"
         pump.recall(other.token)
         _, _, returns = pump.collect(ROOM, True)
-        assert [one[0] for one in returns] == [other.token], "another one comes back meanwhile"
+        assert [one[0] for one in returns] == [other.token], "another response is returned in the meantime"
     _, _, returns = pump.collect(ROOM, True)
     ((token, _, phase, left, found, sent, reset, dropped),) = returns
     assert (token, phase, left, sent, reset, dropped) == (flow.token, Phase.SIZE_BEGIN, 0, 0, False, 0)
@@ -297,7 +297,7 @@ def what_there_is_no_memory_to_tell_of_is_kept() -> None:
     seen_are(seen, 64)
     for flow in flows[:32]:
         pump.recall(flow.token)
-    with no_memory(600):  # not even for 64 times 20 bytes
+    with no_memory(600):  # not enough for 64 times 20 bytes
         assert pump.collect(ROOM, True) == ([], 64, [])
     batches, lost, returns = pump.collect(ROOM, True)
     assert sorted(one.stream for one in messages_of(batches) if isinstance(one, ReadsDropped)) == list(range(64))
@@ -340,4 +340,4 @@ CASES = (
 if __name__ == "__main__":
     next(case for case in CASES if case.__name__ == sys.argv[1])()
     print("ended well", flush=True)
-    os._exit(0)  # a thread that is left in a call would be waited for
+    os._exit(0)  # the interpreter would wait for a thread that is still in a call

@@ -1,4 +1,4 @@
-"""The pump is built for CPython's stable interface: built with any later CPython's headers, it runs on this one."""
+"""The pump is built for CPython's stable ABI: built with any later CPython's headers, it runs on this one."""
 
 import re
 import runpy
@@ -35,7 +35,7 @@ print(sys.getrefcount(None) - before)
 
 
 def includes() -> list[str]:
-    """Where headers of CPython 3.11 and later are: this one's, and those of interpreters that are found here."""
+    """Folders with headers of CPython 3.11 and later: this one's, and those of other installed interpreters."""
     found = {sysconfig.get_paths()["include"]}
     pythons = [shutil.which(f"python3.{minor}") for minor in range(11, 20)]
     for python in [*filter(None, pythons), *(Path.home() / ".pyenv" / "versions").glob("3.1[1-9].*/bin/python3")]:

@@ -1,4 +1,4 @@
-"""What the pump does where the system refuses or delays something: the cases of pump_faults.py, a process for each."""
+"""The pump when the system refuses or delays something: the cases of pump_faults.py, each in a process."""
 
 import os
 import shlex
@@ -35,7 +35,7 @@ def faulty_libc(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", [case.__name__ for case in CASES])
-def test_f7_the_pump_does_without_what_it_is_refused(case: str, faulty_libc: Path) -> None:
+def test_f7_the_pump_works_without_what_the_system_refuses(case: str, faulty_libc: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.taps.proxy.native.pump_faults", case],
         cwd=ROOT,

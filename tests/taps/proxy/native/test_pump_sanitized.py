@@ -1,4 +1,4 @@
-"""The part in C under the compiler's sanitizers: no race, no byte out of place, nothing that C leaves undefined."""
+"""The part in C under the compiler's sanitizers: no race, no invalid access, no undefined behaviour."""
 
 import os
 import runpy
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[4]
 PACKAGE = ROOT / "pipeline"
 BUILD = ROOT / "scripts" / "build_pump.py"
-# What is found ends the process; what Python itself leaves to the system at its end is none of ours.
+# A finding ends the process; what Python itself does not free at its end is not ours.
 OPTIONS = {
     "TSAN_OPTIONS": "exitcode=66",
     "ASAN_OPTIONS": "detect_leaks=0:exitcode=66",
