@@ -252,7 +252,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "spool/connection.py": ("spool/test_file.py",),
     "spool/sql.py": ("spool/test_spool.py",),
     "kafka/": ("integration/test_shipper.py",),
-    "kafka/topic_ids.py": ("faults/test_log_faults.py",),  # needs topics that are made anew
+    "kafka/topic_ids.py": ("faults/test_log_faults.py",),  # needs topics that are created again
     "kafka/log_reader.py": ("integration/test_replay.py",),
     "cli/deadletter_format.py": ("cli/test_deadletter.py",),
     "cli/packets.py": ("integration/test_packets.py",),

@@ -44,7 +44,7 @@ def test_the_upstream_sends_what_was_requested_and_the_client_counts_it() -> Non
         assert len(sequential(port, 3, captured=False).first) == 3
 
 
-def test_what_is_asked_is_read() -> None:
+def test_a_request_is_read() -> None:
     head = request(20_000, 7).partition(b"\r\n\r\n")[0]
     assert asked(head) == (20_000, 7, True)
     assert LLM_PATH.encode() in head

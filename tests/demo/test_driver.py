@@ -18,7 +18,7 @@ A_FEW = [
 ]
 
 
-def test_every_request_names_its_scenario_and_asks_as_it_says() -> None:
+def test_every_request_names_its_scenario_and_has_its_content() -> None:
     for scenario in SCENARIOS:
         asked = arguments(scenario)
         assert asked["model"] == scenario.model

@@ -102,7 +102,7 @@ def _how(ours: Answer, theirs: Answer) -> Iterator[Difference]:
 def _usage(ours: Answer, theirs: Answer) -> Iterator[Difference]:
     mine, other = ours.usage, theirs.usage
     if theirs.stopped_early and mine is not None:
-        return  # what it read may have been said anew behind
+        return  # what it read may have been repeated later
     if mine is None or other is None:
         if mine is not other:
             yield "usage", mine, other

@@ -12,7 +12,7 @@ PATIENCE_S = 60.0
 
 
 class VectorServer(ThreadingHTTPServer):
-    """Serves a vector to whoever asks below its URL, whatever the rest of the path is."""
+    """Serves a vector at each path below its URL."""
 
     daemon_threads = True
 
@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if vector.body:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(vector.body), vector.body))
-        if vector.ending == "complete":  # else a body without its last chunk, whoever broke the exchange off
+        if vector.ending == "complete":  # otherwise a body without its last chunk
             self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:

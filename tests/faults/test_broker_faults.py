@@ -54,7 +54,7 @@ def test_k1_broker_away_at_start(broker: MockCluster, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_k2_broker_dies_under_traffic(broker: MockCluster, tmp_path: Path) -> None:
+def test_k2_broker_killed_under_traffic(broker: MockCluster, tmp_path: Path) -> None:
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
             await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)

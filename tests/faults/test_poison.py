@@ -147,7 +147,7 @@ def test_d2_all_partitions_but_one_are_unreadable(kafka: str, prefix: str, tmp_p
     assert sorted(one.value for one in letters) == sorted(value for _, value in bad)
 
 
-def test_d2_the_partition_waits_while_the_dead_letter_topic_is_gone(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_d2_the_partition_waits_while_the_dead_letter_topic_is_missing(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap, good = SyntheticTap(33, slots=(0,)), SyntheticTap(34, slots=(1,))
     bundles = list(tap.bundles(10))
     ledger = f"sqlite:////{tmp_path / 'ledger.sqlite'}"

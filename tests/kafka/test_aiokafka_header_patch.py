@@ -54,7 +54,7 @@ def expected(*names: str) -> Story:
     return [(offset, b"key", b"value", [(name, b"text")]) for offset, name in enumerate(names)]
 
 
-def test_what_is_no_utf8_is_replaced_and_nothing_is_passed_over() -> None:
+def test_invalid_utf8_is_replaced_and_nothing_is_skipped() -> None:
     found = read(batch([b"one", b"\xff\xfe", b"three"]))
     assert found == expected("one", "\N{REPLACEMENT CHARACTER}" * 2, "three")
 

@@ -73,7 +73,7 @@ def test_refused_message_breaks_the_producer_until_it_is_renewed(kafka: str, pre
             while True:  # the topic's new limit reaches the broker a moment later
                 await (await producer.send(Message(topic, b"x" * 200_000, partition=0)))
         assert await producer.renew(0)
-        assert await producer.renew(0)  # somebody else noticed the same: no second renewal
+        assert await producer.renew(0)  # another task noticed the same: no second renewal
         assert producer.generation == 1
         await (await producer.send(Message(topic, b"two", b"key", 0, (("name", b"text"),))))
         assert await producer.answers()

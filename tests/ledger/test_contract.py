@@ -175,7 +175,7 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["colour", "record", "1 = 1 OR day"])
-def test_records_chosen_by_what_is_no_key_are_refused(ledger: Ledger, key: str) -> None:
+def test_records_selected_by_an_unknown_key_are_refused(ledger: Ledger, key: str) -> None:
     chosen = Filter(where=((key, "x"),))
     with pytest.raises(UnknownKeyError, match="day, model"):
         list(ledger.query(chosen=chosen))
@@ -397,7 +397,7 @@ def test_totals_by_every_key(ledger: Ledger, key: str) -> None:
 
 
 @pytest.mark.parametrize("by", [[], ["colour"], ["day", "record"], ["day; DROP TABLE records"]])
-def test_totals_by_what_is_no_key_are_refused(ledger: Ledger, by: list[str]) -> None:
+def test_totals_by_an_unknown_key_are_refused(ledger: Ledger, by: list[str]) -> None:
     with pytest.raises(UnknownKeyError, match="day, model"):
         ledger.totals(by)
 

@@ -201,7 +201,7 @@ def test_an_origin_is_never_a_part_of_another(parts: list[UsagePart]) -> None:
 
 
 @given(PARTS)
-def test_nothing_is_counted_that_no_record_says(parts: list[UsagePart]) -> None:
+def test_nothing_is_counted_without_a_record(parts: list[UsagePart]) -> None:
     lines = count_once(parts, parts)
     assert len({line.stream_id for line in lines}) == len(lines)
     assert {line.output_tokens for line in lines} <= {one.output_tokens for one in parts} | {None}

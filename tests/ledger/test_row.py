@@ -25,7 +25,7 @@ def test_the_stored_json_is_the_records_own_bytes_with_cost_as_last_member() -> 
     assert list(json.loads(row.record))[-1] == "cost"
 
 
-def test_a_row_says_what_the_record_says() -> None:
+def test_a_row_has_the_values_of_its_record() -> None:
     row = row_of(make_record(tenant="acme", usage=make_usage(7, 3, input_cached_tokens=2, reasoning_tokens=1)))
     assert (row.outcome, row.upstream, row.dialect, row.tenant) == ("completed", "nimbus", "openai-chat", "acme")
     assert (row.input_tokens, row.output_tokens, row.total_tokens, row.usage_source) == (7, 3, 10, "final")
@@ -33,7 +33,7 @@ def test_a_row_says_what_the_record_says() -> None:
     assert (row.day, row.started_us) == ("2026-03-01", 1_772_366_400_000_000)
 
 
-def test_the_model_is_the_one_that_answered_else_the_one_asked_for() -> None:
+def test_the_model_is_that_of_the_response_or_else_of_the_request() -> None:
     assert row_of(make_record()).model == "gpt-4o-2024-08-06"
     assert row_of(make_record(response_model=None)).model == "gpt-4o"
     assert row_of(make_record(response_model=None, request_model=None)).model is None
@@ -94,7 +94,7 @@ def test_members_that_a_later_version_adds_are_kept() -> None:
         changed(attempt=2**31),
     ],
 )
-def test_what_is_no_record_is_refused_by_its_own_error(bad: bytes) -> None:
+def test_an_invalid_record_is_refused_by_its_own_error(bad: bytes) -> None:
     with pytest.raises(UnreadableRecordError):
         LedgerRow.of_json(bad)
 

@@ -63,7 +63,7 @@ def test_metrics_parse_and_hold_the_stream() -> None:
     serving(test)
 
 
-def test_openmetrics_if_asked() -> None:
+def test_openmetrics_if_accepted() -> None:
     async def test(server: AdminServer) -> None:
         answer = await ask(server.address, "/metrics", extra="Accept: application/openmetrics-text; version=1.0.0\r\n")
         assert answer.headers["content-type"].startswith("application/openmetrics-text")
@@ -73,7 +73,7 @@ def test_openmetrics_if_asked() -> None:
 
 
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
-def test_ready_is_what_the_process_says(ready: bool, status: int) -> None:
+def test_ready_is_the_state_of_the_process(ready: bool, status: int) -> None:
     async def test(server: AdminServer) -> None:
         assert (await ask(server.address, "/health/ready")).status == status
         assert (await ask(server.address, "/health/live")).status == 200
@@ -210,7 +210,7 @@ def test_after_stop_nothing_listens() -> None:
 @pytest.mark.parametrize(
     "address", ["", "9464", ":9464", "localhost", "localhost:", "a:b", "::1:80", "h:70000", "h:-1", "[]:1"]
 )
-def test_what_is_no_address(address: str) -> None:
+def test_invalid_addresses(address: str) -> None:
     with pytest.raises(AdminAddressError, match="HOST:PORT"):
         split_address(address)
 

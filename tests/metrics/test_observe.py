@@ -237,7 +237,7 @@ def test_stalls_are_counted() -> None:
     assert page_of(make_record(timing=timing)).value("streamgauge_stalls_total", **UP) == 3
 
 
-def test_the_model_is_the_one_that_was_asked_for_else_the_one_that_answered() -> None:
+def test_the_model_is_that_of_the_request_or_else_of_the_response() -> None:
     page = page_of(make_record(request_model=None), make_record(request_model=None, response_model=None))
     labels = {**UP, "dialect": "openai-chat", "outcome": "completed"}
     assert page.value("streamgauge_streams_total", **labels, model="gpt-4o-2024-08-06") == 1

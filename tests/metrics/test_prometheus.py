@@ -125,7 +125,7 @@ def test_models_that_no_upstream_served_leave_space_for_others() -> None:
     assert "nonsense-999" not in models
 
 
-def test_sources_are_asked_at_each_scrape_and_added_up() -> None:
+def test_sources_are_read_at_each_scrape_and_added_up() -> None:
     metrics = Metrics()
     asked = []
 

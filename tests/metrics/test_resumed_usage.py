@@ -165,7 +165,7 @@ def test_the_memory_does_not_grow(outcome: str, resumed_from: str | None) -> Non
 MOST_BYTES = 20_000_000
 
 
-def test_a_key_takes_no_more_than_its_limit_says() -> None:
+def test_a_key_takes_no_more_than_its_limit() -> None:
     """Records of one key each, with the longest id, all numbers, and a credential of its own: the most there is for a key."""
     continued = ResumedUsage(512)
     tracemalloc.start()

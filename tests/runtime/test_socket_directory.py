@@ -126,7 +126,7 @@ def test_a_directory_in_which_a_recorder_listens_is_left_alone(temporary: Path, 
     assert not running.exists()
 
 
-def test_a_directory_that_is_gone_is_made_again_with_its_link(temporary: Path, data_dir: Path) -> None:
+def test_a_missing_directory_is_created_again_with_its_link(temporary: Path, data_dir: Path) -> None:
     with RuntimeDir(data_dir, to_be_found=True) as runtime:
         runtime.restore()  # nothing is amiss
         shutil.rmtree(runtime.path)

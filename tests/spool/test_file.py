@@ -69,7 +69,7 @@ def test_a_link_in_the_lock_s_place_is_not_followed(path: Path, tmp_path: Path) 
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_copy_of_a_damaged_file_that_somebody_keeps_is_not_removed(path: Path) -> None:
+def test_a_copy_of_a_damaged_file_by_an_operator_is_not_removed(path: Path) -> None:
     """Its name may begin and end like one of ours."""
     kept = [
         path.with_name(f"spool.sqlite.damaged-{name}") for name in ("2026-01-02", "of-monday-1", "copy9", "1.old-2")

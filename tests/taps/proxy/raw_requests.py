@@ -248,7 +248,7 @@ FIELDS = [
         get(b"/u0/x", b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AA"),
         seen(),
     ),
-    Case("an upgrade that nobody named", get(b"/u0/x", b"Upgrade: websocket"), seen()),
+    Case("an upgrade without a Connection option", get(b"/u0/x", b"Upgrade: websocket"), seen()),
     Case(
         "WebSocket",
         get(b"/u0/x", b"Connection: keep-alive, Upgrade", b"Upgrade: websocket"),

@@ -176,7 +176,7 @@ REFUSALS = [
         lambda raw, _: re.search(rb"\n[0-9a-fA-F]+(?=[ \t;])(?!(?:;\w+(?:=\w+)?)+\r\n)", raw),
     ),
     Refusal(
-        "a tab behind a coding (llhttp; RFC 9112, 5.1 allows it, nobody sends it)",
+        "a tab behind a coding (llhttp; RFC 9112, 5.1 allows it, clients do not send it)",
         _get(b"Transfer-Encoding: chunked\t", first=b"POST /u0/x HTTP/1.1") + b"0\r\n\r\n",
         lambda raw, _: re.search(rb"(?i)\ntransfer-encoding:[^\r]*\t", raw),
     ),

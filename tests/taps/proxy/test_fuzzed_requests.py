@@ -216,7 +216,7 @@ def send(*steps: Step) -> Callable[[Evidence], None]:
 
 
 def tell_error(evidence: Evidence) -> None:
-    evidence.errors.append({"message": "an exception that nobody caught"})
+    evidence.errors.append({"message": "an uncaught exception"})
 
 
 SECOND = post(ONE, INNER, b"X-A: b")

@@ -73,7 +73,7 @@ ANSWERS = [
     Answer("length +2", head(b"Content-Length: +2") + b"ok", None),
     Answer("length beyond 18 digits", head(b"Content-Length: " + b"9" * 19) + b"ok", None),
     Answer("chunked twice", head(b"Transfer-Encoding: chunked, chunked") + chunked(b"ok"), None),
-    Answer("an upgrade that nobody asked for", head(b"Upgrade: websocket", status=b"101 Switching Protocols"), None),
+    Answer("an unrequested upgrade", head(b"Upgrade: websocket", status=b"101 Switching Protocols"), None),
     Answer("a head too large", head(b"A: " + b"a" * 300_000), None),
     Answer("a version of its own", head(LENGTH_2, version=b"HTTP/2.0") + b"ok", None),
     Answer("no status", b"HTTP/1.1\r\n\r\n", None),

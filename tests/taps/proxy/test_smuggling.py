@@ -26,12 +26,12 @@ class Recording:
     """An upstream that keeps every byte, and responds to each request that h11 finds complete in them."""
 
     def __init__(self) -> None:
-        self.talks: list[bytes] = []  # what came on each connection, since `anew`
+        self.talks: list[bytes] = []  # what came on each connection, since `start_over`
         self.requests = 0
         self._open: set[int] = set()
         self._changed = threading.Condition()
 
-    def anew(self) -> None:
+    def start_over(self) -> None:
         with self._changed:
             self.talks = [b"" for _ in self.talks]
             self.requests = 0
@@ -93,7 +93,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRel
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Recording, bytes]) -> None:
     relay, recording, authority = place
-    recording.anew()
+    recording.start_over()
     with relay.connect() as client:
         client.sendall(case.sent[: len(case.sent) // pieces])
         if pieces > 1:
@@ -138,7 +138,7 @@ POST = b"POST /u0/v1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: %b\r
 def test_an_empty_length_is_refused_after_any_request(place: tuple[RunningRelay, Recording, bytes]) -> None:
     """A relay that compared heads without the digits of their length once sent the earlier length and no body."""
     relay, recording, authority = place
-    recording.anew()
+    recording.start_over()
     usual = POST % b"7" + b'{"a":1}'
     with relay.connect() as client:
         for _ in range(3):

@@ -77,7 +77,7 @@ def killed(seed: int, data_dir: Path) -> tuple[float, list[str]]:
 
 @contextmanager
 def dynamic_members() -> Iterator[None]:
-    """Each life is somebody new to the group, and who is gone is missed for a minute: Faust's own way."""
+    """Faust's default: each run joins the group as a new member, and the group removes an ended one after a minute."""
     number = itertools.count()
     settings = replace(scheduling.SETTINGS, session_timeout_s=60.0)
     made = Slot.__init__

@@ -38,7 +38,7 @@ def test_simulation_fails_without_each_rule(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("script", scripts(), ids=lambda script: script.name)
-def test_a_whole_script_ends_as_its_document_says(script: Script) -> None:
+def test_a_whole_script_ends_as_documented(script: Script) -> None:
     record = assembled(script, len(script.segments))
     assert (record.outcome, record.integrity.complete) == (script.outcome, True)
     if len(script.segments) > 1:

@@ -141,7 +141,7 @@ class World:
             process.kill()
 
     def _turn_all(self) -> float:
-        """Let everybody do what is due; gives the moment when somebody has to do something next."""
+        """Runs all work that is due; gives the time at which the next work is due."""
         moment = float("inf")
         for process in list(self.processes):
             turns = 0
