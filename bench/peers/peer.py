@@ -76,12 +76,12 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], port: int, log: Path) -> Iterator[Peer]:
-    """A command that listens on `port`. Raises MissingError if it does not."""
+def started(command: Sequence[str], port: int, log: Path, processes: int = 1) -> Iterator[Peer]:
+    """A command that listens on `port` and has so many processes. Raises MissingError if it does not start them."""
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
     try:
-        _wait(process, port, log)
+        _wait(process, port, log, processes)
         yield Peer(port, dict.fromkeys(tree(process.pid), "proxy"))
     finally:
         process.terminate()
@@ -92,11 +92,12 @@ def started(command: Sequence[str], port: int, log: Path) -> Iterator[Peer]:
             process.wait()
 
 
-def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, processes: int) -> None:
     deadline = time.monotonic() + _START_S
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
+            if len(tree(process.pid)) >= processes:
+                return
         if process.poll() is not None or time.monotonic() > deadline:
             said = log.read_text(errors="replace").strip().splitlines()
             raise MissingError(said[-1] if said else "it does not start")

@@ -92,7 +92,8 @@ def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
         _NGINX.format(directory=directory, upstream=upstream.port, port=port, scheme=scheme, tls=tls)
     )
     command = [program, "-e", "stderr", "-p", str(directory), "-c", str(configuration)]
-    with started(command, port, directory / "nginx.log") as peer:
+    # It listens before it starts its worker, which does all the work.
+    with started(command, port, directory / "nginx.log", processes=2) as peer:
         yield peer
 
 

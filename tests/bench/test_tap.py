@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ import pytest
 from bench.load.answer import LAST_CHUNK, LLM_PATH, MARK, asked, marks, request
 from bench.load.client import BrokenError, Result, burst, paced, sequential
 from bench.measure import Others, cpu_seconds, peak_mib, tree
-from bench.peers.peer import MissingError, Origin, Peer
+from bench.peers.peer import MissingError, Origin, Peer, free_port, started
 from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import faults_of
 from bench.peers.tls_upstream import UPSTREAM_NAME, tls_upstream
@@ -79,6 +80,16 @@ def test_a_proxy_is_measured_under_every_load(name: str) -> None:
     assert "Amiss" not in text
 
 
+def test_a_worker_that_starts_after_its_server_listens_is_measured(tmp_path: Path) -> None:
+    port = free_port()
+    server = (
+        f"import os, socket, time; listener = socket.create_server(('127.0.0.1', {port})); time.sleep(0.3); os.fork();"
+        " time.sleep(3)"
+    )
+    with started([sys.executable, "-c", server], port, tmp_path / "log", processes=2) as peer:
+        assert len(peer.pids) == 2
+
+
 def test_proxies_with_tls_to_the_upstream_are_measured_under_its_loads() -> None:
     names = [f"{name}{TLS}" for name in ("nginx", "haproxy")]
     for name in ("nginx", "haproxy"):
@@ -91,6 +102,7 @@ def test_proxies_with_tls_to_the_upstream_are_measured_under_its_loads() -> None
         measured = {load for load, peer in found.figures if peer == name}
         assert measured | {load for load in TLS_LOADS if f"{name}, {load}" in found.missing} == set(TLS_LOADS)
         assert found.memory[name] > 1
+    assert min(figure.total for figures in found.figures.values() for figure in figures) > 0
     text = report(found, ["nginx", *names])
     plain, told, tls = text.partition("\n\nTLS to the upstream, ")
     assert told
