@@ -318,7 +318,9 @@ def test_the_next_run_waits_for_a_recorder_that_is_still_storing(small: Provider
         recorder = Held(child_of(up, "streamgauge.recorder.process"))
         going_on = threading.Timer(1.5, recorder.release)
         assert ask(up) == BEGIN + REST
-        assert up.metrics()["streamgauge_tap_reads_waiting"] > 0
+        wait_for(
+            lambda: up.metrics()["streamgauge_tap_reads_waiting"], "reads that wait"
+        )  # written to the client first
         assert up.stop(signal.SIGKILL) == -signal.SIGKILL
     going_on.start()
     with start_up({"small": small.url}, data_dir) as again:
