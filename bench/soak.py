@@ -133,7 +133,7 @@ def report(result: Result) -> str:
     endings = (
         "Streams by ending: " + ", ".join(f"{name} {count}" for name, count in sorted(result.endings.items())) + "."
     )
-    return "\n".join([said, "", endings, "", table(result.verdicts), "", *(result.findings or ["All held."])])
+    return "\n".join([said, "", endings, "", table(result.verdicts), "", *(result.findings or ["No check failed."])])
 
 
 def main() -> int:

@@ -37,7 +37,7 @@ BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=1_500)
 LOADS = (
     BUSY_TAPS,
     Load("the same, four dialects", 100, 1_500, (CHAT, "openai-responses", "anthropic-messages", "gemini")),
-    Load("the same, nothing to learn", streams=100, deltas=100, learnable=False),
+    Load("the same, each event different", streams=100, deltas=100, varied=True),
     Load("bundles of quiet taps", streams=4, deltas=5_000),
     Load("one message an event", streams=4, deltas=300, alone=True),
 )

@@ -41,8 +41,8 @@ CHAT = "openai-chat"
 class Load:
     """`streams`: of each tap, side by side. `alone`: each event is a message by itself.
 
-    `learnable` False: streams with full capture, and in each of their events a member of its own value that nobody knows,
-    so that no two deltas share their bytes, and each one is decoded.
+    `varied`: streams with full capture, and in each of their events an unknown member with another value, so that no two
+    deltas share their bytes, and each one is decoded.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Load:
     deltas: int
     dialects: tuple[str, ...] = (CHAT,)
     alone: bool = False
-    learnable: bool = True
+    varied: bool = False
 
     def part(self, share: float) -> "Load":
         """The same with shorter streams, for a quick run."""
@@ -87,7 +87,7 @@ def made(load: Load, seed: int) -> Log:
 
 def _wire(load: Load, dialect: str) -> Wire:
     one = wire(dialect, load.deltas)
-    if load.learnable:
+    if not load.varied:
         return one
     return replace(
         one, events=[event.replace(b'{"', b'{"took":%d,"' % place, 1) for place, event in enumerate(one.events, 1_000)]
@@ -98,7 +98,7 @@ def segments_of(one: Wire, load: Load, chance: random.Random) -> list[Segment]:
     """A stream's segments; the id is for whoever has one. Its reads come at a pace, and not quite."""
     reads = [
         Read(_READ_NS * place + chance.randrange(_READ_NS), len(content) + 20, len(content), content)
-        for place, content in enumerate(contents(one, 1, masked=load.learnable), 1)
+        for place, content in enumerate(contents(one, 1, masked=not load.varied), 1)
     ]
     size = 1 if load.alone else READS_A_SEGMENT
     cut = [reads[at : at + size] for at in range(0, len(reads), size)]
@@ -112,9 +112,7 @@ def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: b
         end = End(Ending.COMPLETE, (reads[-1].stamp_ns or 0) + 1, client_bytes=1_000)
     if place:
         return Segment(stream, place, reads=reads, end=end)
-    opening = Opening(
-        "proxy", "1", "masked" if load.learnable else "full", "sim", one.path or None, 1_714_521_600 * 10**9
-    )
+    opening = Opening("proxy", "1", "full" if load.varied else "masked", "sim", one.path or None, 1_714_521_600 * 10**9)
     head = Head(200, 1, event_stream=True, provider_request_id="req_0123456789")
     return Segment(stream, 0, opening, RequestFacts(500, "gpt-4.1-mini", stream=True), head, reads, end=end)
 

@@ -104,6 +104,11 @@ def test_this_test_can_fail() -> None:
     assert not exists("nothing/<name>.py")
 
 
+def sources(path: Path) -> list[Path]:
+    """The modules of a folder, or the module itself."""
+    return sorted(path.glob("**/*.py")) if path.is_dir() else [path]
+
+
 @of_each_document
 def test_every_command_parses(path: Path) -> None:
     document = path.read_text()
@@ -126,6 +131,22 @@ def test_every_name_is_in_its_file(path: Path) -> None:
 
 def test_the_page_of_the_architecture_places_the_clocks() -> None:
     assert len(_PLACED.findall((ROOT / "docs" / "architecture.md").read_text())) >= 8
+
+
+def test_each_step_of_a_read_names_the_functions_that_it_enters_by() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| \d+ \|.*$", page, re.MULTILINE)]
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
+    assert len(rows) >= 20
+    missing = []
+    for _, modules, functions, _ in rows:
+        files = [file for name in _INLINE.findall(modules) for file in sources(PACKAGE / name)]
+        for function in _INLINE.findall(functions):
+            *owner, name = function.split(".")
+            wanted = [rf"def {name}\b", *(rf"class {one}\b" for one in owner)]
+            if not any(all(re.search(one, file.read_text()) for one in wanted) for file in files):
+                missing.append(function)
+    assert missing == []
 
 
 @of_each_document
