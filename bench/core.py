@@ -9,7 +9,10 @@ ratios, and means nothing about the machine.
 Then, of a stream that is open after half of its events: the bytes of its state as it is persisted, and the bytes that it
 takes in a process (tracemalloc, over many open streams).
 
-    python -m bench.core [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
+An event that is no plain delta is read, and masked, one by one. What that takes of each dialect's deltas is shown as a
+multiple of the floor's time for the same event: `--one-by-one` measures this alone.
+
+    python -m bench.core [--one-by-one] [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
 """
 
 import argparse
@@ -20,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, repeat
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 
@@ -27,6 +31,7 @@ from bench.document import replace_section, table
 from bench.floors import FLOORS
 from bench.wires import Wire, wire
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
+from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.formats.sse import SseDecoder, write_event
@@ -155,6 +160,31 @@ def share(dialect: str, shape: Shape, sizes: Sizes, *, masked: bool) -> float:
     return statistics.median(seconds(bare) / seconds(ours) for _ in range(sizes.rounds))
 
 
+def one_by_one(dialect: str, sizes: Sizes) -> tuple[float, float]:
+    """Times of an event that is read one by one, and masked one by one, as multiples of the floor's."""
+    one = wire(dialect, sizes.deltas)
+    reads = contents(one, 1, masked=False)
+    messages = bundles(one, reads, sizes.streams)
+    events = SseDecoder().feed(b"".join(one.events))
+
+    def bare() -> None:
+        floor(chain.from_iterable(repeat(reads, sizes.streams)), FLOORS[dialect])
+
+    def mask() -> None:
+        for _ in range(sizes.streams):
+            masker = Masker(one.path or None, full=False)
+            for event in events:
+                masker.event(event)
+
+    with patch.object(Stream, "_may_batch", lambda _: False):
+        rounds = [
+            (seconds(bare), seconds(lambda: assemble(messages, sizes.streams)), seconds(mask))
+            for _ in range(sizes.rounds)
+        ]
+    assembled, masked = ([times[at] / times[0] for times in rounds] for at in (1, 2))
+    return statistics.median(assembled), statistics.median(masked)
+
+
 def halves(one: Wire, streams: int) -> Iterator[Bundle]:
     """The first half of each of so many streams, masked, a segment a message, decoded anew as a worker has it."""
     reads = contents(one, 1, masked=True)
@@ -206,6 +236,13 @@ def rows(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
             yield [name, capture, *(f"{found:.2f}" for found in shares), *kept]
 
 
+def rows_one_by_one(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
+    """The rows of the table of events that are read one by one, as they are measured."""
+    yield ["dialect", "assembling, of the floor's time", "masking, of the floor's time"]
+    for name in dialects:
+        yield [name, *(f"{multiple:.1f}" for multiple in one_by_one(name, sizes))]
+
+
 def report(found: Sequence[Sequence[str]]) -> str:
     """Each dialect's figure with what its streams take; then, beside that, what it is where streams come otherwise."""
     figures = [[*row[:3], *row[-2:]] for row in found]
@@ -219,15 +256,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("dialects", nargs="*", metavar="DIALECT", help="all by default")
     for name, value in asdict(Sizes()).items():
         parser.add_argument("--open" if name == "opened" else f"--{name}", dest=name, type=int, default=value)
+    parser.add_argument("--one-by-one", action="store_true", help="measure only events that are read one by one")
     parser.add_argument("--document", type=Path, help="write the tables into this file, between its markers")
     given = parser.parse_args(arguments)
     sizes = Sizes(given.streams, given.deltas, given.rounds, given.opened)
+    dialects = given.dialects or [dialect.name for dialect in DIALECTS]
+    if not given.one_by_one:
+        found = printed(rows(dialects, sizes))
+        if given.document is not None:
+            replace_section(given.document, "core", report(found))
+    single = printed(rows_one_by_one(dialects, sizes))
+    if given.document is not None:
+        replace_section(given.document, "core one by one", table(single))
+
+
+def printed(measured: Iterable[list[str]]) -> list[list[str]]:
+    """The rows, each printed as soon as it is measured."""
     found = []
-    for row in rows(given.dialects or [dialect.name for dialect in DIALECTS], sizes):
+    for row in measured:
         found.append(row)
         print("  ".join(f"{cell:<21}" for cell in row), flush=True)
-    if given.document is not None:
-        replace_section(given.document, "core", report(found))
+    return found
 
 
 if __name__ == "__main__":

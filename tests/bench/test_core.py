@@ -13,7 +13,10 @@ from streamgauge.core.dialects import DIALECTS
 
 NAMES = [dialect.name for dialect in DIALECTS]
 TINY = Sizes(streams=2, deltas=24, rounds=1, opened=3)
-MARKED = "before\n<!-- core: begin -->\nold\n<!-- core: end -->\nafter\n"
+MARKED = (
+    "before\n<!-- core: begin -->\nold\n<!-- core: end -->\nbetween\n"
+    "<!-- core one by one: begin -->\nold\n<!-- core one by one: end -->\nafter\n"
+)
 
 
 def test_every_dialect_has_a_floor_and_a_wire() -> None:
@@ -54,7 +57,18 @@ def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixtur
     main(["--streams=2", "--deltas=24", "--rounds=1", "--open=3", f"--document={path}", "gemini"])
     written = path.read_text()
     assert written.startswith("before\n<!-- core: begin -->\n| dialect ")
-    assert written.endswith("<!-- core: end -->\nafter\n")
-    assert [part.count("\n| gemini") for part in written.split("\n\n")] == [2, 0, 0, 2]
+    assert written.endswith("<!-- core one by one: end -->\nafter\n")
+    assert "<!-- core: end -->\nbetween\n<!-- core one by one: begin -->\n| dialect " in written
+    assert [part.count("\n| gemini") for part in written.split("\n\n")] == [2, 0, 0, 3]
     assert "old" not in written
     assert "gemini" in capsys.readouterr().out
+
+
+def test_it_writes_only_what_is_read_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text(MARKED)
+    main(["--one-by-one", "--streams=2", "--deltas=24", "--rounds=1", f"--document={path}", "gemini"])
+    written = path.read_text()
+    assert written.startswith(MARKED.partition("<!-- core one")[0])
+    assert written.count("\n| gemini") == 1
+    assert capsys.readouterr().out.count("gemini") == 1

@@ -12,7 +12,7 @@ from typing import Union
 import msgspec
 
 from streamgauge.core.outcome import reason_label
-from streamgauge.core.safe_values import CODE, ID, MASKED, MAX_SAFE_INTEGER
+from streamgauge.core.safe_values import CODE, MASKED, MAX_SAFE_INTEGER, is_id
 
 
 class Kind(Enum):
@@ -26,6 +26,8 @@ class Kind(Enum):
     FLAG = "flag"
     TEXT = "text"  # generated text: replaced by one `x` per code point
     ARGUMENTS = "arguments"  # a tool's arguments, a text or JSON value: replaced by one `x` per code point of the JSON
+
+    __hash__ = object.__hash__  # that of Enum is a function in Python, which takes ten times as long
 
 
 Spec = Union[Kind, Mapping[str, "Spec"], Sequence["Spec"]]
@@ -64,18 +66,18 @@ def apply_allowlist(spec: Spec | None, value: object) -> object:
 
 
 def _object(spec: Mapping[str, Spec]) -> Filter:
-    filters = {key: allowlist_filter(member) for key, member in spec.items()}
+    named = {key: allowlist_filter(member) for key, member in spec.items()}.get
 
     def filtered(value: object) -> object:
         if type(value) is not dict:
             return _misfit(value)
         kept: dict[str, object] = {}
         for key, member in value.items():
-            keep = filters.get(key)
+            keep = named(key)
             if keep is not None:
-                kept[key] = member if member is None else keep(member)
+                kept[key] = None if member is None else keep(member)
             elif (position := len(kept)) < MAX_MEMBERS:  # nothing was dropped so far: all earlier members are in `kept`
-                kept[_MASKED_KEYS[position]] = member if member is None else _unnamed(member)
+                kept[_MASKED_KEYS[position]] = None if member is None else _unnamed(member)
         return kept
 
     return filtered
@@ -85,7 +87,7 @@ def _list(spec: Spec) -> Filter:
     keep = allowlist_filter(spec)
 
     def filtered(value: object) -> object:
-        return [keep(item) for item in value] if type(value) is list else _misfit(value)
+        return list(map(keep, value)) if type(value) is list else _misfit(value)
 
     return filtered
 
@@ -159,7 +161,7 @@ def _count(value: object) -> object:
 
 def _id(value: object) -> object:
     if type(value) is str:
-        return value if not value or ID.fullmatch(value) else MASKED
+        return value if is_id(value) else MASKED
     return _flag(value)
 
 
@@ -213,7 +215,7 @@ def argument_chars(value: object) -> int:
 
 def encoded(value: object) -> bytes:
     """A filtered value as JSON. Every value that a filter returns can be encoded."""
-    return msgspec.json.encode(value)
+    return _ENCODER.encode(value)
 
 
 def encoded_each(values: Sequence[object]) -> list[bytes]:

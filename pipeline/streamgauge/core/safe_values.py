@@ -10,8 +10,8 @@ MASKED = "masked"
 
 # A word of a protocol's own vocabulary; 128 characters is four times the longest seen in recorded streams.
 CODE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
-# Printable ASCII; the longest id seen is an encrypted response id of 190 characters.
-ID = re.compile(r"[ -~]{1,256}")
+# The longest id seen is an encrypted response id of 190 characters.
+MAX_ID_CHARS = 256
 
 
 def safe_code(value: object) -> str | None:
@@ -21,18 +21,21 @@ def safe_code(value: object) -> str | None:
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
-    return _label(value, CODE)
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str) and CODE.fullmatch(value) else MASKED
 
 
 def safe_id(value: object) -> str | None:
     """An id, model or tool name: unchanged if printable ASCII up to 256 characters, else `masked`; None for null, empty."""
-    return _label(value, ID)
-
-
-def _label(value: object, pattern: re.Pattern[str]) -> str | None:
     if value is None or value == "":
         return None
-    return value if isinstance(value, str) and pattern.fullmatch(value) else MASKED
+    return value if isinstance(value, str) and is_id(value) else MASKED
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is printable ASCII up to MAX_ID_CHARS characters, or empty."""
+    return text.isascii() and text.isprintable() and len(text) <= MAX_ID_CHARS
 
 
 # Up to this, integers are exact in every JSON reader, also in those that use doubles (RFC 8259, section 6).
@@ -41,9 +44,7 @@ MAX_SAFE_INTEGER = 2**53
 
 def whole_number(value: object) -> int | None:
     """A count: a non-negative integer up to 2**53; None for anything else (bool and float included)."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SAFE_INTEGER:
-        return value
-    return None
+    return value if type(value) is int and 0 <= value <= MAX_SAFE_INTEGER else None
 
 
 def finite_number(value: object) -> float | None:

@@ -99,8 +99,14 @@ def _fallen_to_zero(raw: Mapping[str, object], rules: UsageRules, given: Mapping
     Some proxies that translate another format to Anthropic's fill the message_delta with zeros. A single count may fall
     to 0: after a compaction Anthropic's last call reads nothing from the cache.
     """
-    reported = {path: count for path in rules.input_side if (count := whole_number(_at(given, path))) is not None}
-    return [] if any(reported.values()) else [path for path in reported if whole_number(_at(raw, path))]
+    zeros: dict[str, None] = {}  # a path may be among several kinds of counts
+    for path in rules.input_side:
+        count = whole_number(_at(given, path))
+        if count:
+            return []
+        if count is not None:
+            zeros[path] = None
+    return [path for path in zeros if whole_number(_at(raw, path))]
 
 
 def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, object]:
@@ -116,7 +122,8 @@ def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str
     """Put the numbers that `spec` names into `into`; return how many were put in, and how many were bad."""
     stored = bad = 0
     for key in spec:
-        if key not in given or (value := given[key]) is None:
+        value = given.get(key)
+        if value is None:
             continue
         kind = spec[key]
         if kind is Kind.COUNT or kind is Kind.NUMBER:
@@ -138,6 +145,8 @@ def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str
 
 def _named(spec: Spec, value: object) -> object:
     """The members of a list or object that the spec names. The others would take room in the state of an open stream."""
+    if isinstance(spec, Kind):
+        return apply_allowlist(spec, value)
     if isinstance(value, list) and isinstance(spec, list):
         return [_named(spec[0], one) for one in value[:MAX_PARTS]]
     if isinstance(value, dict) and isinstance(spec, Mapping):

@@ -8,7 +8,7 @@ import msgspec
 from streamgauge.core.allowlist import argument_chars
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
 from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
-from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
+from streamgauge.core.dialects.contract import Data, Dialect, ErrorFacts, Source
 from streamgauge.core.formats.json_validator import JsonState, feed
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MASKED, finite_number, safe_code, safe_id
@@ -22,9 +22,12 @@ MAX_TOOLS = 64
 # Tool calls of all choices together.
 MAX_TOOLS_OF_ALL = 128
 
+# The kinds of output that are content of the answer.
+_CONTENT = TEXT | REFUSAL
+
 
 class StreamEventSink:
-    """Implements `dialects.contract.Sink` for one event at a time: `begin`, then the dialect, then `end`."""
+    """Implements `dialects.contract.Sink` for one event at a time: `read`; or `begin`, what it reports, and `end`."""
 
     def __init__(self, state: StreamState, stall_ns: int) -> None:
         self._state = state
@@ -36,40 +39,47 @@ class StreamEventSink:
         self._timed = True
         self._kinds = 0
         self._has_usage = False  # the event reported usage
-        self._generated: set[int] = set()
+        self._generated: dict[int, ChoiceState | None] = {}  # the choices with output in this event
         self._repetition = Repetition(state)
+        self._place: Repetition | None = None  # None: the event belongs to no item, and closes nothing
 
-    def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
+    def read(self, dialect: Dialect, name: str, value: Data, stamp: int | None, repeated: bool) -> None:
+        """Have a dialect read an event with this name and data: see `begin`."""
+        self.begin(dialect, stamp, repeated)
+        dialect.read(name, value, self)
+        if self._kinds:
+            self.end()
+
+    def begin(self, dialect: Dialect | None, stamp: int | None, repeated: bool = False, timed: bool = True) -> None:
         """Begin an event that came at `stamp` (ns).
 
         `repeated`: a resumed stream repeats it, so its output does not count. `timed` is False for a whole answer, whose
         content makes no token events.
         """
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
-        self._kinds, self._has_usage = 0, False
-        self._repetition.begin()
+        self._kinds, self._has_usage, self._place = 0, False, None
         self._generated.clear()
 
     def end(self) -> None:
         """End the event. If it carried generated output, it is a token event."""
-        if not self._kinds or not self._timed:
+        kinds, stamp, timing = self._kinds, self._stamp, self._state.timing
+        if not kinds or not self._timed:
             return
-        state, timing = self._state, self._state.timing
-        state.counts.token_events += 1
-        timing.token(self._stamp, self._stall_ns)
-        for index in self._generated:
-            choice = self._choice(index)
+        self._state.counts.token_events += 1
+        timing.token(stamp, self._stall_ns)
+        for choice in self._generated.values():
             if choice is not None:
                 choice.token_events += 1
-                choice.first_token = self._stamp if choice.first_token is None else choice.first_token
+                if choice.first_token is None:
+                    choice.first_token = stamp
         if timing.first_token is None:
-            timing.first_token = self._stamp
-        if self._kinds & (TEXT | REFUSAL) and timing.first_content is None:
-            timing.first_content = self._stamp
-        if self._kinds & REASONING and timing.first_reasoning is None:
-            timing.first_reasoning = self._stamp
-        if self._kinds & TOOL and timing.first_tool is None:
-            timing.first_tool = self._stamp
+            timing.first_token = stamp
+        if kinds & _CONTENT and timing.first_content is None:
+            timing.first_content = stamp
+        if kinds & REASONING and timing.first_reasoning is None:
+            timing.first_reasoning = stamp
+        if kinds & TOOL and timing.first_tool is None:
+            timing.first_tool = stamp
 
     # --- what a dialect reports ------------------------------------------------------------------------------------
 
@@ -87,17 +97,27 @@ class StreamEventSink:
         if routed_model is not None and routed_model != identity.routed_model:
             identity.routed_model = safe_id(routed_model) or identity.routed_model
 
-    def choice(self, index: int) -> None:
-        """Create the state of a choice, unless there are MAX_CHOICES."""
-        self._choice(index)
+    def choice(self, index: int) -> ChoiceState | None:
+        """The state of a choice, which is created unless there are MAX_CHOICES."""
+        choices = self._state.choices
+        for choice in choices:
+            if choice.index == index:
+                return choice
+        if len(choices) >= MAX_CHOICES:
+            self._state.loss.state_limit = True
+            return None
+        choices.append(ChoiceState(index))
+        return choices[-1]
 
     def part(self, item: int | None, source: Source) -> None:
         """Decide by the item's earlier sources which output of this event is new."""
-        self._repetition.part(item, source)
+        self._place = self._repetition
+        self._place.part(item, source)
 
     def closes(self) -> None:
         """Decide by the totals of the stream which output of this event is new."""
-        self._repetition.whole()
+        self._place = self._repetition
+        self._place.whole()
 
     def text(self, choice: int, value: object) -> None:
         """Count new text in `text_chars` (code points)."""
@@ -113,6 +133,7 @@ class StreamEventSink:
 
     def media(self, choice: int, value: object) -> None:
         """Mark the event as a token event if the media is new. Its size is not counted."""
+        self._place = self._place or Repetition(self._state)  # media is tracked even without an item
         self._generate(choice, value, MEDIA)
 
     def tool(
@@ -129,7 +150,7 @@ class StreamEventSink:
         in_pieces: bool = False,
     ) -> None:
         """Open or update the state of a call. The call's first name makes the event a token event."""
-        if (self._repeated and not isinstance(name, str)) or self._repetition.repeats(TOOL):
+        if (self._repeated and not isinstance(name, str)) or self._repeats_calls():
             return
         named = safe_id(name) if isinstance(name, str) else None
         tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
@@ -147,13 +168,13 @@ class StreamEventSink:
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
     ) -> None:
         """Count the code points of the arguments in the state of the call, and validate them if they are JSON."""
-        if value is None or value == "" or self._repeated or self._repetition.repeats(TOOL):
+        if value is None or value == "" or self._repeated or self._repeats_calls():
             return
         tool = (
             self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
         )
         self._kinds |= TOOL
-        self._generated.add(choice)
+        self._generated[choice] = self.choice(choice)
         if tool is None:
             return
         tool.argument_chars += argument_chars(value)
@@ -172,9 +193,8 @@ class StreamEventSink:
         json: bool = True,
     ) -> None:
         """Add what earlier events did not report of a call. With earlier events unseen, a new call gets its name alone."""
-        if self._repetition.repeats(TOOL):
+        if self._repeats_calls():
             return
-        self._repetition.closes = True
         named = safe_id(name) if isinstance(name, str) else None
         before = self._calls()
         tool = self._open_tool(choice, key, call_id, json, named)
@@ -196,7 +216,7 @@ class StreamEventSink:
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         """Keep the first finish reason of the choice. A reason that means an error replaces it, and sets the error."""
         reason = reason_label(raw)
-        state = self._choice(choice)
+        state = self.choice(choice)
         if reason is None or state is None:
             return
         meaning = normal or normal_reason(reason)
@@ -251,29 +271,22 @@ class StreamEventSink:
 
     def _generate(self, choice: int, value: object, kind: int) -> int:
         """Record generated output; return its code points, 0 if it does not count."""
-        if not isinstance(value, str) or not value or self._repeated or not self._repetition.is_new(kind):
+        if type(value) is not str or not value or self._repeated:
+            return 0
+        if self._place is not None and not self._place.is_new(kind):
             return 0
         self._kinds |= kind
-        self._generated.add(choice)
-        self._choice(choice)
+        self._generated[choice] = self.choice(choice)
         return len(value)
 
-    def _choice(self, index: int) -> ChoiceState | None:
-        choices = self._state.choices
-        for choice in choices:
-            if choice.index == index:
-                return choice
-        if len(choices) >= MAX_CHOICES:
-            self._state.loss.state_limit = True
-            return None
-        choices.append(ChoiceState(index))
-        return choices[-1]
+    def _repeats_calls(self) -> bool:
+        return self._place is not None and self._place.repeats(TOOL)
 
     def _calls(self) -> int:
         return sum(len(choice.tools) for choice in self._state.choices)
 
     def _latest_tool(self, choice_index: int) -> ToolState | None:
-        choice = self._choice(choice_index)
+        choice = self.choice(choice_index)
         return choice.tools[-1] if choice is not None and choice.tools else None
 
     def _open_tool(
@@ -291,7 +304,7 @@ class StreamEventSink:
 
         A fragment without a key always begins a call. None if there are too many choices or calls.
         """
-        choice = self._choice(choice_index)
+        choice = self.choice(choice_index)
         if choice is None:
             return None
         label = safe_id(call_id) if isinstance(call_id, str) else None

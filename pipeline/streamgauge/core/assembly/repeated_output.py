@@ -38,21 +38,14 @@ _SEVERAL_IN_AN_ITEM = (Source.TEXT_DONE, Source.PART_DONE)
 
 
 class Repetition:
-    """What one event of a stream repeats. Call `begin`, then `part` or `whole` if the dialect reports it, then `is_new`.
-
-    `closes`: the event is a closing one.
-    """
+    """What an event repeats that belongs to an item or closes something. Call `part` or `whole`, then `is_new`."""
 
     def __init__(self, state: StreamState) -> None:
         self._state = state
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin an event. At first it belongs to no item and closes nothing."""
         self._item: int | None = None
         self._source = Source.DELTA
+        self._closes = False
         self._repeated = 0
-        self.closes = False
 
     @property
     def sees_all(self) -> bool:
@@ -64,9 +57,9 @@ class Repetition:
     def part(self, item: int | None, source: Source) -> None:
         """The event reports output of this item of the answer (None: it names none)."""
         self._item, self._source = _UNPLACED if item is None else item, source
-        self.closes = source is not Source.DELTA
+        self._closes = source is not Source.DELTA
         items = self._state.items
-        if not self.closes:
+        if not self._closes:
             self._repeated = 0
         elif items is None or not self.sees_all:
             self._repeated = _OF_ITEMS
@@ -77,7 +70,7 @@ class Repetition:
 
     def whole(self) -> None:
         """The event reports the whole answer."""
-        self.closes = True
+        self._item, self._source, self._closes = None, Source.DELTA, True
         if not self.sees_all:
             self._repeated = _OF_ITEMS | TOOL
             return
@@ -107,9 +100,9 @@ class Repetition:
         known = items.get(item, 0)
         if _source_of(known, kind):
             return True
-        if item not in items and not _has_room(items, self.closes):
-            self._state.loss.state_limit |= self.closes
-            return not self.closes
+        if item not in items and not _has_room(items, self._closes):
+            self._state.loss.state_limit |= self._closes
+            return not self._closes
         is_over = _IS_OVER if self._source is Source.ITEM_DONE else 0
         items[item] = known | self._source << _shift(kind) | is_over
         return True

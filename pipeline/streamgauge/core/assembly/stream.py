@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from streamgauge.core.assembly.batching import in_batches
 from streamgauge.core.assembly.event_sink import StreamEventSink
 from streamgauge.core.assembly.plain_deltas import PlainDeltas
 from streamgauge.core.assembly.state import StreamState
@@ -23,14 +24,15 @@ from streamgauge.core.dialects import (
     recognised,
     recognised_body,
 )
+from streamgauge.core.dialects.contract import ERROR_MEMBERS
 from streamgauge.core.dialects.typed_deltas import EVENT_ID
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.safe_values import safe_id, whole_number
 
-# Events of one read that are processed as a batch; a read seldom holds more (64 KiB of deltas).
-WINDOW = 128
+# An event without a name has neither an error nor a position if it has none of these members. (`object` may say `error`.)
+_NOTED = frozenset((*ERROR_MEMBERS, "type", "sequence_number", EVENT_ID))
 
 # Numbers of up to 18 digits, which fit 64 bits.
 _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
@@ -140,42 +142,33 @@ class Stream:
 
     def _reads(self, reads: Sequence[Read], batched: int) -> None:
         """Process reads. Those before `batched` may be processed many at a time."""
-        at = try_at = refused = 0
-        while at < len(reads):
-            taken = 0
-            if try_at <= at < batched and self._may_batch():
-                taken = self._deltas.take_reads(reads[at:batched])
-                refused = 0 if taken else refused + 1
-                try_at = at + (taken or _until_next_try(refused))
-            if not taken:
-                self._read(reads[at])
-            at += taken or 1
+        in_batches(reads, batched, self._may_batch, self._deltas.take_reads, self._read)
 
     def _may_batch(self) -> bool:
         """Whether events may be processed as a batch: no terminal was seen, and the stream repeats no events."""
         return not self.state.terminal and not self._begins_later
 
     def _read(self, read: Read) -> None:
-        state = self.state
-        state.counts.reads += 1
+        counts, stamp = self.state.counts, read.stamp_ns
+        counts.reads += 1
         if read.body_bytes:
-            state.counts.bytes += read.body_bytes
-            state.timing.read(read.stamp_ns)
+            counts.bytes += read.body_bytes
+            self.state.timing.read(stamp)
         if read.content:
-            self._content(read.content, read.stamp_ns)
+            events = read_events(read.content)
+            if len(events) == 1:
+                self._event(events[0], stamp)
+            else:
+                self._events(events, stamp)
 
-    def _content(self, content: bytes, stamp: int | None) -> None:
-        events = read_events(content)
-        at = try_at = refused = 0
-        while at < len(events):
-            taken = 0
-            if try_at <= at < len(events) - 1 and self._may_batch():
-                taken = self._deltas.take_events(events[at : at + WINDOW], stamp)
-                refused = 0 if taken else refused + 1
-                try_at = at + (taken or _until_next_try(refused))
-            if not taken:
-                self._event(events[at], stamp)
-            at += taken or 1
+    def _events(self, events: Sequence[Event], stamp: int | None) -> None:
+        in_batches(
+            events,
+            len(events),
+            self._may_batch,
+            lambda some: self._deltas.take_events(some, stamp),
+            lambda event: self._event(event, stamp),
+        )
 
     def _end(self, end: End) -> None:
         state = self.state
@@ -203,8 +196,9 @@ class Stream:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def _event(self, event: Event, stamp: int | None) -> None:
-        state = self.state
-        state.counts.comments += event.comments
+        state, name, data = self.state, event.name, event.data
+        if event.comments:
+            state.counts.comments += event.comments
         if event.id is not None:
             state.identity.last_event_id = safe_id(event.id)
         if event.error is not None:
@@ -212,35 +206,46 @@ class Stream:
             self._error("error", parse(event.error))
         if event.bare is not None:
             self._error("", parse(event.bare))
-        if event.data is not None:
-            self._dispatch(event, event.data, stamp)
-
-    def _dispatch(self, event: Event, data: bytes, stamp: int | None) -> None:
-        state, name = self.state, event.name
+        if data is None:
+            return
         state.counts.events += 1
         if state.timing.first_event is None:
             state.timing.first_event = stamp
-        text_dialect = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
-        if text_dialect is not None:
+        known = BY_NAME.get(state.dialect or "")
+        if name and (text_dialect := dialect_of_text_event(name, known)) is not None:
             self._text(text_dialect, data, stamp)
-            return
-        if data.startswith(DONE):
+        elif data[: len(DONE)] == DONE:
             self._done()
-            return
-        value = parse(data)
-        if value is UNPARSED and data.strip() and not self._may_be_text():
+        else:
+            self._data(name, data, stamp, known)
+
+    def _data(self, name: str, data: bytes, stamp: int | None, known: Dialect | None) -> None:
+        """Apply an event's data, if it is JSON. `known`: the dialect that the stream has shown so far."""
+        state, value = self.state, parse(data)
+        if value is UNPARSED and data.strip() and not (known is not None and known.text_events):
             state.counts.unparsed_events += 1
         if state.terminal:
             state.counts.after_terminal_events += 1
-        self._error(name, value)
-        if isinstance(value, dict):
+        if type(value) is not dict:
+            self._error(name, value)
+            return
+        if name or value.get("object") == "error" or not _NOTED.isdisjoint(value):
+            self._error(name, value)
             self._note_position(value)
-            if state.terminal:
-                self._read_usage_after_done(value)
-            else:
-                self._read_event(name, value, stamp)
+        if state.terminal:
+            self._read_usage_after_done(value)
+            return
+        dialect = known
+        if dialect is None or not dialect.recognises(name, value):
+            dialect = self._shown_by(name, value)
+        if dialect is not None:
+            opening = state.opening
+            repeated = opening is not None and opening.resumed_from is not None and self._is_repeated(value)
+            if repeated:
+                state.counts.repeated_events += 1
+            (self._sink or self._new_sink()).read(dialect, name, value, stamp, repeated)
 
-    def _text(self, dialect: Dialect, data: bytes, stamp: int | None) -> None:
+    def _text(self, dialect: Dialect, text: bytes, stamp: int | None) -> None:
         """Apply an event whose data is generated text itself, not JSON."""
         state = self.state
         state.dialect = dialect.name
@@ -249,14 +254,9 @@ class Stream:
             return
         repeated = self._is_repeated({})
         state.counts.repeated_events += repeated
-        sink = self._sink_for(dialect, stamp, repeated=repeated)
-        sink.text(0, data.decode("utf-8", "replace"))
+        sink = self._sink_for(dialect, stamp, repeated)
+        sink.text(0, text.decode("utf-8", "replace"))
         sink.end()
-
-    def _may_be_text(self) -> bool:
-        """Whether the stream has shown a dialect whose events may hold text instead of JSON."""
-        shown = BY_NAME.get(self.state.dialect or "")
-        return shown is not None and bool(shown.text_events)
 
     def _note_position(self, value: dict[str, object]) -> None:
         number = whole_number(value.get("sequence_number"))
@@ -266,21 +266,14 @@ class Stream:
         if isinstance(event_id, str):
             self.state.identity.last_event_id = safe_id(event_id)
 
-    def _read_event(self, name: str, value: dict[str, object], stamp: int | None) -> None:
-        state = self.state
-        shown = recognised(name, value, BY_NAME.get(state.dialect or ""))
+    def _shown_by(self, name: str, value: dict[str, object]) -> Dialect | None:
+        """The dialect that an event shows, from now on that of the stream; if it shows none, the one to read it by."""
+        shown = recognised(name, value)
         if shown is not None:
-            state.dialect = shown.name
-        elif state.dialect is None and is_foreign(value):
-            state.dialect = OTHER
-        dialect = shown or self.dialect
-        if dialect is None:
-            return
-        repeated = self._is_repeated(value)
-        state.counts.repeated_events += repeated
-        sink = self._sink_for(dialect, stamp, repeated=repeated)
-        dialect.read(name, value, sink)
-        sink.end()
+            self.state.dialect = shown.name
+        elif self.state.dialect is None and is_foreign(value):
+            self.state.dialect = OTHER
+        return shown or self.dialect
 
     def _read_usage_after_done(self, value: dict[str, object]) -> None:
         """Apply an event after the terminal: usage after [DONE] counts, unless it names another response."""
@@ -289,13 +282,16 @@ class Stream:
         if usage is not None and safe_id(value.get("id")) in (None, self.state.identity.response_id):
             self._sink_for(dialect, None).usage(usage)
 
-    def _sink_for(
-        self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True
-    ) -> StreamEventSink:
-        if self._sink is None:
-            self._sink = StreamEventSink(self.state, self._stall_ns)
-        self._sink.begin(dialect, stamp, repeated=repeated, timed=timed)
+    def _new_sink(self) -> StreamEventSink:
+        self._sink = StreamEventSink(self.state, self._stall_ns)
         return self._sink
+
+    def _sink_for(
+        self, dialect: Dialect | None, stamp: int | None, repeated: bool = False, timed: bool = True
+    ) -> StreamEventSink:
+        sink = self._sink or self._new_sink()
+        sink.begin(dialect, stamp, repeated, timed)
+        return sink
 
     @property
     def dialect(self) -> Dialect | None:
@@ -342,7 +338,7 @@ class Stream:
 
     def _error(self, name: str, value: object) -> bool:
         """Report an in-band error to the sink; return whether there is one."""
-        facts = error_in(name, None if value is UNPARSED else value)
+        facts = error_in(name, value)
         if facts is None or self.state.dialect == OTHER:
             return False
         if self.state.opening is None or self.state.opening.path is None:
@@ -377,11 +373,6 @@ class Stream:
             dialect.read("", value, sink)  # one of a list of events
         else:
             dialect.read_body(value, sink)
-
-
-def _until_next_try(refused: int) -> int:
-    """After how many events a batch is tried again, if so many tries were refused in a row."""
-    return 1 + refused // 2
 
 
 def _position(event_id: str) -> tuple[int, ...]:

@@ -69,15 +69,18 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
-        self._close_reads((self.read_tokens,))
+        if self.read_tokens > self.top_reads[1]:
+            self._close_reads((self.read_tokens,))
         self.read_tokens = 0
         if stamp is None:
             return
-        if self.first_byte is None:
+        last, self.last_read = self.last_read, stamp
+        if last is not None:
+            gap, longest = stamp - last, self.wire_max_gap
+            if longest is None or gap > longest:
+                self.wire_max_gap = max(gap, 0)
+        elif self.first_byte is None:
             self.first_byte = stamp
-        if self.last_read is not None:
-            self.wire_max_gap = max(self.wire_max_gap or 0, stamp - self.last_read)
-        self.last_read = stamp
 
     def token(self, stamp: int | None, stall_ns: int) -> None:
         """A token event arrived at `stamp`; a gap above `stall_ns` is a stall."""
@@ -85,9 +88,23 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self.read_tokens += 1
         if stamp is None:
             return
-        if self.last_token is not None:
-            self._add([stamp - self.last_token], stall_ns)
-        self.last_token = stamp
+        last, self.last_token = self.last_token, stamp
+        if last is None:
+            return
+        gap = stamp - last
+        self.gap_count += 1
+        if self.gap_count <= EXACT_GAPS:
+            self.exact.append(gap)
+        elif self.exact:
+            self.exact = []  # percentiles come from the buckets now
+        bucket, buckets = bisect.bisect_left(_BOUNDS_NS, gap), self.buckets
+        buckets[bucket] = buckets.get(bucket, 0) + 1
+        self.gap_sum += gap
+        largest = self.gap_max
+        if gap > largest:
+            self.gap_max = gap
+        if gap > stall_ns:
+            self.stalls += 1
 
     def tokens(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
         """`read` and `token` for many reads with token events: `events` of each, at least one (None: one each)."""

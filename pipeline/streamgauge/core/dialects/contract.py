@@ -59,8 +59,11 @@ class Sink(Protocol):
     ) -> None:
         """Reports ids and models of the response, and how it was served: `tier`, or the model a gateway routed it to."""
 
-    def choice(self, index: int) -> None:
-        """Reports that the response has a choice with this index, from 0, even if it brings no output."""
+    def choice(self, index: int) -> object:
+        """Reports that the response has a choice with this index, from 0, even if it brings no output.
+
+        What it returns is the sink's own.
+        """
 
     def part(self, item: int | None, source: Source) -> None:
         """Assigns the output that is reported next to this item of the response (None: the event names none).
@@ -275,6 +278,10 @@ def is_no_call(name: object, call_id: object, arguments: object) -> bool:
     return not name and not call_id and not arguments
 
 
+# An event is no error without one of these members, if neither its name nor its `type` nor its `object` is `error`.
+ERROR_MEMBERS = frozenset(("error", "errors", "detail", "base_resp"))
+
+
 def error_in(event: str, data: object) -> ErrorFacts | None:
     """The in-band error of an event, in any of the common shapes; None if there is none.
 
@@ -287,7 +294,9 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         data = data[0]
     if not isinstance(data, dict):
         return ErrorFacts() if event == "error" else None
-    is_named = "error" in (event, data.get("type"), data.get("object"))
+    is_named = event == "error" or data.get("type") == "error" or data.get("object") == "error"
+    if not is_named and ERROR_MEMBERS.isdisjoint(data):
+        return None
     if not is_named and "error" not in data and "errors" not in data:
         return _bare_error(data)
     if "jsonrpc" in data:

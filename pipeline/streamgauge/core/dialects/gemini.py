@@ -9,8 +9,6 @@ https://docs.cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/Gen
 types.py (Part, FunctionCall, PartialArg, ToolCall).
 """
 
-from collections.abc import Iterator
-
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
@@ -69,6 +67,9 @@ KEEP: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_ANSWER, "response": _KEEP_ANSWER
 # Members of usageMetadata that describe how a request was served, not what it used. Vertex sends `trafficType` alone on
 # all events but the last.
 _SERVED = ("trafficType", "serviceTier")
+
+# Parts that hold media, and the member with it.
+_MEDIA = {"inlineData": "data", "executableCode": "code"}
 
 # The key of calls whose every fragment repeats the name and the id, as some proxies send them: the id identifies a
 # call. The key is negative, so that it equals no index.
@@ -159,13 +160,15 @@ def _tier(usage: object) -> object:
     return usage["trafficType"] if usage.get("trafficType") is not None else usage.get("serviceTier")
 
 
-def _candidates(answer: Data) -> Iterator[tuple[int, Data]]:
+def _candidates(answer: Data) -> list[tuple[int, Data]]:
     """The candidates with their index. A candidate without one gets its position in the list."""
     given = answer.get("candidates")
+    candidates = []
     for position, candidate in enumerate(given if isinstance(given, list) else ()):
         if isinstance(candidate, dict):
             index = whole_number(candidate.get("index"))
-            yield position if index is None else index, candidate
+            candidates.append((position if index is None else index, candidate))
+    return candidates
 
 
 def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
@@ -176,8 +179,8 @@ def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
         if isinstance(part, dict):
             _read_part(index, part, sink)
     reason = reason_label(candidate.get("finishReason"))
-    # STOP is also the finish reason of function calls.
-    sink.finish(index, reason, "tool_calls" if reason == "STOP" and sink.calls_client_tools(index) else None)
+    if reason is not None:  # STOP is also the finish reason of function calls
+        sink.finish(index, reason, "tool_calls" if reason == "STOP" and sink.calls_client_tools(index) else None)
 
 
 def _read_part(index: int, part: Data, sink: Sink) -> None:
@@ -192,9 +195,8 @@ def _read_part(index: int, part: Data, sink: Sink) -> None:
     if isinstance(server_call, dict):
         sink.tool(index, None, server_call.get("toolType"), call_id=server_call.get("id"), client=False)
         sink.arguments(index, None, server_call.get("args"))
-    for name, member in (("inlineData", "data"), ("executableCode", "code")):
-        given = part.get(name)
-        if isinstance(given, dict):
+    for name, member in _MEDIA.items():
+        if name in part and isinstance(given := part[name], dict):
             sink.media(index, given.get(member))
 
 

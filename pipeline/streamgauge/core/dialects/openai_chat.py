@@ -5,7 +5,7 @@ or `message`, and tool calls are identified by index, id or position.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from streamgauge.core.dialects.contract import Data, DialectDefaults, Sink, error_in, is_no_call
 from streamgauge.core.dialects.openai_chat_delta_tables import CHAT_DELTAS
@@ -53,7 +53,7 @@ class OpenAIChat(DialectDefaults):
     def recognises(self, event: str, data: Data) -> bool:
         """By `object`; without it by an unnamed event with empty `choices`, or by a choice with a delta or a message."""
         kind = data.get("object")
-        if (safe_code(kind) or "").startswith("chat.completion"):
+        if kind == "chat.completion.chunk" or (safe_code(kind) or "").startswith("chat.completion"):
             return True
         if kind == "text_completion":
             return False  # a legacy completion, even if it has a delta
@@ -81,31 +81,33 @@ class OpenAIChat(DialectDefaults):
         return None if has_output else first_present(data, _USAGES)
 
 
-def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
+def choices_of(data: Data) -> list[tuple[int, Data]]:
     """The choices of a chunk with their index. A choice without one gets its position in the list."""
     given = data.get("choices")
-    if not isinstance(given, list):
-        return
-    for position, choice in enumerate(given):
+    choices = []
+    for position, choice in enumerate(given if isinstance(given, list) else ()):
         if isinstance(choice, dict):
             index = whole_number(choice.get("index"))
-            yield position if index is None else index, choice
+            choices.append((position if index is None else index, choice))
+    return choices
 
 
 def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
     """Reads a chunk of chat or of legacy completions, or a whole response."""
-    usage = first_present(data, _USAGES)
-    tier = data.get("service_tier")
-    if tier is None and isinstance(usage, dict):
+    usage, model, tier = data.get(_USAGE), data.get(_MODEL), data.get("service_tier")
+    has_more = not _MORE.isdisjoint(data)
+    if has_more:
+        usage, model = first_present(data, _USAGES), first_present(data, _MODELS)
+    if tier is None and type(usage) is dict:
         tier = usage.get("service_tier")  # Mistral
-    sink.identify(data.get("id"), first_present(data, _MODELS), tier)
+    sink.identify(data.get("id"), model, tier)
     kind = data.get("object")
-    closing = isinstance(kind, str) and kind in CLOSING
+    closing = type(kind) is str and kind in CLOSING
     if closing:
         sink.closes()
     for index, choice in choices_of(data):
         sink.choice(index)
-        _read_message(index, choice, sink, closing=closing, whole=whole)
+        _read_message(index, choice, sink, whole or closing)
         reason = choice.get("finish_reason")
         if reason is not None:
             sink.finish(index, reason)
@@ -115,30 +117,30 @@ def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
             usage = choice.get(CHOICE_USAGE)
     if usage is not None:
         sink.usage(usage)
-    if not _PROVIDERS_OWN.isdisjoint(data) or (isinstance(usage, dict) and not _OWN_IN_USAGE.isdisjoint(usage)):
-        _read_provider({**data, "usage": usage}, sink)
+    if has_more or (type(usage) is dict and not _OWN_IN_USAGE.isdisjoint(usage)):
+        _read_provider({**data, _USAGE: usage}, sink)
 
 
-def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool, whole: bool) -> None:
+def _read_message(index: int, choice: Data, sink: Sink, is_whole: bool) -> None:
     """Reads the first of delta, text and message that is present: it holds the new output.
 
-    Together sends two of them, and Perplexity's message beside a delta is a running total. In a whole response and in a
-    closing event the message holds all output; Perplexity sends an empty delta beside it.
+    Together sends two of them, and Perplexity's message beside a delta is a running total. `is_whole`: in a whole response
+    and in a closing event the message holds all output; Perplexity sends an empty delta beside it.
     """
-    message = choice.get("message") if whole or closing else None
-    if not isinstance(message, dict):
+    message = choice.get("message") if is_whole else None
+    if type(message) is not dict:
         message = choice.get("delta")
-    if not isinstance(message, dict):
-        if isinstance(choice.get("text"), str):
-            sink.text(index, choice["text"])
+    if type(message) is not dict:
+        text = choice.get("text")
+        if type(text) is str:
+            sink.text(index, text)
             _read_reasoning(index, choice, sink)
             return
         message = choice.get("message")
-        if not isinstance(message, dict):
+        if type(message) is not dict:
             return
     for name, value in message.items():
-        read = _READERS.get(name)
-        if read is not None and value is not None:
+        if value is not None and (read := _READERS.get(name)) is not None:
             read(index, value, sink)
     if not _REASONS.isdisjoint(message):
         _read_reasoning(index, message, sink)
@@ -147,7 +149,7 @@ def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool, whole:
 
 
 def _read_content(index: int, content: object, sink: Sink) -> None:
-    if not isinstance(content, list):
+    if type(content) is not list:
         sink.text(index, content)
         return
     for part in content:
@@ -267,8 +269,11 @@ def _has_output(choice: Data) -> bool:
 _MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)
 _TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
 _OWN = (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
-# Members of a chunk and of its usage in which the server describes its own work; most chunks have none.
-_PROVIDERS_OWN = frozenset(place[0] for place in _OWN) - {"usage"}
+# The usual places of model and usage.
+_MODEL, _USAGE = MODELS[0], USAGES[0]
+# Members that most chunks do not have: other places of model and usage, and what the server says of its own work.
+_MORE = frozenset(place[0] for place in (*_MODELS, *_USAGES, *_OWN)) - {_MODEL, _USAGE}
+# The same in usage.
 _OWN_IN_USAGE = frozenset(place[1] for place in _OWN if place[0] == "usage")
 
 

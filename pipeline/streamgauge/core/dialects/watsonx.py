@@ -7,8 +7,6 @@ Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the of
 (https://ibm.github.io/watsonx-ai-node-sdk, TextGenResult) and the streams in the tests of IBM/watsonx-ai-java-sdk.
 """
 
-from collections.abc import Iterator
-
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
@@ -63,7 +61,7 @@ class Watsonx(DialectDefaults):
             sink.choice(index)
             sink.text(index, result.get("generated_text"))
             _read_stop(index, result.get("stop_reason"), sink)
-            if any(result.get(name) is not None for name in _KEEP_USAGE):
+            if result.get("input_token_count") is not None or result.get("generated_token_count") is not None:
                 sink.usage(result)
 
     def read_body(self, data: Data, sink: Sink) -> None:
@@ -72,16 +70,15 @@ class Watsonx(DialectDefaults):
         sink.terminal()
 
 
-def _results(data: Data) -> Iterator[tuple[int, Data]]:
+def _results(data: Data) -> list[tuple[int, Data]]:
     """The results of an event with their position; there is one, unless the request asked for several."""
     given = data.get("results")
-    for index, result in enumerate(given if isinstance(given, list) else ()):
-        if isinstance(result, dict):
-            yield index, result
+    results = enumerate(given if isinstance(given, list) else ())
+    return [(index, result) for index, result in results if isinstance(result, dict)]
 
 
 def _read_stop(index: int, reason: object, sink: Sink) -> None:
     """Reads a stop reason. Reasons are compared without regard to case (TextGenResult.stop_reason)."""
-    word = reason_label(reason) if isinstance(reason, str) else None
+    word = reason_label(reason) if isinstance(reason, str) and reason != _RUNNING else None
     if word is not None and word.lower() != _RUNNING:
         sink.finish(index, word, normal_reason(word.lower()))

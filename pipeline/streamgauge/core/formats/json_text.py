@@ -20,7 +20,9 @@ MAX_DIGITS = 40
 MAX_DEPTH = 256
 # First bytes of the texts that msgspec or the stdlib accepts (with blanks, NaN and Infinity). Refusing any other text
 # by its first byte takes a tenth of the time that the two decoders take to refuse it.
-_BEGINNINGS = frozenset(b' \t\n\r{["-0123456789tfnNI')
+_BEGINNINGS = frozenset(b"%c" % first for first in b' \t\n\r{["-0123456789tfnNI')
+# A text of so few bytes is not nested too deeply.
+_SURELY_FLAT = 2 * MAX_DEPTH
 # Strings and brackets of a text from which escaped quotes and backslashes were removed.
 _TOKENS = re.compile(rb'"[^"]*"?|[\[{]|[\]}]')
 
@@ -44,9 +46,7 @@ _DIGITS = b"%d" % _BETWEEN
 
 def parse(text: bytes) -> object:
     """The value of a JSON text; UNPARSED if the text is not JSON. Of duplicate keys the last wins."""
-    if not text or text[0] not in _BEGINNINGS:
-        return UNPARSED
-    if len(text) > 2 * MAX_DEPTH and is_too_deep(text):
+    if text[:1] not in _BEGINNINGS or (len(text) > _SURELY_FLAT and is_too_deep(text)):
         return UNPARSED
     try:
         return _DECODER.decode(text)
@@ -62,7 +62,7 @@ def parse_each(texts: Sequence[bytes]) -> list[object]:
     The texts are decoded as one list, with a number between them that occurs in no text. If the list has this number at
     each odd index, and only there, then the value at each even index is that of one text: no text runs into the next.
     """
-    if len(texts) > 1 and not any(len(text) > 2 * MAX_DEPTH and is_too_deep(text) for text in texts):
+    if len(texts) > 1 and not any(len(text) > _SURELY_FLAT and is_too_deep(text) for text in texts):
         joined = b"[" + (b",%b," % _DIGITS).join(texts) + b"]"
         if joined.count(_DIGITS) == len(texts) - 1:
             with contextlib.suppress(

@@ -107,25 +107,17 @@ class Masker:
         """The events in the form that may be stored. One call for many events takes less time than a call for each."""
         if self.full:
             return list(events)
-        values = parse_each([event.data or b"null" if _is_json(event) else b"null" for event in events])
+        values = parse_each([_json_of(event) or b"null" for event in events])
         kept = list(map(self._kept, events, values))
-        return [
-            Event(
-                name=safe_code(event.name) or "" if event.name else "",
-                data=data or event.data,
-                id=None if event.id is None else safe_id(event.id) or "",
-                retry=event.retry,
-                comments=event.comments,
-                error=None if event.error is None else _masked_json(event.error),
-                oversized=event.oversized,
-                bare=None if event.bare is None else _masked_json(event.bare),
-            )
-            for event, data in zip(events, encoded_each(kept), strict=True)
-        ]
+        return list(map(_masked, events, encoded_each(kept)))
 
     def event(self, event: Event) -> Event:
         """The event in the form that may be stored."""
-        return self.mask([event])[0]
+        if self.full:
+            return event
+        data = _json_of(event)
+        value = None if data is None else parse(data)
+        return _masked(event, encoded(self._kept(event, value)))
 
     def tail(self, event: Event) -> bytes:
         """The masked form of the event that was pending at the end, as canonical SSE without its blank line.
@@ -161,13 +153,13 @@ class Masker:
         return self._shown or self._hint
 
     def _kept(self, event: Event, value: object) -> object:
-        """What is kept of an event's data, as a value to be encoded. `value`: its data parsed, if `_is_json`."""
+        """What is kept of an event's data, as a value to be encoded. `value`: `_json_of` it, parsed."""
         shown, name = self._shown, event.name
         if shown is not None and value and type(value) is dict and shown.recognises(name, value):
             return _KEEP[shown.name](value)
         if event.data is None:
             return _UNCHANGED
-        if not _is_json(event):
+        if _json_of(event) is None:
             text_dialect = dialect_of_text_event(name, shown)
             if text_dialect is not None:
                 self._set_dialect(text_dialect)
@@ -194,14 +186,28 @@ class Masker:
             self._shown, self._frame = dialect, None
 
 
+def _masked(event: Event, data: bytes) -> Event:
+    """The masked event with this data (empty: its own)."""
+    return Event(
+        safe_code(event.name) or "" if event.name else "",
+        data or event.data,
+        None if event.id is None else safe_id(event.id) or "",
+        event.retry,
+        event.comments,
+        None if event.error is None else _masked_json(event.error),
+        event.oversized,
+        None if event.bare is None else _masked_json(event.bare),
+    )
+
+
 def _read(decode: Callable[[bytes], list[Event]], blocks: Sequence[bytes]) -> list[Event]:
     return decode(b"".join([block + _BLANK for block in blocks])) if blocks else []
 
 
-def _is_json(event: Event) -> bool:
-    """Whether the data of an event can only be JSON, if it is anything."""
+def _json_of(event: Event) -> bytes | None:
+    """The data of an event, if it can only be JSON; else None."""
     data = event.data
-    return not (not data or data.startswith(DONE) or event.name in _TEXT_EVENTS or data.isspace())
+    return None if not data or data[:6] == DONE or event.name in _TEXT_EVENTS or data.isspace() else data
 
 
 def _masked_json(raw: bytes) -> bytes:
