@@ -1,6 +1,6 @@
 # What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
 # benchmarks meet, which come from Debian's packages where make runs as root.
-.PHONY: help demo test test-fast coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,9 +16,10 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
 	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
 	./scripts/install_bench_peers || echo 'what needs them is skipped, and says so'
-	@mkdir -p build
-	nice -n 19 ./scripts/test_interpreters > build/interpreters.log 2>&1 & others=$$!; trap 'kill $$others' INT TERM; \
-		status=0; ./scripts/run_tests || status=$$?; wait $$others || status=$$?; cat build/interpreters.log; exit $$status
+	./scripts/run_tests
+
+interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
+	./scripts/test_interpreters
 
 # Few generated examples; and without the compiled files of the run before, each process compiles all tests again.
 FEW := PYTHONDONTWRITEBYTECODE= STREAMGAUGE_FEW_EXAMPLES=1
