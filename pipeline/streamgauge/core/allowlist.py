@@ -213,14 +213,11 @@ def argument_chars(value: object) -> int:
         return len(str(value))
 
 
-def encoded(value: object) -> bytes:
-    """A filtered value as JSON. Every value that a filter returns can be encoded."""
-    return _ENCODER.encode(value)
-
-
 def encoded_each(values: Sequence[object]) -> list[bytes]:
     """Each of many filtered values as JSON, as `encoded` returns it."""
     return _ENCODER.encode_lines(values).split(b"\n")[:-1]  # no line end lies within a value: strings escape it
 
 
 _ENCODER = msgspec.json.Encoder()
+# A filtered value as JSON. Every value that a filter returns can be encoded.
+encoded: Callable[[object], bytes] = _ENCODER.encode

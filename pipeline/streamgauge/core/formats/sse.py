@@ -277,10 +277,10 @@ def _utf8(raw: bytes) -> bytes:
 
 
 def _usual(blocks: bytes) -> list[Event] | None:
-    """The events of whole blocks of the usual kinds; None if any block is of another kind.
+    """The events of whole blocks of the usual kinds; None if any block is of another kind, or not whole.
 
     The usual kinds: each block is one line of data, which a name, an id or a name and an id may precede. Nearly all streams
-    consist of such blocks. `blocks` ends with LF LF, and may have line ends of all kinds.
+    consist of such blocks. `blocks` may have line ends of all kinds.
     """
     if not blocks.isascii() and _utf8(blocks) is not blocks:
         return None
@@ -290,12 +290,12 @@ def _usual(blocks: bytes) -> list[Event] | None:
         name, event_id, line = "", None, first
         if line[:6] != b"data: ":
             if line[:7] == b"event: ":
-                name, line = line[7:].decode(), next(lines)
+                name, line = line[7:].decode(), next(lines, b"")
             if line[:4] == b"id: " and b"\0" not in line:
-                event_id, line = line[4:].decode(), next(lines)
+                event_id, line = line[4:].decode(), next(lines, b"")
             if line[:6] != b"data: ":
                 return None
-        if next(lines):
+        if next(lines, line):
             return None
         events.append(Event(name, line[6:], event_id))
     return events
@@ -310,11 +310,8 @@ def _milliseconds(digits: bytes, otherwise: int | None) -> int | None:
 
 def read_events(blocks: bytes) -> list[Event]:
     """The events of whole blocks as `write_event` writes them: the result of a new `SseDecoder`, but faster."""
-    if blocks.endswith(b"\n\n") and len(blocks) <= MAX_EVENT_BYTES:
-        usual = _usual(blocks)
-        if usual is not None:
-            return usual
-    return SseDecoder().feed(blocks)
+    usual = _usual(blocks) if len(blocks) <= MAX_EVENT_BYTES else None
+    return SseDecoder().feed(blocks) if usual is None else usual
 
 
 def canonical_events(content: bytes) -> int:
