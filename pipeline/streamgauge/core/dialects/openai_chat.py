@@ -27,7 +27,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     member,
     paths,
 )
-from streamgauge.core.safe_values import finite_number, safe_code, whole_number
+from streamgauge.core.safe_values import MAX_SAFE_INTEGER, finite_number, safe_code, whole_number
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
@@ -60,98 +60,100 @@ class OpenAIChat(DialectDefaults):
         choices = data.get("choices")
         if choices == [] and not event:
             return True  # usage alone, or filter results for the prompt (Azure): no other dialect sends it
-        return any("delta" in choice or "message" in choice for _, choice in choices_of(data))
+        return any("delta" in choice or "message" in choice for choice in choices_of(data))
 
     def recognises_body(self, data: Data) -> bool:
         """As an unnamed event: a choice has a message."""
         return self.recognises("", data)
 
-    def read(self, event: str, data: Data, sink: Sink) -> None:
-        """Reports a chunk; its finish reasons and a [DONE] end the stream."""
-        read_chunk(data, sink)
+    def read(self, event: str, data: Data, sink: Sink, *, whole: bool = False) -> None:
+        """Reports a chunk, or a whole response; its finish reasons and a [DONE] end the stream."""
+        usage, model, tier = data.get(_USAGE), data.get(_MODEL), data.get("service_tier")
+        has_more = not _MORE.isdisjoint(data)
+        if has_more:
+            usage, model = first_present(data, _USAGES), first_present(data, _MODELS)
+        if tier is None and type(usage) is dict:
+            tier = usage.get("service_tier")  # Mistral
+        sink.identify(data.get("id"), model, tier)
+        if data.get("object") in CLOSING:
+            sink.closes()
+            whole = True
+        choices = data.get("choices")
+        for position, choice in enumerate(choices if type(choices) is list else ()):
+            if type(choice) is dict:
+                _read_choice(position, choice, sink, whole)
+                if usage is None:
+                    usage = choice.get(CHOICE_USAGE)
+        if usage is not None:
+            sink.usage(usage)
+        if has_more or (type(usage) is dict and not _OWN_IN_USAGE.isdisjoint(usage)):
+            _read_provider({**data, _USAGE: usage}, sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports the message of each choice, and ends the stream."""
-        read_chunk(data, sink, whole=True)
+        self.read("", data, sink, whole=True)
         sink.terminal()
 
     def usage_after_done(self, data: Data) -> object:
         """The usage of a chunk without output. A chunk with output begins another response, which is not of this stream."""
-        has_output = any(_has_output(choice) for _, choice in choices_of(data))
+        has_output = any(_has_output(choice) for choice in choices_of(data))
         return None if has_output else first_present(data, _USAGES)
 
 
-def choices_of(data: Data) -> list[tuple[int, Data]]:
-    """The choices of a chunk with their index. A choice without one gets its position in the list."""
+def choices_of(data: Data) -> list[Data]:
+    """The choices of a chunk."""
     given = data.get("choices")
-    choices = []
-    for position, choice in enumerate(given if isinstance(given, list) else ()):
-        if isinstance(choice, dict):
-            index = whole_number(choice.get("index"))
-            choices.append((position if index is None else index, choice))
-    return choices
+    return [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
 
 
-def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
-    """Reads a chunk of chat or of legacy completions, or a whole response."""
-    usage, model, tier = data.get(_USAGE), data.get(_MODEL), data.get("service_tier")
-    has_more = not _MORE.isdisjoint(data)
-    if has_more:
-        usage, model = first_present(data, _USAGES), first_present(data, _MODELS)
-    if tier is None and type(usage) is dict:
-        tier = usage.get("service_tier")  # Mistral
-    sink.identify(data.get("id"), model, tier)
-    kind = data.get("object")
-    closing = type(kind) is str and kind in CLOSING
-    if closing:
-        sink.closes()
-    for index, choice in choices_of(data):
-        sink.choice(index)
-        _read_message(index, choice, sink, whole or closing)
-        reason = choice.get("finish_reason")
-        if reason is not None:
-            sink.finish(index, reason)
-        if CHOICE_ERROR in choice and (facts := error_in("", {"error": choice[CHOICE_ERROR]})):
-            sink.error(facts)
-        if usage is None:
-            usage = choice.get(CHOICE_USAGE)
-    if usage is not None:
-        sink.usage(usage)
-    if has_more or (type(usage) is dict and not _OWN_IN_USAGE.isdisjoint(usage)):
-        _read_provider({**data, _USAGE: usage}, sink)
+def _read_choice(position: int, choice: Data, sink: Sink, is_whole: bool) -> None:
+    """Reads a choice. Without an index it gets its position in the list. `is_whole`: as in `_message_of`."""
+    given = choice.get("index")
+    index = given if type(given) is int and 0 <= given <= MAX_SAFE_INTEGER else position
+    sink.choice(index)
+    message = choice.get("delta")
+    if is_whole or type(message) is not dict:
+        message = _message_of(choice, is_whole)
+    content = message.get("content")
+    if type(content) is list:
+        _read_parts(index, content, sink)
+    elif content is not None:
+        sink.text(index, content)
+    if not _BESIDE_CONTENT.isdisjoint(message):
+        _read_beside_content(index, message, sink)
+    reason = choice.get("finish_reason")
+    if reason is not None:
+        sink.finish(index, reason)
+    if CHOICE_ERROR in choice and (facts := error_in("", {"error": choice[CHOICE_ERROR]})):
+        sink.error(facts)
 
 
-def _read_message(index: int, choice: Data, sink: Sink, is_whole: bool) -> None:
-    """Reads the first of delta, text and message that is present: it holds the new output.
+def _message_of(choice: Data, is_whole: bool) -> Data:
+    """The first of delta, text and message that is present: it holds the new output. Empty if there is none.
 
     Together sends two of them, and Perplexity's message beside a delta is a running total. `is_whole`: in a whole response
     and in a closing event the message holds all output; Perplexity sends an empty delta beside it.
     """
-    message = choice.get("message") if is_whole else None
-    if type(message) is not dict:
-        message = choice.get("delta")
-    if type(message) is not dict:
-        text = choice.get("text")
-        if type(text) is str:
-            sink.text(index, text)
-            _read_reasoning(index, choice, sink)
-            return
-        message = choice.get("message")
-        if type(message) is not dict:
-            return
+    delta, text, message = choice.get("delta"), choice.get("text"), choice.get("message")
+    if is_whole and type(message) is dict:
+        return message
+    if type(delta) is dict:
+        return delta
+    if type(text) is str:
+        return {"content": text, **{name: choice[name] for name in _REASONS & choice.keys()}}
+    return message if type(message) is dict else {}
+
+
+def _read_beside_content(index: int, message: Data, sink: Sink) -> None:
     for name, value in message.items():
         if value is not None and (read := _READERS.get(name)) is not None:
             read(index, value, sink)
-    if not _REASONS.isdisjoint(message):
-        _read_reasoning(index, message, sink)
+    _read_reasoning(index, message, sink)
     if message.get("type") == "tool_use":
         _read_flat_call(index, message, sink)
 
 
-def _read_content(index: int, content: object, sink: Sink) -> None:
-    if type(content) is not list:
-        sink.text(index, content)
-        return
+def _read_parts(index: int, content: list[object], sink: Sink) -> None:
     for part in content:
         if isinstance(part, dict):
             sink.text(index, part.get("text"))
@@ -248,9 +250,9 @@ def _read_flat_call(index: int, delta: Data, sink: Sink) -> None:
         sink.arguments(index, FLAT_CALL_KEY, arguments, call_id)
 
 
-# The members of a delta that carry output. Reasoning is not listed, because only one of its several names counts.
+# The members of a delta that carry output beside its content. Reasoning is not listed, because only one of its several
+# names counts.
 _READERS: dict[str, Callable[[int, object, Sink], None]] = {
-    "content": _read_content,
     "refusal": _read_refusal,
     "audio": _read_audio,
     "tool_calls": _read_tools,
@@ -258,11 +260,13 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
     "images": _read_images,  # OpenRouter (openrouter.ai/docs, image generation)
 }
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
+# The members of a delta that may carry output beside its content; `type` is that of a call in the delta itself.
+_BESIDE_CONTENT = _REASONS | {*_READERS, "type"}
 
 
 def _has_output(choice: Data) -> bool:
     messages = [one for one in (choice.get("delta"), choice.get("message")) if isinstance(one, dict)]
-    has_member = any(message.get(name) for message in messages for name in (*_READERS, *_REASONS))
+    has_member = any(message.get(name) for message in messages for name in ("content", *_READERS, *_REASONS))
     return has_member or bool(choice.get("text"))
 
 

@@ -173,7 +173,7 @@ ERRORS: tuple[str, ...] = (
     "x_groq.error",  # Groq (groq-python, ChatCompletionChunk.x_groq)
 )
 # Events that repeat the output of the deltas as a `message`. Only kinds of output that no delta carried count there.
-CLOSING: frozenset[str] = frozenset(("chat.completion.done",))  # Perplexity (docs.perplexity.ai, concise streaming)
+CLOSING: tuple[str, ...] = ("chat.completion.done",)  # Perplexity (docs.perplexity.ai, concise streaming)
 # Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
 CHOICE_USAGE = "usage"
 # An error, in a choice: OpenRouter (openrouter.ai/docs, api reference: ErrorResponse in a choice).

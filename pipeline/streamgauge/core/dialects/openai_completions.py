@@ -19,4 +19,4 @@ class OpenAICompletions(OpenAIChat):
             return True
         if data.get("choices") == [] and not data.get("object"):
             return True  # usage alone: the stream keeps the dialect that it has shown
-        return any("text" in choice and "delta" not in choice for _, choice in choices_of(data))
+        return any("text" in choice and "delta" not in choice for choice in choices_of(data))
