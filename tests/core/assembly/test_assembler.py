@@ -20,7 +20,17 @@ from streamgauge.core.capture.segments import Bundle, Read, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
 from tests.few import examples
-from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, quiet_hours, stream_id
+from tests.streams import (
+    INSTANCE,
+    MS,
+    bundles_of,
+    chat_event,
+    chat_segments,
+    interleaved,
+    opening,
+    quiet_hours,
+    stream_id,
+)
 
 SECOND_MS = 1_000
 ABANDON_MS = 3_600 * SECOND_MS
@@ -318,3 +328,14 @@ def test_gaps_are_computed_from_stamps() -> None:
     assert record.timing.gaps.p50_s == pytest.approx(0.01)
     assert record.timing.last_token_s == pytest.approx(0.05)
     assert record.timing.inter_token_latency_s == pytest.approx(0.04 / 6, abs=1e-6)
+
+
+def test_the_gap_before_a_last_event_without_its_blank_line_is_counted() -> None:
+    first, last = chat_segments(1, tokens=5, cut=7)
+    assert last.end is not None
+    first = msgspec.structs.replace(first, reads=first.reads[:-1])
+    end = msgspec.structs.replace(last.end, tail=chat_event(content="!").removesuffix(b"\n"))
+    [record] = run(bundles_of([first, msgspec.structs.replace(last, end=end)]))
+    assert record.timing.gaps.count == 5
+    assert record.timing.gaps.buckets is not None
+    assert record.timing.gaps.buckets[-1] == (None, 5)

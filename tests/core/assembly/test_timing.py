@@ -23,10 +23,16 @@ def state_of(reads: list[tuple[int | None, int]]) -> TimingState:
     """Reads as (stamp, token events in it)."""
     state = TimingState()
     for stamp, tokens in reads:
-        state.read(stamp)
-        for _ in range(tokens):
-            state.token(stamp, STALL_NS)
+        add_read(state, stamp, tokens)
     return state
+
+
+def add_read(state: TimingState, stamp: int | None, tokens: int) -> None:
+    state.read(stamp)
+    for _ in range(tokens):
+        gaps: list[int] = []
+        state.token(stamp, gaps)
+        state.add_gaps(gaps, STALL_NS)
 
 
 def test_seconds_are_rounded_to_a_microsecond() -> None:
@@ -112,9 +118,7 @@ def test_many_reads_at_once_are_the_same_as_one_by_one(runs: list[tuple[list[tup
         events = [1 if one_each else count for _, count in steps]
         many.tokens(stamps, None if one_each else events, STALL_NS)
         for stamp, count in zip(stamps, events, strict=True):
-            single.read(stamp)
-            for _ in range(count):
-                single.token(stamp, STALL_NS)
+            add_read(single, stamp, count)
         assert many == single
         single.read(clock)
         many.read(clock)

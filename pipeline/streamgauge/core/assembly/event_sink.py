@@ -8,7 +8,7 @@ import msgspec
 from streamgauge.core.allowlist import argument_chars
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
 from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
-from streamgauge.core.dialects.contract import Data, Dialect, ErrorFacts, Source
+from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
 from streamgauge.core.formats.json_validator import JsonState, feed
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MASKED, finite_number, safe_code, safe_id
@@ -27,7 +27,10 @@ _CONTENT = TEXT | REFUSAL
 
 
 class StreamEventSink:
-    """Implements `dialects.contract.Sink` for one event at a time: `read`; or `begin`, what it reports, and `end`."""
+    """Implements `dialects.contract.Sink` for one event at a time: `begin`, what it reports, and `end`.
+
+    `close` after the last event: the gaps between token events are added to the state many at a time.
+    """
 
     def __init__(self, state: StreamState, stall_ns: int) -> None:
         self._state = state
@@ -37,41 +40,45 @@ class StreamEventSink:
         self._stamp: int | None = None
         self._repeated = False
         self._timed = True
+        self._gaps: list[int] = []
         self._kinds = 0
+        self._untimed = TEXT | REASONING | TOOL | MEDIA | REFUSAL  # the kinds whose first times may be unknown
         self._has_usage = False  # the event reported usage
         self._generated: dict[int, ChoiceState | None] = {}  # the choices with output in this event
+        self._index: int | None = None  # the choice that was reported last
+        self._choice: ChoiceState | None = None  # its state
         self._repetition = Repetition(state)
         self._place: Repetition | None = None  # None: the event belongs to no item, and closes nothing
-
-    def read(self, dialect: Dialect, name: str, value: Data, stamp: int | None, repeated: bool) -> None:
-        """Have a dialect read an event with this name and data: see `begin`."""
-        self.begin(dialect, stamp, repeated)
-        dialect.read(name, value, self)
-        if self._kinds:
-            self.end()
 
     def begin(self, dialect: Dialect | None, stamp: int | None, repeated: bool = False, timed: bool = True) -> None:
         """Begin an event that came at `stamp` (ns).
 
-        `repeated`: a resumed stream repeats it, so its output does not count. `timed` is False for a whole answer, whose
-        content makes no token events.
+        `repeated`: a resumed stream repeats it, so its output does not count. `timed` is False for a whole answer, which
+        has no times, and needs no `end`.
         """
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
         self._kinds, self._has_usage, self._place = 0, False, None
-        self._generated.clear()
+        if self._generated:
+            self._generated = {}
 
     def end(self) -> None:
         """End the event. If it carried generated output, it is a token event."""
         kinds, stamp, timing = self._kinds, self._stamp, self._state.timing
-        if not kinds or not self._timed:
+        if not kinds:
             return
         self._state.counts.token_events += 1
-        timing.token(stamp, self._stall_ns)
+        timing.token(stamp, self._gaps)
         for choice in self._generated.values():
             if choice is not None:
                 choice.token_events += 1
                 if choice.first_token is None:
                     choice.first_token = stamp
+        if kinds & self._untimed:
+            self._note_first(kinds, stamp)
+
+    def _note_first(self, kinds: int, stamp: int | None) -> None:
+        """Note when output of these kinds first came."""
+        timing = self._state.timing
         if timing.first_token is None:
             timing.first_token = stamp
         if kinds & _CONTENT and timing.first_content is None:
@@ -80,6 +87,12 @@ class StreamEventSink:
             timing.first_reasoning = stamp
         if kinds & TOOL and timing.first_tool is None:
             timing.first_tool = stamp
+        if stamp is not None:
+            self._untimed &= ~kinds
+
+    def close(self) -> None:
+        """Put into the state what is still missing there."""
+        self._state.timing.add_gaps(self._gaps, self._stall_ns)
 
     # --- what a dialect reports ------------------------------------------------------------------------------------
 
@@ -99,15 +112,9 @@ class StreamEventSink:
 
     def choice(self, index: int) -> ChoiceState | None:
         """The state of a choice, which is created unless there are MAX_CHOICES."""
-        choices = self._state.choices
-        for choice in choices:
-            if choice.index == index:
-                return choice
-        if len(choices) >= MAX_CHOICES:
-            self._state.loss.state_limit = True
-            return None
-        choices.append(ChoiceState(index))
-        return choices[-1]
+        if index != self._index:
+            self._index, self._choice = index, self._choice_of(index)
+        return self._choice
 
     def part(self, item: int | None, source: Source) -> None:
         """Decide by the item's earlier sources which output of this event is new."""
@@ -276,8 +283,19 @@ class StreamEventSink:
         if self._place is not None and not self._place.is_new(kind):
             return 0
         self._kinds |= kind
-        self._generated[choice] = self.choice(choice)
+        self._generated[choice] = self._choice if choice == self._index else self.choice(choice)
         return len(value)
+
+    def _choice_of(self, index: int) -> ChoiceState | None:
+        choices = self._state.choices
+        for choice in choices:
+            if choice.index == index:
+                return choice
+        if len(choices) >= MAX_CHOICES:
+            self._state.loss.state_limit = True
+            return None
+        choices.append(ChoiceState(index))
+        return choices[-1]
 
     def _repeats_calls(self) -> bool:
         return self._place is not None and self._place.repeats(TOOL)

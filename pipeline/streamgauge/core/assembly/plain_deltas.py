@@ -44,7 +44,10 @@ class PlainDeltas:
         self._stall_ns = stall_ns
 
     def take_reads(self, reads: Sequence[Read]) -> int:
-        """Apply the first of these reads that hold plain deltas and nothing else; return how many."""
+        """Apply the first of these reads that hold plain deltas and nothing else; return how many.
+
+        The caller counts reads and their bytes.
+        """
         dialect = self._dialect()
         head = None if dialect is None else _HEAD.match(reads[0].content)
         if dialect is None or head is None:
@@ -63,7 +66,7 @@ class PlainDeltas:
         ends = list(map(_last_two, contents))
         if 0 in sizes or ends.count(_BLANK) < len(ends):  # a read without a time of its own, or with a part of an event
             end = next(at for at, size in enumerate(sizes) if not size or ends[at] != _BLANK)
-            reads, contents, sizes = reads[:end], contents[:end], sizes[:end]
+            reads, contents = reads[:end], contents[:end]
         joined = b"".join(contents)
         if not contents or len(joined) > MAX_EVENT_BYTES:
             return 0
@@ -94,9 +97,7 @@ class PlainDeltas:
                 return 0
             run.shorten(totals[taken - 1])
             counts = None if totals[taken - 1] == taken else counts[:taken]
-            stamps, sizes = stamps[:taken], sizes[:taken]
-        self._state.counts.reads += taken
-        self._state.counts.bytes += sum(sizes)
+            stamps = stamps[:taken]
         self._state.timing.tokens(stamps, counts, self._stall_ns)
         self._apply(run, ids[run.count - 1] if ids else None)
         return taken
@@ -118,8 +119,10 @@ class PlainDeltas:
         run = self._texts(payloads, is_stamped) if is_text else self._run(types, _insides(payloads), is_stamped)
         if run is None:
             return 0
+        gaps: list[int] = []
         for _ in range(run.count):
-            self._state.timing.token(stamp, self._stall_ns)
+            self._state.timing.token(stamp, gaps)
+        self._state.timing.add_gaps(gaps, self._stall_ns)
         ids = [event.id.encode() for event in events[: run.count] if event.id is not None]
         self._apply(run, ids[-1] if ids else None)
         return run.count

@@ -37,10 +37,8 @@ _NOTED = frozenset((*ERROR_MEMBERS, "type", "sequence_number", EVENT_ID))
 # Numbers of up to 18 digits, which fit 64 bits.
 _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
-
 # Reads buffered per stream before they are processed as a batch; batching amortises the fixed cost.
 MAX_WAITING_READS = 256
-
 
 # Fields whose values many streams of a tap share. The table of their values is cleared when it has MAX_WORDS entries.
 _SHARED_FIELDS = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
@@ -70,6 +68,7 @@ class Stream:
         self._waiting: list[Read] = []
         self._stall_ns = stall_ns
         self._sink: StreamEventSink | None = None
+        self._shown = BY_NAME.get(state.dialect or "")  # the dialect that the content has shown so far
         self._deltas = PlainDeltas(state, stall_ns)
 
     def apply(self, segment: Segment) -> None:
@@ -122,17 +121,19 @@ class Stream:
         """Process the buffered reads, so that the state holds all that was applied. `ended`: they are the stream's last."""
         if self._waiting:
             reads, self._waiting = self._waiting, []
+            self._count(reads)
             # The last read of a stream is no delta: trying it in a batch would be wasted time.
-            self._reads(reads, len(reads) - ended)
-            self._sink = None  # saves memory for thousands of open streams; making one takes 1 us
+            in_batches(reads, len(reads) - ended, self._may_batch, self._deltas.take_reads, self._read)
+            self._close_sink()
 
     def _reads_with_gaps(self, reads: Sequence[Read]) -> None:
         """Process reads between which others are missing, at unknown positions."""
         self.mark_gap_here()
+        self._count(reads)
         for read in reads:
             self._read(read)
             self.state.timing.mark_gap()
-        self._sink = None
+        self._close_sink()
 
     def _add_loss(self, loss: Loss) -> None:
         known = self.state.loss
@@ -140,19 +141,18 @@ class Stream:
         known.oversized_events += loss.oversized_events
         known.decode_error = known.decode_error or loss.decode_error
 
-    def _reads(self, reads: Sequence[Read], batched: int) -> None:
-        """Process reads. Those before `batched` may be processed many at a time."""
-        in_batches(reads, batched, self._may_batch, self._deltas.take_reads, self._read)
+    def _count(self, reads: Sequence[Read]) -> None:
+        counts = self.state.counts
+        counts.reads += len(reads)
+        counts.bytes += sum([read.body_bytes for read in reads])
 
     def _may_batch(self) -> bool:
         """Whether events may be processed as a batch: no terminal was seen, and the stream repeats no events."""
         return not self.state.terminal and not self._begins_later
 
     def _read(self, read: Read) -> None:
-        counts, stamp = self.state.counts, read.stamp_ns
-        counts.reads += 1
+        stamp = read.stamp_ns
         if read.body_bytes:
-            counts.bytes += read.body_bytes
             self.state.timing.read(stamp)
         if read.content:
             events = read_events(read.content)
@@ -177,6 +177,7 @@ class Stream:
             self._tail(end.tail)
         if end.body is not None:
             self._body(end.body)
+        self._close_sink()
 
     def _tail(self, tail: bytes) -> None:
         """Apply a last event without its blank line, if it is whole; half an event is only counted.
@@ -188,7 +189,7 @@ class Stream:
         comments = decoder.comments_pending
         pending = decoder.finish()
         counts.unterminated_events += pending is not None
-        if pending is not None and is_whole(pending, BY_NAME.get(self.state.dialect or "")):
+        if pending is not None and is_whole(pending, self._shown):
             self._event(pending, self.state.timing.last_read)
         else:
             counts.comments += comments
@@ -197,45 +198,31 @@ class Stream:
 
     def _event(self, event: Event, stamp: int | None) -> None:
         state, name, data = self.state, event.name, event.data
-        if event.comments:
-            state.counts.comments += event.comments
-        if event.id is not None:
-            state.identity.last_event_id = safe_id(event.id)
-        if event.error is not None:
-            state.counts.error_fields += 1
-            self._error("error", parse(event.error))
-        if event.bare is not None:
-            self._error("", parse(event.bare))
+        if event.comments or event.id is not None or event.error is not None or event.bare is not None:
+            self._fields_beside_data(event)
         if data is None:
             return
         state.counts.events += 1
         if state.timing.first_event is None:
             state.timing.first_event = stamp
-        known = BY_NAME.get(state.dialect or "")
-        if name and (text_dialect := dialect_of_text_event(name, known)) is not None:
+        dialect = self._shown
+        if name and (text_dialect := dialect_of_text_event(name, dialect)) is not None:
             self._text(text_dialect, data, stamp)
-        elif data[: len(DONE)] == DONE:
+            return
+        if data[:6] == DONE:
             self._done()
-        else:
-            self._data(name, data, stamp, known)
-
-    def _data(self, name: str, data: bytes, stamp: int | None, known: Dialect | None) -> None:
-        """Apply an event's data, if it is JSON. `known`: the dialect that the stream has shown so far."""
-        state, value = self.state, parse(data)
-        if value is UNPARSED and data.strip() and not (known is not None and known.text_events):
-            state.counts.unparsed_events += 1
-        if state.terminal:
-            state.counts.after_terminal_events += 1
+            return
+        value = parse(data)
         if type(value) is not dict:
-            self._error(name, value)
+            self._other_data(name, data, value)
             return
         if name or value.get("object") == "error" or not _NOTED.isdisjoint(value):
             self._error(name, value)
             self._note_position(value)
         if state.terminal:
+            state.counts.after_terminal_events += 1
             self._read_usage_after_done(value)
             return
-        dialect = known
         if dialect is None or not dialect.recognises(name, value):
             dialect = self._shown_by(name, value)
         if dialect is not None:
@@ -243,12 +230,35 @@ class Stream:
             repeated = opening is not None and opening.resumed_from is not None and self._is_repeated(value)
             if repeated:
                 state.counts.repeated_events += 1
-            (self._sink or self._new_sink()).read(dialect, name, value, stamp, repeated)
+            sink = self._sink or self._new_sink()
+            sink.begin(dialect, stamp, repeated)
+            dialect.read(name, value, sink)
+            sink.end()
+
+    def _fields_beside_data(self, event: Event) -> None:
+        state = self.state
+        state.counts.comments += event.comments
+        if event.id is not None:
+            state.identity.last_event_id = safe_id(event.id)
+        if event.error is not None:
+            state.counts.error_fields += 1
+            self._error("error", parse(event.error))
+        if event.bare is not None:
+            self._error("", parse(event.bare))
+
+    def _other_data(self, name: str, data: bytes, value: object) -> None:
+        """Apply an event whose data is another JSON value, or no JSON (`value` is UNPARSED)."""
+        counts, shown = self.state.counts, self._shown
+        if value is UNPARSED and data.strip() and not (shown is not None and shown.text_events):
+            counts.unparsed_events += 1
+        if self.state.terminal:
+            counts.after_terminal_events += 1
+        self._error(name, value)
 
     def _text(self, dialect: Dialect, text: bytes, stamp: int | None) -> None:
         """Apply an event whose data is generated text itself, not JSON."""
         state = self.state
-        state.dialect = dialect.name
+        self._set_dialect(dialect)
         if state.terminal:
             state.counts.after_terminal_events += 1
             return
@@ -270,7 +280,7 @@ class Stream:
         """The dialect that an event shows, from now on that of the stream; if it shows none, the one to read it by."""
         shown = recognised(name, value)
         if shown is not None:
-            self.state.dialect = shown.name
+            self._set_dialect(shown)
         elif self.state.dialect is None and is_foreign(value):
             self.state.dialect = OTHER
         return shown or self.dialect
@@ -286,6 +296,12 @@ class Stream:
         self._sink = StreamEventSink(self.state, self._stall_ns)
         return self._sink
 
+    def _close_sink(self) -> None:
+        """Complete the state. To keep no sink saves memory for thousands of open streams; making one takes 1 us."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
     def _sink_for(
         self, dialect: Dialect | None, stamp: int | None, repeated: bool = False, timed: bool = True
     ) -> StreamEventSink:
@@ -293,12 +309,15 @@ class Stream:
         sink.begin(dialect, stamp, repeated, timed)
         return sink
 
+    def _set_dialect(self, shown: Dialect) -> None:
+        self.state.dialect, self._shown = shown.name, shown
+
     @property
     def dialect(self) -> Dialect | None:
         """The dialect that the content showed, else the one that the operator named, else that of the endpoint."""
         state, opening = self.state, self.state.opening
         if state.dialect is not None:
-            return BY_NAME.get(state.dialect)
+            return self._shown
         if opening is None:
             return None
         return BY_NAME.get(opening.dialect or "") or dialect_of_endpoint(opening.path)
@@ -362,7 +381,7 @@ class Stream:
         whole = recognised_body(value)
         shown = whole or recognised("", value)
         if shown is not None:
-            self.state.dialect = shown.name
+            self._set_dialect(shown)
         if self._error("error" if failed else "", value) and shown is None:
             return
         dialect = shown or self.dialect

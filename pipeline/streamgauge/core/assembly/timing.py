@@ -82,38 +82,25 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         elif self.first_byte is None:
             self.first_byte = stamp
 
-    def token(self, stamp: int | None, stall_ns: int) -> None:
-        """A token event arrived at `stamp`; a gap above `stall_ns` is a stall."""
+    def token(self, stamp: int | None, gaps: list[int]) -> None:
+        """A token event arrived at `stamp`. The gap before it is appended to `gaps`, for `add_gaps`."""
         self.token_events += 1
         self.read_tokens += 1
-        if stamp is None:
-            return
-        last, self.last_token = self.last_token, stamp
-        if last is None:
-            return
-        gap = stamp - last
-        self.gap_count += 1
-        if self.gap_count <= EXACT_GAPS:
-            self.exact.append(gap)
-        elif self.exact:
-            self.exact = []  # percentiles come from the buckets now
-        bucket, buckets = bisect.bisect_left(_BOUNDS_NS, gap), self.buckets
-        buckets[bucket] = buckets.get(bucket, 0) + 1
-        self.gap_sum += gap
-        largest = self.gap_max
-        if gap > largest:
-            self.gap_max = gap
-        if gap > stall_ns:
-            self.stalls += 1
+        if stamp is not None:
+            last, self.last_token = self.last_token, stamp
+            if last is not None:
+                gaps.append(stamp - last)
 
     def tokens(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
         """`read` and `token` for many reads with token events: `events` of each, at least one (None: one each)."""
         last, counts = self.last_token, events or (1,) * len(stamps)
         if last is None or self.last_read is None or None in stamps:
+            gaps: list[int] = []
             for stamp, count in zip(stamps, counts, strict=True):
                 self.read(stamp)
                 for _ in range(count):
-                    self.token(stamp, stall_ns)
+                    self.token(stamp, gaps)
+            self.add_gaps(gaps, stall_ns)
             return
         known = cast("Sequence[int]", stamps)
         self._close_reads((self.read_tokens, *counts[:-1]))
@@ -121,7 +108,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self.token_events += sum(counts)
         self.wire_max_gap = max(self.wire_max_gap or 0, *map(sub, known, (self.last_read, *known)))
         gaps = list(map(sub, known, (last, *known)))
-        self._add(gaps if events is None else _with_zeros(gaps, events), stall_ns)
+        self.add_gaps(gaps if events is None else _with_zeros(gaps, events), stall_ns)
         self.last_read = self.last_token = known[-1]
 
     def _close_reads(self, tokens: Sequence[int]) -> None:
@@ -131,11 +118,13 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
             one, two = sorted((one, two, *tokens), reverse=True)[:2]
             self.top_reads = (one, two)
 
-    def _add(self, gaps: list[int], stall_ns: int) -> None:
-        """Count gaps, in the order in which they came."""
+    def add_gaps(self, gaps: list[int], stall_ns: int) -> None:
+        """Count gaps between token events; a gap above `stall_ns` is a stall."""
+        if not gaps:
+            return
         self.gap_count += len(gaps)
         if self.gap_count <= EXACT_GAPS:
-            self.exact += gaps
+            self.exact = sorted([*self.exact, *gaps])  # however the gaps came together, the state is the same
         elif self.exact:
             self.exact = []  # percentiles come from the buckets now
         self.gap_sum += sum(gaps)
