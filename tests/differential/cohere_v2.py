@@ -1,4 +1,4 @@
-"""The Cohere client: the events of `ClientV2.chat_stream`, put together by what its types say."""
+"""The Cohere client: the events of `ClientV2.chat_stream`, joined according to its types."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -7,55 +7,49 @@ import cohere
 import httpx
 from cohere.core.api_error import ApiError
 
-from tests.differential.answer import UNREADABLE, Answer, Call, Ended, Said, Used
-from tests.vectors.load import Vector
+from tests.differential.reading import Call, ErrorTypes, Output, Reading, TokenUsage
 
-ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
-# The reasons that tell of a failure (ChatFinishReason).
+REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
+# The finish reasons of a failure (ChatFinishReason).
 _FAILURES = ("ERROR", "TIMEOUT")
 
 
-def _ended(error: Exception) -> Ended:
-    if isinstance(error, httpx.TransportError):
-        return "broken"
-    return "error" if isinstance(error, ApiError) else "unreadable"
-
-
 class Events:
-    """The events as the client hands them out. One choice; no total; reasoning is not counted apart."""
+    """The events as the client returns them. There is one choice, no total and no count of reasoning tokens."""
 
     name = "cohere chat_stream"
-    dialects = ("cohere-v2",)
-    blind = frozenset({"refusal", "total", "reasoning_tokens"})
+    dialect = "cohere-v2"
+    unsupported = frozenset({"refusal", "total", "reasoning_tokens"})
+    broken: ErrorTypes = (httpx.TransportError,)
+    reported: ErrorTypes = (ApiError,)
+    unreadable: ErrorTypes = ()
 
-    def read(self, url: str, vector: Vector) -> Answer:
-        answer, calls = Answer(), dict[int, Call]()
-        with httpx.Client(trust_env=False, verify=False) as world, ThreadPoolExecutor(1) as pool:
-            asking = cohere.ClientV2(
+    def read(self, url: str, reading: Reading) -> None:
+        output, calls = reading.choice(0), dict[int, Call]()
+        with httpx.Client(trust_env=False, verify=False) as http_client, ThreadPoolExecutor(1) as pool:
+            client = cohere.ClientV2(
                 "test",
                 base_url=url,
-                httpx_client=world,
+                httpx_client=http_client,
                 max_retries=0,
                 thread_pool_executor=pool,
                 log_warning_experimental_features=False,
             )
             try:
-                for event in asking.chat_stream(**ASKED):
-                    _add(event, answer, answer.choice(0), calls)
-            except (ApiError, httpx.TransportError, *UNREADABLE) as error:
-                answer.end(_ended(error), error)
-        answer.choice(0).calls = list(calls.values())
-        return answer
+                for event in client.chat_stream(**REQUEST):
+                    _add(event, reading, output, calls)
+            finally:
+                output.calls = list(calls.values())
 
 
-def _add(event: Any, answer: Answer, said: Said, calls: dict[int, Call]) -> None:
+def _add(event: Any, reading: Reading, output: Output, calls: dict[int, Call]) -> None:
     message = getattr(getattr(event, "delta", None), "message", None)
     match event.type:
         case "content-start" | "content-delta" if message and message.content:
-            said.text += message.content.text or ""
-            said.reasoning += message.content.thinking or ""
+            output.text += message.content.text or ""
+            output.reasoning += message.content.thinking or ""
         case "tool-plan-delta" if message:
-            said.reasoning += message.tool_plan or ""
+            output.reasoning += message.tool_plan or ""
         case "tool-call-start" if message:
             function = message.tool_calls.function
             calls[event.index] = Call(function.name, function.arguments or "")
@@ -63,24 +57,24 @@ def _add(event: Any, answer: Answer, said: Said, calls: dict[int, Call]) -> None
             call = calls.setdefault(event.index, Call())
             call.arguments = f"{call.arguments}{message.tool_calls.function.arguments or ''}"
         case "message-end":
-            said.finish = event.delta.finish_reason
-            answer.usage = _used(event.delta.usage)
-            if event.delta.error or said.finish in _FAILURES:
-                answer.ended = "error"
+            output.finish = event.delta.finish_reason
+            reading.usage = _usage_of(event.delta.usage)
+            if event.delta.error or output.finish in _FAILURES:
+                reading.ended = "error"
 
 
-def _used(usage: Any) -> Used | None:
-    """Of its two counts that of the tokens; that of the billed units where it stands alone."""
+def _usage_of(usage: Any) -> TokenUsage | None:
+    """Usage from `tokens`, or from `billed_units` if there is no other count."""
     if usage is None:
         return None
-    counted = usage.tokens or usage.billed_units
-    return Used(
-        input=_whole(counted and counted.input_tokens),
-        output=_whole(counted and counted.output_tokens),
-        cached=_whole(usage.cached_tokens),
+    counts = usage.tokens or usage.billed_units
+    return TokenUsage(
+        input=_integer(counts and counts.input_tokens),
+        output=_integer(counts and counts.output_tokens),
+        cached=_integer(usage.cached_tokens),
     )
 
 
-def _whole(number: float | None) -> int | None:
-    """The client reads every count as a float."""
+def _integer(number: float | None) -> int | None:
+    """The client returns every count as a float."""
     return None if number is None else int(number)

@@ -1,4 +1,4 @@
-"""The Mistral client on chat completions: its chunks, for those of the streams that its types accept."""
+"""The Mistral client on chat completions: its chunks, if its types accept the stream."""
 
 from typing import Any
 
@@ -7,64 +7,54 @@ from mistralai.client import Mistral
 from mistralai.client.errors import MistralError, ResponseValidationError
 from mistralai.client.models import CompletionResponseStreamChoice, UsageInfo
 
-from tests.differential.answer import UNREADABLE, Answer, Call, Ended, Said, Used
-from tests.vectors.load import Vector
+from tests.differential.reading import Call, ErrorTypes, Output, Reading, TokenUsage
 
-ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
-# What stands for the id of a call that has none.
+REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
+# What the client returns as the id of a call without one.
 _NO_ID = "null"
 
-# It makes an asynchronous client too, unasked, and with every certificate authority. This one opens no connection.
+# By default it also makes an asynchronous client, which loads all certificate authorities. This one opens no connection.
 _UNUSED = httpx2.AsyncClient(trust_env=False, verify=False)
 
 
-def _ended(error: Exception) -> Ended:
-    if isinstance(error, httpx2.TransportError):
-        return "broken"
-    return (
-        "error" if isinstance(error, MistralError) and not isinstance(error, ResponseValidationError) else "unreadable"
-    )
-
-
 class Chunks:
-    """The chunks as the client hands them out. Usage has no details; of reasoning it knows Mistral's own parts alone."""
+    """The chunks as the client returns them. Usage has no details, reasoning is in Mistral's own parts only."""
 
     name = "mistralai chat.stream"
-    dialects = ("openai-chat",)
-    blind = frozenset({"refusal", "reasoning", "cached", "reasoning_tokens"})
+    dialect = "openai-chat"
+    unsupported = frozenset({"refusal", "reasoning", "cached", "reasoning_tokens"})
+    broken: ErrorTypes = (httpx2.TransportError,)
+    reported: ErrorTypes = (MistralError,)
+    unreadable: ErrorTypes = (ResponseValidationError,)
 
-    def read(self, url: str, vector: Vector) -> Answer:
-        answer, calls = Answer(), dict[tuple[int, int], Call]()
-        with httpx2.Client(trust_env=False, verify=False) as world:
-            try:
-                asking = Mistral(api_key="test", server_url=url, client=world, async_client=_UNUSED)
-                with asking.chat.stream(**ASKED) as stream:
-                    for event in stream:
-                        answer.usage = _used(event.data.usage) or answer.usage
-                        for choice in event.data.choices:
-                            _add(answer.choice(choice.index), choice, calls)
-            except (MistralError, httpx2.TransportError, *UNREADABLE) as error:
-                answer.end(_ended(error), error)
-        return answer
+    def read(self, url: str, reading: Reading) -> None:
+        calls: dict[tuple[int, int], Call] = {}
+        with httpx2.Client(trust_env=False, verify=False) as http_client:
+            client = Mistral(api_key="test", server_url=url, client=http_client, async_client=_UNUSED)
+            with client.chat.stream(**REQUEST) as stream:
+                for event in stream:
+                    reading.usage = _usage_of(event.data.usage) or reading.usage
+                    for choice in event.data.choices:
+                        _add(reading.choice(choice.index), choice, calls)
 
 
-def _add(said: Said, choice: CompletionResponseStreamChoice, calls: dict[tuple[int, int], Call]) -> None:
-    said.finish = choice.finish_reason or said.finish
+def _add(output: Output, choice: CompletionResponseStreamChoice, calls: dict[tuple[int, int], Call]) -> None:
+    output.finish = choice.finish_reason or output.finish
     content = choice.delta.content
     for part in content if isinstance(content, list) else ():
         if part.type == "text":
-            said.text += part.text
+            output.text += part.text
         elif part.type == "thinking":
-            said.reasoning += "".join(getattr(one, "text", "") for one in part.thinking)
-    said.text += content if isinstance(content, str) else ""
+            output.reasoning += "".join(getattr(thought, "text", "") for thought in part.thinking)
+    output.text += content if isinstance(content, str) else ""
     for call in choice.delta.tool_calls or ():
         key = choice.index, call.index or 0
         if call.id not in (None, _NO_ID) or key not in calls:
             calls[key] = Call(call.function.name)
-            said.calls.append(calls[key])
-        given = call.function.arguments
-        calls[key].arguments = f"{calls[key].arguments}{given}" if isinstance(given, str) else given
+            output.calls.append(calls[key])
+        added = call.function.arguments
+        calls[key].arguments = f"{calls[key].arguments}{added}" if isinstance(added, str) else added
 
 
-def _used(usage: UsageInfo | None) -> Used | None:
-    return None if usage is None else Used(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
+def _usage_of(usage: UsageInfo | None) -> TokenUsage | None:
+    return None if usage is None else TokenUsage(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)

@@ -1,4 +1,4 @@
-"""The OpenAI client on chat completions: its accumulator (`chat.completions.stream`), and its chunks as they come."""
+"""The OpenAI client on chat completions: its accumulator (`chat.completions.stream`), and its single chunks."""
 
 import contextlib
 from typing import Any
@@ -7,31 +7,31 @@ import openai
 from openai import OpenAI
 from openai.types import CompletionUsage
 
-from tests.differential.answer import UNREADABLE, Answer, Call, Ended, Said, Used
-from tests.vectors.load import Vector
+from tests.differential.reading import Call, ErrorTypes, Output, Reading, TokenUsage
 
-ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
-
-
-def client(url: str) -> OpenAI:
-    """A client whose world ends at `url`: no proxy, no second try, and no certificates to load."""
-    world = openai.DefaultHttpxClient(trust_env=False, verify=False)
-    return OpenAI(api_key="test", base_url=f"{url}/v1", max_retries=0, http_client=world)
+REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
 
 
-def ended(error: Exception) -> Ended:
-    """How the client says that a stream ended."""
-    if isinstance(error, openai.APIConnectionError):
-        return "broken"
-    return "error" if isinstance(error, openai.APIError) else "unreadable"
+def make_client(url: str) -> OpenAI:
+    """A client that sends to `url` only: without proxy, retries and certificate authorities."""
+    http_client = openai.DefaultHttpxClient(trust_env=False, verify=False)
+    return OpenAI(api_key="test", base_url=f"{url}/v1", max_retries=0, http_client=http_client)
 
 
-def used(usage: CompletionUsage | None) -> Used | None:
-    """The client's usage, by its own fields."""
+class OpenAIOracle:
+    """The errors of the OpenAI client."""
+
+    broken: ErrorTypes = (openai.APIConnectionError,)
+    reported: ErrorTypes = (openai.APIError,)
+    unreadable: ErrorTypes = ()
+
+
+def usage_of(usage: CompletionUsage | None) -> TokenUsage | None:
+    """Usage from the fields of the client."""
     if usage is None:
         return None
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return Used(
+    return TokenUsage(
         input=usage.prompt_tokens,
         output=usage.completion_tokens,
         total=usage.total_tokens,
@@ -40,87 +40,84 @@ def used(usage: CompletionUsage | None) -> Used | None:
     )
 
 
-class Accumulated:
-    """The completion that the client accumulates. Reasoning is no field of its own: it keeps what it does not know."""
+def index_of(choice: Any, position: int) -> Any:
+    """The index of a choice, or else its position."""
+    index = getattr(choice, "index", None)
+    return position if index is None else index
+
+
+class Accumulated(OpenAIOracle):
+    """The completion that the client accumulates. Reasoning is among the fields that it keeps without knowing them."""
 
     name = "openai chat.completions.stream"
-    dialects = ("openai-chat",)
-    blind = frozenset[str]()
+    dialect = "openai-chat"
+    unsupported = frozenset[str]()
 
-    def read(self, url: str, vector: Vector) -> Answer:
-        answer = Answer()
-        try:
-            with client(url) as asking, asking.chat.completions.stream(**ASKED) as stream:
-                try:
-                    stream.until_done()
-                finally:
-                    with contextlib.suppress(AssertionError):  # there was no chunk
-                        _take(answer, stream.current_completion_snapshot)
-        except (openai.APIError, *UNREADABLE) as error:
-            answer.end(ended(error), error)
-        return answer
+    def read(self, url: str, reading: Reading) -> None:
+        with make_client(url) as client, client.chat.completions.stream(**REQUEST) as stream:
+            try:
+                stream.until_done()
+            finally:
+                with contextlib.suppress(AssertionError):  # there was no chunk
+                    _read_completion(reading, stream.current_completion_snapshot)
 
 
-def _take(answer: Answer, completion: Any) -> None:
+def _read_completion(reading: Reading, completion: Any) -> None:
     for position, choice in enumerate(completion.choices):
-        index = getattr(choice, "index", None)
-        answer.choices[position if index is None else index] = _said(choice.message, choice.finish_reason)
-    answer.usage = used(completion.usage)
+        reading.choices[index_of(choice, position)] = _output_of(choice.message, choice.finish_reason)
+    reading.usage = usage_of(completion.usage)
 
 
-def _said(message: Any, finish: str | None) -> Said:
+def _output_of(message: Any, finish: str | None) -> Output:
     more = message.model_extra or {}
-    made = [call.function for call in message.tool_calls or ()] + [message.function_call] * bool(message.function_call)
-    return Said(
+    functions = [call.function for call in message.tool_calls or ()]
+    if message.function_call:
+        functions.append(message.function_call)
+    return Output(
         text=message.content or "",
         reasoning=more.get("reasoning") or more.get("reasoning_content") or "",
         refusal=message.refusal or "",
-        calls=[Call(function.name, function.arguments or "") for function in made],
+        calls=[Call(function.name, function.arguments or "") for function in functions],
         finish=finish or None,
     )
 
 
-class Chunks:
-    """The chunks as the client hands them out, put together by what its types say: text by choice, calls by index."""
+class Chunks(OpenAIOracle):
+    """The chunks as the client returns them, joined according to its types: text by choice, calls by index."""
 
     name = "openai chat.completions.create"
-    dialects = ("openai-chat",)
-    blind = frozenset[str]()
+    dialect = "openai-chat"
+    unsupported = frozenset[str]()
 
-    def read(self, url: str, vector: Vector) -> Answer:
-        answer, calls = Answer(), dict[Any, Call]()
-        try:
-            with client(url) as asking, asking.chat.completions.create(stream=True, **ASKED) as stream:
-                for chunk in stream:
-                    answer.usage = used(chunk.usage) or answer.usage
-                    for position, choice in enumerate(chunk.choices or ()):
-                        index = getattr(choice, "index", None)
-                        index = position if index is None else index
-                        _add(answer.choice(index), choice, index, calls)
-        except (openai.APIError, *UNREADABLE) as error:
-            answer.end(ended(error), error)
-        return answer
+    def read(self, url: str, reading: Reading) -> None:
+        calls: dict[Any, Call] = {}
+        with make_client(url) as client, client.chat.completions.create(stream=True, **REQUEST) as stream:
+            for chunk in stream:
+                reading.usage = usage_of(chunk.usage) or reading.usage
+                for position, choice in enumerate(chunk.choices or ()):
+                    index = index_of(choice, position)
+                    _add(reading.choice(index), choice, index, calls)
 
 
-def _add(said: Said, choice: Any, index: int, calls: dict[Any, Call]) -> None:
-    said.finish = choice.finish_reason or said.finish
+def _add(output: Output, choice: Any, index: int, calls: dict[Any, Call]) -> None:
+    output.finish = choice.finish_reason or output.finish
     delta = choice.delta
     if delta is None:
         return
     more = delta.model_extra or {}
-    said.text += delta.content or ""
-    said.refusal += delta.refusal or ""
-    said.reasoning += more.get("reasoning") or more.get("reasoning_content") or ""
+    output.text += delta.content or ""
+    output.refusal += delta.refusal or ""
+    output.reasoning += more.get("reasoning") or more.get("reasoning_content") or ""
     for call in delta.tool_calls or ():
-        _add_call(said, calls, (index, call.index), call.function)
+        _add_call(output, calls, (index, call.index), call.function)
     if delta.function_call:
-        _add_call(said, calls, (index, None), delta.function_call)
+        _add_call(output, calls, (index, None), delta.function_call)
 
 
-def _add_call(said: Said, calls: dict[Any, Call], key: object, function: Any) -> None:
+def _add_call(output: Output, calls: dict[Any, Call], key: object, function: Any) -> None:
     known = calls.get(key)
     if known is None:
         known = calls[key] = Call()
-        said.calls.append(known)
+        output.calls.append(known)
     known.name = known.name or function.name
     known.arguments = f"{known.arguments}{function.arguments or ''}"
