@@ -1,1 +1,1 @@
-"""Benchmarks. Each prints ratios against a floor or a peer that was measured in the same run."""
+"""Benchmarks. Each prints ratios to a floor or a peer that is measured in the same run."""

@@ -1,4 +1,4 @@
-"""An ASGI application that sends chunks, behind a middleware that only hands them on, and behind the tap."""
+"""An ASGI application that sends chunks, wrapped by a middleware that only passes them on, or by the tap."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,20 +15,20 @@ START: Message = {
 
 
 class Pure:
-    """Hands messages on, and does nothing else."""
+    """Passes messages on, and does nothing else."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def handed_on(message: Message) -> None:
+        async def pass_on(message: Message) -> None:
             await send(message)
 
-        await self._app(scope, receive, handed_on)
+        await self._app(scope, receive, pass_on)
 
 
 class Tapped(TapMiddleware):
-    """The tap, with a capture that was made before."""
+    """The tap, with a given capture."""
 
     def __init__(self, app: Application, capture: ExchangeCapture) -> None:
         super().__init__(app)
@@ -39,7 +39,7 @@ class Tapped(TapMiddleware):
 
 
 def sends(chunk: bytes, chunks: int) -> Application:
-    """An application that answers with so many chunks."""
+    """An application that responds with this many chunks."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await send(START)
@@ -51,7 +51,7 @@ def sends(chunk: bytes, chunks: int) -> Application:
 
 
 def serve(application: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-    """One request, from a server that takes everything at once."""
+    """Runs one request, with a server that accepts all messages immediately."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}

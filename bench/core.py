@@ -1,13 +1,13 @@
-"""How fast streams are put together: as a share of the speed that any reader of the same bytes could reach, at best.
+"""The assembler's speed, as a share of the speed of the simplest possible reader of the same bytes (the floor).
 
-The floor splits the bytes at their blank lines and decodes each event with msgspec into a struct of the members that hold
-its text: no event's meaning, no times, no counts. For a dialect of plain text (Replicate) there is no JSON to decode: its
-floor splits, and decodes UTF-8, so a share of it says the least. Ours is the assembler, from segments to records, with all
-times, counts, usage and choices. Both see the same reads, in turns, in one process; a figure is the median of the rounds'
-ratios, and means nothing about the machine.
+The floor splits the bytes at blank lines and decodes each event with msgspec into a struct of the members that hold its
+text. It does not interpret events, and computes no times and no counts. Replicate sends plain text, not JSON: its floor
+splits and decodes UTF-8, so a share of it is the least meaningful. The assembler makes records of segments, with all
+times, counts, usage and choices. Both read the same reads, alternately, in one process. A figure is the median of the
+rounds' ratios, and does not depend on the machine.
 
-Then, of a stream that is open after half of its events: the bytes of its state as it is persisted, and the bytes that it
-takes in a process (tracemalloc, over many open streams).
+Also measured, for a stream that is open after half of its events: the bytes of its persisted state, and the bytes that it
+takes in the process (tracemalloc, over many open streams).
 
 An event that is no plain delta is read, and masked, one by one. What that takes of each dialect's deltas is shown as a
 multiple of the floor's time for the same event: `--one-by-one` measures this alone.
@@ -40,22 +40,22 @@ from streamgauge.core.masking.masker import Masker
 MS = 1_000_000
 INSTANCE = bytes(15) + b"\1"
 _BUNDLE = msgspec.msgpack.Decoder(Bundle)
-# What an open stream may take, bytes: persisted, and in process, where 10,000 of them are to fit into 100 MiB.
+# The most that an open stream may take (bytes): persisted, and in process, where 10,000 of them must fit into 100 MiB.
 STATE_LIMIT = 4 * 1024
 MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a stream comes: the deltas that it has, as a share of the others', events a read, reads a segment.
+    """How a stream arrives. `length`: its number of deltas, as a share of the usual one.
 
-    The first one is that of a dialect's figure; the others differ from it in one thing. Forty reads a segment is what a
-    stream of 40 events a second leaves in the second after which its recorder tells of it; slow ones leave ten, or one. Paced
-    streams bring one event a read, buffered and fast ones several. What a stream costs once, from its first events to its
+    The first shape gives a dialect's figure; the others differ from it in one thing. The recorder sends a segment of an
+    open stream once a second: a stream with 40 events a second then has 40 reads, a slow one ten or one. Paced streams
+    have one event in a read, buffered and fast ones several. The fixed cost of a stream, from its first events to its
     record, weighs most on short ones.
 
-    `packed`: both begin with the bytes of a tap's bundles, which whoever reads them has to decode. Where segments are small
-    that is a part of what an event costs.
+    `packed`: both start from the encoded bundles of a tap, and decode them. With small segments this is a large part of
+    an event's cost.
     """
 
     title: str
@@ -76,7 +76,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured: streams side by side, deltas of each, rounds, and streams that are open at once."""
+    """How much is measured. `streams`: concurrent ones; `deltas`: of each; `opened`: streams that are open at once."""
 
     streams: int = 10
     deltas: int = 1_000
@@ -85,14 +85,14 @@ class Sizes:
 
 
 def contents(one: Wire, events: int, *, masked: bool) -> list[bytes]:
-    """What a tap makes of a stream: canonical events, so many a read."""
+    """A stream as a tap captures it: canonical events, `events` in each read."""
     masker = Masker(one.path or None, full=not masked)
     canonical = [write_event(masker.event(event)) for event in SseDecoder().feed(b"".join(one.events))]
     return [b"".join(canonical[at : at + events]) for at in range(0, len(canonical), events)]
 
 
 def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: int = 40) -> list[Segment]:
-    """One stream's segments with ids of its own, a read each 10 ms."""
+    """One stream's segments with its own ids, and a read every 10 ms."""
     stream, own = number.to_bytes(16), [one.of_stream(read, number) for read in reads]
     stamped = [Read((number + place) * 10 * MS, len(read), len(read), read) for place, read in enumerate(own)]
     cut = [stamped[at : at + reads_a_segment] for at in range(0, len(stamped), reads_a_segment)]
@@ -103,7 +103,7 @@ def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: in
 
 
 def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: int = 40) -> list[Bundle]:
-    """Streams side by side, as a tap's messages hold them."""
+    """Concurrent streams, in bundles as a tap sends them."""
     each = [segments(number, one, reads, reads_a_segment) for number in range(streams)]
     return [
         Bundle(INSTANCE, 0, place, place * 100 * MS, list(run)) for place, run in enumerate(zip(*each, strict=True))
@@ -111,15 +111,15 @@ def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: in
 
 
 def assemble(messages: Iterable[Bundle], streams: int) -> None:
-    """Bundles to records."""
+    """Makes records of bundles. Raises SystemExit if their number is wrong."""
     assembler = Assembler()
-    found = sum(len(assembler.apply(place, place, message)) for place, message in enumerate(messages))
-    if found != streams:
-        raise SystemExit(f"{found} records of {streams} streams")
+    records = sum(len(assembler.apply(place, place, message)) for place, message in enumerate(messages))
+    if records != streams:
+        raise SystemExit(f"{records} records of {streams} streams")
 
 
 def floor(reads: Iterable[bytes], decode: Callable[[bytes], object]) -> None:
-    """Split and decode, no more."""
+    """Splits and decodes events, and does nothing else."""
     for read in reads:
         for block in read.split(b"\n\n"):
             if block:
@@ -129,7 +129,7 @@ def floor(reads: Iterable[bytes], decode: Callable[[bytes], object]) -> None:
 
 
 def unpacked(written: Iterable[bytes]) -> Iterator[bytes]:
-    """The contents of bundles' reads, and nothing else of them."""
+    """The contents of the reads in encoded bundles."""
     for message in written:
         for segment in _BUNDLE.decode(message).segments:
             for read in segment.reads:
@@ -137,14 +137,14 @@ def unpacked(written: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """CPU seconds that it takes."""
+    """The CPU seconds of a call."""
     begin = time.process_time()
     run()
     return time.process_time() - begin
 
 
 def share(dialect: str, shape: Shape, sizes: Sizes, *, masked: bool) -> float:
-    """The share of the floor's speed that the assembler reaches."""
+    """The assembler's speed as a share of the floor's."""
     one = wire(dialect, round(sizes.deltas * shape.length))
     streams = round(sizes.streams / shape.length)
     reads = contents(one, shape.events_a_read, masked=masked)
@@ -186,7 +186,7 @@ def one_by_one(dialect: str, sizes: Sizes) -> tuple[float, float]:
 
 
 def halves(one: Wire, streams: int) -> Iterator[Bundle]:
-    """The first half of each of so many streams, masked, a segment a message, decoded anew as a worker has it."""
+    """The first halves of masked streams, with one segment in a bundle, decoded from bytes as in a worker."""
     reads = contents(one, 1, masked=True)
     written = [msgspec.msgpack.encode(segments(number, one, reads)[:-1]) for number in range(streams)]
     place = 0
@@ -198,7 +198,7 @@ def halves(one: Wire, streams: int) -> Iterator[Bundle]:
 
 
 def state_bytes(one: Wire) -> int:
-    """The persisted state of a stream that is open after half of its events, alone in its bucket."""
+    """The bytes of the persisted state of a stream after half of its events, alone in its bucket."""
     assembler = Assembler()
     key = bucket_of(bytes(16))
     empty = len(assembler.dump(key))
@@ -208,17 +208,17 @@ def state_bytes(one: Wire) -> int:
 
 
 def memory_bytes(one: Wire, streams: int) -> int:
-    """What each of so many open streams takes in process."""
+    """The bytes that each of these open streams takes in the process."""
     messages = halves(one, streams)
     assembler = Assembler()
-    assembler.apply(0, 0, next(messages))  # what is made once, and lasts, is no stream's
+    assembler.apply(0, 0, next(messages))  # allocates what all streams share
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for place, message in enumerate(messages, 1):
             assembler.apply(place, place, message)
         for key in assembler.changed():
-            assembler.dump(key)  # nothing waits any more
+            assembler.dump(key)  # applies what is pending
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -226,29 +226,29 @@ def memory_bytes(one: Wire, streams: int) -> int:
 
 
 def rows(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
-    """The table's rows, as they are measured."""
+    """Yields the table's rows as they are measured."""
     yield ["dialect", "capture", *(shape.title for shape in SHAPES), "state, bytes", "in process, bytes"]
     for name in dialects:
         one = wire(name, sizes.deltas)
         for capture in ("masked", "full"):
             shares = [share(name, shape, sizes, masked=capture == "masked") for shape in SHAPES]
-            kept = [str(state_bytes(one)), str(memory_bytes(one, sizes.opened))] if capture == "masked" else ["", ""]
-            yield [name, capture, *(f"{found:.2f}" for found in shares), *kept]
+            memory = [str(state_bytes(one)), str(memory_bytes(one, sizes.opened))] if capture == "masked" else ["", ""]
+            yield [name, capture, *(f"{value:.2f}" for value in shares), *memory]
 
 
 def rows_one_by_one(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
-    """The rows of the table of events that are read one by one, as they are measured."""
+    """Yields the rows of the table of events that are read one by one, as they are measured."""
     yield ["dialect", "assembling, of the floor's time", "masking, of the floor's time"]
     for name in dialects:
         yield [name, *(f"{multiple:.1f}" for multiple in one_by_one(name, sizes))]
 
 
-def report(found: Sequence[Sequence[str]]) -> str:
-    """Each dialect's figure with what its streams take; then, beside that, what it is where streams come otherwise."""
-    figures = [[*row[:3], *row[-2:]] for row in found]
-    otherwise = [[*row[:2], *row[3:-2]] for row in found]
+def report(lines: Sequence[Sequence[str]]) -> str:
+    """Two tables: the figure and memory of each dialect, and its figures for the other shapes of streams."""
+    figures = [[*row[:3], *row[-2:]] for row in lines]
+    other_shapes = [[*row[:2], *row[3:-2]] for row in lines]
     limits = f"Limits of an open stream: {STATE_LIMIT:,} bytes of state, {MEMORY_LIMIT:,} in process."
-    return f"{table(figures)}\n\n{limits}\n\nThe same where streams come otherwise:\n\n{table(otherwise)}"
+    return f"{table(figures)}\n\n{limits}\n\nThe same for streams that arrive differently:\n\n{table(other_shapes)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -262,9 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = Sizes(given.streams, given.deltas, given.rounds, given.opened)
     dialects = given.dialects or [dialect.name for dialect in DIALECTS]
     if not given.one_by_one:
-        found = printed(rows(dialects, sizes))
+        lines = printed(rows(dialects, sizes))
         if given.document is not None:
-            replace_section(given.document, "core", report(found))
+            replace_section(given.document, "core", report(lines))
     single = printed(rows_one_by_one(dialects, sizes))
     if given.document is not None:
         replace_section(given.document, "core one by one", table(single))
@@ -272,11 +272,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def printed(measured: Iterable[list[str]]) -> list[list[str]]:
     """The rows, each printed as soon as it is measured."""
-    found = []
+    lines = []
     for row in measured:
-        found.append(row)
+        lines.append(row)
         print("  ".join(f"{cell:<21}" for cell in row), flush=True)
-    return found
+    return lines
 
 
 if __name__ == "__main__":

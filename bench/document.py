@@ -1,11 +1,11 @@
-"""What a benchmark found, put into a document: a table between two markers, all else as it is."""
+"""Writes the results of a benchmark into a document, between two markers. The rest of the document stays."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table, the first one its head."""
+    """Rows as a Markdown table, with the first one as its head."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
@@ -14,7 +14,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def replace_section(path: Path, name: str, text: str) -> None:
-    """Puts `text` between the markers of that name. Raises ValueError where the file has not one of each, in order."""
+    """Puts `text` between the markers of that name. Raises ValueError unless the file has one of each, in order."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     document = path.read_text()
     before, opened, rest = document.partition(begin)

@@ -1,10 +1,10 @@
-"""How far the time to first token that is exported is off what a client sees itself.
+"""The difference between the time to first token that a client measures and that of the record.
 
-`streamgauge tap` in front of the load's upstream, and a real Kafka. Each request has a trace id, which its record repeats. A
-client's time is from just before its request is written to the read that brings the first token; what its record has is taken
-off. What is left are two ways over the loopback, with a wake-up at the end of each. What two ways take where nothing of ours
-is in between is measured beside it: an event's from the upstream to the client, twice. Where there are two cores, load and
-broker have one and the tap the other.
+`streamgauge tap` runs in front of the load's upstream, with a real Kafka. Each request has a trace id, which its record
+repeats. A client's time is from just before it writes its request to the read with the first token; the record's time is
+subtracted. The rest is two transfers over the loopback, with a wake-up at the end of each. For comparison, twice the
+time of an event from the upstream to the client without a tap is measured. If there are two cores, load and broker run
+on one, and the tap on the other.
 
     python -m bench.first_token [--streams N] [--document FILE]
 """
@@ -30,17 +30,17 @@ from bench.peers.streamgauge import prefix_of, tap
 from bench.tap_loads import percentile
 from streamgauge.core.record import Record
 
-# At most so far off (ms): half of the streams, and all but one of a hundred.
+# The largest difference (ms) for half of the streams, and for 99 of 100.
 AIM_P50, AIM_P99 = 0.2, 1.0
 CAPTURE = "masked"
-# Streams that warm up code and caches, and do not count.
+# Streams that only warm up code and caches.
 _WARM = 50
-# Trace ids of the loads are so far apart.
+# The distance between the first trace ids of two loads.
 _APART = 1_000_000
 
 
 class Load(NamedTuple):
-    """So many streams at a time, with so many deltas each, one each `pace_s` seconds."""
+    """`at_once`: concurrent streams; `events`: deltas of each, one every `pace_s` seconds."""
 
     at_once: int
     events: int
@@ -51,7 +51,7 @@ LOADS = (Load(1, 5, 0.02), Load(50, 100, 0.02), Load(200, 80, 0.025))
 
 
 class Timed(NamedTuple):
-    """One load, timed by its clients (ns, by trace id); and two ways without a tap (ms)."""
+    """`client`: the times of one load's clients (ns, by trace id). `ways`: two transfers without a tap (ms)."""
 
     load: Load
     ways: float
@@ -59,43 +59,43 @@ class Timed(NamedTuple):
 
 
 def timed(load: Load, streams: int, direct: int, proxy: int, number: int) -> Timed:
-    """One load on the upstream's port and then on the tap's; trace ids from `number` on."""
+    """Runs one load on the upstream's port and then on the tap's, with trace ids from `number` on."""
     ways = 2 * percentile(paced(direct, load.at_once, load.events, load.pace_s).late, 0.5) / 1e6
     first_tokens(proxy, load.at_once, min(_WARM, streams), 2, load.pace_s, number=number + streams)
     return Timed(load, ways, first_tokens(proxy, load.at_once, streams, load.events, load.pace_s, number=number))
 
 
 def measured(loads: Sequence[Load], streams: int) -> tuple[list[Timed], list[Record]]:
-    """All loads, one after the other on one tap, and the records of all. Raises NoBrokerError."""
-    rest, ours = cores()
+    """Runs all loads on one tap, one after the other, and returns their records too. Raises NoBrokerError."""
+    load_cores, tap_cores = cores()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgauge-bench-")))
-        stack.enter_context(started_on(rest))
+        stack.enter_context(started_on(load_cores))
         direct = stack.enter_context(upstream())
         kafka = stack.enter_context(broker(directory / "kafka"))
-        with started_on(ours):
+        with started_on(tap_cores):
             proxy = stack.enter_context(tap(Origin(direct.port), directory, kafka, CAPTURE))
         numbers = range(_APART, _APART * (len(loads) + 1), _APART)
-        found = [
+        times = [
             timed(load, streams, direct.port, proxy.port, number) for load, number in zip(loads, numbers, strict=True)
         ]
         proxy.settle()
-        return found, asyncio.run(records_on(kafka, prefix_of(CAPTURE)))
+        return times, asyncio.run(records_on(kafka, prefix_of(CAPTURE)))
 
 
 def off(client: Mapping[str, int], records: Sequence[Record]) -> list[float]:
-    """What clients' times (ns, by trace id) are longer by than their records' (ms). Raises SystemExit where one has none."""
+    """Each client's time (ns, by trace id) minus its record's, in ms. Raises SystemExit if a record has no time."""
     exported = {record.trace_id: record.timing.first_token_s for record in records}
-    found = []
+    differences = []
     for trace, ns in client.items():
         first_token_s = exported.get(trace)
         if first_token_s is None:
             raise SystemExit(f"stream {trace} has no record with a first token")
-        found.append(ns / 1e6 - first_token_s * 1e3)
-    return found
+        differences.append(ns / 1e6 - first_token_s * 1e3)
+    return differences
 
 
-def rows(found: Sequence[Timed], records: Sequence[Record]) -> list[list[str]]:
+def rows(times: Sequence[Timed], records: Sequence[Record]) -> list[list[str]]:
     """The table."""
     head = [
         "streams at a time",
@@ -106,16 +106,16 @@ def rows(found: Sequence[Timed], records: Sequence[Record]) -> list[list[str]]:
         "off, p99",
     ]
     lines = [[*head, "of the aim, p50", "of the aim, p99"]]
-    for load, ways, client in found:
-        apart = off(client, records)
-        aside = [abs(one) for one in apart]
+    for load, ways, client in times:
+        differences = off(client, records)
+        distances = [abs(difference) for difference in differences]
         figures = [
             percentile(list(client.values()), 0.5) / 1e6,
             ways,
-            percentile(apart, 0.5),
-            percentile(apart, 0.99),
-            percentile(aside, 0.5) / AIM_P50,
-            percentile(aside, 0.99) / AIM_P99,
+            percentile(differences, 0.5),
+            percentile(differences, 0.99),
+            percentile(distances, 0.5) / AIM_P50,
+            percentile(distances, 0.99) / AIM_P99,
         ]
         lines.append([str(load.at_once), f"{1 / load.pace_s:.0f}", *(f"{figure:.2f}" for figure in figures)])
     return lines
@@ -128,15 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     before = os.sched_getaffinity(0)
     try:
-        found = rows(*measured(LOADS, given.streams))
-    except NoBrokerError as why:
-        raise SystemExit(f"there is no broker to be had: {why}") from why
+        lines = rows(*measured(LOADS, given.streams))
+    except NoBrokerError as error:
+        raise SystemExit(f"no broker is available: {error}") from error
     finally:
         os.sched_setaffinity(0, before)
-    for row in found:
+    for row in lines:
         print("  ".join(f"{cell:<23}" for cell in row))
     if given.document is not None:
-        replace_section(given.document, "first-token", table(found))
+        replace_section(given.document, "first-token", table(lines))
 
 
 if __name__ == "__main__":

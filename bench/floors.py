@@ -1,4 +1,4 @@
-"""The least that a reader of a dialect has to do with an event's data: decode the members that hold its text."""
+"""The least work on an event's data, for each dialect: decode the members that hold its text."""
 
 from collections.abc import Callable
 

@@ -1,11 +1,11 @@
-"""What a tap inside an application costs each chunk, beside a wrapper that does nothing.
+"""The cost of a tap inside an application for each chunk, compared with a wrapper that does nothing.
 
-In turns, the same chunks are read through a wrapper that only hands them on, and through the tap with its capture on: with a
-sender, and a process that takes what it sends. `caller` is the CPU time of the thread that reads, which is what a stream
-feels; `process` adds the sender's thread. Both are ratios to the pure wrapper, which does next to nothing. The third figure
-says what the tap adds to the caller as a share of what httpcore takes for the same chunks, read from memory; and the
-fourth says it in microseconds, of this machine alone. The last one is a share of the aim, half a microsecond on a machine
-on which a pure ASGI wrapper takes 0.24 for a chunk: this machine's own wrapper says how fast it is. Each is a median of the
+The same chunks are read through a wrapper that only passes them on, and through the tap with its capture on: with a
+sender, and another process that discards what it sends. `caller` is the CPU time of the thread that reads the stream;
+`process` adds the sender's thread. Both are ratios to the pure wrapper, which does almost nothing. The third figure is
+what the tap adds to the caller, as a share of the time that httpcore takes for the same chunks, read from memory. The
+fourth is the same in microseconds of this machine. The last one is a share of the aim, which is 0.5 us on a machine on
+which a pure ASGI wrapper takes 0.24 us for a chunk; this machine's wrapper shows its speed. All are medians of the
 rounds.
 
     python -m bench.inprocess [--chunks N] [--rounds N] [--document FILE]
@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -35,13 +36,13 @@ from streamgauge.taps.inprocess.background_sender import BackgroundSender
 from streamgauge.taps.inprocess.capture import SeenRequest, start_capture
 
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n' + b":" * 160 + b"\n\n"
-# What is aimed at: CPU time of the reading thread above a pure wrapper, as a multiple of what a pure ASGI wrapper takes for a
-# chunk. Half a microsecond where that took 0.24.
+# The aim: the CPU time that the tap adds to the reading thread, as a multiple of the time of a pure ASGI wrapper for a
+# chunk: 0.5 us on a machine on which that takes 0.24 us.
 AIM = 0.5 / 0.24
 
 
 class NoAgents:
-    """No agent is started, and none is expected."""
+    """Starts no agent, and expects none."""
 
     def recorder_unreachable(self, data_dir: Path) -> None:
         pass
@@ -68,7 +69,7 @@ class Way:
 
 
 class Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """So many chunks, as they come from a socket."""
+    """This many chunks, as from a socket."""
 
     def __init__(self, chunks: int) -> None:
         self._chunks = chunks
@@ -83,13 +84,13 @@ class Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 class Pure(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Hands chunks on, and does nothing else."""
+    """Passes chunks on, and does nothing else."""
 
     def __init__(self, stream: Chunks) -> None:
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:  # noqa: UP028 - as a wrapper does that looks at each chunk
+        for chunk in self._stream:  # noqa: UP028 - like a wrapper that reads each chunk
             yield chunk
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -111,7 +112,7 @@ def read_async(stream: httpx.AsyncByteStream) -> None:
 
 
 def read_http(chunks: int) -> None:
-    """The same chunks through httpcore, each read from memory as if it came from a socket."""
+    """Reads the same chunks through httpcore, from memory instead of a socket."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     wire = [head, *[b"%x\r\n%b\r\n" % (len(CHUNK), CHUNK)] * chunks, b"0\r\n\r\n"]
     with (
@@ -127,7 +128,7 @@ ASGI = Way(
     pure=lambda chunks: asgi.serve(asgi.Pure(asgi.sends(CHUNK, chunks))),
     tapped=lambda chunks, capture: asgi.serve(asgi.Tapped(asgi.sends(CHUNK, chunks), capture)),
 )
-# A tap of another kind adds its line.
+# A new kind of tap adds its line here.
 WAYS = (
     Way(
         "httpx",
@@ -143,17 +144,32 @@ WAYS = (
 )
 
 
-def take_all(path: str, listens: Event) -> None:
-    """A recorder that takes everything and looks at nothing."""
+def discard_all(path: str, listens: Event) -> None:
+    """The main function of a recorder that discards everything it reads."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
         listens.set()
         while True:
-            one, _ = listening.accept()
-            with one:
-                while one.recv(1 << 20):
+            connection, _ = listening.accept()
+            with connection:
+                while connection.recv(1 << 20):
                     pass
+
+
+@contextmanager
+def discarding_recorder(path: Path) -> Iterator[None]:
+    """Runs a process that reads everything and discards it."""
+    spawn = multiprocessing.get_context("spawn")
+    listens = spawn.Event()
+    process = spawn.Process(target=discard_all, args=(str(path), listens), daemon=True)
+    process.start()
+    try:
+        listens.wait(30)
+        yield
+    finally:
+        process.terminate()
+        process.join()
 
 
 def cost(run: Callable[[], object]) -> Cost:
@@ -163,7 +179,7 @@ def cost(run: Callable[[], object]) -> Cost:
 
 
 def tapped(way: Way, chunks: int, sender: BackgroundSender) -> Cost:
-    """The reading, and what the sender's thread does of it afterwards."""
+    """The cost of the reading and of the sender's thread afterwards."""
     request = SeenRequest("httpx", "bench", "POST", "/v1/chat/completions", [], time.monotonic_ns())
     capture = start_capture(sender, request)
     process = time.process_time()
@@ -174,22 +190,22 @@ def tapped(way: Way, chunks: int, sender: BackgroundSender) -> Cost:
 
 
 def row(way: Way, chunks: int, rounds: int, sender: BackgroundSender) -> list[str]:
-    """What the tap costs beside the pure wrapper, and what it adds to httpcore."""
-    found: list[tuple[float, ...]] = []
+    """The cost of the tap relative to the pure wrapper, and its addition relative to httpcore."""
+    figures: list[tuple[float, ...]] = []
     for _ in range(rounds):
         pure, http = cost(lambda: way.pure(chunks)).caller, cost(lambda: read_http(chunks)).caller
         yardstick = cost(lambda: ASGI.pure(chunks)).caller - cost(lambda: ASGI.pure(0)).caller
         tap = tapped(way, chunks, sender)
         added = tap.caller - pure
-        found.append(
+        figures.append(
             (tap.caller / pure, tap.process / pure, added / http, added / chunks * 1e6, added / yardstick / AIM)
         )
-    caller, process, share, above, aim = (statistics.median(column) for column in zip(*found, strict=True))
+    caller, process, share, above, aim = (statistics.median(column) for column in zip(*figures, strict=True))
     return [way.title, f"{caller:.1f}", f"{process:.1f}", f"{share:.3f}", f"{above:.2f}", f"{aim:.2f}"]
 
 
 def rows(chunks: int, rounds: int, data_dir: Path) -> Iterator[list[str]]:
-    """The table's rows, as they are measured."""
+    """Yields the table's rows as they are measured."""
     yield ["tap", "caller", "process", "share of httpcore", "above the wrapper, us", "of the aim"]
     sender = BackgroundSender(data_dir, NoAgents())
     for way in WAYS:
@@ -203,24 +219,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=101)
     parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
     given = parser.parse_args(arguments)
-    spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         data_dir = Path(folder)
         (data_dir / "run").mkdir()
-        listens = spawn.Event()
-        taker = spawn.Process(target=take_all, args=(str(data_dir / "run" / "recorder.sock"), listens), daemon=True)
-        taker.start()
-        try:
-            listens.wait(30)
-            found = []
-            for one in rows(given.chunks, given.rounds, data_dir):
-                found.append(one)
-                print("  ".join(f"{cell:<17}" for cell in one), flush=True)
-        finally:
-            taker.terminate()
-            taker.join()
+        lines = []
+        with discarding_recorder(data_dir / "run" / "recorder.sock"):
+            for line in rows(given.chunks, given.rounds, data_dir):
+                lines.append(line)
+                print("  ".join(f"{cell:<17}" for cell in line), flush=True)
     if given.document is not None:
-        replace_section(given.document, "inprocess", table(found))
+        replace_section(given.document, "inprocess", table(lines))
 
 
 if __name__ == "__main__":

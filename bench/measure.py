@@ -1,4 +1,4 @@
-"""What a program costs, read from the kernel: CPU seconds and memory of a process and of all that it started. Linux only."""
+"""CPU seconds and memory of a process and its descendants, from the kernel. Linux only."""
 
 import os
 import time
@@ -8,42 +8,42 @@ from pathlib import Path
 
 from tests.processes import children
 
-# CPUCLOCK_SCHED of a process, in a clock id made of a pid (the kernel's include/linux/posix-timers_types.h): what all its
-# threads ran, those that ended too, in ns. /proc/PID/stat has ticks of 10 ms.
+# CPUCLOCK_SCHED of a process, in a clock id made of a pid (the kernel's include/linux/posix-timers_types.h): the CPU time
+# of all its threads, ended ones included, in ns. /proc/PID/stat has ticks of 10 ms.
 _CPUCLOCK_SCHED = 2
-# What this process may use: looked at before it takes a core for itself.
-_MINE = sorted(os.sched_getaffinity(0))
+# The cores that this process may use, read before it restricts itself to one of them.
+_ALLOWED = sorted(os.sched_getaffinity(0))
 
 
 def tree(pid: int) -> dict[int, str]:
-    """A process and its descendants: pid -> command line; its own is empty."""
-    found, left = {pid: ""}, [pid]
-    while left:
-        for child, line in children(left.pop()).items():
-            found[child] = line
-            left.append(child)
-    return found
+    """A process and its descendants: pid -> command line, which is empty for the process itself."""
+    processes, unvisited = {pid: ""}, [pid]
+    while unvisited:
+        for child, line in children(unvisited.pop()).items():
+            processes[child] = line
+            unvisited.append(child)
+    return processes
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has run so far. Raises OSError if it is gone."""
+    """The CPU seconds of a process so far. Raises OSError if it has ended."""
     return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
 
 
 def busy_seconds() -> float:
-    """CPU seconds that the machine's cores were busy so far, or were taken from it by its host."""
+    """CPU seconds that the machine's cores were busy so far, including those that its host took (steal)."""
     user, nice, system, _idle, _waiting, *rest = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     return sum(map(int, (user, nice, system, *rest))) / os.sysconf("SC_CLK_TCK")
 
 
 class Others:
-    """What part of the machine others use, from here on: programs that are no descendants of this process."""
+    """The share of the machine that other programs use from now on: those that are not descendants of this process."""
 
     def __init__(self) -> None:
         self._began, self._busy, self._ours = time.monotonic(), busy_seconds(), self._own()
 
     def share(self) -> float:
-        """0 to 1, of all cores. Descendants must not have ended meanwhile."""
+        """0 to 1, of all cores. It is wrong if a descendant has ended since."""
         passed = (time.monotonic() - self._began) * (os.cpu_count() or 1)
         others = busy_seconds() - self._busy - (self._own() - self._ours)
         return min(max(others / passed, 0.0), 1.0) if passed else 0.0
@@ -54,7 +54,7 @@ class Others:
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that a process had resident so far."""
+    """The peak of a process's resident memory so far. Raises OSError if it is ending."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -62,14 +62,15 @@ def peak_mib(pid: int) -> float:
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """Which cores are for the load, and which one for what is measured; all for both if there is one alone."""
-    mine = _MINE
-    return (set(mine[:-1]), {mine[-1]}) if len(mine) > 1 else (set(mine), set(mine))
+    """The cores for the load, and the core for what is measured. With a single core both use it."""
+    if len(_ALLOWED) == 1:
+        return set(_ALLOWED), set(_ALLOWED)
+    return set(_ALLOWED[:-1]), {_ALLOWED[-1]}
 
 
 @contextmanager
 def started_on(where: set[int]) -> Iterator[None]:
-    """What is started within runs on these cores."""
+    """Processes that are started within the context run on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, where)
     try:

@@ -1,9 +1,9 @@
-"""A tap under load while its broker is killed and comes back, for minutes: `python -m bench.soak --minutes 10`.
+"""A tap under load for minutes, while its broker is killed and restarted: `python -m bench.soak --minutes 10`
 
-A real Kafka broker, a real `streamgauge tap`, streams without pause. Two in five are left by their client, broken by
-their provider, or tell of an error. Every few seconds the tap's processes are looked at and its balance is checked; at the
-end all is delivered, every stream has one record that says what the load knows of it, and memory and descriptors are flat.
-Exit code 1 if anything of this does not hold.
+It uses a real Kafka broker, a real `streamgauge tap`, and streams without pause. Two in five are left by their client,
+broken by their provider, or end in an error. Every few seconds the tap's processes are sampled and its balance of reads
+is checked. At the end all reads must be delivered, each stream must have one record that agrees with what the load knows
+of it, and memory and descriptors must be flat. Otherwise the exit code is 1.
 """
 
 import argparse
@@ -28,17 +28,17 @@ from bench.soak_records import findings_of
 from bench.soak_traffic import Load
 from bench.soak_watch import Verdict, Watch, table
 
-# Streams at a time: some 1,000 reads a second, which leaves room on two cores for provider, client and broker.
+# Concurrent streams: about 1,000 reads a second, which leaves time on two cores for provider, clients and broker.
 STREAMS = 20
-# How often it is looked (seconds).
-LOOK_S = 2.0
-# How long the broker is there, and away (seconds): on its way up it is both for some seconds.
+# How often processes are sampled (seconds).
+SAMPLE_S = 2.0
+# How long the broker is up, and down (seconds). Its start takes some seconds more.
 UP_S, DOWN_S = (15.0, 40.0), (5.0, 20.0)
 
 
 @dataclass
 class Result:
-    """What a soak found."""
+    """The result of a soak."""
 
     seconds: float = 0.0
     streams: int = 0
@@ -54,7 +54,7 @@ class Result:
 async def soak(
     seconds: float, folder: Path, *, up_s: tuple[float, float] = UP_S, down_s: tuple[float, float] = DOWN_S
 ) -> Result:
-    """Run it. Raises NoBrokerError where no broker can be had."""
+    """Runs a soak. Raises NoBrokerError."""
     result = Result(seconds)
     broker = Broker(folder / "broker")
     await asyncio.to_thread(broker.start)
@@ -67,7 +67,7 @@ async def soak(
     finally:
         broker.kill()
     result.streams, result.records = len(load.streams), len(records)
-    result.endings.update(one.outcome for one in load.streams)
+    result.endings.update(stream.outcome for stream in load.streams)
     result.findings += findings_of(records, load.streams)
     result.findings += [finding for verdict in result.verdicts for finding in verdict.findings]
     return result
@@ -75,7 +75,7 @@ async def soak(
 
 @contextlib.asynccontextmanager
 async def _tap(url: str, folder: Path, bootstrap: str, prefix: str) -> AsyncIterator[Rig]:
-    """A tap before the provider; at its end it leaves in order."""
+    """Runs a tap in front of the provider, and stops it in order."""
     context = start_tap("tap", {"p": url}, folder / "data", "--kafka", bootstrap, "--topic-prefix", prefix)
     tap = await asyncio.to_thread(context.__enter__)
     try:
@@ -90,18 +90,18 @@ async def _run(
 ) -> None:
     began = time.monotonic()
     ends = began + result.seconds
-    over = asyncio.Event()
-    outages = asyncio.create_task(_outages(broker, result, up_s, down_s, over))
-    asking = asyncio.create_task(load.keep(rig.traffic.tapped, STREAMS, lambda: time.monotonic() >= ends))
+    stopping = asyncio.Event()
+    outages = asyncio.create_task(_outages(broker, result, up_s, down_s, stopping))
+    requests = asyncio.create_task(load.keep(rig.traffic.tapped, STREAMS, lambda: time.monotonic() >= ends))
     watch = Watch(rig.tap.process.pid)
     while time.monotonic() < ends:
-        await asyncio.sleep(LOOK_S)
-        watch.look(time.monotonic() - began)
-        books = await asyncio.to_thread(rig.books)  # says so if the balance is open
+        await asyncio.sleep(SAMPLE_S)
+        watch.sample(time.monotonic() - began)
+        books = await asyncio.to_thread(rig.books)  # raises if the balance does not hold
         result.most_waiting = max(result.most_waiting, int(books["waiting"]))
-    await asking
-    over.set()
-    await outages  # behind the last one the broker is up
+    await requests
+    stopping.set()
+    await outages  # after the last one the broker is up
     await rig.deliver_all()
     books = rig.books()
     result.reads = int(books["seen"])
@@ -111,12 +111,12 @@ async def _run(
 
 
 async def _outages(
-    broker: Broker, result: Result, up_s: tuple[float, float], down_s: tuple[float, float], over: asyncio.Event
+    broker: Broker, result: Result, up_s: tuple[float, float], down_s: tuple[float, float], stopping: asyncio.Event
 ) -> None:
     chance = random.Random(1)
-    while not over.is_set():
+    while not stopping.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), chance.uniform(*up_s))
+            await asyncio.wait_for(stopping.wait(), chance.uniform(*up_s))
             return
         await asyncio.to_thread(broker.kill)
         result.outages += 1
@@ -125,15 +125,15 @@ async def _outages(
 
 
 def report(result: Result) -> str:
-    """Markdown."""
-    said = (
+    """The result as Markdown."""
+    summary = (
         f"{result.seconds / 60:g} minutes, {result.streams} streams, {result.reads} reads, {result.outages} outages of the"
         f" broker, at most {result.most_waiting} reads waiting; {result.records} records."
     )
     endings = (
         "Streams by ending: " + ", ".join(f"{name} {count}" for name, count in sorted(result.endings.items())) + "."
     )
-    return "\n".join([said, "", endings, "", table(result.verdicts), "", *(result.findings or ["No check failed."])])
+    return "\n".join([summary, "", endings, "", table(result.verdicts), "", *(result.findings or ["No check failed."])])
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The soak's provider and its clients: streams at a pace through a tap, each held against what the provider sends."""
+"""The soak's provider and its clients: paced streams through a tap, each compared with what the provider sends."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,11 @@ import msgspec
 
 from bench.soak_load import LAST_CHUNK, TOKEN, Stream, chunks, token
 
-# Between the events of a stream (seconds): some thousand streams come and go in ten minutes.
+# Between the events of a stream (seconds): some thousand streams begin and end in ten minutes.
 PACE_S = 0.02
-# Of a stream that nobody leaves in so many events (20 s), the tap has not told the provider that its client is gone.
+# If the provider can send this many events (20 s) after the client has left, the tap has not closed the connection.
 _ENDLESS = 1000
-# A stream whose client hears nothing for so long is lost (seconds).
+# A stream is lost if its client receives nothing for this long (seconds).
 _SILENCE_S = 30.0
 _READ_BYTES = 65_536
 _PATH = "/v1/chat/completions"
@@ -27,27 +27,27 @@ _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encodin
 
 @dataclass
 class Load:
-    """Provider and clients, in one event loop; `streams` are all that were begun, by number."""
+    """Provider and clients, in one event loop. `streams`: all that were begun, by number."""
 
     streams: list[Stream] = field(default_factory=list)
 
     @contextlib.asynccontextmanager
     async def provider(self) -> AsyncIterator[str]:
-        """The provider's URL, while it listens."""
+        """Runs the provider and yields its URL."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         async with server:
             host, port = server.sockets[0].getsockname()
             yield f"http://{host}:{port}"
 
-    async def keep(self, url: str, side_by_side: int, over: Callable[[], bool]) -> None:
-        """So many streams at a time, one after the other, until `over()`; those that have begun come to their end."""
+    async def keep(self, url: str, concurrent: int, over: Callable[[], bool]) -> None:
+        """Keeps `concurrent` streams open, one after the other, until `over()`. Then waits for the open ones to end."""
 
         async def one_after_the_other() -> None:
             while not over():
-                self.streams.append(one := Stream(len(self.streams)))
-                await _ask(url, one)
+                self.streams.append(stream := Stream(len(self.streams)))
+                await _request_stream(url, stream)
 
-        await asyncio.gather(*(one_after_the_other() for _ in range(side_by_side)))
+        await asyncio.gather(*(one_after_the_other() for _ in range(concurrent)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -58,12 +58,12 @@ class Load:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(_field(head, b"content-length"))
-        one = self.streams[_field(head, _NUMBER)]
-        await _paced(writer, one)
-        if one.outcome == "client_abort":
-            await _until_left(writer, one)
-        elif one.outcome == "upstream_reset":
-            _break(writer, reset=one.other_way)
+        stream = self.streams[_field(head, _NUMBER)]
+        await _send_paced(writer, stream)
+        if stream.outcome == "client_abort":
+            await _send_until_closed(writer, stream)
+        elif stream.outcome == "upstream_reset":
+            _break(writer, reset=stream.second_variant)
 
 
 def _field(head: bytes, name: bytes) -> int:
@@ -76,88 +76,88 @@ def _field(head: bytes, name: bytes) -> int:
 # --- the provider ---------------------------------------------------------------------------------------------------
 
 
-async def _paced(writer: asyncio.StreamWriter, one: Stream) -> None:
+async def _send_paced(writer: asyncio.StreamWriter, stream: Stream) -> None:
     writer.write(_HEAD)
-    for chunk in chunks(one):
+    for chunk in chunks(stream):
         writer.write(chunk)
-        one.sent += TOKEN in chunk
+        stream.sent += TOKEN in chunk
         await writer.drain()
         await asyncio.sleep(PACE_S)
 
 
-async def _until_left(writer: asyncio.StreamWriter, one: Stream) -> None:
-    """Goes on until the tap closes the connection, since its client has left."""
-    for place in range(one.events, _ENDLESS):
-        writer.write(token(one, place))
-        one.sent += 1
+async def _send_until_closed(writer: asyncio.StreamWriter, stream: Stream) -> None:
+    """Sends events until the tap closes the connection, because its client has left."""
+    for place in range(stream.events, _ENDLESS):
+        writer.write(token(stream, place))
+        stream.sent += 1
         await writer.drain()  # raises ConnectionError when it is closed
         await asyncio.sleep(PACE_S)
-    one.fault = f"{one.name}: nobody told the provider that its client has left"
+    stream.fault = f"{stream.name}: the tap did not close the provider's connection after its client left"
 
 
 def _break(writer: asyncio.StreamWriter, *, reset: bool) -> None:
-    """Ends amid an answer: by a reset, or as if all had been said."""
+    """Ends the connection within the response, by a reset or in order."""
     if reset:
-        taken: socket.socket = writer.get_extra_info("socket")
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection: socket.socket = writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.close()
 
 
 # --- a client -------------------------------------------------------------------------------------------------------
 
 
-async def _ask(url: str, one: Stream) -> None:
-    """One request and its answer; whatever is wrong with it stands in the stream's `fault`."""
+async def _request_stream(url: str, stream: Stream) -> None:
+    """Runs one request. Anything wrong with its response is in the stream's `fault`."""
     try:
-        data = await _answer(url, one)
+        data = await _response(url, stream)
     except (OSError, TimeoutError) as error:
-        one.fault = f"{one.name}: its client got {type(error).__name__}"
+        stream.fault = f"{stream.name}: its client raised {type(error).__name__}"
         return
     body = data.partition(b"\r\n\r\n")[2]
-    one.got = body.count(TOKEN)
-    sent = b"".join(chunks(one))
-    if one.outcome == "client_abort":
-        sent += b"".join(token(one, place) for place in range(one.events, max(one.got + 1, one.sent)))
-    if not (sent.startswith(body) if one.cut else body == sent):
-        one.fault = f"{one.name}: its client got other bytes than the provider sent"
+    stream.received = body.count(TOKEN)
+    sent = b"".join(chunks(stream))
+    if stream.outcome == "client_abort":
+        sent += b"".join(token(stream, place) for place in range(stream.events, max(stream.received + 1, stream.sent)))
+    if not (sent.startswith(body) if stream.cut else body == sent):
+        stream.fault = f"{stream.name}: its client received other bytes than the provider sent"
 
 
-async def _answer(url: str, one: Stream) -> bytes:
-    """What a client reads: all, or so much that it leaves. Raises OSError, TimeoutError."""
+async def _response(url: str, stream: Stream) -> bytes:
+    """What a client reads until the end, or until it leaves. Raises OSError, TimeoutError."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     data = b""
     try:
-        writer.write(_request(address.path, one))
-        while not _enough(data, one):
+        writer.write(_request(address.path, stream))
+        while not _enough(data, stream):
             async with asyncio.timeout(_SILENCE_S):
-                more = await _read(reader, one)
+                more = await _read(reader, stream)
             data += more
             if not more:
                 break
     finally:
-        await _leave(writer, one)
+        await _leave(writer, stream)
     return data
 
 
-def _enough(data: bytes, one: Stream) -> bool:
-    if one.outcome == "client_abort":
-        return data.count(TOKEN) >= one.events
+def _enough(data: bytes, stream: Stream) -> bool:
+    if stream.outcome == "client_abort":
+        return data.count(TOKEN) >= stream.events
     return data.endswith(LAST_CHUNK)
 
 
-async def _read(reader: asyncio.StreamReader, one: Stream) -> bytes:
+async def _read(reader: asyncio.StreamReader, stream: Stream) -> bytes:
     try:
         return await reader.read(_READ_BYTES)
     except ConnectionResetError:
-        if one.outcome != "upstream_reset":
+        if stream.outcome != "upstream_reset":
             raise
         return b""
 
 
-async def _leave(writer: asyncio.StreamWriter, one: Stream) -> None:
-    """Half of those who leave amid an answer do so by a reset."""
-    if one.outcome == "client_abort" and one.other_way:
+async def _leave(writer: asyncio.StreamWriter, stream: Stream) -> None:
+    """Closes the client's connection; half of the clients that leave early do so by a reset."""
+    if stream.outcome == "client_abort" and stream.second_variant:
         writer.transport.abort()
     else:
         writer.close()
@@ -165,7 +165,7 @@ async def _leave(writer: asyncio.StreamWriter, one: Stream) -> None:
         await writer.wait_closed()
 
 
-def _request(path: str, one: Stream) -> bytes:
+def _request(path: str, stream: Stream) -> bytes:
     body = msgspec.json.encode({"model": "m-1", "stream": True, "messages": []})
-    head = f"POST {path}{_PATH} HTTP/1.1\r\nhost: soak\r\n{_NUMBER.decode()}: {one.number}\r\n"
+    head = f"POST {path}{_PATH} HTTP/1.1\r\nhost: soak\r\n{_NUMBER.decode()}: {stream.number}\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body

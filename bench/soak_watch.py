@@ -1,4 +1,4 @@
-"""What a soak looks at: memory, descriptors and threads of each process of a tap, over time; and whether they are flat."""
+"""Samples memory, descriptors and threads of each process of a tap over time, and judges whether they are flat."""
 
 import itertools
 import statistics
@@ -11,21 +11,21 @@ from tests.processes import children
 
 _PAGE_BYTES = 4096
 _MIB = 1024 * 1024
-# Of a run the first half is warming up: buffers fill for the first time, and so do caches.
+# The first part of a run is the warm-up, in which buffers and caches fill for the first time.
 _WARM_UP = 0.5
-# Flat means: by the slope, over what follows the warm-up no more than this (bytes): outages of different length fill buffers
-# to different heights, and allocators keep what they were given. In ten minutes at a thousand reads a second this shows a
+# Memory is flat if its slope gives at most this growth over the time after the warm-up (bytes): outages of different length
+# fill buffers to different heights, and allocators keep memory. In ten minutes at a thousand reads a second this shows a
 # leak of 28 bytes a read.
 _GROWTH_BYTES = 8 * _MIB
-# Connections to a broker that comes and goes, files of a checkpoint: by what the slope of descriptors may add up to.
+# The same for the number of descriptors: connections to a broker that restarts, files of a checkpoint.
 _MORE_DESCRIPTORS = 6
-# All pairs of so many points are 125,000 slopes, a tenth of a second. A longer run is told by medians of its parts.
+# The pairs of this many points have 125,000 slopes, which takes a tenth of a second. Of a longer run medians of parts count.
 _MOST_POINTS = 500
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One process at one moment (seconds since the start; bytes)."""
+    """One process at one time. `at_s`: since the start; `memory`: resident, in bytes."""
 
     at_s: float
     memory: int
@@ -35,7 +35,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One process behind the warm-up: medians at its beginning and its end; `slope`: bytes a minute, by Theil and Sen."""
+    """One process after the warm-up. `first`, `last`: medians of memory; `slope`: bytes a minute (Theil-Sen estimator)."""
 
     name: str
     samples: int
@@ -48,14 +48,14 @@ class Verdict:
 
 
 class Watch:
-    """Samples a tap's processes, by what they are; a process that was started again goes on under its name."""
+    """Samples a tap's processes by name. A process that was restarted continues the samples of its name."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._samples: dict[str, list[Sample]] = defaultdict(list)
 
-    def look(self, at_s: float) -> None:
-        """Sample all of them."""
+    def sample(self, at_s: float) -> None:
+        """Samples all processes."""
         names = {self._pid: "parent"} | {pid: _name(line) for pid, line in children(self._pid).items()}
         for pid, name in names.items():
             sample = _sample(pid, at_s)
@@ -71,20 +71,20 @@ def _name(line: str) -> str:
 
 
 def _sample(pid: int, at_s: float) -> Sample | None:
-    place = Path(f"/proc/{pid}")
+    proc = Path(f"/proc/{pid}")
     try:
-        memory = int((place / "statm").read_text().split()[1]) * _PAGE_BYTES
-        descriptors = sum(1 for _ in (place / "fd").iterdir())
-        threads = sum(1 for _ in (place / "task").iterdir())
+        memory = int((proc / "statm").read_text().split()[1]) * _PAGE_BYTES
+        descriptors = sum(1 for _ in (proc / "fd").iterdir())
+        threads = sum(1 for _ in (proc / "task").iterdir())
     except OSError:  # it has just ended
         return None
     return Sample(at_s, memory, descriptors, threads)
 
 
 def theil_sen(points: Sequence[tuple[float, float]]) -> float:
-    """The median of the slopes between all pairs of points; 0 where there are none.
+    """The median of the slopes between all pairs of points, or 0 if there are none.
 
-    Up to 29 % of the points may lie anywhere without deciding it (https://doi.org/10.1080/01621459.1968.10480934).
+    Up to 29 % of the points may be arbitrary without a large effect (https://doi.org/10.1080/01621459.1968.10480934).
     """
     width = -(-len(points) // _MOST_POINTS)
     if width > 1:
@@ -98,15 +98,16 @@ def theil_sen(points: Sequence[tuple[float, float]]) -> float:
 def _judge(name: str, samples: list[Sample]) -> Verdict:
     warm = samples[int(len(samples) * _WARM_UP) :]
     span = warm[-1].at_s - warm[0].at_s
-    slope = theil_sen([(one.at_s, one.memory) for one in warm])
-    more = theil_sen([(one.at_s, one.descriptors) for one in warm]) * span
-    first, last = _ends([one.memory for one in warm])
-    descriptors, threads = _ends([one.descriptors for one in warm]), _ends([one.threads for one in warm])
+    slope = theil_sen([(sample.at_s, sample.memory) for sample in warm])
+    more_descriptors = theil_sen([(sample.at_s, sample.descriptors) for sample in warm]) * span
+    first, last = _ends([sample.memory for sample in warm])
+    descriptors = _ends([sample.descriptors for sample in warm])
+    threads = _ends([sample.threads for sample in warm])
     findings = []
     if slope * span > _GROWTH_BYTES:
         findings.append(f"{name}: memory grew by {slope * 60 / 1024:.0f} KiB a minute, to {last / _MIB:.1f} MiB")
-    if more > _MORE_DESCRIPTORS:
-        findings.append(f"{name}: descriptors grew by {more:.0f} in {span:.0f} s, to {descriptors[1]}")
+    if more_descriptors > _MORE_DESCRIPTORS:
+        findings.append(f"{name}: descriptors grew by {more_descriptors:.0f} in {span:.0f} s, to {descriptors[1]}")
     return Verdict(name, len(samples), first, last, 60 * slope, descriptors, threads, tuple(findings))
 
 
@@ -117,14 +118,14 @@ def _ends(values: list[int]) -> tuple[int, int]:
 
 
 def table(verdicts: list[Verdict]) -> str:
-    """Markdown."""
+    """The verdicts as a Markdown table."""
     lines = [
         "| process | memory, MiB, first to last | slope, KiB/min | descriptors | threads |",
         "|---|---|---|---|---|",
     ]
-    for one in verdicts:
-        memory = f"{one.first / _MIB:.1f} to {one.last / _MIB:.1f}"
-        slope = f"{one.slope / 1024:+.0f}"
-        counts = [f"{first} to {last}" for first, last in (one.descriptors, one.threads)]
-        lines.append(f"| {one.name} | {memory} | {slope} | {counts[0]} | {counts[1]} |")
+    for verdict in verdicts:
+        memory = f"{verdict.first / _MIB:.1f} to {verdict.last / _MIB:.1f}"
+        slope = f"{verdict.slope / 1024:+.0f}"
+        counts = [f"{first} to {last}" for first, last in (verdict.descriptors, verdict.threads)]
+        lines.append(f"| {verdict.name} | {memory} | {slope} | {counts[0]} | {counts[1]} |")
     return "\n".join(lines)

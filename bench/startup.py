@@ -1,7 +1,7 @@
-"""How long `streamgauge --version` takes, beside an interpreter that only imports the parser's library.
+"""The time of `streamgauge --version`, compared with an interpreter that only imports the parser's library.
 
-Shells and scripts ask for the version, and a slow import at the top of the package would show here first. The two take
-turns, so that what else the machine does meets both.
+Shells and scripts run this command, and a slow import at the top of the package shows here first. The two programs run
+alternately, so that other load on the machine affects both.
 
     python -m bench.startup [--turns N]
 
@@ -33,8 +33,8 @@ def by_turns(turns: int) -> tuple[float, float]:
     """The median times of `streamgauge --version` and of the import (seconds)."""
     for arguments in (VERSION, IMPORT):  # the first start reads files from the disk
         seconds_of(arguments)
-    found = [(seconds_of(VERSION), seconds_of(IMPORT)) for _ in range(turns)]
-    version, imported = zip(*found, strict=True)
+    times = [(seconds_of(VERSION), seconds_of(IMPORT)) for _ in range(turns)]
+    version, imported = zip(*times, strict=True)
     return statistics.median(version), statistics.median(imported)
 
 

@@ -1,4 +1,4 @@
-"""What `bench.tap` puts on each peer, and what it reads off it."""
+"""The loads of `bench.tap`, and the figures that it measures."""
 
 import sys
 import time
@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from bench.load.client import Result, burst, paced, sequential
 from bench.peers.peer import Peer
 
-# A burst: streams in all, and at a time. What a relay may hold for its recorder (32 MiB) has room for all of it: whatever
-# is dropped then is a fault.
+# A burst: all streams, and concurrent ones. The relay's buffer for its recorder (32 MiB) has room for all of it, so a
+# dropped read is a fault.
 BURST_STREAMS, BURST_AT_ONCE = 400, 50
 BURST_EVENTS = 200
-# Paced loads: streams side by side, and events a second of each. The last is 16,000 events a second, which leaves more
-# than half of a core idle under nginx.
+# Paced loads: concurrent streams, and events a second of each. The last has 16,000 events a second, with which nginx leaves
+# more than half of a core idle.
 PACED = ((50, 50), (200, 40), (800, 20))
-# The one that must show no gap above GAP_TIMES its pace on one core.
+# The load whose gaps on one core must not exceed GAP_TIMES its pace.
 ONE_CORE, GAP_TIMES = 200, 2.0
-# What is put on the peers with TLS to the upstream: all loads would take two minutes of the quarter of an hour.
+# The loads of peers with TLS to the upstream: all loads would take two minutes of the quarter of an hour.
 TLS_LOADS = ("burst", f"paced {ONE_CORE}")
 
 
 @dataclass(frozen=True)
 class Load:
-    """One load: how to put it on a port, and of what its cost is counted: streams or events."""
+    """One load. `put` runs it on a port. `counts`: the units of its cost, which are streams or events."""
 
     name: str
     put: Callable[[int, bool], Result]
@@ -32,10 +32,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Figure:
-    """One load on one peer, once. CPU seconds by part for each unit of the load; times in ms; `widest` in paces.
+    """One load on one peer, once. `cpu`: seconds for each unit of the load, by part; times in ms; `widest` in paces.
 
-    `turn`: of the load in the whole run, another for each round and place in the round. Only figures of one turn are
-    compared.
+    `turn`: the position of the load in the whole run. Only figures of the same turn are compared.
     """
 
     cpu: dict[str, float]
@@ -50,14 +49,14 @@ class Figure:
 
     @property
     def total(self) -> float:
-        """CPU seconds a unit, over all of a peer's processes."""
+        """CPU seconds for a unit, of all processes of the peer."""
         return sum(self.cpu.values())
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of each load: bursts a round, seconds of paced streams, requests in sequence; and what part of the streams,
-    where it is only to be seen that it works.
+    """How much of each load. `bursts`: in a round; `seconds`: of paced streams; `requests`: in sequence; `share`: of the
+    streams, below 1 in tests.
     """
 
     bursts: int = 2
@@ -74,14 +73,14 @@ def paced_name(streams: int) -> str:
 
 
 def loads(sizes: Sizes) -> list[Load]:
-    """All of them, in the order in which they are put: first what is spoilt by connections that others left open."""
-    found = [Load("sequential", lambda port, llm: sequential(port, sizes.requests, captured=llm), _streams)]
-    found += [Load("burst", _burst(sizes), _streams)] * sizes.bursts
+    """All loads in their order: first the one that open connections of the others would disturb."""
+    results = [Load("sequential", lambda port, llm: sequential(port, sizes.requests, captured=llm), _streams)]
+    results += [Load("burst", _burst(sizes), _streams)] * sizes.bursts
     for streams, rate in PACED:
         events = max(1, round(rate * sizes.seconds))
         put = _paced(sizes.part(streams), events, 1 / rate)
-        found.append(Load(paced_name(streams), put, lambda result: result.events))
-    return found
+        results.append(Load(paced_name(streams), put, lambda result: result.events))
+    return results
 
 
 def _streams(result: Result) -> int:
@@ -98,7 +97,7 @@ def _paced(streams: int, events: int, pace_s: float) -> Callable[[int, bool], Re
 
 
 def measure(load: Load, peer: Peer) -> Figure:
-    """Put a load on a peer, and wait until its work is done to the end. Raises BrokenError, TooSlowError."""
+    """Runs a load on a peer, and waits until all its work is done. Raises BrokenError, TooSlowError."""
     before = peer.cpu()
     result = load.put(peer.port, peer.captured)
     peer.settle()
@@ -117,33 +116,33 @@ def measure(load: Load, peer: Peer) -> Figure:
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Nearest rank; 0 of nothing."""
+    """The nearest rank, or 0 if there are no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else 0.0
 
 
 @dataclass
-class Found:
-    """What a run found: figures by load and peer, round by round, and what was amiss."""
+class Results:
+    """The results of a run: figures by load and peer, in the order of rounds, and what went wrong."""
 
     figures: dict[tuple[str, str], list[Figure]] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    others: float = 0.0  # what part of the machine was somebody else's
+    others: float = 0.0  # the share of the machine that other programs used
 
     def add(self, load: str, peer: str, figure: Figure, turn: int) -> None:
         self.figures.setdefault((load, peer), []).append(replace(figure, turn=turn))
 
-    def lack(self, what: str, why: str) -> None:
-        """Somebody is not here, or not for this load."""
+    def add_missing(self, what: str, why: str) -> None:
+        """Reports that a peer is not available, or not for this load."""
         print(f"not measured: {what}: {why}", file=sys.stderr)
         self.missing[what] = why
 
-    def fault(self, what: str) -> None:
-        """Something to be said beside the figures, once."""
+    def add_fault(self, what: str) -> None:
+        """Reports a fault, once."""
         if what not in self.faults:
-            print(f"amiss: {what}", file=sys.stderr)
+            print(f"fault: {what}", file=sys.stderr)
             self.faults.append(what)
 
 

@@ -1,6 +1,6 @@
-"""Streams as providers send them, made for benchmarks: for each dialect a beginning, any number of deltas, an end.
+"""Synthetic streams for benchmarks, in the form of providers: in each dialect a beginning, any number of deltas, an end.
 
-Texts are drawn from a fixed seed, one in twenty with an escape in it, about four characters each.
+Texts are random with a fixed seed. They have about four characters; one in twenty has an escape.
 """
 
 import json
@@ -15,7 +15,7 @@ _SEED = 20_240_501
 
 @dataclass(frozen=True)
 class Wire:
-    """One stream's events, each with its blank line. `ids`: what each stream of a provider has of its own in its events."""
+    """The events of one stream, each with its blank line. `ids`: the parts of events that are different in each stream."""
 
     dialect: str
     path: str
@@ -23,9 +23,9 @@ class Wire:
     ids: tuple[bytes, ...] = ()
 
     def of_stream(self, content: bytes, number: int) -> bytes:
-        """A content of this stream as another one has it: with its own ids, as long as these."""
-        for one in self.ids:
-            content = content.replace(one, b"%0*d" % (len(one), number % 10 ** len(one)))
+        """The same content in another stream: with ids of the same length."""
+        for stream_id in self.ids:
+            content = content.replace(stream_id, b"%0*d" % (len(stream_id), number % 10 ** len(stream_id)))
         return content
 
 
@@ -216,6 +216,6 @@ _MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, .
 
 
 def wire(dialect: str, deltas: int) -> Wire:
-    """A stream of a dialect with so many deltas. Raises KeyError for a dialect that has none yet."""
+    """A stream of a dialect with this many deltas. Raises KeyError for an unknown dialect."""
     path, make, ids = _MAKERS[dialect]
     return Wire(dialect, path, make(_texts(deltas)), ids)

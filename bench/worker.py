@@ -1,10 +1,10 @@
-"""What a worker carries, beside a bare loop around aiokafka that decodes and puts streams together and does nothing else.
+"""The speed of a worker, compared with a bare loop around aiokafka that only decodes bundles and assembles streams.
 
-A real broker has the log; who reads it runs as processes of their own. What counts is CPU, of a whole process: from before
-a log is written until its last record is in its topic, all state is durable and all of the log acknowledged. A load is put
-on one reader after the other, by turns, round after round, and each stream must become one whole record. Where there are
-two cores, broker and load have one and what is measured the other. Two are not kept apart so: workers that `scale` compares
-may use all cores, the broker's too, and for latency tap and worker have the load's core, which they inherit.
+A real broker has the log, and each reader is a process. The figure is the CPU time of the whole process, from before a
+log is written until its last record is in its topic, all state is durable and all of the log is acknowledged. A load
+goes to one reader after the other, in several rounds, and each stream must become one complete record. If there are two
+cores, broker and load run on one, and the readers on the other, with two exceptions: the workers that `scale` compares
+may use all cores, and for the latency tap and worker use the load's core.
 
     python -m bench.worker [--rounds N] [--quick] [--document FILE]
 """
@@ -28,11 +28,11 @@ from bench.measure import Others, cores, started_on
 from bench.worker_kafka import Kafka
 from bench.worker_latency import Pace, latencies
 from bench.worker_logs import CHAT, Load, Log, made
-from bench.worker_readers import Figure, Reader, amiss, floor, put, put_behind, workers
+from bench.worker_readers import Figure, Reader, fault_reported, floor, put, put_whole, workers
 from bench.worker_recovery import recover, take_over
-from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Found, report
+from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Results, report
 
-# Busy for so long that what a load costs once weighs little: a worker runs on for ten seconds, until its checkpoint is due.
+# Large enough that the fixed cost of a load weighs little: a worker continues for ten seconds until its checkpoint.
 BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=1_500)
 LOADS = (
     BUSY_TAPS,
@@ -41,17 +41,17 @@ LOADS = (
     Load("bundles of quiet taps", streams=4, deltas=5_000),
     Load("one message an event", streams=4, deltas=300, alone=True),
 )
-# One worker is to be busy for ten seconds, and two for five: what a load costs once each of them pays (deltas a stream).
+# Keeps one worker busy for ten seconds, and two for five: each of them has the fixed cost of a load.
 _SCALE = Load(LONG, streams=100, deltas=12_000)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. A round that would end after `budget_s` is not begun; `warm`: with one that does not count.
+    """How much is measured. `warm`: with a warm-up round that does not count. `share`: of the streams' deltas.
 
-    `opened`, `taken`: how many streams are open where a worker is killed and comes back, and where another one takes over.
-    `restarts`: how often a killed worker is started again. `checkpoint_s`: the shortest time between two checkpoints of a
-    worker; a short load waits for the longest, ten times that.
+    `opened`, `taken`: numbers of open streams when a worker is killed and restarted, and when another one takes over.
+    `restarts`: of a killed worker. `budget_s`: a round that would end later does not begin. `checkpoint_s`: the shortest
+    time between two checkpoints of a worker; a short load waits for the longest time, which is ten times that.
     """
 
     rounds: int = 5
@@ -69,8 +69,8 @@ class Sizes:
 QUICK = Sizes(1, False, 0.02, (0, 100), (100,), 2, 1, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
 
 
-async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:
-    """The floor and workers, pinned to what is measured."""
+async def speed(kafka: Kafka, directory: Path, sizes: Sizes, results: Results) -> None:
+    """Compares the bare loop and workers on one core."""
     async with _readers(
         {
             FLOOR: floor(kafka),
@@ -79,28 +79,28 @@ async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> No
         },
         cores()[1],
     ) as readers:
-        await _rounds(kafka, readers, [load.part(sizes.share) for load in LOADS], sizes, found)
+        await _rounds(kafka, readers, [load.part(sizes.share) for load in LOADS], sizes, results)
 
 
-async def scale(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:
-    """One worker and two, one bare loop and two: free to use all cores, the broker's and the load's too."""
+async def scale(kafka: Kafka, directory: Path, sizes: Sizes, results: Results) -> None:
+    """Compares one and two workers, and one and two bare loops, on all cores, which broker and load use too."""
     wanted = {
         name: workers(kafka, directory / name, count, checkpoint_s=sizes.checkpoint_s)
         for name, count in ((ONE, 1), (PAIR, 2))
     }
     wanted |= {FLOOR: floor(kafka), BARE_PAIR: floor(kafka, 2)}
     async with _readers(wanted, set().union(*cores())) as readers:
-        await _rounds(kafka, readers, [_SCALE.part(sizes.share)], sizes, found, put_behind)
+        await _rounds(kafka, readers, [_SCALE.part(sizes.share)], sizes, results, put_whole)
 
 
 @contextlib.asynccontextmanager
 async def _readers(
     wanted: Mapping[str, AbstractAsyncContextManager[Reader]], where: set[int]
 ) -> AsyncIterator[dict[str, Reader]]:
-    """All of them, started on these cores."""
+    """Starts all readers on these cores."""
     async with contextlib.AsyncExitStack() as stack:
         with started_on(where):
-            readers = {name: await stack.enter_async_context(one) for name, one in wanted.items()}
+            readers = {name: await stack.enter_async_context(reader) for name, reader in wanted.items()}
         yield readers
 
 
@@ -109,50 +109,50 @@ async def _rounds(
     readers: Mapping[str, Reader],
     loads: Sequence[Load],
     sizes: Sizes,
-    found: Found,
+    results: Results,
     put: Callable[[Log, Reader, Kafka], Awaitable[Figure]] = put,
 ) -> None:
-    """All loads on all readers; who is first changes from round to round. Round 0 warms up and does not count."""
+    """Runs all loads on all readers. Each round begins with another reader. Round 0 is a warm-up and does not count."""
     begun, names, others = time.monotonic(), list(readers), Others()
     for number in range(0 if sizes.warm else 1, sizes.rounds + 1):
         began = time.monotonic()
         for place, load in enumerate(loads):
             log = made(load.part(0.1) if number == 0 else load, seed=number * len(loads) + place)
-            found.messages[load.name] = log.events / len(log.messages)
+            results.messages[load.name] = log.events / len(log.messages)
             for name in names[number % len(names) :] + names[: number % len(names)]:
-                with amiss(f"{name}, {load.name}", found.faults.append):
+                with fault_reported(f"{name}, {load.name}", results.faults.append):
                     figure = await put(log, readers[name], kafka)
                     if number:
-                        found.add(load.name, name, replace(figure, number=number))
-                    said = f"{figure.events / figure.cpu_s:,.0f} events a CPU-second"
-                    print(f"{number} {load.name:<27} {name:<15} {said}, in {figure.seconds:.2f} s", flush=True)
+                        results.add(load.name, name, replace(figure, number=number))
+                    speed = f"{figure.events / figure.cpu_s:,.0f} events a CPU-second"
+                    print(f"{number} {load.name:<27} {name:<15} {speed}, in {figure.seconds:.2f} s", flush=True)
         now = time.monotonic()
         if now - begun + (now - began) > sizes.budget_s:
             break
-    found.others = max(found.others, others.share())
+    results.others = max(results.others, others.share())
 
 
-async def measured(bootstrap: str, directory: Path, sizes: Sizes) -> Found:
-    """Everything, one after the other."""
-    found = Found([load.part(sizes.share) for load in LOADS])
+async def measured(bootstrap: str, directory: Path, sizes: Sizes) -> Results:
+    """Runs all measurements, one after the other."""
+    results = Results([load.part(sizes.share) for load in LOADS])
     async with Kafka(bootstrap) as kafka:
-        with amiss("speed", found.faults.append):
-            await speed(kafka, directory, sizes, found)
-        with amiss("two workers", found.faults.append):
-            await scale(kafka, directory / "scale", sizes, found)
+        with fault_reported("speed", results.faults.append):
+            await speed(kafka, directory, sizes, results)
+        with fault_reported("two workers", results.faults.append):
+            await scale(kafka, directory / "scale", sizes, results)
         for streams in sizes.opened:
-            with amiss(f"recovery of {streams}", found.faults.append):
-                found.recoveries.append(
+            with fault_reported(f"recovery of {streams}", results.faults.append):
+                results.recoveries.append(
                     await recover(kafka, directory / f"open-{streams}", streams, sizes.segments, sizes.restarts)
                 )
-                print(found.recoveries[-1], flush=True)
+                print(results.recoveries[-1], flush=True)
         for streams in sizes.taken:
-            with amiss(f"another worker taking over {streams}", found.faults.append):
-                found.taken.append(await take_over(kafka, directory / f"taken-{streams}", streams, sizes.segments))
-                print(found.taken[-1], flush=True)
-        with amiss("latency", found.faults.append):
-            found.latencies = await latencies(kafka, directory / "latency", sizes.pace)
-    return found
+            with fault_reported(f"another worker taking over {streams}", results.faults.append):
+                results.taken.append(await take_over(kafka, directory / f"taken-{streams}", streams, sizes.segments))
+                print(results.taken[-1], flush=True)
+        with fault_reported("latency", results.faults.append):
+            results.latencies = await latencies(kafka, directory / "latency", sizes.pace)
+    return results
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -168,12 +168,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             started_on(cores()[0]),
             session_broker(Path(folder) / "kafka") as bootstrap,
         ):
-            found = asyncio.run(measured(bootstrap, Path(folder), sizes))
-    except NoBrokerError as why:
-        raise SystemExit(f"there is no broker to measure with: {why}") from why
+            results = asyncio.run(measured(bootstrap, Path(folder), sizes))
+    except NoBrokerError as error:
+        raise SystemExit(f"no broker is available: {error}") from error
     finally:
         os.sched_setaffinity(0, before)
-    text = report(found)
+    text = report(results)
     print(f"\n{text}")
     if given.document is not None:
         replace_section(given.document, "worker", text)

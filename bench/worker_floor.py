@@ -1,7 +1,7 @@
-"""The floor: a bare loop around aiokafka that reads bundles and puts streams together, and does nothing else.
+"""The floor: a bare loop around aiokafka that reads bundles and assembles streams, and does nothing else.
 
-No group, no state, no records written, nothing acknowledged: a crash loses all. It decodes and assembles by the same
-functions as the worker, on uvloop. Prints how many records it has made, each time when there are more.
+It has no group and no state, writes no records and acknowledges nothing, so a crash loses everything. It decodes and
+assembles with the same functions as the worker, on uvloop. It prints the number of records whenever it has made more.
 
     python -m bench.worker_floor BOOTSTRAP TOPIC PARTITION...
 """
@@ -17,18 +17,18 @@ from streamgauge.core.capture.bundles import decode_bundle
 
 
 async def read(bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
-    """Until it is killed."""
+    """Reads until it is killed."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
     await consumer.start()
-    places = [TopicPartition(topic, number) for number in partitions]
-    consumer.assign(places)
+    topic_partitions = [TopicPartition(topic, number) for number in partitions]
+    consumer.assign(topic_partitions)
     assemblers = {number: Assembler() for number in partitions}
     made = 0
     print("ready", flush=True)
     while True:
         before = made
-        for place, messages in (await consumer.getmany(timeout_ms=1_000)).items():
-            assembler = assemblers[place.partition]
+        for topic_partition, messages in (await consumer.getmany(timeout_ms=1_000)).items():
+            assembler = assemblers[topic_partition.partition]
             for message in messages:
                 made += len(assembler.apply(message.offset, message.timestamp, decode_bundle(message.value)))
         if made > before:

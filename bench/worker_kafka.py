@@ -1,4 +1,4 @@
-"""What the worker's benchmark does with Kafka itself: it writes logs, reads along the records, asks what is committed."""
+"""Kafka in the worker's benchmark: it writes logs, reads records, and reads which offsets are committed."""
 
 import asyncio
 import time
@@ -16,24 +16,24 @@ from streamgauge.kafka import topics
 from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.topics import MAX_MESSAGE_BYTES, Topics
 
-# What takes longer than this does not come any more (seconds).
+# How long anything may take before it counts as missing (seconds).
 PATIENCE_S = 120.0
-# How often one looks (seconds).
-_LOOK_S = 0.02
-# How many messages are on their way at once: enough that the broker is never waited for, few enough for its memory.
+# How often a condition is checked (seconds).
+_CHECK_S = 0.02
+# How many messages are in flight: enough that the sender never waits for the broker, and few enough for its memory.
 _AT_ONCE = 500
 
 
-class AmissError(Exception):
-    """What came is not what had to come."""
+class UnexpectedError(Exception):
+    """What arrived is not what was expected."""
 
 
 class _Integrity(msgspec.Struct):
     complete: bool
 
 
-class _Said(msgspec.Struct):
-    """What is looked at of a record."""
+class _RecordPart(msgspec.Struct):
+    """The part of a record that is checked."""
 
     stream_id: str
     outcome: str
@@ -42,25 +42,25 @@ class _Said(msgspec.Struct):
 
 
 class Arrived:
-    """One record as it came: which stream, whether it is all there, when by the topic (ms) and here (monotonic seconds)."""
+    """A record that arrived. `whole`: complete; `topic_ms`: its time in the topic; `at_s`: monotonic time of arrival."""
 
     __slots__ = ("at_s", "request_id", "stream", "topic_ms", "whole")
 
     def __init__(self, record: bytes, at_s: float, topic_ms: int = 0) -> None:
-        said = _RECORD.decode(record)
-        self.stream, self.request_id = said.stream_id, said.provider_request_id
-        self.whole = said.outcome == "completed" and said.integrity.complete
+        part = _RECORD.decode(record)
+        self.stream, self.request_id = part.stream_id, part.provider_request_id
+        self.whole = part.outcome == "completed" and part.integrity.complete
         self.topic_ms, self.at_s = topic_ms, at_s
 
 
-_RECORD = msgspec.json.Decoder(_Said)
+_RECORD = msgspec.json.Decoder(_RecordPart)
 
 
 class Records:
-    """Reads the records topic of one prefix from its present end on.
+    """Reads the records topic of one prefix, from its current end on.
 
-    The same record once more, byte for byte, is legal behind a crash (decision 4). Here nobody dies with a record on its
-    way, so who writes one again has lost its place in the group, and has worked twice.
+    After a crash the same record may come twice (decision 4). Here no worker crashes with a record in flight: a second
+    record shows that a worker has lost its partitions and done its work twice.
     """
 
     def __init__(self, consumer: Any) -> None:
@@ -68,49 +68,49 @@ class Records:
         self._known: set[str] = set()
 
     async def next(self) -> list[Arrived]:
-        """Records that have come since; waits a moment. Raises AmissError if a stream has two."""
-        found = await self._consumer.getmany(timeout_ms=200)
+        """Waits briefly, and returns the records that arrived since. Raises UnexpectedError if a stream has two."""
+        batches = await self._consumer.getmany(timeout_ms=200)
         now = time.monotonic()
         arrived = [
-            Arrived(message.value, now, int(message.timestamp)) for messages in found.values() for message in messages
+            Arrived(message.value, now, int(message.timestamp)) for messages in batches.values() for message in messages
         ]
         for record in arrived:
             if record.stream in self._known:
-                raise AmissError(f"stream {record.stream} has two records")
+                raise UnexpectedError(f"stream {record.stream} has two records")
             self._known.add(record.stream)
         return arrived
 
     async def no_more(self) -> None:
-        """Reads what is in the topic by now. Raises AmissError if there is a record that was not to come."""
+        """Reads the topic to its current end. Raises UnexpectedError if there is another record."""
         ends = await self._consumer.end_offsets(self._consumer.assignment())
         deadline = time.monotonic() + PATIENCE_S
-        while [place for place, end in ends.items() if await self._consumer.position(place) < end]:
+        while [partition for partition, end in ends.items() if await self._consumer.position(partition) < end]:
             if more := await self.next():
-                raise AmissError(f"{len(more)} records more than there are streams")
+                raise UnexpectedError(f"{len(more)} records more than streams")
             if time.monotonic() > deadline:
-                raise AmissError("the records topic cannot be read to its end")
+                raise UnexpectedError("the records topic cannot be read to its end")
 
     async def until(self, ids: frozenset[str]) -> list[Arrived]:
-        """The records of these streams. Raises AmissError unless each comes, each whole, and no other."""
+        """Waits for the records of these streams. Raises UnexpectedError unless all come, all are complete, and no others."""
         arrived: list[Arrived] = []
         deadline = time.monotonic() + PATIENCE_S
         while len(arrived) < len(ids) and time.monotonic() < deadline:
             arrived += await self.next()
-        if sorted(one.stream for one in arrived) != sorted(ids):
-            known = sum(one.stream in ids for one in arrived)
-            raise AmissError(f"{known} records of {len(ids)} streams, {len(arrived) - known} of others")
-        if broken := [one for one in arrived if not one.whole]:
-            raise AmissError(f"{len(broken)} of {len(ids)} records are not whole")
+        if sorted(record.stream for record in arrived) != sorted(ids):
+            known = sum(record.stream in ids for record in arrived)
+            raise UnexpectedError(f"{known} records of {len(ids)} streams, {len(arrived) - known} of others")
+        if incomplete := [record for record in arrived if not record.whole]:
+            raise UnexpectedError(f"{len(incomplete)} of {len(ids)} records are not complete")
         return arrived
 
 
 class Kafka:
-    """A context; `bootstrap` is a broker that is there."""
+    """A context with clients of a running broker."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._stack = AsyncExitStack()
-        throttle_logs()  # topics that were just made have no leader for a moment, and aiokafka says so again and again
+        throttle_logs()  # new topics have no leader at first, and aiokafka logs that repeatedly
 
     async def __aenter__(self) -> Self:
         self._producer = AIOKafkaProducer(
@@ -127,63 +127,63 @@ class Kafka:
         await self._stack.aclose()
 
     async def make_topics(self) -> str:
-        """Topics that nobody else uses; gives their prefix."""
+        """Creates new topics. Returns their prefix."""
         prefix = f"bench-{uuid.uuid4().hex[:12]}"
         await topics.create(self.bootstrap, PARTITIONS, prefix)
         return prefix
 
     async def write(self, prefix: str, log: Log) -> int:
-        """Write a log; gives the log time of its first message (ms). Returns when all of it is there."""
+        """Writes a log completely. Returns the log time of its first message (ms)."""
         name, sent = Topics(prefix).segments, list[asyncio.Future[Any]]()
         for place, message in enumerate(log.messages):
             sent.append(await self._producer.send(name, message.value, partition=message.partition))
             if place % _AT_ONCE == _AT_ONCE - 1:
                 await sent[place - _AT_ONCE // 2]
-        return min(int(done.timestamp) for done in await asyncio.gather(*sent))
+        return min(int(written.timestamp) for written in await asyncio.gather(*sent))
 
     async def records(self, prefix: str) -> Records:
         """A reader of the records topic."""
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
         await consumer.start()
         self._stack.push_async_callback(consumer.stop)
-        places = _places(Topics(prefix).records)
-        consumer.assign(places)
-        await consumer.seek_to_end(*places)
-        for place in places:
-            await consumer.position(place)
+        partitions = _partitions(Topics(prefix).records)
+        consumer.assign(partitions)
+        await consumer.seek_to_end(*partitions)
+        for partition in partitions:
+            await consumer.position(partition)
         return Records(consumer)
 
     async def until_committed(self, prefix: str, topic: str, patience_s: float = PATIENCE_S) -> None:
-        """Until the prefix's group has committed all of this topic. Raises AmissError."""
-        places, ends = _places(topic), await self._ends(topic)
+        """Waits until the prefix's group has committed all of this topic. Raises UnexpectedError."""
+        partitions, ends = _partitions(topic), await self._ends(topic)
 
-        async def all_done() -> bool:
-            done = await self._admin.list_consumer_group_offsets(prefix, partitions=places)
-            return all(done[place].offset == ends[place] or not ends[place] for place in places)
+        async def all_committed() -> bool:
+            offsets = await self._admin.list_consumer_group_offsets(prefix, partitions=partitions)
+            return all(offsets[partition].offset == end or not end for partition, end in ends.items())
 
-        await until(all_done, patience_s, f"{topic} is not committed to its end")
+        await until(all_committed, patience_s, f"{topic} is not committed to its end")
 
     async def messages(self, topic: str) -> int:
-        """How many messages were ever written to a topic."""
+        """How many messages have been written to a topic."""
         return sum((await self._ends(topic)).values())
 
     async def _ends(self, topic: str) -> dict[TopicPartition, int]:
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap)
         await consumer.start()
         try:
-            return dict(await consumer.end_offsets(_places(topic)))
+            return dict(await consumer.end_offsets(_partitions(topic)))
         finally:
             await consumer.stop()
 
 
-async def until(true: Callable[[], Any], patience_s: float, otherwise: str, look_s: float = _LOOK_S) -> None:
-    """Looks again and again. Raises AmissError."""
+async def until(condition: Callable[[], Any], patience_s: float, fault: str, check_s: float = _CHECK_S) -> None:
+    """Waits until `condition()` is true. Raises UnexpectedError with the text `fault`."""
     deadline = time.monotonic() + patience_s
-    while not await true():
+    while not await condition():
         if time.monotonic() > deadline:
-            raise AmissError(otherwise)
-        await asyncio.sleep(look_s)
+            raise UnexpectedError(fault)
+        await asyncio.sleep(check_s)
 
 
-def _places(topic: str) -> Sequence[TopicPartition]:
+def _partitions(topic: str) -> Sequence[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(PARTITIONS)]

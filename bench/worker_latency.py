@@ -1,7 +1,8 @@
-"""From a stream's terminal on the wire to its record in the topic, and in the ledger: tap, spool, broker, worker, SQLite.
+"""The time from a stream's terminal on the wire to its record in the topic, and in the ledger: tap, spool, broker, worker
+and SQLite.
 
-Upstream, clients and whoever reads topic and ledger are in one process and have one clock. An upstream's answer bears its
-stream's number as `x-request-id`, which its record repeats.
+Upstream, clients and the readers of topic and ledger are in one process with one clock. The number of a stream is the
+`x-request-id` of the upstream's response, which the record repeats.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from tests.running import start, start_tap, wait_until_ready
 
 from bench.load.answer import LAST_CHUNK, chunk
 from bench.wires import wire
-from bench.worker_kafka import PATIENCE_S, AmissError, Arrived, Kafka, Records
+from bench.worker_kafka import PATIENCE_S, Arrived, Kafka, Records, UnexpectedError
 from bench.worker_logs import CHAT
 
 _BODY = b'{"model":"gpt-4.1-mini","stream":true,"messages":[{"role":"user","content":"How is the water?"}]}'
@@ -26,15 +27,15 @@ _REQUEST = (
     b"x-number: %d\r\ncontent-length: %d\r\n\r\n"
 )
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: %b\r\ntransfer-encoding: chunked\r\n\r\n"
-# An answer as a client holds it (bytes): far above what one has.
+# The largest response that a client accepts (bytes), far above their size.
 _ANSWER_BYTES = 4 * 1024 * 1024
-# How often the ledger is looked at (seconds): it is told late by this at most.
-_LOOK_S = 0.01
+# How often the ledger is read (seconds), which is the largest error of its times.
+_CHECK_S = 0.01
 
 
 @dataclass(frozen=True)
 class Pace:
-    """`clients` at once, one stream behind the other; deltas of each, seconds between two of them."""
+    """`clients`: concurrent ones, each with `streams` one after the other; `interval_s`: between two deltas of a stream."""
 
     clients: int = 50
     streams: int = 8
@@ -43,15 +44,15 @@ class Pace:
 
 
 class Upstream:
-    """Answers at a pace. `ended`: when it wrote a stream's last bytes, by its number."""
+    """Sends paced streams. `ended`: when it wrote a stream's last bytes, by number."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._chunks = [chunk(event) for event in wire(CHAT, pace.deltas).events]
         self.ended: dict[str, float] = {}
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 number = _header(head, b"x-number")
@@ -64,8 +65,8 @@ class Upstream:
 
     async def _stream(self, number: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(_HEAD % number)
-        for one in self._chunks[:-1]:
-            writer.write(one)
+        for event in self._chunks[:-1]:
+            writer.write(event)
             await asyncio.sleep(self._pace.interval_s)
         self.ended[number.decode()] = time.monotonic()
         writer.write(self._chunks[-1] + LAST_CHUNK)
@@ -78,18 +79,18 @@ def _header(head: bytes, name: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Latencies:
-    """Seconds from the last bytes of each stream to its record, in rising order: in its topic, and durable in the ledger."""
+    """Seconds from the last bytes of each stream to its record in the topic, and durable in the ledger; both sorted."""
 
     topic: list[float]
     ledger: list[float]
 
 
 async def latencies(kafka: Kafka, directory: Path, pace: Pace) -> Latencies:
-    """Raises AmissError unless each stream comes to one whole record in both places."""
+    """Measures both. Raises UnexpectedError unless each stream has one complete record in topic and ledger."""
     prefix = await kafka.make_topics()
     records = await kafka.records(prefix)
     upstream = Upstream(pace)
-    server = await asyncio.start_server(upstream.answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
     streams = pace.clients * pace.streams
     async with server, _chain(kafka.bootstrap, prefix, directory, server.sockets[0].getsockname()[1]) as address:
         with closing(_Ledger(_ledger_in(directory))) as ledger:
@@ -98,26 +99,26 @@ async def latencies(kafka: Kafka, directory: Path, pace: Pace) -> Latencies:
                 _until(streams, records),
                 _until(streams, ledger),
             )
-    return Latencies(_behind(upstream.ended, topic, "the topic"), _behind(upstream.ended, rows, "the ledger"))
+    return Latencies(_delays(upstream.ended, topic, "the topic"), _delays(upstream.ended, rows, "the ledger"))
 
 
 class _Ledger:
-    """The rows of a ledger's file, as they are committed: what is not yet durable is not seen (SQLite's WAL)."""
+    """Reads the rows of a ledger's file once they are committed, and so durable (SQLite's WAL)."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         self._last = 0
 
     async def next(self) -> list[Arrived]:
-        """Those that have come since; waits a moment."""
-        await asyncio.sleep(_LOOK_S)
+        """Waits briefly, and returns the rows that arrived since."""
+        await asyncio.sleep(_CHECK_S)
         return list(self._rows())
 
     def _rows(self) -> Iterator[Arrived]:
-        found = self._database.execute(
+        cursor = self._database.execute(
             "SELECT rowid, record FROM records WHERE rowid > ? ORDER BY rowid", (self._last,)
         )
-        rows, now = found.fetchall(), time.monotonic()
+        rows, now = cursor.fetchall(), time.monotonic()
         for self._last, record in rows:
             yield Arrived(record, now)
 
@@ -125,22 +126,22 @@ class _Ledger:
         self._database.close()
 
 
-async def _until(streams: int, place: Records | _Ledger) -> list[Arrived]:
-    """What comes, until so many are there or nobody waits any longer."""
-    found: list[Arrived] = []
+async def _until(streams: int, source: Records | _Ledger) -> list[Arrived]:
+    """Reads records until there are as many as streams, at most PATIENCE_S."""
+    arrived: list[Arrived] = []
     deadline = time.monotonic() + PATIENCE_S
-    while len(found) < streams and time.monotonic() < deadline:
-        found += await place.next()
-    return found
+    while len(arrived) < streams and time.monotonic() < deadline:
+        arrived += await source.next()
+    return arrived
 
 
-def _behind(ended: Mapping[str, float], arrived: list[Arrived], where: str) -> list[float]:
-    found = {one.request_id or "": one.at_s for one in arrived}
-    if found.keys() != ended.keys():
-        raise AmissError(f"{len(found)} records of {len(ended)} streams in {where}")
-    if broken := sum(not one.whole for one in arrived):
-        raise AmissError(f"{broken} of {len(arrived)} records in {where} are not whole")
-    return sorted(found[number] - at for number, at in ended.items())
+def _delays(ended: Mapping[str, float], arrived: list[Arrived], where: str) -> list[float]:
+    times = {record.request_id or "": record.at_s for record in arrived}
+    if times.keys() != ended.keys():
+        raise UnexpectedError(f"{len(times)} records of {len(ended)} streams in {where}")
+    if incomplete := sum(not record.whole for record in arrived):
+        raise UnexpectedError(f"{incomplete} of {len(arrived)} records in {where} are not complete")
+    return sorted(times[number] - at for number, at in ended.items())
 
 
 def _ledger_in(directory: Path) -> Path:
@@ -149,19 +150,19 @@ def _ledger_in(directory: Path) -> Path:
 
 @asynccontextmanager
 async def _chain(bootstrap: str, prefix: str, directory: Path, upstream: int) -> AsyncIterator[tuple[str, int]]:
-    """A tap and a worker, as users start them; gives where the tap listens."""
+    """Runs a tap and a worker as users start them. Yields the address of the tap."""
     kafka = ["--kafka", bootstrap, "--topic-prefix", prefix]
     tap = start_tap("tap", f"http://127.0.0.1:{upstream}", directory / "tap", *kafka)
     data_dir = directory / "worker"
-    place = ["--admin", "127.0.0.1:0", "--data-dir", str(data_dir), "--ledger", f"sqlite:///{_ledger_in(directory)}"]
-    with tap as running, start("worker", [*kafka, *place], data_dir) as worker:
+    options = ["--admin", "127.0.0.1:0", "--data-dir", str(data_dir), "--ledger", f"sqlite:///{_ledger_in(directory)}"]
+    with tap as running, start("worker", [*kafka, *options], data_dir) as worker:
         wait_until_ready(worker)
-        listens = urlsplit(running.url)
-        yield listens.hostname or "", listens.port or 0
+        url = urlsplit(running.url)
+        yield url.hostname or "", url.port or 0
 
 
 async def _client(address: tuple[str, int], place: int, pace: Pace) -> None:
-    await asyncio.sleep(place * pace.interval_s * pace.deltas / pace.clients)  # streams do not end all at once
+    await asyncio.sleep(place * pace.interval_s * pace.deltas / pace.clients)  # so that streams do not all end together
     reader, writer = await asyncio.open_connection(*address, limit=_ANSWER_BYTES)
     try:
         for number in range(pace.streams):

@@ -1,7 +1,7 @@
-"""What a worker reads in its benchmark: streams of several taps, put into bundles by the taps' own bundler.
+"""The logs of the worker's benchmark: streams of several taps, in bundles that the taps' own bundler makes.
 
-Contents are what a tap makes of a provider's bytes: canonical events, masked or not. The bundler's clock is a number
-here, so a log of a minute is made in a moment.
+Contents are those that a tap captures: canonical events, masked or not. The bundler's clock is a simulated number, so the
+log of a minute is made quickly.
 """
 
 import random
@@ -29,9 +29,9 @@ from streamgauge.recorder.bundler import Bundler
 from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT, SEGMENT_NS
 
 PARTITIONS = 8
-# Tap instances side by side, one a partition: an instance that is not very busy writes to one slot.
+# Concurrent tap instances, one for each partition: an instance that is not very busy writes to one slot.
 TAPS = 8
-# At 40 events a second a stream leaves forty reads in the second after which its recorder tells of it.
+# The recorder sends a segment of an open stream once a second, which has 40 reads at 40 events a second.
 READS_A_SEGMENT = 40
 _READ_NS = SEGMENT_NS // READS_A_SEGMENT
 CHAT = "openai-chat"
@@ -39,10 +39,10 @@ CHAT = "openai-chat"
 
 @dataclass(frozen=True)
 class Load:
-    """`streams`: of each tap, side by side. `alone`: each event is a message by itself.
+    """`streams`: concurrent ones of each tap. `alone`: each event is a message of its own.
 
-    `varied`: streams with full capture, and in each of their events an unknown member with another value, so that no two
-    deltas share their bytes, and each one is decoded.
+    `varied`: full capture, with an unknown member of a different value in each event, so that no two deltas have the same
+    bytes, and each one is decoded.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Load:
     varied: bool = False
 
     def part(self, share: float) -> "Load":
-        """The same with shorter streams, for a quick run."""
+        """The same load with shorter streams."""
         return replace(self, deltas=max(3, round(self.deltas * share)))
 
 
@@ -65,7 +65,7 @@ class Message(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What one load writes, and what has to come of it: a record for each of `ids`."""
+    """The messages of one load. `ids`: of its streams, each of which must have one record."""
 
     messages: list[Message]
     ids: frozenset[str]
@@ -73,11 +73,11 @@ class Log(NamedTuple):
 
 
 def made(load: Load, seed: int) -> Log:
-    """The log of one load; another seed, or another name, gives other streams of other taps."""
+    """The log of one load. Another seed or another name gives other streams of other taps."""
     chance = random.Random(f"{load.name} {seed}")
     wires = [_wire(load, dialect) for dialect in load.dialects]
     chosen = [wires[number % len(wires)] for number in range(load.streams)]
-    kinds = [(one, segments_of(one, load, chance)) for one in chosen]
+    kinds = [(stream_wire, segments_of(stream_wire, load, chance)) for stream_wire in chosen]
     ids: list[bytes] = []
     logs = [list(_tap(load, kinds, place, chance, ids)) for place in range(TAPS)]
     messages = [message for tick in zip(*logs, strict=True) for run in tick for message in run]
@@ -95,7 +95,7 @@ def _wire(load: Load, dialect: str) -> Wire:
 
 
 def segments_of(one: Wire, load: Load, chance: random.Random) -> list[Segment]:
-    """A stream's segments; the id is for whoever has one. Its reads come at a pace, and not quite."""
+    """A stream's segments, with an empty id. Its reads come at a pace with some jitter."""
     reads = [
         Read(_READ_NS * place + chance.randrange(_READ_NS), len(content) + 20, len(content), content)
         for place, content in enumerate(contents(one, 1, masked=not load.varied), 1)
@@ -120,20 +120,20 @@ def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: b
 def _tap(
     load: Load, kinds: Sequence[tuple[Wire, list[Segment]]], place: int, chance: random.Random, ids: list[bytes]
 ) -> Iterator[list[Message]]:
-    """One tap's messages, a list for each look of its recorder: a part of the streams at each."""
-    instance = chance.randbytes(15) + bytes((place,))  # its first slot is the place
+    """One tap's messages, as a list for each flush of its recorder. Each flush has a part of the streams."""
+    instance = chance.randbytes(15) + bytes((place,))  # `place` is its first slot
     streams = [(chance.randbytes(16), *kind) for kind in kinds]
     first = len(ids)
     ids += [stream for stream, *_ in streams]
     bundler = Bundler(instance, 0)
     now, number = 0, 0
-    looks = 1 if load.alone else FLUSHES_PER_SEGMENT
-    for look in range(looks * max(len(kind) for _, kind in kinds)):
-        now, turn = look * BUNDLE_NS, look // looks
+    flushes = 1 if load.alone else FLUSHES_PER_SEGMENT  # for one segment of each stream
+    for flush in range(flushes * max(len(kind) for _, kind in kinds)):
+        now, turn = flush * BUNDLE_NS, flush // flushes
         segments = [
-            _of_stream(one, kind[turn], stream, of_all)
-            for of_all, (stream, one, kind) in enumerate(streams, first)
-            if turn < len(kind) and of_all % looks == look % looks
+            _of_stream(one, kind[turn], stream, index)
+            for index, (stream, one, kind) in enumerate(streams, first)
+            if turn < len(kind) and index % flushes == flush % flushes
         ]
         if load.alone:
             bundles = [Bundle(instance, place, number + at, now, [segment]) for at, segment in enumerate(segments)]
@@ -146,7 +146,7 @@ def _tap(
 
 
 def _of_stream(one: Wire, segment: Segment, stream: bytes, number: int) -> Segment:
-    """A segment as this stream has it, which is the so-manyth of all."""
+    """The segment with the ids of this stream. `number`: the stream's index among all streams."""
     reads = [msgspec.structs.replace(read, content=one.of_stream(read.content, number)) for read in segment.reads]
     return msgspec.structs.replace(segment, stream=stream, reads=reads)
 
@@ -156,13 +156,13 @@ def _messages(bundles: Sequence[Bundle]) -> list[Message]:
 
 
 def _text(stream: bytes) -> str:
-    """A stream's id as its record has it."""
+    """A stream's id as in its record."""
     digits = stream.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 class OpenStreams:
-    """So many streams that go on and on: `next` gives the log of their next segments, `end` that of their last ones."""
+    """Streams without an end. `next` returns the log of their next segments, `end` that of their last ones."""
 
     def __init__(self, streams: int, seed: int, reads: int = 4) -> None:
         chance = random.Random(seed)
@@ -179,7 +179,7 @@ class OpenStreams:
         return frozenset(map(_text, self._streams))
 
     def next(self) -> Log:
-        """The next segment of each stream: the same of all, but for their ids."""
+        """The next segment of each stream. Segments differ in their ids only."""
         first = self._next * self._reads
         return self._log(self._contents[first : first + self._reads], is_last=False)
 
@@ -187,13 +187,14 @@ class OpenStreams:
         """The last segment of each stream."""
         return self._log(self._contents[-3:], is_last=True)
 
-    def _log(self, given: Sequence[bytes], *, is_last: bool) -> Log:
+    def _log(self, events: Sequence[bytes], *, is_last: bool) -> Log:
         start = self._next * BUNDLE_NS
-        reads = [Read(start + at * _READ_NS, len(one) + 20, len(one), one) for at, one in enumerate(given, 1)]
+        reads = [Read(start + at * _READ_NS, len(event) + 20, len(event), event) for at, event in enumerate(events, 1)]
         segment = _segment(self._one, self._load, self._next, reads, is_last=is_last)
         self._next += 1
         messages = []
         for place, bundler in enumerate(self._bundlers):
-            bundler.add((msgspec.structs.replace(segment, stream=one) for one in self._streams[place::TAPS]), start)
+            streams = self._streams[place::TAPS]
+            bundler.add((msgspec.structs.replace(segment, stream=stream) for stream in streams), start)
             messages += _messages(bundler.take(start + BUNDLE_NS))
         return Log(messages, self.ids, len(self._streams) * len(reads))

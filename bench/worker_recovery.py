@@ -1,12 +1,13 @@
-"""A worker that is killed with many streams open: how soon it, or another one, has their state, what memory they take.
+"""A worker is killed with many open streams: the time until it, or another worker, has their state, and their memory.
 
-Each stream gets some segments first, and each time all of it is made durable, so the changelog holds several states of
-each. It is killed with something on its way that no checkpoint holds. Behind that every stream is ended: all must become
-whole records, or the figures are none.
+First each stream has some segments, with a checkpoint after each, so that the changelog holds several states of each
+stream. The worker is killed while segments that no checkpoint holds are in flight. Afterwards every stream ends: all must
+have complete records, otherwise there are no figures.
 
-`recover`: it is started again on the same data directory, so it is the same static member of its group and has its
-partitions back at once, without waiting for the session; again and again before the streams go on. `take_over`: it is gone
-for good, and another worker, which had the other half of the partitions, must have all. Its session comes first.
+`recover`: the worker is restarted on the same data directory. It is the same static member of its group, so it has its
+partitions at once, without waiting for the session to expire. This is repeated before the streams continue. `take_over`:
+the worker is not restarted. Another worker, which has the other half of the partitions, must take over its half, after
+the session has expired.
 """
 
 import asyncio
@@ -25,16 +26,16 @@ from bench.worker_logs import PARTITIONS, OpenStreams
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 
-# How often a worker's metrics are looked at (seconds): they say what it holds twice a second.
-_LOOK_S = 0.1
+# How often a worker's metrics are read (seconds); they are updated twice a second.
+_CHECK_S = 0.1
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """`ready_s`: from the start of the process until it has its partitions and their state; `cpu_s` what that took it.
+    """`ready_s`: from the start of the process until it has its partitions and their state; `cpu_s`: its CPU time for that.
 
-    `entries`: messages of the changelog that it read. `peak_mib`: the most memory of the one that was killed;
-    `ready_mib`: of the one that followed, when it was ready; `ended_mib`: of that, after all streams have ended at once.
+    `entries`: messages of the changelog that it read. Peaks of memory: `peak_mib` of the killed process, `ready_mib` of the
+    restarted one when it is ready, `ended_mib` of the same after all streams have ended at once.
     """
 
     streams: int
@@ -48,23 +49,23 @@ class Recovery:
 
 @dataclass(frozen=True)
 class TakeOver:
-    """`held_s`: from the kill of one of two workers until the other has all partitions and, in their state, all streams."""
+    """`held_s`: from the kill of one of two workers until the other one has all partitions and all open streams."""
 
     streams: int
     held_s: float
 
 
 async def recover(kafka: Kafka, directory: Path, streams: int, rounds: int, restarts: int) -> Recovery:
-    """So many open streams, with so many segments each; the median of so many restarts. Raises AmissError."""
+    """Runs a recovery. `rounds`: segments of each stream. Times are medians of the restarts. Raises UnexpectedError."""
     prefix = await kafka.make_topics()
     topics, records = Topics(prefix), await kafka.records(prefix)
     settings = {"bootstrap": kafka.bootstrap, "prefix": prefix}
     opened = OpenStreams(streams, seed=streams)
     with contextlib.ExitStack() as stack:
         first = _started(stack, directory, settings)
-        await _go_on(kafka, prefix, opened, rounds)
+        await _write_segments(kafka, prefix, opened, rounds)
         peak = peak_mib(first.process.pid)
-        await _leave_something(kafka, prefix, opened)
+        await _write_without_checkpoint(kafka, prefix, opened)
         first.kill()
     entries = await kafka.messages(topics.state)
     times, cpu = list[float](), list[float]()
@@ -83,22 +84,22 @@ async def recover(kafka: Kafka, directory: Path, streams: int, rounds: int, rest
 
 
 async def take_over(kafka: Kafka, directory: Path, streams: int, rounds: int) -> TakeOver:
-    """The same of two `streamgauge worker`, each on a data directory of its own, of which one never comes back."""
+    """Kills one of two `streamgauge worker`, each with its own data directory, for good. Raises UnexpectedError."""
     prefix = await kafka.make_topics()
     records, opened = await kafka.records(prefix), OpenStreams(streams, seed=streams)
     flags = ["--kafka", kafka.bootstrap, "--topic-prefix", prefix, "--admin", "127.0.0.1:0"]
     with contextlib.ExitStack() as stack:
         with started_on(cores()[1]):
-            places = [directory / name for name in ("killed", "stays")]
+            folders = [directory / name for name in ("killed", "stays")]
             killed, stays = (
-                stack.enter_context(start("worker", [*flags, "--data-dir", str(place)], place)) for place in places
+                stack.enter_context(start("worker", [*flags, "--data-dir", str(folder)], folder)) for folder in folders
             )
-        for one in (killed, stays):
-            wait_until_ready(one)
-        for one in (killed, stays):
-            await until_held(one, PARTITIONS // 2, 0)
-        await _go_on(kafka, prefix, opened, rounds)
-        await _leave_something(kafka, prefix, opened)
+        for process in (killed, stays):
+            wait_until_ready(process)
+        for process in (killed, stays):
+            await until_held(process, PARTITIONS // 2, 0)
+        await _write_segments(kafka, prefix, opened, rounds)
+        await _write_without_checkpoint(kafka, prefix, opened)
         began = time.monotonic()
         killed.process.kill()
         await until_held(stays, PARTITIONS, streams)
@@ -107,31 +108,33 @@ async def take_over(kafka: Kafka, directory: Path, streams: int, rounds: int) ->
     return TakeOver(streams, held_s)
 
 
-async def until_held(one: Running, partitions: int, streams: int) -> None:
-    """Until a worker says that it has so many partitions, and in their state so many open streams. Raises AmissError."""
+async def until_held(process: Running, partitions: int, streams: int) -> None:
+    """Waits until a worker reports this many partitions and open streams. Raises UnexpectedError."""
 
     async def holds() -> bool:
-        told = await asyncio.to_thread(one.metrics)
-        return (told[table.WORKER_PARTITIONS.name], told[table.OPEN_STREAMS.name]) == (partitions, streams)
+        metrics = await asyncio.to_thread(process.metrics)
+        return (metrics[table.WORKER_PARTITIONS.name], metrics[table.OPEN_STREAMS.name]) == (partitions, streams)
 
-    await until(holds, PATIENCE_S, f"a worker has no {partitions} partitions with {streams} open streams", _LOOK_S)
+    await until(
+        holds, PATIENCE_S, f"the worker does not have {partitions} partitions with {streams} open streams", _CHECK_S
+    )
 
 
-async def _go_on(kafka: Kafka, prefix: str, opened: OpenStreams, rounds: int) -> None:
-    """So many segments for each stream, one after the other, each time until all is durable."""
+async def _write_segments(kafka: Kafka, prefix: str, opened: OpenStreams, rounds: int) -> None:
+    """Writes `rounds` segments for each stream, and waits for a checkpoint after each."""
     for _ in range(rounds if opened.ids else 0):
         await kafka.write(prefix, opened.next())
         await kafka.until_committed(prefix, Topics(prefix).segments)
 
 
-async def _leave_something(kafka: Kafka, prefix: str, opened: OpenStreams) -> None:
-    """Another segment for each stream, which no checkpoint holds when this returns."""
+async def _write_without_checkpoint(kafka: Kafka, prefix: str, opened: OpenStreams) -> None:
+    """Writes another segment for each stream, and returns before a checkpoint holds it."""
     if opened.ids:
         await kafka.write(prefix, opened.next())
 
 
 async def _end(kafka: Kafka, prefix: str, opened: OpenStreams, records: Records) -> None:
-    """All streams end at once. Raises AmissError unless each becomes one whole record, and no other comes."""
+    """Ends all streams at once. Raises UnexpectedError unless each has one complete record, and there is no other."""
     if opened.ids:
         await kafka.write(prefix, opened.end())
         await records.until(opened.ids)
@@ -140,6 +143,6 @@ async def _end(kafka: Kafka, prefix: str, opened: OpenStreams, records: Records)
 
 
 def _started(stack: contextlib.ExitStack, directory: Path, settings: dict[str, str]) -> WorkerProcess:
-    """A worker that is ready, on the core that is measured."""
+    """A worker that is ready, on the core of the readers."""
     with started_on(cores()[1]):
         return stack.enter_context(worker(directory, **settings)).wait_ready()

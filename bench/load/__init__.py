@@ -1,6 +1,6 @@
-"""The load of `bench.tap`: an upstream that is cheap, and a client that checks what it gets.
+"""The load of `bench.tap`: an upstream with a low cost, and a client that checks what it receives.
 
-answer.py     what is asked and what is answered, as prebuilt bytes
-upstream.py   the upstream, a process: each event its own write, at a pace or as fast as they go
+answer.py     requests and responses, as prebuilt bytes
+upstream.py   the upstream, a process: one write for each event, paced or as fast as possible
 client.py     one thread on one epoll: bursts, paced streams, one request after another
 """

@@ -1,8 +1,7 @@
-"""What the load asks and what it is answered: bytes that are made once, in chunks of HTTP/1.1, one for each event.
+"""Requests and responses of the load: bytes that are made once, in chunks of HTTP/1.1, one for each event.
 
-A delta holds a number of STAMP_DIGITS digits behind a tilde, as its text: at a pace that is the upstream's clock when it
-wrote the event. `MARK` stands MARKS times in each of a stream's events and nowhere else, so that a client can count what
-it got without putting chunks together again.
+The text of a delta is a tilde and STAMP_DIGITS digits: in a paced stream the upstream's clock when it wrote the event.
+`MARK` occurs MARKS times in each event and nowhere else, so that a client can count events without joining chunks.
 """
 
 import re
@@ -11,10 +10,10 @@ MARK = b"}"
 MARKS = 3
 STAMP_DIGITS = 19
 STAMP = re.compile(rb"~([0-9]{19})")
-# What ends a chunked answer; no event's bytes end so.
+# The end of a chunked response. No event ends with these bytes.
 LAST_CHUNK = b"0\r\n\r\n"
-# The header that tells the upstream what to do, and one that tells a tap nothing: what is not an LLM's path is not captured
-# unless its content type is an event stream's.
+# The request header that sets the load. A tap captures LLM_PATH; it does not capture another path, unless the response is
+# an event stream.
 LOAD_HEADER = b"x-load"
 LLM_PATH, OTHER_PATH = "/v1/chat/completions", "/v1/other"
 
@@ -35,7 +34,7 @@ _EVENT = (
 
 
 def request(interval_us: int, events: int, *, captured: bool = True, trace: str = "") -> bytes:
-    """A request for so many deltas, one each `interval_us` microseconds; 0: as fast as they go. `trace`: of 32 hex digits."""
+    """A request for this many deltas, one every `interval_us` (0: as fast as possible). `trace`: 32 hex digits."""
     path = LLM_PATH if captured else OTHER_PATH
     traceparent = f"traceparent: 00-{trace}-0123456789abcdef-01\r\n" if trace else ""
     return (
@@ -45,8 +44,8 @@ def request(interval_us: int, events: int, *, captured: bool = True, trace: str 
     ).encode() + _BODY
 
 
-def asked(head: bytes) -> tuple[int, int, bool]:
-    """What a request's head asks for: interval in microseconds, deltas, whether it is an LLM's path."""
+def parse_request(head: bytes) -> tuple[int, int, bool]:
+    """The interval (us), the number of deltas, and whether the path is LLM_PATH, from the head of a request."""
     line = head.lower().partition(b"\r\n" + LOAD_HEADER + b":")[2].partition(b"\r\n")[0].split()
     return int(line[0]), int(line[1]), LLM_PATH.encode() in head.partition(b"\r\n")[0]
 
@@ -60,10 +59,10 @@ def _delta(text: bytes) -> bytes:
     return _EVENT % (b'"content":"%b"' % text, b"null")
 
 
-# A delta around its stamp: `BEFORE + digits + AFTER` is a chunk. All are of one size.
+# The bytes around the stamp of a delta: `BEFORE + digits + AFTER` is a chunk. All have the same size.
 BEFORE, AFTER = chunk(_delta(b" ~" + b"0" * STAMP_DIGITS)).split(b"0" * STAMP_DIGITS)
 DELTA_BYTES = len(_delta(b" ~" + b"0" * STAMP_DIGITS))
-# An answer's first write, for an LLM's path and for another one, and its last.
+# The first write of a response, for LLM_PATH and for another path, and the last write.
 BEGINNING, OTHER_BEGINNING = (
     _HEAD % kind + chunk(_EVENT % (b'"role":"assistant","content":""', b"null"))
     for kind in (b"text/event-stream; charset=utf-8", b"application/octet-stream")
@@ -72,10 +71,10 @@ END = chunk(_EVENT % (b"", b'"stop"')) + chunk(b"data: [DONE]\n\n") + LAST_CHUNK
 
 
 def stamped(now_ns: int) -> bytes:
-    """A delta that was written at this time."""
+    """A delta with this time as its stamp."""
     return b"%b%019d%b" % (BEFORE, now_ns, AFTER)
 
 
 def marks(events: int) -> int:
-    """How often MARK stands in an answer of so many deltas."""
+    """How often MARK occurs in a response with this many deltas."""
     return MARKS * (events + 2)

@@ -1,10 +1,11 @@
-"""The upstream of the load: `python -m bench.load.upstream [PEM]`. Writes its port to stdout; ends when its stdin does.
+"""The upstream of the load: `python -m bench.load.upstream [PEM]`
 
-PEM: a certificate and its key; all connections are TLS then.
+It writes its port to stdout, and ends when its stdin does. PEM: a file with a certificate and
+its key. All connections then use TLS.
 
-One thread on one epoll and plain sockets, since it must not be what is measured. Streams that go as fast as they can get
-an event each by turns, each event its own write. Streams at a pace get theirs when it is due, their phases spread evenly.
-A socket that takes no more throttles its stream: then events come later, and none is left out.
+One thread on one epoll with plain sockets keeps its cost low. Each event is one write. Streams without a pace send their
+events by turns, as fast as possible. Paced streams send each event when it is due, with their phases spread evenly. A
+full socket throttles its stream: its events are then late, and none is left out.
 """
 
 import gc
@@ -16,28 +17,28 @@ import sys
 import time
 from itertools import count
 
-from bench.load.answer import AFTER, BEFORE, BEGINNING, END, OTHER_BEGINNING, asked, stamped
+from bench.load.answer import AFTER, BEFORE, BEGINNING, END, OTHER_BEGINNING, parse_request, stamped
 
-# Connections that wait to be accepted: all of a load's come at once.
+# Connections that may wait to be accepted: all of a load's arrive together.
 _BACKLOG = 2048
-# A sleep that is longer than this is one of epoll's, in whole milliseconds (ns).
+# A longer wait is left to epoll, which waits for whole milliseconds (ns).
 _EPOLL_NS = 2_000_000
-# The kernel wakes a sleeper about so late (ns).
+# How late the kernel wakes a sleeping thread, about (ns).
 _SLACK_NS = 40_000
 # Even phases for any number of streams: multiples of the golden ratio, modulo 1.
 _GOLDEN = 0.618033988749895
-# Deltas of streams without a pace: made before, each with another text.
+# Deltas of streams without a pace, prebuilt with different texts.
 _PREBUILT = [b"%b%019d%b" % (BEFORE, place, AFTER) for place in range(256)]
 
 
 class _Connection:
-    """A client's connection, and the stream that it is being answered."""
+    """A client's connection, and the stream that is sent on it."""
 
-    __slots__ = ("heard", "interval_ns", "left", "pending", "sock", "throttled")
+    __slots__ = ("interval_ns", "left", "pending", "received", "sock", "throttled")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.heard = b""
+        self.received = b""
         self.pending = b""
         self.left = self.interval_ns = 0
         self.throttled = False
@@ -58,9 +59,9 @@ class Upstream:
         self._numbers = count()
 
     def run(self) -> None:
-        """Until stdin ends."""
+        """Serves until stdin ends."""
         while True:
-            for fd, mask in self._epoll.poll(self._nap()):
+            for fd, mask in self._epoll.poll(self._sleep_until_due()):
                 if fd == sys.stdin.fileno():
                     return
                 if fd == self._listening.fileno():
@@ -69,12 +70,12 @@ class Upstream:
                     self._unblocked(self._connections[fd])
                 else:
                     self._readable(self._connections[fd])
-            for one in list(self._fast.values()):
-                self._next(one, _PREBUILT[one.left & 255])
+            for connection in list(self._fast.values()):
+                self._next(connection, _PREBUILT[connection.left & 255])
             self._send_due()
 
-    def _nap(self) -> float | None:
-        """Sleeps where epoll cannot for so short a time; gives the rest, in seconds."""
+    def _sleep_until_due(self) -> float | None:
+        """Sleeps for a time too short for epoll. Returns how long epoll may wait (seconds; None: without limit)."""
         if self._fast:
             return 0
         if not self._due:
@@ -99,89 +100,89 @@ class Upstream:
         except BlockingIOError:
             return
 
-    def _readable(self, one: _Connection) -> None:
+    def _readable(self, connection: _Connection) -> None:
         try:
-            data = one.sock.recv(65536)
+            data = connection.sock.recv(65536)
         except ssl.SSLWantReadError:  # a part of a TLS record, or of the handshake
             return
         except (BlockingIOError, ConnectionResetError, ssl.SSLError):
             data = b""
         if not data:
-            self._forget(one)
+            self._forget(connection)
             return
-        one.heard += data
-        head, found, body = one.heard.partition(b"\r\n\r\n")
+        connection.received += data
+        head, found, body = connection.received.partition(b"\r\n\r\n")
         if found and _whole(head, body):
-            one.heard = b""
-            self._begin(one, head)
+            connection.received = b""
+            self._begin(connection, head)
 
-    def _begin(self, one: _Connection, head: bytes) -> None:
-        interval_us, one.left, llm = asked(head)
-        one.interval_ns = interval_us * 1000
-        self._write(one, BEGINNING if llm else OTHER_BEGINNING)
-        if one.interval_ns:
+    def _begin(self, connection: _Connection, head: bytes) -> None:
+        interval_us, connection.left, llm = parse_request(head)
+        connection.interval_ns = interval_us * 1000
+        self._write(connection, BEGINNING if llm else OTHER_BEGINNING)
+        if connection.interval_ns:
             number = next(self._numbers)
             phase = (number * _GOLDEN) % 1
-            # Of a beat that all share: phases stay even whenever a request came, so that each load on each peer is alike.
-            beat = time.monotonic_ns() // one.interval_ns * one.interval_ns
-            due = beat + int(one.interval_ns * (2 + phase))
-            heapq.heappush(self._due, (due, number, one))
-        elif not one.throttled:
-            self._fast[one.sock.fileno()] = one
+            # All streams share one beat, so their phases are even whenever requests come, and each load is alike.
+            beat = time.monotonic_ns() // connection.interval_ns * connection.interval_ns
+            due = beat + int(connection.interval_ns * (2 + phase))
+            heapq.heappush(self._due, (due, number, connection))
+        elif not connection.throttled:
+            self._fast[connection.sock.fileno()] = connection
 
     def _send_due(self) -> None:
         due = self._due
         now = time.monotonic_ns()
         while due and due[0][0] <= now:
-            at, number, one = due[0]
-            if not one.throttled and one.sock.fileno() >= 0:
-                self._next(one, stamped(now))
+            at, number, connection = due[0]
+            if not connection.throttled and connection.sock.fileno() >= 0:
+                self._next(connection, stamped(now))
                 now = time.monotonic_ns()
-            if (one.left >= 0 or one.throttled) and one.sock.fileno() >= 0:
-                heapq.heapreplace(due, (at + one.interval_ns, number, one))
+            if (connection.left >= 0 or connection.throttled) and connection.sock.fileno() >= 0:
+                heapq.heapreplace(due, (at + connection.interval_ns, number, connection))
             else:
                 heapq.heappop(due)
 
-    def _next(self, one: _Connection, delta: bytes) -> None:
-        """One more event; behind the last one the end."""
-        one.left -= 1
-        if one.left >= 0:
-            self._write(one, delta)
+    def _next(self, connection: _Connection, delta: bytes) -> None:
+        """Sends one more event, or the end after the last one."""
+        connection.left -= 1
+        if connection.left >= 0:
+            self._write(connection, delta)
         else:
-            self._fast.pop(one.sock.fileno(), None)
-            self._write(one, END)
+            self._fast.pop(connection.sock.fileno(), None)
+            self._write(connection, END)
 
-    def _write(self, one: _Connection, data: bytes) -> None:
+    def _write(self, connection: _Connection, data: bytes) -> None:
         try:
-            sent = one.sock.send(data)
+            sent = connection.sock.send(data)
         except (BlockingIOError, ssl.SSLWantWriteError):
             sent = 0
         except OSError:
-            self._forget(one)
+            self._forget(connection)
             return
         if sent < len(data):
-            one.pending, one.throttled = data[sent:], True
-            self._fast.pop(one.sock.fileno(), None)
-            self._epoll.modify(one.sock.fileno(), select.EPOLLOUT)
+            connection.pending, connection.throttled = data[sent:], True
+            self._fast.pop(connection.sock.fileno(), None)
+            self._epoll.modify(connection.sock.fileno(), select.EPOLLOUT)
 
-    def _unblocked(self, one: _Connection) -> None:
-        data, one.pending, one.throttled = one.pending, b"", False
-        self._epoll.modify(one.sock.fileno(), select.EPOLLIN)
-        self._write(one, data)
-        if not one.throttled and not one.interval_ns and one.left >= 0:
-            self._fast[one.sock.fileno()] = one
+    def _unblocked(self, connection: _Connection) -> None:
+        data, connection.pending, connection.throttled = connection.pending, b"", False
+        self._epoll.modify(connection.sock.fileno(), select.EPOLLIN)
+        self._write(connection, data)
+        if not connection.throttled and not connection.interval_ns and connection.left >= 0:
+            self._fast[connection.sock.fileno()] = connection
 
-    def _forget(self, one: _Connection) -> None:
-        fd = one.sock.fileno()
+    def _forget(self, connection: _Connection) -> None:
+        fd = connection.sock.fileno()
         if fd >= 0:
             self._epoll.unregister(fd)
             self._fast.pop(fd, None)
             del self._connections[fd]
-            one.sock.close()
+            connection.sock.close()
 
 
 def _whole(head: bytes, body: bytes) -> bool:
-    """Whether the request's body is there: by its length, or to its last chunk, as a proxy may frame it anew."""
+    """Whether the request's body is complete, by its length or its last chunk: a proxy may change the framing."""
     length = head.lower().partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0]
     return len(body) >= int(length) if length else body.endswith(b"0\r\n\r\n")
 

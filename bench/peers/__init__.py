@@ -1,7 +1,8 @@
-"""Proxies that `bench.tap` measures, each in front of the same upstream, as their makers advise for event streams.
+"""Proxies that `bench.tap` measures, in front of the same upstream, configured as their documentation advises for SSE.
 
-peer.py         a proxy that runs: its port, its processes, their cost
-servers.py      nginx and haproxy, if they are installed (scripts/install_bench_peers does so)
-aiohttp_proxy.py httpx_proxy.py   as one would write a proxy in Python
-streamgauge.py  ours: `streamgauge tap`, with a broker
+peer.py         a running proxy: its port, its processes, their cost
+servers.py      nginx and haproxy, if they are installed (by scripts/install_bench_peers)
+aiohttp_proxy.py httpx_proxy.py   typical proxies in Python
+bare_c.py bare_relay.py   relays that only move bytes, in C and on uvloop
+streamgauge.py  `streamgauge tap`, with a broker
 """

@@ -1,4 +1,4 @@
-"""A streaming proxy as one writes it with aiohttp on uvloop: `python -m bench.peers.aiohttp_proxy PORT UPSTREAM_PORT`."""
+"""A typical streaming proxy with aiohttp on uvloop: `python -m bench.peers.aiohttp_proxy PORT UPSTREAM_PORT`."""
 
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -20,10 +20,10 @@ async def _pass_on(request: web.Request) -> web.StreamResponse:
     body = await request.read()
     async with session.request(
         request.method, url, headers=_end_to_end(request.headers), data=body, allow_redirects=False
-    ) as answer:
-        response = web.StreamResponse(status=answer.status, headers=_end_to_end(answer.headers))
+    ) as received:
+        response = web.StreamResponse(status=received.status, headers=_end_to_end(received.headers))
         await response.prepare(request)
-        async for piece in answer.content.iter_any():
+        async for piece in received.content.iter_any():
             await response.write(piece)
         await response.write_eof()
         return response

@@ -1,4 +1,4 @@
-"""The least that a relay costs in any language: `bare_relay.c`, compiled where it is measured."""
+"""The lowest cost of a relay in any language: `bare_relay.c`, compiled on the machine."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ _SOURCE = Path(__file__).with_name("bare_relay.c")
 
 @contextmanager
 def bare_c(upstream: Origin, directory: Path) -> Iterator[Peer]:
-    """In front of the upstream, without TLS. Raises MissingError where there is no C compiler."""
+    """Runs it in front of the upstream, without TLS. Raises MissingError if there is no C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise MissingError("there is no C compiler 'cc' on the PATH")

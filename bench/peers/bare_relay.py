@@ -1,6 +1,6 @@
-"""The least that a relay on uvloop costs: bytes there and back. `python -m bench.peers.bare_relay PORT UPSTREAM_PORT`
+"""The lowest cost of a relay on uvloop: it moves bytes both ways. `python -m bench.peers.bare_relay PORT UPSTREAM_PORT`
 
-Each client has a connection to the upstream of its own. Nothing is parsed, checked, limited, pooled or captured.
+Each client connection has its own connection to the upstream. Nothing is parsed, checked, limited, pooled or captured.
 """
 
 import asyncio

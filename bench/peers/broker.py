@@ -1,4 +1,4 @@
-"""A broker for those who ship to Kafka."""
+"""A broker for the peers that send to Kafka."""
 
 import contextlib
 import os
@@ -12,10 +12,10 @@ from bench.measure import tree
 
 @contextlib.contextmanager
 def broker(directory: Path) -> Iterator[str]:
-    """Its address. Raises NoBrokerError.
+    """Runs a broker and yields its address. Raises NoBrokerError.
 
-    It runs when nobody else wants the core: elsewhere it has a machine of its own, here it shares the load's, and what it
-    delays would look like the tap's delay.
+    It runs only while its core is otherwise idle (SCHED_IDLE). In production it has its own machine; here it shares a core
+    with the load, and its delays would appear as delays of the tap.
     """
     with session_broker(directory) as address:
         for pid in tree(os.getpid()):

@@ -1,4 +1,4 @@
-"""A streaming proxy as one writes it with httpx under uvicorn, a plain ASGI application, without a framework's cost.
+"""A typical streaming proxy with httpx under uvicorn: a plain ASGI application, without the cost of a framework.
 
 python -m bench.peers.httpx_proxy PORT UPSTREAM_PORT
 """
@@ -18,7 +18,7 @@ def _end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
 
 
 class Proxy:
-    """The application. Its client has no limit on connections, as many streams need as many."""
+    """The application. Its client has no limit of connections, because each stream needs one."""
 
     def __init__(self, upstream: int) -> None:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -38,10 +38,10 @@ class Proxy:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         headers = _end_to_end(scope["headers"])
-        async with self._client.stream(scope["method"], scope["path"], headers=headers, content=body) as answer:
-            kept = _end_to_end(answer.headers.raw)
-            await send({"type": "http.response.start", "status": answer.status_code, "headers": kept})
-            async for piece in answer.aiter_raw():
+        async with self._client.stream(scope["method"], scope["path"], headers=headers, content=body) as response:
+            headers = _end_to_end(response.headers.raw)
+            await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            async for piece in response.aiter_raw():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 

@@ -1,4 +1,4 @@
-"""nginx and haproxy: one worker, no buffering, connections to the upstream kept, and verified where they are TLS."""
+"""nginx and haproxy, with one worker, no buffering, kept upstream connections, and verified ones if they use TLS."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.peers.peer import MissingError, Origin, Peer, free_port, started
 from bench.peers.tls_upstream import UPSTREAM_NAME
 
-# Where Debian puts them, which is not on everybody's PATH.
+# Where Debian installs them; not every user's PATH has these folders.
 _SYSTEM = "/usr/sbin:/usr/local/sbin"
 
 # https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive for the upstream's connections,
@@ -46,8 +46,8 @@ http {{
 }}
 """
 
-# https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_ssl_verify: nginx verifies nothing unless it is told to, and
-# sends no name (SNI). TLS 1.3 is among the protocols from 1.23.4 on; all peers are to speak the same.
+# https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_ssl_verify: by default nginx verifies
+# nothing and sends no name (SNI). TLS 1.3 is a default only from 1.23.4 on; all peers must use the same protocols.
 _NGINX_TLS = """\
             proxy_ssl_verify on;
             proxy_ssl_trusted_certificate {ca};
@@ -82,7 +82,7 @@ _HAPROXY_TLS = " ssl verify required ca-file {ca} sni str({name})"
 
 @contextmanager
 def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
-    """nginx in front of the upstream, its files in `directory`. Raises MissingError."""
+    """Runs nginx in front of the upstream, with its files in `directory`. Raises MissingError."""
     program, port = _find("nginx"), free_port()
     configuration = directory / "nginx.conf"
     scheme, tls = "http", ""
@@ -99,7 +99,7 @@ def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
 
 @contextmanager
 def haproxy(upstream: Origin, directory: Path) -> Iterator[Peer]:
-    """haproxy in front of the upstream, its files in `directory`. Raises MissingError."""
+    """Runs haproxy in front of the upstream, with its files in `directory`. Raises MissingError."""
     program, port = _find("haproxy"), free_port()
     configuration = directory / "haproxy.cfg"
     tls = "" if upstream.ca is None else _HAPROXY_TLS.format(ca=upstream.ca, name=UPSTREAM_NAME)
@@ -109,7 +109,7 @@ def haproxy(upstream: Origin, directory: Path) -> Iterator[Peer]:
 
 
 def _find(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path=_SYSTEM)
-    if found is None:
+    program = shutil.which(name) or shutil.which(name, path=_SYSTEM)
+    if program is None:
         raise MissingError(f"{name} is not installed: scripts/install_bench_peers")
-    return found
+    return program

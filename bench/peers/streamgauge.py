@@ -1,4 +1,4 @@
-"""Ours: `streamgauge tap` with one relay, shipping to a broker. Its work is done when Kafka has every read."""
+"""`streamgauge tap` with one relay and a broker. Its work is done when Kafka has every read."""
 
 import asyncio
 import time
@@ -18,17 +18,17 @@ from streamgauge.recorder.loop_client import FLUSH_S
 from streamgauge.spool.read_counters import Balance, read_balance
 
 _PARTITIONS = 8
-# How long the capture may take to be behind nothing: far more than it needs, and a fault if it is not enough (seconds).
+# How long the capture may take to deliver all reads, far more than it needs; a fault if it takes longer (seconds).
 _SETTLE_S = 60.0
-# Behind the last read come the ends; they count for nothing, and go within the relay's time and a bundle's (seconds).
+# The ends of streams follow the last read. No counter shows them; they take a flush of the relay and a bundle (seconds).
 _ENDS_S = FLUSH_S + BUNDLE_NS / 1e9 + 0.1
-# By a word of its command line.
+# The name of a process, by a word of its command line.
 _PARTS = {"taps.proxy": "relay", "streamgauge.recorder": "recorder"}
 
 
 @contextmanager
 def tap(upstream: Origin, directory: Path, kafka: str, capture: str) -> Iterator[Peer]:
-    """A tap in front of the upstream, with topics of its own, its files in `directory`."""
+    """Runs a tap in front of the upstream, with its own topics, and its files in `directory`."""
     scheme, prefix = "http", prefix_of(capture)
     options = ["--kafka", kafka, "--capture", capture]
     if upstream.ca is not None:
@@ -45,7 +45,7 @@ def tap(upstream: Origin, directory: Path, kafka: str, capture: str) -> Iterator
 
 
 def prefix_of(capture: str) -> str:
-    """Of the topics of the tap with this capture, in front of a plain upstream."""
+    """The topic prefix of the tap with this capture, in front of an upstream without TLS."""
     return f"bench-{capture}"
 
 
@@ -62,8 +62,8 @@ def _settle(peer: Peer, counters: Path) -> None:
 
 
 def faults_of(balance: Balance) -> list[str]:
-    """What of the books is not as it has to be."""
+    """The faults in a balance of reads."""
     lost = [f"{reads} reads dropped: {reason}" for reason, reads in balance.dropped.items() if reads]
     waiting = [f"{balance.waiting} reads still wait"] if balance.waiting else []
-    amiss = balance.seen - balance.delivered - balance.waiting - sum(balance.dropped.values())
-    return [*lost, *waiting, *([f"the balance is {amiss} reads off"] if amiss else [])]
+    unbalanced = balance.seen - balance.delivered - balance.waiting - sum(balance.dropped.values())
+    return [*lost, *waiting, *([f"the balance is {unbalanced} reads off"] if unbalanced else [])]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from bench.capture import Spent, main, recorder, rows, spent
+from bench.capture import Spent, main, rows, spent
+from bench.inprocess import discarding_recorder
 
 from streamgauge.spool.read_counters import read_balance
 
@@ -12,17 +13,17 @@ MARKED = "before\n<!-- capture: begin -->\nold\n<!-- capture: end -->\nafter\n"
 
 
 def test_every_read_is_sent_and_none_is_dropped(tmp_path: Path) -> None:
-    with recorder(tmp_path / "recorder.sock"):
-        found = uvloop.run(spent(tmp_path, events=1_600, rounds=2))
-    assert all(0 < one.handed_over < one.whole and one.yardstick > 0 for one in found)
+    with discarding_recorder(tmp_path / "recorder.sock"):
+        costs = uvloop.run(spent(tmp_path, events=1_600, rounds=2))
+    assert all(0 < cost.handed_over < cost.whole and cost.yardstick > 0 for cost in costs)
     balance = read_balance(tmp_path / "counters")
     assert balance.seen == 2 * 1_600
     assert not any(balance.dropped.values())
 
 
 def test_a_figure_is_the_median_of_the_rounds() -> None:
-    found = [Spent(0.4e-6, 0.8e-6, 0.24e-6), Spent(0.2e-6, 1.6e-6, 0.24e-6), Spent(9e-6, 1e-6, 9e-6)]
-    assert [row[1:] for row in rows(found)[1:]] == [["0.40", "0.60"], ["1.00", "2.00"]]
+    costs = [Spent(0.4e-6, 0.8e-6, 0.24e-6), Spent(0.2e-6, 1.6e-6, 0.24e-6), Spent(9e-6, 1e-6, 9e-6)]
+    assert [row[1:] for row in rows(costs)[1:]] == [["0.40", "0.60"], ["1.00", "2.00"]]
 
 
 def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

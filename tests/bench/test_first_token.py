@@ -14,24 +14,24 @@ LOAD = Load(3, 2, 0.01)
 
 def test_a_client_times_the_first_token_of_each_stream() -> None:
     with upstream() as direct:
-        found = first_tokens(direct.port, at_once=2, streams=5, events=3, pace_s=0.01, number=7)
-    assert [int(trace, 16) for trace in sorted(found)] == [7, 8, 9, 10, 11]
-    assert min(found.values()) >= 10_000_000  # the first token comes after one interval
+        times = first_tokens(direct.port, at_once=2, streams=5, events=3, pace_s=0.01, number=7)
+    assert [int(trace, 16) for trace in sorted(times)] == [7, 8, 9, 10, 11]
+    assert min(times.values()) >= 10_000_000  # the first token comes after one interval
 
 
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 def test_each_stream_is_compared_with_its_own_record() -> None:
     try:
-        found, records = measured([LOAD, LOAD], 6)
-    except NoBrokerError as why:
-        pytest.skip(f"no Kafka: {why}")
+        loads, records = measured([LOAD, LOAD], 6)
+    except NoBrokerError as error:
+        pytest.skip(f"no Kafka: {error}")
     assert len({record.trace_id for record in records}) == 2 * (6 + 6)  # plus as many for warming up
-    for one in found:
-        assert len(one.client) == 6
-        assert one.ways > 0
-        apart = off(one.client, records)
-        assert all(0 < ms < ns / 1e6 for ms, ns in zip(apart, one.client.values(), strict=True))
+    for load in loads:
+        assert len(load.client) == 6
+        assert load.ways > 0
+        differences = off(load.client, records)
+        assert all(0 < ms < ns / 1e6 for ms, ns in zip(differences, load.client.values(), strict=True))
 
 
 def exported(a_record: Record, trace: str, first_token_s: float | None) -> Record:

@@ -20,7 +20,7 @@ def test_the_tap_reports_every_chunk(way: Way) -> None:
     capture = start_capture(client, seen_request())
     way.pure(7)
     way.tapped(7, capture)
-    assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [CHUNK] * 7
+    assert [message.data for message in client.messages if isinstance(message, ResponseRead)] == [CHUNK] * 7
 
 
 def test_the_pure_wrapper_passes_everything_and_httpcore_reads_as_much() -> None:

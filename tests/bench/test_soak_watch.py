@@ -8,9 +8,7 @@ FLAT = [60 * MIB] * 300
 
 
 def run_of(memory: list[int], descriptors: list[int]) -> list[Sample]:
-    return [
-        Sample(2.0 * place, one, many, 3) for place, (one, many) in enumerate(zip(memory, descriptors, strict=True))
-    ]
+    return [Sample(2.0 * place, *pair, 3) for place, pair in enumerate(zip(memory, descriptors, strict=True))]
 
 
 def test_flat_and_rising_series() -> None:
@@ -27,9 +25,9 @@ def test_flat_and_rising_series() -> None:
 @pytest.mark.parametrize("place", [0, 150, 170, 298, 299])
 def test_one_sample_decides_nothing(place: int) -> None:
     """A sample taken at a process's peak neither makes a finding nor hides one."""
-    odd, many = list(FLAT), [20] * 300
-    odd[place], many[place] = 100_000 * MIB, 10_000
-    verdict = _judge("relay", run_of(odd, many))
+    memory, descriptors = list(FLAT), [20] * 300
+    memory[place], descriptors[place] = 100_000 * MIB, 10_000
+    verdict = _judge("relay", run_of(memory, descriptors))
     assert verdict.findings == ()
     assert verdict.slope == 0
     leaking = [60 * MIB + at * 100_000 for at in range(300)]

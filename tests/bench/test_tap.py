@@ -15,7 +15,7 @@ from pathlib import Path
 import bench.measure
 import bench.tap
 import pytest
-from bench.load.answer import LAST_CHUNK, LLM_PATH, MARK, asked, marks, request
+from bench.load.answer import LAST_CHUNK, LLM_PATH, MARK, marks, parse_request, request
 from bench.load.client import BrokenError, Result, burst, paced, sequential
 from bench.measure import Others, cpu_seconds, peak_mib, tree
 from bench.peers.peer import MissingError, Origin, Peer, free_port, started
@@ -23,7 +23,7 @@ from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import faults_of
 from bench.peers.tls_upstream import UPSTREAM_NAME, tls_upstream
 from bench.tap import ALL_ROUNDS, BUDGET_S, PEERS, UNCAPTURED, put, rounds, running
-from bench.tap_loads import TLS_LOADS, Figure, Found, Load, Sizes
+from bench.tap_loads import TLS_LOADS, Figure, Load, Results, Sizes
 from bench.tap_table import DIRECT, TLS, ratio, report
 
 from streamgauge.spool.read_counters import Balance
@@ -34,22 +34,22 @@ PYTHON_PEER = "aiohttp"
 
 
 def test_the_upstream_sends_what_was_requested_and_the_client_counts_it() -> None:
-    with running([], Found()) as peers:
+    with running([], Results()) as peers:
         port = peers[DIRECT].port
-        found = burst(port, concurrent=3, streams=7, events=20)
-        assert (found.streams, found.events) == (7, 140)
-        found = paced(port, concurrent=4, events=5, pace_s=0.01)
-        assert (found.events, len(found.late), len(found.widest)) == (20, 20, 4)
-        assert min(found.late) >= 0
-        assert found.seconds >= 0.04
+        result = burst(port, concurrent=3, streams=7, events=20)
+        assert (result.streams, result.events) == (7, 140)
+        result = paced(port, concurrent=4, events=5, pace_s=0.01)
+        assert (result.events, len(result.late), len(result.widest)) == (20, 20, 4)
+        assert min(result.late) >= 0
+        assert result.seconds >= 0.04
         assert len(sequential(port, 3, captured=False).first) == 3
 
 
-def test_a_request_is_read() -> None:
+def test_a_request_is_parsed() -> None:
     head = request(20_000, 7).partition(b"\r\n\r\n")[0]
-    assert asked(head) == (20_000, 7, True)
+    assert parse_request(head) == (20_000, 7, True)
     assert LLM_PATH.encode() in head
-    assert asked(request(0, 1, captured=False)) == (0, 1, False)
+    assert parse_request(request(0, 1, captured=False)) == (0, 1, False)
 
 
 def test_an_unexpected_response_gives_no_figure() -> None:
@@ -68,16 +68,16 @@ def test_a_proxy_is_measured_under_every_load(name: str) -> None:
         skip_without(name)
     if name.startswith("C,") and not shutil.which("cc"):
         pytest.skip("there is no C compiler 'cc': install gcc")
-    found = Found()
-    with running([name], found) as peers:
-        rounds(peers, TINY, 1, found)
-    assert found.faults == []  # what a busy machine did not complete in time is not a fault
-    assert all(figure.total > 0 for figures in found.figures.values() for figure in figures)
-    assert ratio(found, "burst", name, name) == 1
-    assert found.memory[name] > 1
-    text = report(found, [name])
+    results = Results()
+    with running([name], results) as peers:
+        rounds(peers, TINY, 1, results)
+    assert results.faults == []  # what a busy machine did not complete in time is not a fault
+    assert all(figure.total > 0 for figures in results.figures.values() for figure in figures)
+    assert ratio(results, "burst", name, name) == 1
+    assert results.memory[name] > 1
+    text = report(results, [name])
     assert f"| {name} " in text
-    assert "Amiss" not in text
+    assert "Fault" not in text
 
 
 def test_a_worker_that_starts_after_its_server_listens_is_measured(tmp_path: Path) -> None:
@@ -94,18 +94,18 @@ def test_proxies_with_tls_to_the_upstream_are_measured_under_its_loads() -> None
     names = [f"{name}{TLS}" for name in ("nginx", "haproxy")]
     for name in ("nginx", "haproxy"):
         skip_without(name)
-    found = Found()
-    with running(["nginx", *names], found) as peers:
-        rounds(peers, TINY, 1, found)
-    assert found.faults == []
+    results = Results()
+    with running(["nginx", *names], results) as peers:
+        rounds(peers, TINY, 1, results)
+    assert results.faults == []
     for name in names:
-        measured = {load for load, peer in found.figures if peer == name}
-        assert measured | {load for load in TLS_LOADS if f"{name}, {load}" in found.missing} == set(TLS_LOADS)
-        assert found.memory[name] > 1
-    assert min(figure.total for figures in found.figures.values() for figure in figures) > 0
-    text = report(found, ["nginx", *names])
-    plain, told, tls = text.partition("\n\nTLS to the upstream, ")
-    assert told
+        measured = {load for load, peer in results.figures if peer == name}
+        assert measured | {load for load in TLS_LOADS if f"{name}, {load}" in results.missing} == set(TLS_LOADS)
+        assert results.memory[name] > 1
+    assert min(figure.total for figures in results.figures.values() for figure in figures) > 0
+    text = report(results, ["nginx", *names])
+    plain, separator, tls = text.partition("\n\nTLS to the upstream, ")
+    assert separator
     assert re.search(r"\| nginx +\| 1\.00 ", plain)
     assert TLS not in plain
     assert re.search(rf"\| nginx{TLS} +\| 1\.00 ", tls)
@@ -124,10 +124,10 @@ def test_a_proxy_verifies_its_upstream_by_authority_and_by_name(
         right = stack.enter_context(tls_upstream(folders[0]))
         other_name = stack.enter_context(tls_upstream(folders[1], "other.test"))
         other_authority = Origin(right.port, other_name.ca)
-        for origin, answer in ((right, b"200"), (other_name, b"50"), (other_authority, b"50")):
+        for origin, status in ((right, b"200"), (other_name, b"50"), (other_authority, b"50")):
             with proxy(origin, tmp_path) as peer, socket.create_connection(("127.0.0.1", peer.port), 30) as client:
                 client.sendall(request(0, 1))
-                assert client.recv(65536).startswith(b"HTTP/1.1 " + answer), origin
+                assert client.recv(65536).startswith(b"HTTP/1.1 " + status), origin
 
 
 def test_nginx_and_haproxy_send_the_upstream_s_name_and_verify_it(tmp_path: Path) -> None:
@@ -150,34 +150,35 @@ def test_the_upstream_with_tls_sends_what_was_requested(tmp_path: Path) -> None:
             socket.create_connection(("127.0.0.1", origin.port), 30) as plain,
             context.wrap_socket(plain, server_hostname=UPSTREAM_NAME) as client,
         ):
-            asking, events = request(0, 40_000), 40_000
-            client.sendall(asking[:100])
-            client.sendall(asking[100:])
+            events = 40_000
+            message = request(0, events)
+            client.sendall(message[:100])
+            client.sendall(message[100:])
             time.sleep(0.3)  # its socket is full by then
-            got, tail = 0, b""
+            received, tail = 0, b""
             while not tail.endswith(LAST_CHUNK):
                 data = client.recv(65536)
                 assert data
-                got, tail = got + data.count(MARK), (tail + data)[-len(LAST_CHUNK) :]
-            assert got == marks(events)
+                received, tail = received + data.count(MARK), (tail + data)[-len(LAST_CHUNK) :]
+            assert received == marks(events)
 
 
 def test_the_figures_have_a_sentence_for_users_of_https_upstreams() -> None:
-    found, names = (
-        Found(),
+    results, names = (
+        Results(),
         ["nginx", *(f"{name}{TLS}" for name in ("nginx", "streamgauge, full", "streamgauge, masked"))],
     )
     for turn in range(2):
-        found.add("burst", "nginx", Figure({"proxy": 1.0}, 1, 1), turn)
+        results.add("burst", "nginx", Figure({"proxy": 1.0}, 1, 1), turn)
         for name, used in zip(names[1:], (2.0, 4.0, 8.0), strict=True):
-            found.add("burst", name, Figure({"proxy": used}, 1, 1), turn)
+            results.add("burst", name, Figure({"proxy": used}, 1, 1), turn)
     begins = (
         "With an https upstream, a CPU-second of `streamgauge tap` carries, of what one of nginx carries with such an"
     )
-    assert f"{begins} upstream: in a burst 0.50 (full) and 0.25 (masked)." in report(found, names)
+    assert f"{begins} upstream: in a burst 0.50 (full) and 0.25 (masked)." in report(results, names)
     for name in names[1:]:
-        found.add("paced 200", name, Figure({"proxy": 1.0}, 1, 1), 3)
-    both = report(found, names)
+        results.add("paced 200", name, Figure({"proxy": 1.0}, 1, 1), 3)
+    both = report(results, names)
     assert (
         f"{begins} upstream: in a burst 0.50 (full) and 0.25 (masked); at 200 paced streams 1.00 (full) and 1.00 (masked)."
         in both
@@ -188,8 +189,8 @@ def test_the_figures_have_a_sentence_for_users_of_https_upstreams() -> None:
     assert cells == ["1.00", "1.00", "0.50", ""], (
         "compared with nginx with TLS, and nginx without it, which was not paced"
     )
-    assert "https upstream" not in report(found, ["nginx"])
-    assert "https upstream" not in report(found, names[:2])
+    assert "https upstream" not in report(results, ["nginx"])
+    assert "https upstream" not in report(results, names[:2])
 
 
 def test_a_round_that_would_end_too_late_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,10 +205,10 @@ def test_a_round_that_would_end_too_late_is_not_started(monkeypatch: pytest.Monk
     monkeypatch.setattr(bench.tap, "loads", lambda sizes: burst_alone if sizes is TINY else [])
     monkeypatch.setattr(bench.tap, "put", put_one)
     monkeypatch.setattr(bench.tap, "now", lambda: clock[0])
-    found, own = Found(), Peer(1, {os.getpid(): "x"})
-    rounds({"nginx": own, "haproxy": own, "aiohttp": own, DIRECT: own}, TINY, 9, found)
+    results, own = Results(), Peer(1, {os.getpid(): "x"})
+    rounds({"nginx": own, "haproxy": own, "aiohttp": own, DIRECT: own}, TINY, 9, results)
     # Two rounds of four take eight ninths of the time; one of two more would be too long.
-    assert {name: len(figures) for (_, name), figures in found.figures.items()} == dict.fromkeys(
+    assert {name: len(figures) for (_, name), figures in results.figures.items()} == dict.fromkeys(
         ("nginx", "haproxy", "aiohttp", DIRECT), 2
     )
 
@@ -217,22 +218,22 @@ def test_missing_peers_are_reported_and_the_others_continue(monkeypatch: pytest.
         raise MissingError("it is not installed")
 
     monkeypatch.setitem(PEERS, "nginx", missing)
-    found = Found()
-    with running(["nginx"], found) as peers:
+    results = Results()
+    with running(["nginx"], results) as peers:
         assert list(peers) == [DIRECT]
-    assert found.missing == {"nginx": "it is not installed"}
+    assert results.missing == {"nginx": "it is not installed"}
 
 
 def test_an_incomplete_response_is_reported_and_not_counted() -> None:
     def broken(port: int, captured: bool) -> None:
         raise BrokenError("half of it")
 
-    found = Found()
-    with running([], found) as peers:
+    results = Results()
+    with running([], results) as peers:
         load = Load("burst", broken, len)  # type: ignore[arg-type]
-        assert put(load, DIRECT, peers, found) is None
-    assert found.faults == ["direct, burst: half of it"]
-    assert "Amiss: direct, burst: half of it." in report(found, [DIRECT])
+        assert put(load, DIRECT, peers, results) is None
+    assert results.faults == ["direct, burst: half of it"]
+    assert "Fault: direct, burst: half of it." in report(results, [DIRECT])
 
 
 def test_lost_reads_are_reported() -> None:
@@ -242,19 +243,19 @@ def test_lost_reads_are_reported() -> None:
 
 
 def test_a_ratio_is_of_one_round() -> None:
-    """Each peer may miss a round: the ratio is of rounds in which both took part."""
-    found = Found()
+    """A peer may have no figure in a round: the ratio is of rounds in which both have one."""
+    results = Results()
     for turn, (ours, theirs) in enumerate(((2.0, None), (8.0, 1.0), (None, 2.0), (9.0, 3.0), (40.0, 10.0))):
         if ours is not None:
-            found.add("burst", "ours", Figure({"relay": ours / 2, "recorder": ours / 2}, 1, 1, first_p50=ours), turn)
+            results.add("burst", "ours", Figure({"relay": ours / 2, "recorder": ours / 2}, 1, 1, first_p50=ours), turn)
         if theirs is not None:
-            found.add("burst", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
-            found.add("sequential", DIRECT, Figure({"upstream": 1.0}, 1, 1, first_p50=theirs), turn)
+            results.add("burst", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
+            results.add("sequential", DIRECT, Figure({"upstream": 1.0}, 1, 1, first_p50=theirs), turn)
         if ours is not None:
-            found.add("sequential", "ours", Figure({"relay": 1.0}, 1, 1, first_p50=ours), turn)
-    assert ratio(found, "burst", "ours", "theirs") == pytest.approx(1 / 4)
-    assert ratio(found, "paced 50", "ours", "theirs") is None
-    times = report(found, ["ours"]).partition("\nTime: ")[2].partition("\nWhere ")[0]
+            results.add("sequential", "ours", Figure({"relay": 1.0}, 1, 1, first_p50=ours), turn)
+    assert ratio(results, "burst", "ours", "theirs") == pytest.approx(1 / 4)
+    assert ratio(results, "paced 50", "ours", "theirs") is None
+    times = report(results, ["ours"]).partition("\nTime: ")[2].partition("\nWhere ")[0]
     assert re.search(r"\| ours +\| +7\.00 ", times)
 
 
@@ -268,18 +269,18 @@ def test_each_load_of_each_round_has_its_own_turn(monkeypatch: pytest.MonkeyPatc
     bursts = [Load("burst", lambda port, captured: Result(), len)] * 3  # type: ignore[arg-type]
     monkeypatch.setattr(bench.tap, "loads", lambda sizes: bursts if sizes is TINY else [])
     monkeypatch.setattr(bench.tap, "put", put_four)
-    found = Found()
-    rounds({DIRECT: Peer(1, {os.getpid(): "upstream"})}, TINY, 2, found)
-    assert [figure.turn for figure in found.figures["burst", DIRECT]] == [0, 2, 4, 5]
+    results = Results()
+    rounds({DIRECT: Peer(1, {os.getpid(): "upstream"})}, TINY, 2, results)
+    assert [figure.turn for figure in results.figures["burst", DIRECT]] == [0, 2, 4, 5]
 
 
 def test_later_rounds_are_for_nginx_and_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     burst_alone = [Load("burst", lambda port, captured: Result(), len)]  # type: ignore[arg-type]
     monkeypatch.setattr(bench.tap, "loads", lambda sizes: burst_alone if sizes is TINY else [])
     monkeypatch.setattr(bench.tap, "put", lambda *_: Figure({"x": 1.0}, 1, 1))
-    found, own = Found(), Peer(1, {os.getpid(): "x"})
-    rounds({"nginx": own, "haproxy": own, UNCAPTURED: own, DIRECT: own}, TINY, ALL_ROUNDS + 3, found)
-    measured = {name: len(figures) for (_, name), figures in found.figures.items()}
+    results, own = Results(), Peer(1, {os.getpid(): "x"})
+    rounds({"nginx": own, "haproxy": own, UNCAPTURED: own, DIRECT: own}, TINY, ALL_ROUNDS + 3, results)
+    measured = {name: len(figures) for (_, name), figures in results.figures.items()}
     assert measured == {
         "nginx": ALL_ROUNDS + 3,
         "haproxy": ALL_ROUNDS,
@@ -289,18 +290,18 @@ def test_later_rounds_are_for_nginx_and_ours(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_spread_of_rounds_is_reported() -> None:
-    found = Found()
+    results = Results()
     for turn, (theirs, ours) in enumerate([(2.0, 4.0), (3.0, 2.0), (1.0, 1.0)]):
-        found.add("paced 800", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
-        found.add(
+        results.add("paced 800", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
+        results.add(
             "paced 800", "streamgauge, full", Figure({"relay": ours, "recorder": 0.0, "shipper": 0.0}, 1, 1), turn
         )
-    spread = report(found, ["theirs", "streamgauge, full"]).partition("round by round")[2].partition("\nTime: ")[0]
+    spread = report(results, ["theirs", "streamgauge, full"]).partition("round by round")[2].partition("\nTime: ")[0]
     assert re.search(r"\| streamgauge, full \| +\| +\| +\| 0\.50 to 1\.50 \| 3 +\|", spread)
 
 
 def test_a_process_costs_what_it_runs() -> None:
-    with running([], Found()) as peers:
+    with running([], Results()) as peers:
         (pid,) = peers[DIRECT].pids
         before = cpu_seconds(pid)
         burst(peers[DIRECT].port, concurrent=2, streams=4, events=200)
@@ -311,9 +312,9 @@ def test_a_process_costs_what_it_runs() -> None:
 
 
 def test_a_busy_machine_is_reported() -> None:
-    found = Found(others=0.4)
-    assert "others used 40% of it" in report(found, [DIRECT])
-    assert "others used" not in report(Found(others=0.02), [DIRECT])
+    results = Results(others=0.4)
+    assert "others used 40% of it" in report(results, [DIRECT])
+    assert "others used" not in report(Results(others=0.02), [DIRECT])
 
 
 def test_the_usage_of_others_excludes_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +333,7 @@ def test_the_usage_of_others_excludes_our_own(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_our_own_usage_includes_descendants() -> None:
-    with running([], Found()) as peers:
+    with running([], Results()) as peers:
         (pid,) = peers[DIRECT].pids
         began = Others._own()
         mine, theirs = cpu_seconds(os.getpid()), cpu_seconds(pid)
@@ -344,16 +345,16 @@ def test_our_own_usage_includes_descendants() -> None:
 @pytest.mark.kafka
 def test_ours_ships_every_read_of_every_load(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)
-    found = Found()
-    with running(["streamgauge, full"], found) as peers:
+    results = Results()
+    with running(["streamgauge, full"], results) as peers:
         assert set(peers["streamgauge, full"].pids.values()) == {"relay", "recorder", "shipper"}
-        rounds(peers, TINY, 1, found)
+        rounds(peers, TINY, 1, results)
         names = [name for name in peers if name != DIRECT]
     assert names == ["streamgauge, full", UNCAPTURED]
-    assert found.faults == []
-    captured, not_captured = (found.figures["burst", name][0].cpu for name in names)
+    assert results.faults == []
+    captured, not_captured = (results.figures["burst", name][0].cpu for name in names)
     assert captured["recorder"] > not_captured["recorder"]
-    text = report(found, names)
+    text = report(results, names)
     assert re.search(r"\| full +\| relay ", text)
     assert "No read was lost" in text
 
@@ -361,10 +362,10 @@ def test_ours_ships_every_read_of_every_load(kafka: str, monkeypatch: pytest.Mon
 @pytest.mark.kafka
 def test_ours_ships_every_read_of_upstreams_with_tls(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)
-    found, with_tls = Found(), f"streamgauge, full{TLS}"
-    with running([with_tls], found) as peers:
-        rounds(peers, TINY, 1, found)
-    assert found.faults == []
-    text = report(found, [with_tls])
+    results, with_tls = Results(), f"streamgauge, full{TLS}"
+    with running([with_tls], results) as peers:
+        rounds(peers, TINY, 1, results)
+    assert results.faults == []
+    text = report(results, [with_tls])
     assert re.search(rf"\| {with_tls} +\| 1\.00 ", text)
     assert "No read was lost" in text

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 from bench.worker import LOADS, main
-from bench.worker_kafka import AmissError, Kafka, Records
+from bench.worker_kafka import Kafka, Records, UnexpectedError
 from bench.worker_latency import Latencies
 from bench.worker_logs import PARTITIONS, TAPS, Load, Log, OpenStreams, made
-from bench.worker_readers import Figure, amiss, floor, put, shared
+from bench.worker_readers import Figure, fault_reported, floor, put, shared
 from bench.worker_recovery import Recovery, TakeOver, until_held
-from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Found, faster, ratio, report
+from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Results, faster, ratio, report
 
 from bench import worker_kafka, worker_recovery
 from streamgauge.core.assembly.assembler import Assembler
@@ -24,7 +24,7 @@ from streamgauge.metrics import table
 
 MARKED = "before\n<!-- worker: begin -->\nold\n<!-- worker: end -->\nafter\n"
 SMALL = [load.part(0.05) for load in LOADS]
-WHOLE = "Every stream of every load became one whole record"
+COMPLETE = "Every stream of every load has one complete record"
 NONE = Recovery(0, 2.0, 1.0, 0, 80.0, 70.0, 70.0)
 OPEN = Recovery(10_000, 3.0, 1.5, 900, 130.0, 120.0, 150.0)
 
@@ -59,7 +59,7 @@ def test_a_log_holds_whole_streams_for_every_partition(load: Load) -> None:
     assert made(replace(load, name="another"), seed=1).ids.isdisjoint(log.ids)
 
 
-def test_each_load_is_what_it_is_called() -> None:
+def test_each_load_has_the_message_size_that_its_name_says() -> None:
     events = {load.name: log.events / len(log.messages) for load in SMALL for log in [made(load, 3)]}
     busy, dialects, strange, quiet, alone = events.values()
     assert min(busy, dialects, strange) > 100
@@ -79,109 +79,109 @@ def test_open_streams_continue_and_end() -> None:
 
 
 def test_a_ratio_is_of_one_round() -> None:
-    found = Found(SMALL)
+    results = Results(SMALL)
     for number, (ours, theirs) in enumerate(((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)), 1):
-        found.add("a", WORKER, Figure(ours, 100, 1.0, number))
-        found.add("b", FLOOR, Figure(theirs, 100, 1.0, number))
-    found.add("a", WORKER, Figure(1.0, 100, 1.0, 4))  # the other round of 4 and 5 failed
-    found.add("b", FLOOR, Figure(10.0, 100, 1.0, 5))
-    assert ratio(found, ("a", WORKER), ("b", FLOOR)) == pytest.approx(1 / 3)
-    assert ratio(found, ("a", LEDGER), ("b", FLOOR)) is None
-    assert faster(found, "a") is None
-    found.add("a", ONE, Figure(1, 100, seconds=9.0, number=1))
-    found.add("a", ONE, Figure(1, 100, seconds=3.0, number=2))
-    found.add("a", PAIR, Figure(1, 100, seconds=2.0, number=2))
-    assert faster(found, "a") == pytest.approx(1.5)
+        results.add("a", WORKER, Figure(ours, 100, 1.0, number))
+        results.add("b", FLOOR, Figure(theirs, 100, 1.0, number))
+    results.add("a", WORKER, Figure(1.0, 100, 1.0, 4))  # the other round of 4 and 5 failed
+    results.add("b", FLOOR, Figure(10.0, 100, 1.0, 5))
+    assert ratio(results, ("a", WORKER), ("b", FLOOR)) == pytest.approx(1 / 3)
+    assert ratio(results, ("a", LEDGER), ("b", FLOOR)) is None
+    assert faster(results, "a") is None
+    results.add("a", ONE, Figure(1, 100, seconds=9.0, number=1))
+    results.add("a", ONE, Figure(1, 100, seconds=3.0, number=2))
+    results.add("a", PAIR, Figure(1, 100, seconds=2.0, number=2))
+    assert faster(results, "a") == pytest.approx(1.5)
 
 
 def test_two_workers_have_a_load_of_their_own() -> None:
     """The size of a message is that of the loads in the first table."""
     assert LONG not in [load.name for load in LOADS]
-    found = Found(SMALL, messages={LOADS[0].name: 400.0, LONG: 900.0})
-    found.add(LONG, ONE, Figure(1, 100, seconds=3.0))
-    found.add(LONG, PAIR, Figure(1, 100, seconds=2.0))
-    text = report(found)
+    results = Results(SMALL, messages={LOADS[0].name: 400.0, LONG: 900.0})
+    results.add(LONG, ONE, Figure(1, 100, seconds=3.0))
+    results.add(LONG, PAIR, Figure(1, 100, seconds=2.0))
+    text = report(results)
     assert cells_of(text, LOADS[0].name)[0] == "400"
     assert cells_of(text, LONG) == ["1.50", "1.00", "", ""]
-    found.add(LONG, FLOOR, Figure(1, 100, seconds=3.2))
-    found.add(LONG, BARE_PAIR, Figure(2, 100, seconds=2.0))
-    text = report(found)
+    results.add(LONG, FLOOR, Figure(1, 100, seconds=3.2))
+    results.add(LONG, BARE_PAIR, Figure(2, 100, seconds=2.0))
+    text = report(results)
     assert cells_of(text, LONG) == ["1.50", "1.00", "1.60", "0.50"]
 
 
 def test_few_rounds_are_called_few() -> None:
-    found = Found(SMALL)
+    results = Results(SMALL)
     for number in range(2):
-        found.add("a load", FLOOR, Figure(1, 100, 1.0, number))
-    assert "the median of 2 to 2 rounds" in report(found)
-    assert "too few" in report(found)
-    found.add("a load", FLOOR, Figure(1, 100, 1.0, 3))
-    assert "too few" not in report(found)
+        results.add("a load", FLOOR, Figure(1, 100, 1.0, number))
+    assert "the median of 2 to 2 rounds" in report(results)
+    assert "too few" in report(results)
+    results.add("a load", FLOOR, Figure(1, 100, 1.0, 3))
+    assert "too few" not in report(results)
 
 
-def test_work_that_one_left_to_the_other_is_not_shared() -> None:
+def test_work_is_not_shared_if_one_reader_did_much_less() -> None:
     assert shared([1.0, 2.0], [4.0, 4.0]) == [3.0, 2.0]
     assert shared([1.0], [4.0]) == [3.0]
-    with pytest.raises(AmissError, match=r"not shared: CPU seconds 3\.0, 0\.5"):
+    with pytest.raises(UnexpectedError, match=r"not shared: CPU seconds 3\.0, 0\.5"):
         shared([1.0, 2.0], [4.0, 2.5])
 
 
 def test_after_any_failure_the_measured_figures_are_kept() -> None:
-    said: list[str] = []
+    faults: list[str] = []
     for fault in (KafkaTimeoutError(), EOFError("half a line"), ValueError("no number"), OSError("gone")):
-        with amiss("a part", said.append):
+        with fault_reported("a part", faults.append):
             raise fault
-    assert said == ["a part: KafkaTimeoutError", "a part: half a line", "a part: no number", "a part: gone"]
+    assert faults == ["a part: KafkaTimeoutError", "a part: half a line", "a part: no number", "a part: gone"]
 
 
 def test_problems_are_reported_and_the_rest_continues() -> None:
-    found = Found(SMALL, others=0.4)
-    with amiss("worker, a load", found.faults.append):
-        raise AmissError("9 records of 10 streams")
-    found.add("a load", FLOOR, Figure(1, 100, 1.0))
-    found.recoveries = [OPEN, NONE]
-    found.latencies = Latencies([0.1] * 98 + [0.4, 1.0], [0.2] * 98 + [0.5, 1.2])
-    text = report(found)
-    assert "- Amiss: worker, a load: 9 records of 10 streams." in text
-    assert WHOLE not in text
+    results = Results(SMALL, others=0.4)
+    with fault_reported("worker, a load", results.faults.append):
+        raise UnexpectedError("9 records of 10 streams")
+    results.add("a load", FLOOR, Figure(1, 100, 1.0))
+    results.recoveries = [OPEN, NONE]
+    results.latencies = Latencies([0.1] * 98 + [0.4, 1.0], [0.2] * 98 + [0.5, 1.2])
+    text = report(results)
+    assert "- Fault: worker, a load: 9 records of 10 streams." in text
+    assert COMPLETE not in text
     assert "others used 40% of it" in text
     assert cells_of(text, "10,000")[2:] == ["1.50", "1.50", "0.50", "0.50", "0.80"]
     assert "in its topic p50 is 0.05 and p99 0.50 of 2 s; in the ledger p50 is 0.10 and p99 0.60 of 2 s" in text
 
 
-def test_records_are_called_whole_where_there_are_figures_of_them() -> None:
+def test_records_are_called_complete_only_if_there_are_figures_of_them() -> None:
     figures = {("a load", FLOOR): [Figure(1, 100, 1.0)]}
-    assert WHOLE in report(Found(SMALL, figures=figures, recoveries=[NONE, OPEN]))
-    assert WHOLE not in report(Found(SMALL))
-    assert WHOLE not in report(Found(SMALL, figures=figures, recoveries=[NONE]))
-    assert WHOLE not in report(Found(SMALL, recoveries=[NONE, OPEN]))
+    assert COMPLETE in report(Results(SMALL, figures=figures, recoveries=[NONE, OPEN]))
+    assert COMPLETE not in report(Results(SMALL))
+    assert COMPLETE not in report(Results(SMALL, figures=figures, recoveries=[NONE]))
+    assert COMPLETE not in report(Results(SMALL, recoveries=[NONE, OPEN]))
 
 
 def test_a_recovery_is_compared_with_one_without_open_streams() -> None:
-    text = report(Found(SMALL, recoveries=[OPEN]))
+    text = report(Results(SMALL, recoveries=[OPEN]))
     assert cells_of(text, "10,000")[1:] == ["0.30", "", "", "", "", ""]
 
 
 def test_a_takeover_is_compared_with_one_without_open_streams() -> None:
-    text = report(Found(SMALL, taken=[TakeOver(0, 10.0), TakeOver(10_000, 12.0)]))
+    text = report(Results(SMALL, taken=[TakeOver(0, 10.0), TakeOver(10_000, 12.0)]))
     taken = text[text.index("taken over from") :]
     assert cells_of(taken, "0") == ["0.50", "1.00"]
     assert cells_of(taken, "10,000") == ["0.60", "1.20"]
-    assert cells_of(report(Found(SMALL, taken=[TakeOver(10_000, 12.0)])), "10,000") == ["0.60", ""]
+    assert cells_of(report(Results(SMALL, taken=[TakeOver(10_000, 12.0)])), "10,000") == ["0.60", ""]
 
 
 def test_a_takeover_ends_with_all_partitions_and_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of them as before, none during the rebalance, and all of them with the open streams: not finished yet."""
-    monkeypatch.setattr(worker_recovery, "_LOOK_S", 0.0)
+    monkeypatch.setattr(worker_recovery, "_CHECK_S", 0.0)
     pages = [
         {table.WORKER_PARTITIONS.name: held, table.OPEN_STREAMS.name: streams}
         for held, streams in ((4, 50), (0, 100), (8, 50), (8, 100))
     ]
-    asked = iter(pages)
-    asyncio.run(until_held(SimpleNamespace(metrics=lambda: next(asked)), 8, 100))  # type: ignore[arg-type]
-    assert list(asked) == []
+    unread = iter(pages)
+    asyncio.run(until_held(SimpleNamespace(metrics=lambda: next(unread)), 8, 100))  # type: ignore[arg-type]
+    assert list(unread) == []
     monkeypatch.setattr(worker_recovery, "PATIENCE_S", 0.1)
-    with pytest.raises(AmissError, match="a worker has no 8 partitions with 100 open streams"):
+    with pytest.raises(UnexpectedError, match="the worker does not have 8 partitions with 100 open streams"):
         asyncio.run(until_held(SimpleNamespace(metrics=lambda: pages[0]), 8, 100))  # type: ignore[arg-type]
 
 
@@ -207,25 +207,25 @@ class Topic:
 
 
 def record(stream: str, *, complete: bool = True, model: str = "m") -> bytes:
-    said = {"stream_id": stream, "outcome": "completed", "model": model, "integrity": {"complete": complete}}
-    return json.dumps(said).encode()
+    fields = {"stream_id": stream, "outcome": "completed", "model": model, "integrity": {"complete": complete}}
+    return json.dumps(fields).encode()
 
 
 @pytest.mark.parametrize(
-    ("topic", "amiss"),
+    ("topic", "fault"),
     [
         ((record("a"), record("b")), None),
         ((record("a"), record("a"), record("b")), "stream a has two records"),
         ((record("a"), record("b"), record("a")), "stream a has two records"),
-        ((record("a"), record("b", complete=False)), "1 of 2 records are not whole"),
+        ((record("a"), record("b", complete=False)), "1 of 2 records are not complete"),
         ((record("a"), record("b"), record("a", model="n")), "stream a has two records"),
         ((record("a"),), "1 records of 2 streams, 0 of others"),
         ((record("a"), record("b"), record("c")), "1 records more"),
         ((record("a"), record("c")), "1 records of 2 streams, 1 of others"),
     ],
 )
-def test_each_stream_has_one_whole_record_and_no_other(
-    topic: tuple[bytes, ...], amiss: str | None, monkeypatch: pytest.MonkeyPatch
+def test_each_stream_must_have_one_complete_record_and_no_other(
+    topic: tuple[bytes, ...], fault: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_kafka, "PATIENCE_S", 0.2)
 
@@ -233,12 +233,12 @@ def test_each_stream_has_one_whole_record_and_no_other(
         records = Records(Topic(*topic))
         arrived = await records.until(frozenset("ab"))
         await records.no_more()
-        return [one.stream for one in arrived]
+        return [record.stream for record in arrived]
 
-    if amiss is None:
+    if fault is None:
         assert asyncio.run(read()) == ["a", "b"]
     else:
-        with pytest.raises(AmissError, match=amiss):
+        with pytest.raises(UnexpectedError, match=fault):
             asyncio.run(read())
 
 
@@ -254,9 +254,9 @@ def test_missing_records_give_no_figure(kafka: str, count: int, monkeypatch: pyt
             monkeypatch.setattr(worker_kafka, "PATIENCE_S", 3.0)
             await put(few._replace(ids=ids), reader, broker)
 
-    with pytest.raises(AmissError, match="the bare loop made 48 records of 47"):
+    with pytest.raises(UnexpectedError, match="the bare loop made 48 records of 47"):
         asyncio.run(run(frozenset(list(few.ids)[1:])))
-    with pytest.raises(AmissError, match="the bare loop does not go on"):
+    with pytest.raises(UnexpectedError, match="the bare loop does not continue"):
         asyncio.run(run(few.ids | {"one more"}))
 
 
@@ -272,13 +272,13 @@ def test_it_measures_everything_and_writes_its_section(
     written = path.read_text()
     assert written.startswith("before\n<!-- worker: begin -->\nEvents a CPU-second")
     assert written.endswith("<!-- worker: end -->\nafter\n")
-    assert "Amiss" not in written, written
+    assert "Fault" not in written, written
     for load in LOADS:
         assert all(float(cell) > 0 for cell in cells_of(written, load.name)), written
     pairs = written[written.index("Two workers beside one") :]
     assert [float(cell) > 0 for cell in cells_of(pairs, LONG)] == [True] * 4, written
     assert float(cells_of(written, "100")[0].replace(",", "")) > 0
     assert 0 < float(cells_of(written[written.index("taken over from") :], "100")[0]) < 1
-    assert WHOLE in written
+    assert COMPLETE in written
     assert "p99" in written
     assert capsys.readouterr().out
