@@ -69,9 +69,9 @@ def test_s4_least_rights_suffice(secured: Secured, tmp_path: Path, way: str) -> 
     if way == "SCRAM-SHA-512 over TLS":
         users = {job: secured.user(SECRET) for job in Job}
         doors = {job: scram_door(secured, tmp_path / job.name, user) for job, user in users.items()}
-    else:  # these share one user, who is then given all rights
-        one = plain_door(secured) if way == "PLAIN" else mutual_door(secured)
-        doors = dict.fromkeys(Job, one)
+    else:  # these jobs have the same user, which therefore has the rights for all of them
+        door = plain_door(secured) if way == "PLAIN" else mutual_door(secured)
+        doors = dict.fromkeys(Job, door)
     for job, door in doors.items():
         secured.allow(door.user, Topics(prefix).rights(job))
 

@@ -1,4 +1,4 @@
-"""Memory of all streams' decoders: who gets it, who is evicted, and that a real recorder stays within it."""
+"""The memory limit of all streams' decoders: which decoders get memory, which are evicted, and a recorder within it."""
 
 import re
 from pathlib import Path

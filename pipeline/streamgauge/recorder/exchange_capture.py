@@ -66,7 +66,8 @@ def _fails_open(method: _Method[_Arguments]) -> _Method[_Arguments]:
     def guarded(self: "ExchangeCapture", /, *args: _Arguments.args, **options: _Arguments.kwargs) -> None:
         try:
             method(self, *args, **options)
-        except Exception as error:  # noqa: BLE001 - capture fails open
+        # Any exception is a bug of ours, of any type. It is reported, and must not reach the traffic that the tap forwards.
+        except Exception as error:  # noqa: BLE001
             self.fail(error)
 
     return guarded
@@ -153,10 +154,10 @@ class ExchangeCapture:
 
     def read(self, at_ns: int | None, data: bytes) -> None:
         """Counts a read from the upstream, and reports it."""
-        try:  # by itself: the call of a wrapper would be a good part of a read's time
+        try:  # instead of the wrapper, whose call would be a good part of a read's time
             if not (self.steady and self._client.put_read(self.stream, at_ns, data)):
                 self._read_unsteady(at_ns, data)
-        except Exception as error:  # noqa: BLE001 - capture fails open
+        except Exception as error:  # noqa: BLE001 - as in `_fails_open`
             self.fail(error, lost=1)
 
     @_fails_open
@@ -198,7 +199,7 @@ class ExchangeCapture:
                 self._client.count_fault()
             if lost:
                 self._drop(DropReason.CAPTURE_FAULT)
-        except Exception as failed:  # noqa: BLE001 - counting fails as well: the exchange still continues
+        except Exception as failed:  # noqa: BLE001 - as in `_fails_open`: a bug in counting must not reach the traffic either
             report_fault("the counters of a tap", failed)
 
     @property

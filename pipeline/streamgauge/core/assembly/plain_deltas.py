@@ -35,6 +35,9 @@ _NEXT_HEAD = re.compile(rb"\n\n(event: [^\n\r]*\n)?id: ([^\n\r\0]*)\ndata: ")
 _first, _last_byte, _last_two = itemgetter(0), itemgetter(-1), itemgetter(slice(-2, None))
 _ERROR = "error"  # an event of this name is an error, whatever it holds
 
+# The lines before an event's data, whether the data is text itself, and the types that the event may have.
+_FirstEvent = tuple["re.Match[bytes]", bool, Sequence[DeltaType]]
+
 
 class PlainDeltas:
     """Applies plain deltas to the state of one stream."""
@@ -48,57 +51,22 @@ class PlainDeltas:
 
         The caller counts reads and their bytes.
         """
-        dialect = self._dialect()
-        head = None if dialect is None else _HEAD.match(reads[0].content)
-        if dialect is None or head is None:
-            return 0
-        name, event_id = head.groups()
-        event_name = _name_of(name)
-        if event_name == _ERROR:
-            return 0
-        is_text = event_name in dialect.text_events
         is_stamped = any(read.stamp_ns is not None for read in reads)
-        types = () if is_text else self._types(dialect, reads[0].content, is_stamped)
-        if not types and not (is_text and self._has_first_times(TEXT, is_stamped)):
+        if (first := self._first_event(reads[0].content, is_stamped)) is None:
             return 0
-        sizes = [read.body_bytes for read in reads]
-        contents = [read.content for read in reads]
-        ends = list(map(_last_two, contents))
-        if 0 in sizes or ends.count(_BLANK) < len(ends):  # a read without a time of its own, or with a part of an event
-            end = next(at for at, size in enumerate(sizes) if not size or ends[at] != _BLANK)
-            reads, contents = reads[:end], contents[:end]
+        reads, contents = _complete_reads(reads)
         joined = b"".join(contents)
         if not contents or len(joined) > MAX_EVENT_BYTES:
             return 0
-        stamps = [read.stamp_ns for read in reads]
-        ids: list[bytes] = []
-        run, found = None, 0
-        if types and event_id is None:
-            is_one_each = contents[0].count(_BLANK) == 1
-            events = contents if is_one_each else [event + _BLANK for event in joined.split(_BLANK)[:-1]]
-            run, found = self._repeats(types, events, head[0], is_stamped), len(events)
-        if run is None:
-            if is_text or event_id is not None:
-                payloads, ids = _payloads(joined, head[0], name, event_id)
-                insides = payloads if is_text else _insides(payloads)
-            else:
-                payloads = insides = _objects(joined, head[0])
-            found = len(payloads)
-            run = self._texts(insides, is_stamped) if is_text else self._run(types, insides, is_stamped)
+        run, found, ids = self._run_of_reads(first, contents, joined, is_stamped)
         if run is None:
             return 0
-        counts = None
-        taken = len(contents)
-        if found != len(contents) or run.count < found:
-            counts = [content.count(_BLANK) for content in contents]
-            totals = list(accumulate(counts))
-            taken = bisect.bisect_right(totals, run.count)
+        taken, counts = len(contents), None
+        if found != taken or run.count < found:
+            taken, counts = run.shorten_to_reads(contents)
             if not taken:
                 return 0
-            run.shorten(totals[taken - 1])
-            counts = None if totals[taken - 1] == taken else counts[:taken]
-            stamps = stamps[:taken]
-        self._state.timing.tokens(stamps, counts, self._stall_ns)
+        self._state.timing.tokens([read.stamp_ns for read in reads[:taken]], counts, self._stall_ns)
         self._apply(run, ids[run.count - 1] if ids else None)
         return taken
 
@@ -133,6 +101,36 @@ class PlainDeltas:
         return BY_NAME.get(state.dialect or "") if state.timing.token_events else None
 
     # --- which events are plain deltas ------------------------------------------------------------------------------
+
+    def _first_event(self, content: bytes, is_stamped: bool) -> _FirstEvent | None:
+        """The first event of a read; None if it is no plain delta."""
+        dialect = self._dialect()
+        head = None if dialect is None else _HEAD.match(content)
+        if dialect is None or head is None or (name := _name_of(head[1])) == _ERROR:
+            return None
+        is_text = name in dialect.text_events
+        types = () if is_text else self._types(dialect, content, is_stamped)
+        is_possible = bool(types) or (is_text and self._has_first_times(TEXT, is_stamped))
+        return (head, is_text, types) if is_possible else None
+
+    def _run_of_reads(
+        self, first: _FirstEvent, contents: Sequence[bytes], joined: bytes, is_stamped: bool
+    ) -> tuple["_Run | None", int, list[bytes]]:
+        """The first events that are plain deltas, the number of all events in these reads, and the ids of the events."""
+        head, is_text, types = first
+        begin, name, event_id = head[0], head[1], head[2]
+        if types and event_id is None:
+            is_one_each = contents[0].count(_BLANK) == 1
+            events = contents if is_one_each else [event + _BLANK for event in joined.split(_BLANK)[:-1]]
+            run = self._repeats(types, events, begin, is_stamped)
+            if run is not None:
+                return run, len(events), []
+        if event_id is None and not is_text:
+            insides = _objects(joined, begin)
+            return self._run(types, insides, is_stamped), len(insides), []
+        payloads, ids = _payloads(joined, begin, name, event_id)
+        run = self._texts(payloads, is_stamped) if is_text else self._run(types, _insides(payloads), is_stamped)
+        return run, len(payloads), ids
 
     def _types(self, dialect: Dialect, data: bytes, is_stamped: bool) -> Sequence[DeltaType]:
         """The types that an event with this data may have, if the stream has shown the first times of such output."""
@@ -294,11 +292,27 @@ class _Run:
             return {indices[0] or 0: len(self.texts)}
         return Counter([index or 0 for index in indices])
 
-    def shorten(self, count: int) -> None:
-        """Keep the first events."""
-        if count < self.count:
-            self.texts, self.events = self.texts[:count], self.events[:count]
-            self.choices = self._choices()
+    def shorten_to_reads(self, contents: Sequence[bytes]) -> tuple[int, list[int] | None]:
+        """Keep the events of whole reads. Return the number of these reads, and of the events in each (None: one each)."""
+        counts = [content.count(_BLANK) for content in contents]
+        totals = list(accumulate(counts))
+        taken = bisect.bisect_right(totals, self.count)
+        kept = totals[taken - 1] if taken else 0
+        if kept < self.count:
+            self.texts, self.events = self.texts[:kept], self.events[:kept]
+            self.choices = self._choices() if kept else {}
+        return taken, None if kept == taken else counts[:taken]
+
+
+def _complete_reads(reads: Sequence[Read]) -> tuple[Sequence[Read], list[bytes]]:
+    """The reads before the first one that has no time of its own or holds a part of an event; their contents."""
+    sizes = [read.body_bytes for read in reads]
+    contents = [read.content for read in reads]
+    ends = list(map(_last_two, contents))
+    if 0 in sizes or ends.count(_BLANK) < len(ends):
+        end = next(at for at, size in enumerate(sizes) if not size or ends[at] != _BLANK)
+        return reads[:end], contents[:end]
+    return reads, contents
 
 
 def _payloads(
