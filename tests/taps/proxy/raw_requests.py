@@ -12,7 +12,7 @@ LAST = b"0\r\n\r\n"
 
 @dataclass(frozen=True)
 class Refused:
-    """The relay's own response; `begun`: what of the request the upstream saw before, never a complete request."""
+    """The relay's own response. `begun`: the part of the request that the upstream received before, never all of it."""
 
     status: int
     code: bytes
@@ -21,11 +21,11 @@ class Refused:
 
 @dataclass(frozen=True)
 class Case:
-    """`sees`: the upstream's bytes; None: it gets none."""
+    """One request. `expected`: the relay's refusal, or the bytes that the upstream receives."""
 
     name: str
     sent: bytes
-    want: Refused | bytes
+    expected: Refused | bytes
 
 
 def get(target: bytes = b"/u0/x", *lines: bytes, version: bytes = b"HTTP/1.1") -> bytes:
@@ -36,11 +36,11 @@ def post(fields: bytes, body: bytes = b"") -> bytes:
     return b"POST /u0/x HTTP/1.1\r\nHost: c\r\n" + fields + b"\r\n" + body
 
 
-def seen(target: bytes = b"/base/x", *lines: bytes) -> bytes:
+def forwarded(target: bytes = b"/base/x", *lines: bytes) -> bytes:
     return b"\r\n".join((b"GET " + target + b" HTTP/1.1", b"Host: HOST", *lines, b"", b""))
 
 
-def posted(fields: bytes, body: bytes = b"") -> bytes:
+def forwarded_post(fields: bytes, body: bytes = b"") -> bytes:
     return b"POST /base/x HTTP/1.1\r\nHost: HOST\r\n" + fields + b"\r\n" + body
 
 
@@ -49,20 +49,28 @@ FRAMING = Refused(400, b"ambiguous_framing")
 TARGET = Refused(400, b"target_refused")
 METHOD = Refused(400, b"method_refused")
 UNKNOWN = Refused(404, b"unknown_upstream")
-# Within a chunked body: the upstream has the head, perhaps a piece, and never the end.
-BAD_CHUNK = Refused(400, b"malformed_request", posted(CHUNKED))
-BAD_BEHIND = Refused(400, b"malformed_request", posted(CHUNKED, b"5\r\nhello\r\n"))
+# Within a chunked body: the upstream has received the head, perhaps a chunk, and never the end.
+BAD_CHUNK = Refused(400, b"malformed_request", forwarded_post(CHUNKED))
+BAD_AFTER_CHUNK = Refused(400, b"malformed_request", forwarded_post(CHUNKED, b"5\r\nhello\r\n"))
 
 FRAMING_FIELDS = [
-    Case("length", post(b"Content-Length: 5\r\n", b"hello"), posted(b"Content-Length: 5\r\n", b"hello")),
-    Case("length 0", post(b"Content-Length: 0\r\n"), posted(b"Content-Length: 0\r\n")),
-    Case("length with zeros", post(b"Content-Length: 005\r\n", b"hello"), posted(b"Content-Length: 5\r\n", b"hello")),
+    Case("length", post(b"Content-Length: 5\r\n", b"hello"), forwarded_post(b"Content-Length: 5\r\n", b"hello")),
+    Case("length 0", post(b"Content-Length: 0\r\n"), forwarded_post(b"Content-Length: 0\r\n")),
     Case(
-        "length and blanks", post(b"Content-Length: \t5\t \r\n", b"hello"), posted(b"Content-Length: 5\r\n", b"hello")
+        "length with zeros",
+        post(b"Content-Length: 005\r\n", b"hello"),
+        forwarded_post(b"Content-Length: 5\r\n", b"hello"),
     ),
-    Case("none", post(b""), posted(b"")),
     Case(
-        "GET with a body", get(b"/u0/x", b"Content-Length: 2") + b"hi", seen(b"/base/x", b"Content-Length: 2") + b"hi"
+        "length and blanks",
+        post(b"Content-Length: \t5\t \r\n", b"hello"),
+        forwarded_post(b"Content-Length: 5\r\n", b"hello"),
+    ),
+    Case("no length", post(b""), forwarded_post(b"")),
+    Case(
+        "GET with a body",
+        get(b"/u0/x", b"Content-Length: 2") + b"hi",
+        forwarded(b"/base/x", b"Content-Length: 2") + b"hi",
     ),
     Case("two lengths", post(b"Content-Length: 5\r\nContent-Length: 6\r\n", b"hello"), MALFORMED),
     Case("one length twice", post(b"Content-Length: 5\r\nContent-Length: 5\r\n", b"hello"), MALFORMED),
@@ -75,7 +83,7 @@ FRAMING_FIELDS = [
     Case("length 5_0", post(b"Content-Length: 5_0\r\n", b"hello"), MALFORMED),
     Case("length 5.0", post(b"Content-Length: 5.0\r\n", b"hello"), MALFORMED),
     Case("length 5 5", post(b"Content-Length: 5 5\r\n", b"hello"), MALFORMED),
-    Case("no length's digits", post(b"Content-Length: \r\n", b"hello"), MALFORMED),
+    Case("a length without digits", post(b"Content-Length: \r\n", b"hello"), MALFORMED),
     Case("length beyond 64 bits", post(b"Content-Length: 18446744073709551617\r\n", b"hello"), MALFORMED),
     Case("length beyond 63 bits", post(b"Content-Length: 9223372036854775808\r\n", b"hello"), FRAMING),
     Case("chunked twice", post(CHUNKED + CHUNKED, LAST), MALFORMED),
@@ -95,46 +103,56 @@ FRAMING_FIELDS = [
 ]
 
 CHUNKS = [
-    Case("chunks", post(CHUNKED, b"5\r\nhello\r\n" + LAST), posted(CHUNKED, b"5\r\nhello\r\n" + LAST)),
+    Case("chunks", post(CHUNKED, b"5\r\nhello\r\n" + LAST), forwarded_post(CHUNKED, b"5\r\nhello\r\n" + LAST)),
     Case(
         "CHUNKED",
         post(b"tE: x\r\nTRANSFER-encoding: CHUNKED\r\n", LAST),
-        posted(b"TRANSFER-encoding: chunked\r\n", LAST),
-    ),
-    Case("size with zeros", post(CHUNKED, b"00005\r\nhello\r\n00\r\n\r\n"), posted(CHUNKED, b"5\r\nhello\r\n" + LAST)),
-    Case(
-        "upper-case size", post(CHUNKED, b"A\r\nhellohello\r\n" + LAST), posted(CHUNKED, b"a\r\nhellohello\r\n" + LAST)
+        forwarded_post(b"TRANSFER-encoding: chunked\r\n", LAST),
     ),
     Case(
-        "extensions", post(CHUNKED, b'5;a=b;c="d"\r\nhello\r\n0;x\r\n\r\n'), posted(CHUNKED, b"5\r\nhello\r\n" + LAST)
+        "size with zeros",
+        post(CHUNKED, b"00005\r\nhello\r\n00\r\n\r\n"),
+        forwarded_post(CHUNKED, b"5\r\nhello\r\n" + LAST),
     ),
-    Case("trailers", post(CHUNKED, b"5\r\nhello\r\n0\r\nA: b\r\n\r\n"), posted(CHUNKED, b"5\r\nhello\r\n" + LAST)),
+    Case(
+        "upper-case size",
+        post(CHUNKED, b"A\r\nhellohello\r\n" + LAST),
+        forwarded_post(CHUNKED, b"a\r\nhellohello\r\n" + LAST),
+    ),
+    Case(
+        "extensions",
+        post(CHUNKED, b'5;a=b;c="d"\r\nhello\r\n0;x\r\n\r\n'),
+        forwarded_post(CHUNKED, b"5\r\nhello\r\n" + LAST),
+    ),
+    Case(
+        "trailers", post(CHUNKED, b"5\r\nhello\r\n0\r\nA: b\r\n\r\n"), forwarded_post(CHUNKED, b"5\r\nhello\r\n" + LAST)
+    ),
     Case("size +5", post(CHUNKED, b"+5\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("size -5", post(CHUNKED, b"-5\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("size 0x5", post(CHUNKED, b"0x5\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("size 5_0", post(CHUNKED, b"5_0\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("blank before size", post(CHUNKED, b" 5\r\nhello\r\n" + LAST), BAD_CHUNK),
-    Case("blank behind size", post(CHUNKED, b"5 \r\nhello\r\n" + LAST), BAD_CHUNK),
+    Case("blank after size", post(CHUNKED, b"5 \r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("no size", post(CHUNKED, b"\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("size beyond 64 bits", post(CHUNKED, b"10000000000000005\r\nhello\r\n" + LAST), BAD_CHUNK),
-    Case("bare LF behind size", post(CHUNKED, b"5\nhello\r\n" + LAST), BAD_CHUNK),
-    Case("bare CR behind size", post(CHUNKED, b"5\rhello\r\n" + LAST), BAD_CHUNK),
+    Case("bare LF after size", post(CHUNKED, b"5\nhello\r\n" + LAST), BAD_CHUNK),
+    Case("bare CR after size", post(CHUNKED, b"5\rhello\r\n" + LAST), BAD_CHUNK),
     Case("bare LF in an extension", post(CHUNKED, b"5;a\nb\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("bare CR in an extension", post(CHUNKED, b"5;a\rb\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("NUL in an extension", post(CHUNKED, b"5;a=\0\r\nhello\r\n" + LAST), BAD_CHUNK),
     Case("CR LF in quotes", post(CHUNKED, b'5;a="\r\n"\r\nhello\r\n' + LAST), BAD_CHUNK),
-    Case("too long a chunk", post(CHUNKED, b"5\r\nhello!\r\n" + LAST), BAD_BEHIND),
-    Case("bare LF behind a chunk", post(CHUNKED, b"5\r\nhello\n" + LAST), BAD_BEHIND),
-    Case("nothing behind a chunk", post(CHUNKED, b"5\r\nhello" + LAST), BAD_BEHIND),
-    Case("bare LF at the end", post(CHUNKED, b"5\r\nhello\r\n0\r\n\n"), BAD_BEHIND),
-    Case("bare LF in trailers", post(CHUNKED, b"5\r\nhello\r\n0\r\nA: b\n\r\n"), BAD_BEHIND),
-    Case("a folded trailer", post(CHUNKED, b"5\r\nhello\r\n0\r\nA: b\r\n c\r\n\r\n"), BAD_BEHIND),
-    Case("framing in trailers", post(CHUNKED, b"5\r\nhello\r\n0\r\nContent-Length: 3\r\n\r\n"), BAD_BEHIND),
+    Case("a chunk longer than its size", post(CHUNKED, b"5\r\nhello!\r\n" + LAST), BAD_AFTER_CHUNK),
+    Case("bare LF after a chunk", post(CHUNKED, b"5\r\nhello\n" + LAST), BAD_AFTER_CHUNK),
+    Case("no CR LF after a chunk", post(CHUNKED, b"5\r\nhello" + LAST), BAD_AFTER_CHUNK),
+    Case("bare LF at the end", post(CHUNKED, b"5\r\nhello\r\n0\r\n\n"), BAD_AFTER_CHUNK),
+    Case("bare LF in trailers", post(CHUNKED, b"5\r\nhello\r\n0\r\nA: b\n\r\n"), BAD_AFTER_CHUNK),
+    Case("a folded trailer", post(CHUNKED, b"5\r\nhello\r\n0\r\nA: b\r\n c\r\n\r\n"), BAD_AFTER_CHUNK),
+    Case("framing in trailers", post(CHUNKED, b"5\r\nhello\r\n0\r\nContent-Length: 3\r\n\r\n"), BAD_AFTER_CHUNK),
 ]
 
 LINES = [
-    Case("empty lines before", b"\r\n\r\n" + get(), seen()),
-    Case("blanks in the first line", b"GET   /u0/x   HTTP/1.1\r\nHost: c\r\n\r\n", seen()),
+    Case("empty lines before", b"\r\n\r\n" + get(), forwarded()),
+    Case("blanks in the first line", b"GET   /u0/x   HTTP/1.1\r\nHost: c\r\n\r\n", forwarded()),
     Case("bare LF", b"GET /u0/x HTTP/1.1\nHost: c\n\n", MALFORMED),
     Case("a bare LF at the end", b"GET /u0/x HTTP/1.1\r\nHost: c\r\n\n", MALFORMED),
     Case("bare CR in a value", get(b"/u0/x", b"A: b\rHost: d"), MALFORMED),
@@ -152,15 +170,15 @@ LINES = [
     Case("no colon", get(b"/u0/x", b"AAA"), MALFORMED),
     Case("a name that is no token", get(b"/u0/x", b"A(b: c"), MALFORMED),
     Case("a name that is no ASCII", get(b"/u0/x", b"\xc3\x84: c"), MALFORMED),
-    Case("an empty value", get(b"/u0/x", b"A:"), seen(b"/base/x", b"A: ")),
-    Case("a value beyond ASCII", get(b"/u0/x", b"A: \xe9\xff"), seen(b"/base/x", b"A: \xe9\xff")),
+    Case("an empty value", get(b"/u0/x", b"A:"), forwarded(b"/base/x", b"A: ")),
+    Case("a value beyond ASCII", get(b"/u0/x", b"A: \xe9\xff"), forwarded(b"/base/x", b"A: \xe9\xff")),
     Case("1.0", b"GET /u0/x HTTP/1.0\r\n\r\n", b"GET /base/x HTTP/1.0\r\nHost: HOST\r\n\r\n"),
     Case("0.9", b"GET /u0/x\r\n\r\n", MALFORMED),
     Case("1.2", get(version=b"HTTP/1.2"), MALFORMED),
     Case("1.10", get(version=b"HTTP/1.10"), MALFORMED),
     Case("2.0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", MALFORMED),
     Case("http/1.1", get(version=b"http/1.1"), MALFORMED),
-    Case("a word behind the version", get(version=b"HTTP/1.1 x"), MALFORMED),
+    Case("a word after the version", get(version=b"HTTP/1.1 x"), MALFORMED),
     Case("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", MALFORMED),
     Case("a method in lower case", b"get /u0/x HTTP/1.1\r\nHost: c\r\n\r\n", MALFORMED),
     Case("a head too large", get(b"/u0/x", b"A: " + b"a" * 70_000), Refused(431, b"headers_too_large")),
@@ -168,12 +186,12 @@ LINES = [
 ]
 
 TARGETS = [
-    Case("base path", get(b"/u0/a%2Fb/./c//d;e@f:g?h=/../i&j=\\"), seen(b"/base/a%2Fb/./c//d;e@f:g?h=/../i&j=\\")),
-    Case("the name alone", get(b"/u0"), seen(b"/base")),
-    Case("the name and a query", get(b"/u0?x"), seen(b"/base?x")),
-    Case("dots that climb nowhere", get(b"/u0/..a/.../b.."), seen(b"/base/..a/.../b..")),
-    Case("a host behind the name", get(b"/u0//evil.example/x"), seen(b"/base//evil.example/x")),
-    Case("@ behind the name", get(b"/u0/@evil.example"), seen(b"/base/@evil.example")),
+    Case("base path", get(b"/u0/a%2Fb/./c//d;e@f:g?h=/../i&j=\\"), forwarded(b"/base/a%2Fb/./c//d;e@f:g?h=/../i&j=\\")),
+    Case("only the name", get(b"/u0"), forwarded(b"/base")),
+    Case("the name and a query", get(b"/u0?x"), forwarded(b"/base?x")),
+    Case("dots that are no parent", get(b"/u0/..a/.../b.."), forwarded(b"/base/..a/.../b..")),
+    Case("a host after the name", get(b"/u0//evil.example/x"), forwarded(b"/base//evil.example/x")),
+    Case("@ after the name", get(b"/u0/@evil.example"), forwarded(b"/base/@evil.example")),
     Case("absolute form", get(b"http://evil.example/u0/x"), TARGET),
     Case("absolute form to our host", get(b"http://c/u0/x"), TARGET),
     Case("absolute form, https", get(b"https://169.254.169.254/u0/x"), TARGET),
@@ -182,11 +200,11 @@ TARGETS = [
     Case("//host", get(b"//evil.example/u0/x"), UNKNOWN),
     Case("@ in the name", get(b"/u0@evil.example/x"), UNKNOWN),
     Case(": in the name", get(b"/u0:80/x"), UNKNOWN),
-    Case("a host for a name", get(b"/169.254.169.254/x"), UNKNOWN),
+    Case("a host as a name", get(b"/169.254.169.254/x"), UNKNOWN),
     Case("a decimal address", get(b"/2852039166/x"), UNKNOWN),
     Case("an IPv6 address", get(b"/[fd00:ec2::254]/x"), UNKNOWN),
-    Case("a URL for a name", get(b"/http://evil.example/x"), UNKNOWN),
-    Case("a coded name", get(b"/%75%30/x"), UNKNOWN),
+    Case("a URL as a name", get(b"/http://evil.example/x"), UNKNOWN),
+    Case("a percent-encoded name", get(b"/%75%30/x"), UNKNOWN),
     Case("..", get(b"/u0/../x"), TARGET),
     Case("a .. at the end", get(b"/u0/a/.."), TARGET),
     Case(".. and a query", get(b"/u0/..?x"), TARGET),
@@ -199,7 +217,7 @@ TARGETS = [
     Case("..;a=b", get(b"/u0/..;a=b/x"), TARGET),
     Case("backslash", get(b"/u0/..\\x"), TARGET),
     Case("fragment", get(b"/u0/x#/../y"), TARGET),
-    Case("fragment behind a query", get(b"/u0/x?a#b"), TARGET),
+    Case("fragment after a query", get(b"/u0/x?a#b"), TARGET),
     Case("a target beyond ASCII", get(b"/u0/\xc3\xa9"), MALFORMED),
     Case("NUL in a target", get(b"/u0/\0"), MALFORMED),
     Case("a tab in a target", get(b"/u0/\tx"), MALFORMED),
@@ -211,12 +229,12 @@ FIELDS = [
         b"GET /u0/x HTTP/1.1\r\nhOST: evil.example\r\n\r\n",
         b"GET /base/x HTTP/1.1\r\nhOST: HOST\r\n\r\n",
     ),
-    Case("an odd Host", b"GET /u0/x HTTP/1.1\r\nHost: a b@[::1]/\r\n\r\n", seen()),
+    Case("an odd Host", b"GET /u0/x HTTP/1.1\r\nHost: a b@[::1]/\r\n\r\n", forwarded()),
     Case("two Hosts", get(b"/u0/x", b"host: d"), MALFORMED),
     Case("two equal Hosts", get(b"/u0/x", b"Host: c"), MALFORMED),
     Case("no Host", b"GET /u0/x HTTP/1.1\r\nA: b\r\n\r\n", MALFORMED),
     Case(
-        "hop by hop",
+        "hop-by-hop fields",
         get(
             b"/u0/x",
             b"Keep-Alive: 5",
@@ -226,29 +244,29 @@ FIELDS = [
             b"Trailer: A",
             b"B: c",
         ),
-        seen(b"/base/x", b"B: c"),
+        forwarded(b"/base/x", b"B: c"),
     ),
     Case(
-        "named by Connection",
+        "fields named by Connection",
         get(b"/u0/x", b"Connection: x-a ,X-B,", b"X-A: 1", b"connection: X-C", b"x-b: 2", b"X-c: 3", b"X-D: 4"),
-        seen(b"/base/x", b"X-D: 4"),
+        forwarded(b"/base/x", b"X-D: 4"),
     ),
     Case(
-        "Connection names what is ours",
+        "Connection names fields of the relay",
         post(b"Connection: host, content-length, transfer-encoding\r\nContent-Length: 2\r\n", b"hi"),
-        posted(b"Content-Length: 2\r\n", b"hi"),
+        forwarded_post(b"Content-Length: 2\r\n", b"hi"),
     ),
     Case(
         "forwarding fields",
         get(b"/u0/x", b"X-Forwarded-Host: evil", b"Forwarded: host=evil"),
-        seen(b"/base/x", b"X-Forwarded-Host: evil", b"Forwarded: host=evil"),
+        forwarded(b"/base/x", b"X-Forwarded-Host: evil", b"Forwarded: host=evil"),
     ),
     Case(
         "h2c is ignored",
         get(b"/u0/x", b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AA"),
-        seen(),
+        forwarded(),
     ),
-    Case("an upgrade without a Connection option", get(b"/u0/x", b"Upgrade: websocket"), seen()),
+    Case("an upgrade without a Connection option", get(b"/u0/x", b"Upgrade: websocket"), forwarded()),
     Case(
         "WebSocket",
         get(b"/u0/x", b"Connection: keep-alive, Upgrade", b"Upgrade: websocket"),
@@ -264,25 +282,25 @@ FIELDS = [
     Case("a method of another protocol", b"DESCRIBE /u0/x HTTP/1.1\r\nHost: c\r\n\r\n", MALFORMED),
 ]
 
-# Bytes that would be a request if a body were read in another way; they must stay body.
+# A request inside a body: it must remain a part of the body.
 INNER = b"GET /u0/inner HTTP/1.1\r\nHost: c\r\n\r\n"
 BODIES = [
     Case(
         "a request in a body",
         post(b"Content-Length: %d\r\n" % len(INNER), INNER),
-        posted(b"Content-Length: %d\r\n" % len(INNER), INNER),
+        forwarded_post(b"Content-Length: %d\r\n" % len(INNER), INNER),
     ),
     Case(
         "a request in a chunk",
         post(CHUNKED, b"%x\r\n%b\r\n%b" % (len(INNER), INNER, LAST)),
-        posted(CHUNKED, b"%x\r\n%b\r\n%b" % (len(INNER), INNER, LAST)),
+        forwarded_post(CHUNKED, b"%x\r\n%b\r\n%b" % (len(INNER), INNER, LAST)),
     ),
-    Case("a request behind a refused one", post(b"Content-Length: 1\r\n" + CHUNKED, LAST + INNER), MALFORMED),
-    Case("a request behind bad chunks", post(CHUNKED, b"5\r\nhello\r\n0\r\n\n" + INNER), BAD_BEHIND),
+    Case("a request after a refused one", post(b"Content-Length: 1\r\n" + CHUNKED, LAST + INNER), MALFORMED),
+    Case("a request after bad chunks", post(CHUNKED, b"5\r\nhello\r\n0\r\n\n" + INNER), BAD_AFTER_CHUNK),
     Case(
-        "a request behind bytes too many",
+        "a request after bytes too many",
         post(b"Content-Length: 2\r\n", b"hi!" + INNER),
-        posted(b"Content-Length: 2\r\n", b"hi"),
+        forwarded_post(b"Content-Length: 2\r\n", b"hi"),
     ),
 ]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import h11
 import pytest
 
-from tests.taps.proxy.raw_requests import CASES, Case, Refused, get, seen
+from tests.taps.proxy.raw_requests import CASES, Case, Refused, forwarded, get
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RawUpstream,
@@ -101,7 +101,7 @@ def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Record
             client.sendall(case.sent[len(case.sent) // pieces :])
         judge_answer(client, case)
     # The next client's own request follows, without a rest of this one.
-    sentinel = seen(b"/base/sentinel").replace(b"HOST", authority)
+    sentinel = forwarded(b"/base/sentinel").replace(b"HOST", authority)
     with relay.connect() as client:
         client.sendall(SENTINEL)
         assert receive(client, len(OK)) == OK
@@ -109,23 +109,23 @@ def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Record
     assert talks[-1].endswith(sentinel)
     talks[-1] = talks[-1].removesuffix(sentinel)
     judge_talks([talk for talk in talks if talk], case, authority)
-    assert recording.requests == 1 + isinstance(case.want, bytes)
+    assert recording.requests == 1 + isinstance(case.expected, bytes)
 
 
 def judge_answer(client: socket.socket, case: Case) -> None:
-    if isinstance(case.want, Refused):
+    if isinstance(case.expected, Refused):
         got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 %d " % case.want.status), got
-        assert b'"code":"%b"' % case.want.code in got
+        assert got.startswith(b"HTTP/1.1 %d " % case.expected.status), got
+        assert b'"code":"%b"' % case.expected.code in got
     else:
         assert receive(client, len(OK)) == OK
 
 
 def judge_talks(talks: list[bytes], case: Case, authority: bytes) -> None:
-    if isinstance(case.want, bytes):
-        assert talks == [case.want.replace(b"HOST", authority)]
+    if isinstance(case.expected, bytes):
+        assert talks == [case.expected.replace(b"HOST", authority)]
     elif talks:  # it began before it turned out to be malformed
-        assert len(talks) == 1 and case.want.begun.replace(b"HOST", authority).startswith(talks[0])
+        assert len(talks) == 1 and case.expected.begun.replace(b"HOST", authority).startswith(talks[0])
 
 
 def test_there_are_many_cases() -> None:
@@ -152,5 +152,5 @@ def test_an_empty_length_is_refused_after_any_request(place: tuple[RunningRelay,
     with relay.connect() as client:
         client.sendall(SENTINEL)
         assert receive(client, len(OK)) == OK
-    want = seen(b"/base/v1", b"X-Api-Key: k", b"Content-Length: 7").replace(b"GET", b"POST") + b'{"a":1}'
-    assert b"".join(recording.settled()) == (want * 3 + seen(b"/base/sentinel")).replace(b"HOST", authority)
+    want = forwarded(b"/base/v1", b"X-Api-Key: k", b"Content-Length: 7").replace(b"GET", b"POST") + b'{"a":1}'
+    assert b"".join(recording.settled()) == (want * 3 + forwarded(b"/base/sentinel")).replace(b"HOST", authority)

@@ -12,7 +12,7 @@ This shows that each rule is needed, and that the simulation checks it.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +21,6 @@ from streamgauge.core.assembly import assembler
 from streamgauge.core.assembly.assembler import BUCKETS, Assembler
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.tap_instances import TapInstances
-from streamgauge.core.record import Record
 from streamgauge.kafka import topic_settings
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.confirmed_sender import ConfirmedSender
@@ -31,28 +30,45 @@ from streamgauge.worker.partition_offsets import OffsetTracker
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.taps import Network
 
-Off = Callable[[], contextlib.AbstractContextManager[object]]
+
+@dataclass(frozen=True)
+class Replaced:
+    """A part of the worker, as an attribute of a class or module, and what replaces it to switch a rule off."""
+
+    owner: Any
+    attribute: str
+    by: object
+
+    def __str__(self) -> str:
+        return f"{self.owner.__name__.rpartition('.')[2]}.{self.attribute}"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `place`: the code that implements it; `off` switches it off; `seeds`: schedules that then fail.
+    """One rule. `code`: the code that implements it; `seeds`: schedules that fail if it is switched off.
 
     `faults`: the faults of these schedules; None: those that the seed draws.
     """
 
     name: str
-    place: str
-    off: Off
+    code: tuple[Replaced, ...]
     seeds: tuple[int, ...] = ()
     faults: Faults | None = None
 
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """Switches the rule off within the context."""
+        with contextlib.ExitStack() as stack:
+            for part in self.code:
+                stack.enter_context(patch.object(part.owner, part.attribute, part.by))
+            yield
 
-async def _nothing(*_: object, **__: object) -> None:
+
+async def _await_nothing(*_: object, **__: object) -> None:
     return None
 
 
-def _take_the_last(self: NewestStore, partition: int, key: bytes, value: bytes) -> None:
+def _keep_the_last_entry(self: NewestStore, partition: int, key: bytes, value: bytes) -> None:
     self.data[key] = value
     self._key_partition[key] = partition
 
@@ -60,7 +76,7 @@ def _take_the_last(self: NewestStore, partition: int, key: bytes, value: bytes) 
 _record_bundle = TapInstances.record_bundle
 
 
-def _see_all_as_new(self: TapInstances, instance: bytes, slot: int, number: int, log_ms: int) -> bool:
+def _record_all_as_new(self: TapInstances, instance: bytes, slot: int, number: int, log_ms: int) -> bool:
     _record_bundle(self, instance, slot, number, log_ms)
     return True
 
@@ -72,27 +88,17 @@ def _close_and_forget(self: Assembler, key: int, state: StreamState, *, remember
     _close(self, key, state, remember=False)
 
 
-@contextlib.contextmanager
-def _late_ones_open() -> Any:
-    """Closed streams and expired tap instances are not remembered."""
-    with (
-        patch.object(Assembler, "_close", _close_and_forget),
-        patch.object(TapInstances, "mark_abandoned", _nothing_of),
-    ):
-        yield
-
-
-def _nothing_of(*_: object) -> None:
+def _return_none(*_: object) -> None:
     return None
 
 
 _process_message = Partition._process_message
 
 
-async def _take_and_observe(self: Partition, message: Any) -> None:
-    known: list[Record] = list(self._records)
+async def _process_and_observe_at_once(self: Partition, message: Any) -> None:
+    known = len(self._records)
     await _process_message(self, message)
-    for record in self._records[len(known) :]:
+    for record in self._records[known:]:
         self._context.metrics.observe(record)
 
 
@@ -103,21 +109,12 @@ def _recover_from_any_log(self: Assignment, number: int, committed: int, begins:
     return _recover(self, number, committed, begins, 1 << 60)
 
 
-@contextlib.contextmanager
-def _any_log_will_do() -> Any:
-    with (
-        patch.object(Assignment, "_recover", _recover_from_any_log),
-        patch.object(OffsetTracker, "_check_end", _nothing),
-    ):
-        yield
-
-
-# Crashes between any two sends, where bundles are missing, so that what comes may open a stream.
+# Crashes between any two sends, with missing bundles, so that a late segment may open a stream.
 _CRASHES = Faults(Network(reordered=0.4, lost=0.1), workers=2, kills=6, trouble=0.05, checkpoint_s=0.6)
-# Nothing but a log that is cut off.
+# The only fault is a log whose beginning expires.
 _CUT = Faults(cut=True, checkpoint_s=0.6)
-# Workers that sleep, wake with old entries, and are followed by workers that die; the same where sleeps are long,
-# cleaners quick, and streams send little for long.
+# Workers are suspended, continue with old entries, and are followed by workers that crash. In the second one suspensions are
+# long, compaction is quick, and streams send little for a long time.
 _ZOMBIES = Faults(workers=2, freezes=2, kills=3, compactions=3, checkpoint_s=0.6)
 _SLOW = Faults(workers=2, freezes=2, kills=3, compactions=6, checkpoint_s=0.6, slow=True)
 
@@ -125,99 +122,86 @@ _SLOW = Faults(workers=2, freezes=2, kills=3, compactions=6, checkpoint_s=0.6, s
 RULES = (
     Rule(
         "1: a bucket skips what lies at or below its offset",
-        "Assembler._buckets_to_apply",
-        lambda: patch.object(Assembler, "_buckets_to_apply", lambda self, offset: frozenset(range(BUCKETS))),
+        (Replaced(Assembler, "_buckets_to_apply", lambda self, offset: frozenset(range(BUCKETS))),),
         (24, 26, 32, 62),
         faults=_CRASHES,
     ),
     Rule(
         "1: a known bundle is a resend, and skipped",
-        "TapInstances.record_bundle",
-        lambda: patch.object(TapInstances, "record_bundle", _see_all_as_new),
+        (Replaced(TapInstances, "record_bundle", _record_all_as_new),),
         (3, 4, 8),
     ),
-    Rule(
-        "1: a segment after a missing one waits",
-        "assembler.WAIT_SEGMENTS",
-        lambda: patch.object(assembler, "WAIT_SEGMENTS", 0),
-        (9, 10, 16),
-    ),
+    Rule("1: a segment after a missing one waits", (Replaced(assembler, "WAIT_SEGMENTS", 0),), (9, 10, 16)),
     Rule(
         "2: no step of a checkpoint before the one before it is confirmed",
-        "ConfirmedSender.confirmed",
-        lambda: patch.object(ConfirmedSender, "confirmed", _nothing),
+        (Replaced(ConfirmedSender, "confirmed", _await_nothing),),
         (2, 3, 5),
     ),
     Rule(
         "3: of each key the entry with the highest applied offset counts, not the last",
-        "NewestStore.apply_entry",
-        lambda: patch.object(NewestStore, "apply_entry", _take_the_last),
+        (Replaced(NewestStore, "apply_entry", _keep_the_last_entry),),
         (2, 3, 19),
         faults=_ZOMBIES,
     ),
     Rule(
         "3: every entry is written again before compaction may remove it",
-        "Partition._stale",
-        lambda: patch.object(Partition, "_stale", lambda self: set()),
+        (Replaced(Partition, "_stale", lambda self: set()),),
         (122, 186),
         faults=_SLOW,
     ),
     Rule(
         "3: compaction leaves new entries",
-        "topic_settings.STATE_MIN_COMPACTION_LAG_MS",
-        lambda: patch.object(topic_settings, "STATE_MIN_COMPACTION_LAG_MS", 0),
+        (Replaced(topic_settings, "STATE_MIN_COMPACTION_LAG_MS", 0),),
         (19, 21, 132),
         faults=_ZOMBIES,
     ),
     Rule(
         "3: a log that ends below what is applied was recreated",
-        "Assignment._recover, OffsetTracker._check_end",
-        _any_log_will_do,
+        (
+            Replaced(Assignment, "_recover", _recover_from_any_log),
+            Replaced(OffsetTracker, "_check_end", _await_nothing),
+        ),
         (3, 5, 14),
         faults=Faults(workers=2, kills=3, recreated=True),
     ),
     Rule(
         "4: a silent tap instance expires by the log's time",
-        "TapInstances.silent",
-        lambda: patch.object(TapInstances, "silent", lambda self, since_ms: set()),
+        (Replaced(TapInstances, "silent", lambda self, since_ms: set()),),
         (8, 15),
     ),
     Rule(
         "4: a farewell and a successor end open streams",
-        "Assembler._abandon_ended_instances",
-        lambda: patch.object(Assembler, "_abandon_ended_instances", _nothing_of),
+        (Replaced(Assembler, "_abandon_ended_instances", _return_none),),
         (14, 19, 24),
     ),
     Rule(
         "4: a tick advances the log's time if no message comes",
-        "Partition._tick_if_due",
-        lambda: patch.object(Partition, "_tick_if_due", _nothing),
+        (Replaced(Partition, "_tick_if_due", _await_nothing),),
         (4, 7, 31),
     ),
     Rule(
         "4: a segment after the end opens no stream",
-        "Assembler._close, TapInstances.mark_abandoned",
-        _late_ones_open,
+        (
+            Replaced(Assembler, "_close", _close_and_forget),
+            Replaced(TapInstances, "mark_abandoned", _return_none),
+        ),
         (6, 9, 10),
     ),
     Rule(
         "6: a log gap is reported, and marked",
-        "Partition.report_gap",
-        lambda: patch.object(Partition, "report_gap", _nothing_of),
+        (Replaced(Partition, "report_gap", _return_none),),
         (56, 58, 62),
         faults=_CUT,
     ),
     Rule(
         "6: the records of streams that were open have the reason",
-        "Assembler.mark_gap",
-        lambda: patch.object(Assembler, "mark_gap", _nothing_of),
+        (Replaced(Assembler, "mark_gap", _return_none),),
         (58, 71),
         faults=_CUT,
     ),
     Rule(
         "7: metrics are observed when a checkpoint is confirmed",
-        "Partition._checkpoint",
-        lambda: patch.object(Partition, "_process_message", _take_and_observe),
+        (Replaced(Partition, "_process_message", _process_and_observe_at_once),),
         (2, 4, 5),
     ),
 )

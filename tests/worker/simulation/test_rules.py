@@ -1,4 +1,4 @@
-"""Without any one of the worker's rules the simulation finds something wrong; `rules.py` has rule, place and seeds."""
+"""The simulation fails without any one of the worker's rules. `rules.py` lists each rule with its code and seeds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,10 +31,12 @@ def test_simulation_fails_without_each_rule(rule: Rule) -> None:
     for seed in rule.seeds:
         assert judged(seed, rule.faults) == [], f"seed {seed} fails with the rule"
     with rule.off():
-        assert any(judged(seed, rule.faults) for seed in rule.seeds), f"nothing misses {rule.place}"
+        assert any(judged(seed, rule.faults) for seed in rule.seeds), (
+            f"no seed fails without {', '.join(map(str, rule.code))}"
+        )
 
 
-# --- what streams must come to is said by their documents, too --------------------------------------------------------
+# --- the expected records of the scripts ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("script", scripts(), ids=lambda script: script.name)
@@ -68,8 +70,8 @@ class RealShelf:
 # Records come twice, and some are forged.
 _FORGED = Faults(workers=2, kills=3, trouble=0.05, forgeries=4)
 _FORGED_SEEDS = (1, 2)
-# A ledger that takes the last one: what `DO NOTHING` stands against.
-_TAKE_THE_LAST = sqlite._INSERT.replace("DO NOTHING", "DO UPDATE SET record = excluded.record")
+# The statement of a ledger that keeps the last record instead of the first.
+_KEEP_THE_LAST = sqlite._INSERT.replace("DO NOTHING", "DO UPDATE SET record = excluded.record")
 
 
 def with_ledger(seed: int, directory: Path) -> tuple[list[str], Schedule]:
@@ -84,35 +86,35 @@ def with_ledger(seed: int, directory: Path) -> tuple[list[str], Schedule]:
 
 @pytest.mark.parametrize("seed", _FORGED_SEEDS)
 def test_the_ledger_keeps_the_first_record_and_counts_others(seed: int, tmp_path: Path) -> None:
-    found, schedule = with_ledger(seed, tmp_path)
-    assert found == []
+    faults, schedule = with_ledger(seed, tmp_path)
+    assert faults == []
     assert schedule.counted(f"{table.LEDGER_ROWS.name}:different") > 0
 
 
 def test_a_ledger_that_took_the_last_record_would_be_found(tmp_path: Path) -> None:
-    with patch.object(sqlite, "_INSERT", _TAKE_THE_LAST):
-        found = [with_ledger(seed, tmp_path)[0] for seed in _FORGED_SEEDS]
-    assert all(found)
+    with patch.object(sqlite, "_INSERT", _KEEP_THE_LAST):
+        faults = [with_ledger(seed, tmp_path)[0] for seed in _FORGED_SEEDS]
+    assert all(faults)
 
 
 # --- 10: without a broker ---------------------------------------------------------------------------------------------
 
 
 def survives(directory: Path, kill_at: int) -> bool:
-    """Whether `up` has every record, each as if nothing had happened, when it was killed at this step."""
+    """Whether `up` makes the same records as without a crash if it is killed at this step."""
     directory.mkdir()
     bundles = whole(8)
     expected = undisturbed(directory, bundles)
-    one = Life(directory, kill_at)
+    life = Life(directory, kill_at)
     for start in range(0, len(bundles), 3):
         put(directory, *bundles[start : start + 3])
         try:
-            one.work()
+            life.work()
         except Killed:
-            one.end()
-            one = Life(directory)
-    one.work(2)
-    one.end()
+            life.end()
+            life = Life(directory)
+    life.work(2)
+    life.end()
     return records(directory) == expected
 
 
