@@ -113,9 +113,9 @@ def test_an_internal_error_is_one_sentence_and_a_way_to_see_more(
     monkeypatch.setattr(broken, "run", fails)
     monkeypatch.delenv("STREAMGAUGE_DEBUG", raising=False)
     assert main(["replay", str(recordings)]) == BUG
-    told = capsys.readouterr().err
-    assert told.startswith("streamgauge: internal error: RuntimeError: boom\n")
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert output.startswith("streamgauge: internal error: RuntimeError: boom\n")
+    assert "Traceback" not in output
     monkeypatch.setenv("STREAMGAUGE_DEBUG", "1")
     assert main(["replay", str(recordings)]) == BUG
     assert "Traceback" in capsys.readouterr().err

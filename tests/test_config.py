@@ -196,12 +196,12 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
     defaults = load({})
     for name, setting in SETTINGS.items():
         for path in setting.commands:
-            said = setting.shown_default(path)
-            assert not said or f"(default: {said})" in " ".join(helped(path).split())
+            shown = setting.shown_default(path)
+            assert not shown or f"(default: {shown})" in " ".join(helped(path).split())
             value = getattr(with_worker_admin_port(defaults) if path == "worker" else defaults, name)
             if path != "demo" and value is not None and not setting.default_text and value not in ((), ""):
                 named += 1
-                assert said.partition(", ")[0] == (f"{value:g}" if isinstance(value, float) else str(value))
+                assert shown.partition(", ")[0] == (f"{value:g}" if isinstance(value, float) else str(value))
     assert named > 15
 
 

@@ -171,8 +171,8 @@ def test_every_variable_is_a_setting(path: Path) -> None:
 
 
 def test_the_readme_has_every_exit_code() -> None:
-    said = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
-    codes = re.search(r"Exit codes: (.*?)\. ", said)
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
+    codes = re.search(r"Exit codes: (.*?)\. ", text)
     assert codes
     known = [DONE, FOUND, USAGE, UNAVAILABLE, BUG, STUCK, INTERRUPTED]
     assert [int(code) for code in re.findall(r"\b\d+\b", codes[1])] == known

@@ -128,8 +128,8 @@ class LogLoad:
 
     def _begin(self) -> _Open:
         segments = self._chance.choice(SEGMENTS)
-        said = {"outcome": "completed", "finish_reason": "stop", "token_events": segments * _WORDS}
-        return _Open(uuid.uuid4().bytes, self._truth.begin(SOURCE, said), segments)
+        values = {"outcome": "completed", "finish_reason": "stop", "token_events": segments * _WORDS}
+        return _Open(uuid.uuid4().bytes, self._truth.begin(SOURCE, values), segments)
 
     def _bundle(self, place: int, slot: _Slot, segments: list[Segment], *, farewell: bool = False) -> bytes:
         dead = self._dead if slot.number == 0 else []

@@ -151,12 +151,12 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scena
     trace = f"\r\ntraceparent: 00-{asked.trace_id}-{asked.trace_id[:16]}-01\r\n\r\n"
     writer.write(head.removesuffix(b"\r\n\r\n") + trace.encode() + body)
     leaves_after = _events(b"".join(piece.data for piece in scenario.answer.pieces)) if scenario.leave_after else None
-    got = b""
+    received = b""
     try:
         while data := await reader.read(_READ_BYTES):
             asked.ended_at = time.time()
-            got += data
-            if leaves_after is not None and _events(got) >= leaves_after:
+            received += data
+            if leaves_after is not None and _events(received) >= leaves_after:
                 break
     except ConnectionError:  # planned, or because the tap was killed: the time decides which
         pass

@@ -280,11 +280,11 @@ class Chaos:
         command = [sys.executable, "-I", str(VERIFIER), "--truth", str(path), "--kafka", self._broker.bootstrap]
         command += ["--topic", Topics(PREFIX).records, "--ledger", str(self._fleet.ledger)]
         command += [flag for tap in self._fleet.taps for flag in ("--tap", tap.admin())]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not said.stdout:
-            raise RuntimeError(f"the verifier failed: {said.stderr}")
-        report: dict[str, Any] = json.loads(said.stdout)
-        assert report["holds"] == (said.returncode == 0)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not result.stdout:
+            raise RuntimeError(f"the verifier failed: {result.stderr}")
+        report: dict[str, Any] = json.loads(result.stdout)
+        assert report["holds"] == (result.returncode == 0)
         return report
 
     async def _replay(self) -> None:

@@ -36,11 +36,11 @@ def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.Monkey
     connect = asyncio.open_connection
 
     async def connect_and_wait(*where: Any) -> Any:
-        got = await connect(*where)
+        connected = await connect(*where)
         had.append(time.time())
         await asyncio.sleep(0.01)
         over.set()
-        return got
+        return connected
 
     async def serve() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)

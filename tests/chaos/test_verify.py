@@ -29,16 +29,22 @@ WHOLE = Stream(
 
 def record(stream_id: str = "s-1", **changed: Any) -> dict[str, Any]:
     usage = {"input_tokens": 3, "output_tokens": 5, "total_tokens": 8, "source": "final"}
-    said = {"stream_id": stream_id, "trace_id": "t-1", "outcome": "completed", "finish_reason": "stop", "usage": usage}
-    return {**said, "counts": {"token_events": 5}, "integrity": {"complete": True, "reasons": []}, **changed}
+    values = {
+        "stream_id": stream_id,
+        "trace_id": "t-1",
+        "outcome": "completed",
+        "finish_reason": "stop",
+        "usage": usage,
+    }
+    return {**values, "counts": {"token_events": 5}, "integrity": {"complete": True, "reasons": []}, **changed}
 
 
-def entry(said: Mapping[str, Any], at: float = 102.5) -> Entry:
-    return Entry(said["stream_id"], json.dumps(said).encode(), at)
+def entry(values: Mapping[str, Any], at: float = 102.5) -> Entry:
+    return Entry(values["stream_id"], json.dumps(values).encode(), at)
 
 
-def row(said: Mapping[str, Any]) -> tuple[str, bytes]:
-    return said["stream_id"], json.dumps({**said, "cost": None}).encode()
+def row(values: Mapping[str, Any]) -> tuple[str, bytes]:
+    return values["stream_id"], json.dumps({**values, "cost": None}).encode()
 
 
 def faults(report: Report) -> dict[str, list[str]]:
@@ -107,8 +113,8 @@ def test_record_without_a_request_is_unknown() -> None:
     ids=str,
 )
 def test_a_record_with_another_value_differs(changed: dict[str, Any]) -> None:
-    said = record(**changed)
-    (found,) = faults(judge({"t-1": WHOLE}, [entry(said)], [row(said)])).items()
+    values = record(**changed)
+    (found,) = faults(judge({"t-1": WHOLE}, [entry(values)], [row(values)])).items()
     assert found[0] == "differing"
     assert found[1][0].startswith("t-1: ")
 
@@ -141,8 +147,8 @@ def test_a_stream_whose_tap_was_killed_may_be_cut_if_its_record_says_so() -> Non
     ids=str,
 )
 def test_a_cut_that_is_not_marked_differs(changed: dict[str, Any]) -> None:
-    said = {**CUT, **changed}
-    assert faults(judge({"t-1": in_doubt("open")}, [entry(said)], [row(said)])).keys() == {"differing"}
+    values = {**CUT, **changed}
+    assert faults(judge({"t-1": in_doubt("open")}, [entry(values)], [row(values)])).keys() == {"differing"}
     assert faults(judge({"t-1": WHOLE}, [entry(CUT)], [row(CUT)])).keys() == {"differing"}
 
 

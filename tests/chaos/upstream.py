@@ -70,10 +70,10 @@ def upstream() -> Iterator[str]:
     """The URL of an upstream that runs as a process, until the context ends."""
     command = [sys.executable, "-m", "tests.chaos.upstream"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        said: IO[str] | None = process.stdout
-        assert said is not None
+        output: IO[str] | None = process.stdout
+        assert output is not None
         assert process.stdin is not None
-        url = said.readline().strip()
+        url = output.readline().strip()
         assert url, "the upstream did not start: see its output above"
         try:
             yield url

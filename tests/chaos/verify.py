@@ -211,11 +211,11 @@ def value_at(record: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 def differences(stream: Stream, record: Mapping[str, Any]) -> list[str]:
     """What a record says otherwise than the truth; empty where it is right."""
-    said = {name: value_at(record, path) for name, path in FIELDS.items()}
+    values = {name: value_at(record, path) for name, path in FIELDS.items()}
     wrong = [
-        f"{name} {said[name]!r} instead of {getattr(stream, name)!r}"
+        f"{name} {values[name]!r} instead of {getattr(stream, name)!r}"
         for name in FIELDS
-        if said[name] != getattr(stream, name)
+        if values[name] != getattr(stream, name)
     ]
     if stream.outcome != "abandoned" and value_at(record, ("integrity", "complete")) is not True:
         wrong.append(f"incomplete: {value_at(record, ('integrity', 'reasons'))}")

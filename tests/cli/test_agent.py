@@ -60,11 +60,11 @@ class Application:
     def tell(self, *messages: Message) -> None:
         self.connection.sendall(encode_batch(list(messages)))
 
-    def begin(self, stream: int, events: int = len(EVENTS), **asked: Any) -> None:
+    def begin(self, stream: int, events: int = len(EVENTS), **request: Any) -> None:
         now = time.monotonic_ns()
         head = ResponseHead(stream, now, 200, [("content-type", "text/event-stream")])
         self.tell(
-            RequestStarted(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi", **asked),
+            RequestStarted(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi", **request),
             head,
         )
         self.tell(*(ResponseRead(stream, now, event) for event in EVENTS[:events]))
@@ -131,15 +131,15 @@ def test_applications_may_start_and_end_and_have_their_records(tmp_path: Path) -
 
 
 def test_an_agent_that_does_not_read_an_applications_tenant_header_logs_it_once(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
+    request: dict[str, Any] = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
     with agent(tmp_path / "data") as up, Application(up.data_dir) as application:
         for stream in range(3):
-            application.begin(stream, **asked)
+            application.begin(stream, **request)
             application.end(stream)
         assert [record["tenant"] for record in up.wait_for_records(3)] == [None] * 3
         assert up.log.count("Start the agent with --tenant-header x-tenant") == 1
     with agent(tmp_path / "data", "--tenant-header", "X-Tenant") as up, Application(up.data_dir) as application:
-        application.begin(9, **asked)
+        application.begin(9, **request)
         application.end(9)
         assert up.wait_for_records(4)[-1]["tenant"] == "blue"
         assert "reads tenants from the header" not in up.log

@@ -70,8 +70,8 @@ def test_list_prints_all_or_those_that_match_the_filters(kafka: str, some: Topic
         ["ledger", "unreadable", some.records, "0", "14"],
     ]
     listed = deadletter(kafka, some.prefix, "list", "--output", "jsonl", "--error-class", "version", "--limit", "2")
-    told = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [(one["letter"], one["partition"], one["offset"], one["value_bytes"]) for one in told] == [
+    listed_rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [(one["letter"], one["partition"], one["offset"], one["value_bytes"]) for one in listed_rows] == [
         (1, 2, 11, len(BUNDLES[0])),
         (2, 2, 12, len(BUNDLES[1])),
     ]

@@ -32,8 +32,8 @@ def queried(data_dir: Path, *arguments: str, environment: dict[str, str] | None 
         done = command(*words, environment=environment)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
-    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as said:
-        assert (main(words), said.getvalue()) == (0, "")
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as errors:
+        assert (main(words), errors.getvalue()) == (0, "")
     return printed.getvalue()
 
 

@@ -43,8 +43,8 @@ def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         code = main(arguments)
-        told = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+        output = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, output.out, output.err)
 
     return ask
 
@@ -64,9 +64,9 @@ def refused(
 
 
 def refused_in_one_sentence(code: int, says: str, *arguments: str) -> None:
-    told = refused(code, says, *arguments)
-    assert told.startswith(f"streamgauge {arguments[0]}: ")
-    assert len(told.splitlines()) == 1
+    output = refused(code, says, *arguments)
+    assert output.startswith(f"streamgauge {arguments[0]}: ")
+    assert len(output.splitlines()) == 1
 
 
 @pytest.fixture
@@ -89,11 +89,11 @@ def junk(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", HELPED)
 def test_every_command_has_help_with_examples(name: str, here: Ask) -> None:
-    asked = here(*name.split(), "--help")
-    assert asked.returncode == DONE
-    assert "example" in asked.stdout
-    assert f"streamgauge {name}".strip() in asked.stdout.partition("example")[2]
-    assert asked.stderr == ""
+    result = here(*name.split(), "--help")
+    assert result.returncode == DONE
+    assert "example" in result.stdout
+    assert f"streamgauge {name}".strip() in result.stdout.partition("example")[2]
+    assert result.stderr == ""
 
 
 @pytest.mark.parametrize("name", HELPED)
@@ -130,8 +130,8 @@ def test_version_and_help_as_processes() -> None:
     ],
 )
 def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str, here: Ask) -> None:
-    told = refused(USAGE, says, *arguments, ask=here)
-    assert told.startswith("usage: streamgauge")
+    output = refused(USAGE, says, *arguments, ask=here)
+    assert output.startswith("usage: streamgauge")
 
 
 NEEDED = {"deadletter show": ["1"]}
@@ -210,10 +210,10 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path, here: Ask) -> None:
-    told = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, ask=here)
-    assert len(told.splitlines()) == 1
-    assert told.startswith(f"streamgauge {arguments[0]}: ")
-    assert "secret" not in told
+    output = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, ask=here)
+    assert len(output.splitlines()) == 1
+    assert output.startswith(f"streamgauge {arguments[0]}: ")
+    assert "secret" not in output
 
 
 PASSWORD = "CANARY"
@@ -261,14 +261,14 @@ def test_no_error_quotes_a_password(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "data"))
     assert main(arguments) in (USAGE, UNAVAILABLE)
-    told = capsys.readouterr()
-    assert told.err
-    assert PASSWORD not in told.out + told.err
+    output = capsys.readouterr()
+    assert output.err
+    assert PASSWORD not in output.out + output.err
 
 
 def test_invalid_settings_name_their_source(tmp_path: Path) -> None:
-    told = refused(USAGE, "--workers (STREAMGAUGE_WORKERS): ", *UP, environment={"STREAMGAUGE_WORKERS": "many"})
-    assert len(told.splitlines()) == 1
+    output = refused(USAGE, "--workers (STREAMGAUGE_WORKERS): ", *UP, environment={"STREAMGAUGE_WORKERS": "many"})
+    assert len(output.splitlines()) == 1
 
 
 def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
@@ -352,9 +352,9 @@ def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) 
     place.mkdir()
     place.chmod(0o777)
     says = f"every user of this host can change the data directory {place} (mode 0777)"
-    told = refused(UNAVAILABLE, says, *given, "--data-dir", str(place))
-    assert len(told.splitlines()) == 1
-    assert told.endswith(f": chmod 700 {place}\n")
+    output = refused(UNAVAILABLE, says, *given, "--data-dir", str(place))
+    assert len(output.splitlines()) == 1
+    assert output.endswith(f": chmod 700 {place}\n")
     assert list(place.iterdir()) == []
 
 

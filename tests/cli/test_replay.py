@@ -192,8 +192,8 @@ def test_a_broker_of_the_environment_is_ignored_if_files_are_given(recorded: Pat
     away = {"STREAMGAUGE_KAFKA": "127.0.0.1:1"}
     done = command("replay", str(recorded / "d.sse"), "--output", "jsonl", environment=away)
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
-    asked = command("replay", environment=away)
-    assert asked.returncode == 3
-    assert "no Kafka broker answers at 127.0.0.1:1" in asked.stderr
+    result = command("replay", environment=away)
+    assert result.returncode == 3
+    assert "no Kafka broker answers at 127.0.0.1:1" in result.stderr
     named = command("replay", str(recorded / "d.sse"), "--kafka", "127.0.0.1:1", "--output", "jsonl")
     assert (named.returncode, len(named.stdout.splitlines())) == (3, 1)

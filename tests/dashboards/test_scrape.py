@@ -127,9 +127,9 @@ def test_every_panel_of_a_healthy_system_has_data(tmp_path: Path, prometheus_too
 
 
 def has_data(base: str, query: tuple[str, str]) -> bool:
-    asked = query[0].replace("$__rate_interval", "20s").replace("$upstream", ".*").replace("$model", ".*")
+    expression = query[0].replace("$__rate_interval", "20s").replace("$upstream", ".*").replace("$model", ".*")
     try:
-        data = get(f"{base}/api/v1/query?query={quote(asked)}")
+        data = get(f"{base}/api/v1/query?query={quote(expression)}")
     except OSError:
         return False  # it is still starting
     assert isinstance(data, dict)

@@ -54,10 +54,10 @@ class Raw:
 
 def request_bytes(scenario: Scenario, prefix: str) -> tuple[bytes, bytes]:
     """Head and body of a scenario's request. `prefix`: the path before the endpoint."""
-    asked = arguments(scenario)
-    headers = asked.get("extra_headers", {})
+    options = arguments(scenario)
+    headers = options.get("extra_headers", {})
     assert isinstance(headers, dict)
-    body = json.dumps({name: value for name, value in asked.items() if name not in _NOT_IN_BODY}).encode()
+    body = json.dumps({name: value for name, value in options.items() if name not in _NOT_IN_BODY}).encode()
     lines = [f"POST {prefix}{scenario.endpoint} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
     lines += [
         "accept-encoding: gzip",
@@ -115,8 +115,8 @@ def _parse(parser: h11.Connection, raw: Raw) -> bool:
             names = dict(event.headers)
             raw.status, raw.request_id = event.status_code, names.get(b"x-request-id", b"").decode() or None
             raw.headers = [(name, value) for name, value in event.headers if name not in _OWN]
-            told = (name for name in (b"transfer-encoding", b"content-length") if name in names)
-            raw.framing = next(told, b"close").decode()
+            framings = (name for name in (b"transfer-encoding", b"content-length") if name in names)
+            raw.framing = next(framings, b"close").decode()
         elif isinstance(event, h11.Data):
             raw.body += bytes(event.data)
         elif isinstance(event, h11.EndOfMessage):

@@ -25,10 +25,10 @@ def test_it_plays_and_gives_the_truth() -> None:
             clients = Clients(sync=False)
             seen = await drive(clients, scenario, simulator.url)
             await clients.close()
-            return seen, [f"{request_id} {told.model}" for request_id, told in (await simulator.told()).items()]
+            return seen, [f"{request_id} {request.model}" for request_id, request in (await simulator.told()).items()]
 
-    seen, told = asyncio.run(run())
-    assert told == [f"{seen.request_id} {scenario.model}"]
+    seen, requests = asyncio.run(run())
+    assert requests == [f"{seen.request_id} {scenario.model}"]
 
 
 def test_it_ends_with_a_parent_that_was_killed() -> None:

@@ -20,11 +20,13 @@ A_FEW = [
 
 def test_every_request_names_its_scenario_and_has_its_content() -> None:
     for scenario in SCENARIOS:
-        asked = arguments(scenario)
-        assert asked["model"] == scenario.model
-        assert asked["stream"] is (scenario.asks.get("stream", True))
-        assert ("tools" in asked) == bool(scenario.expected.content.arguments)
-        assert ("max_tokens" in asked) == (scenario.endpoint is Endpoint.MESSAGES or scenario.model == "gateway/length")
+        options = arguments(scenario)
+        assert options["model"] == scenario.model
+        assert options["stream"] is (scenario.asks.get("stream", True))
+        assert ("tools" in options) == bool(scenario.expected.content.arguments)
+        assert ("max_tokens" in options) == (
+            scenario.endpoint is Endpoint.MESSAGES or scenario.model == "gateway/length"
+        )
 
 
 @pytest.mark.parametrize(

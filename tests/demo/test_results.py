@@ -176,8 +176,8 @@ def test_first_tokens_are_compared_with_the_simulators_clock() -> None:
     results = played("sansa/auto-stop", "nanogpt/chat-stop")
     second = 1_000_000_000
     wrote = [Wrote(10 * second, 1, 0), Wrote(10 * second + 499_000_000, 1, 1)]
-    told = Told("req_1", "sansa/auto-stop", "/", 10 * second, wrote)
-    assert results.first_token_errors({"req_1": told}) == pytest.approx([0.001, 0.001])
+    request = Told("req_1", "sansa/auto-stop", "/", 10 * second, wrote)
+    assert results.first_token_errors({"req_1": request}) == pytest.approx([0.001, 0.001])
     assert results.first_token_errors({}) == []
     assert results.first_token_errors({"req_1": Told("req_1", "x", "/", 0)}) == []
 

@@ -62,24 +62,24 @@ def run(directory: Path, scenarios: list[Scenario]) -> tuple[int, str]:
 
 
 def test_every_scenario_ends_as_expected(tmp_path: Path) -> None:
-    code, said = run(tmp_path, list(SCENARIOS))
+    code, output = run(tmp_path, list(SCENARIOS))
     count = len(SCENARIOS)
-    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in said, said
+    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in output, output
     assert code == 0
-    assert "✗" not in said
-    assert f"tap at http://127.0.0.1:{said.split('tap at http://127.0.0.1:')[1].split(':')[0]}" in said
+    assert "✗" not in output
+    assert f"tap at http://127.0.0.1:{output.split('tap at http://127.0.0.1:')[1].split(':')[0]}" in output
     for upstream in UPSTREAMS:
-        assert upstream in said
-    assert "Recorded time to first token minus the simulator's own: median +" in said
+        assert upstream in output
+    assert "Recorded time to first token minus the simulator's own: median +" in output
 
 
 def test_an_unexpected_result_fails_the_demo_and_is_reported(tmp_path: Path) -> None:
     wrong = replace(A_FEW[0], expected=replace(A_FEW[0].expected, finish="stop"))
-    code, said = run(tmp_path, [wrong, *A_FEW[1:]])
+    code, output = run(tmp_path, [wrong, *A_FEW[1:]])
     assert code == 1
-    assert "nanogpt/chat-tools: finish_reason: 'tool_calls' instead of 'stop'" in said
-    assert said.count("✗") == 1
-    assert "3 of 4 scenarios as expected." in said
+    assert "nanogpt/chat-tools: finish_reason: 'tool_calls' instead of 'stop'" in output
+    assert output.count("✗") == 1
+    assert "3 of 4 scenarios as expected." in output
 
 
 def test_the_summary_as_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

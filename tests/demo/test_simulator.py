@@ -58,24 +58,24 @@ def test_the_bytes_are_those_of_the_scenario(running: Simulator, scenario: Scena
 def test_endings_are_those_of_the_scenario(model: str, end: str, ended: Ended) -> None:
     with simulator() as alone:
         assert exchange(BY_MODEL[model], alone.url).end == end
-    (told,) = alone.told.values()
+    (request,) = alone.told.values()
     # If the client left, the server may have been stopped before it noticed.
-    assert told.ended in ({ended, None} if ended is Ended.CLIENT_LEFT else {ended})
+    assert request.ended in ({ended, None} if ended is Ended.CLIENT_LEFT else {ended})
 
 
 def test_the_truth_has_each_write_before_it_arrived(running: Simulator) -> None:
     raw = exchange(BY_MODEL["gateway/split"], running.url)
     assert raw.request_id is not None
-    told = running.told[raw.request_id]
-    assert raw.asked_ns < told.asked_ns < told.wrote[0].at_ns <= raw.reads[0][0]
-    assert told.wrote[-1].at_ns <= raw.reads[-1][0]
-    stamps = told.tokens_ns()
+    request = running.told[raw.request_id]
+    assert raw.asked_ns < request.asked_ns < request.wrote[0].at_ns <= raw.reads[0][0]
+    assert request.wrote[-1].at_ns <= raw.reads[-1][0]
+    stamps = request.tokens_ns()
     assert len(stamps) == BY_MODEL["gateway/split"].expected.content.token_events
     assert stamps == sorted(stamps)
-    assert sum(write.wire_bytes for write in told.wrote) == sum(len(data) for _, data in raw.reads)
-    first = told.first_token_s()
+    assert sum(write.wire_bytes for write in request.wrote) == sum(len(data) for _, data in raw.reads)
+    first = request.first_token_s()
     assert first is not None
-    assert first == (stamps[0] - told.asked_ns) / 1e9
+    assert first == (stamps[0] - request.asked_ns) / 1e9
 
 
 def test_a_connection_is_reused() -> None:
@@ -131,12 +131,12 @@ def test_as_a_command_it_prints_its_address_and_what_it_did() -> None:
         raw = exchange(BY_MODEL["sansa/auto-stop"], url)
         client = connection(url)
         client.request("GET", "/truth")
-        (told,) = json.loads(client.getresponse().read())
+        (request,) = json.loads(client.getresponse().read())
         client.request("GET", "/scenarios")
         assert json.loads(client.getresponse().read()) == sorted(BY_MODEL)
         client.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(PROCESS_S) == 0
-    assert told["request_id"] == raw.request_id
-    assert told["model"] == "sansa/auto-stop"
-    assert sum(tokens for _, _, tokens in told["wrote"]) == BY_MODEL["sansa/auto-stop"].expected.content.token_events
+    assert request["request_id"] == raw.request_id
+    assert request["model"] == "sansa/auto-stop"
+    assert sum(tokens for _, _, tokens in request["wrote"]) == BY_MODEL["sansa/auto-stop"].expected.content.token_events

@@ -73,17 +73,19 @@ def test_the_record_is_what_the_scenario_defines(running: Simulator, scenario: S
 def test_the_record_has_the_first_token_when_it_came(running: Simulator) -> None:
     scenario = BY_MODEL["nanogpt/chat-reasoning"]
     raw = exchange(scenario, running.url)
-    said = member(record(scenario, raw, "masked"), "timing.first_token_s")
+    recorded_s = member(record(scenario, raw, "masked"), "timing.first_token_s")
     true = running.told[str(raw.request_id)].first_token_s()
-    assert isinstance(said, float)
+    assert isinstance(recorded_s, float)
     assert true is not None
-    assert 0 <= said - true < SLACK_S
+    assert 0 <= recorded_s - true < SLACK_S
 
 
 def test_a_difference_is_reported() -> None:
     """The comparison itself: a record of another scenario is not accepted for this one."""
     with simulator(0) as alone:
         raw = exchange(BY_MODEL["nanogpt/chat-truncated"], alone.url)
-    told = record_differences(BY_MODEL["nanogpt/chat-stop"], record(BY_MODEL["nanogpt/chat-truncated"], raw, "masked"))
-    assert "outcome: 'truncated' instead of 'completed'" in told
-    assert "finish_reason: None instead of 'stop'" in told
+    differences = record_differences(
+        BY_MODEL["nanogpt/chat-stop"], record(BY_MODEL["nanogpt/chat-truncated"], raw, "masked")
+    )
+    assert "outcome: 'truncated' instead of 'completed'" in differences
+    assert "finish_reason: None instead of 'stop'" in differences

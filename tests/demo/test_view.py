@@ -73,10 +73,10 @@ def test_on_a_terminal_running_streams_are_shown() -> None:
     with View(results, console) as view:
         view.started(BY_MODEL["local/chat-error"])
         view.record(good_record(BY_MODEL["sansa/auto-stop"]))
-    said = shown(console)
-    assert "1 streams, 1 under way" in said
-    assert re.search(r"local/chat-error.*streaming", said)
-    assert re.search(r"sansa/auto-stop.*500 ms.*completed", said)
+    text = shown(console)
+    assert "1 streams, 1 under way" in text
+    assert re.search(r"local/chat-error.*streaming", text)
+    assert re.search(r"sansa/auto-stop.*500 ms.*completed", text)
 
 
 def test_names_of_providers_are_shown_unchanged() -> None:
@@ -104,13 +104,13 @@ def test_the_summary_marks_each_scenario_and_counts() -> None:
     view, results = play(console, *MODELS)
     view.record({**good_record(BY_MODEL["sansa/auto-stop"]), "outcome": "truncated"})
     view.summary({})
-    said = shown(console)
-    assert said.count("✓") == 2
-    assert said.count("✗") == 1
-    assert "sansa/auto-stop: 2 records of 1 requests" in said
-    assert "sansa/auto-stop: outcome: 'truncated' instead of 'completed'" in said
-    assert "3 requests, 4 records; 2 of 3 scenarios as expected." in said
-    assert "1 completed, stop; 1 truncated, stop" in said
+    text = shown(console)
+    assert text.count("✓") == 2
+    assert text.count("✗") == 1
+    assert "sansa/auto-stop: 2 records of 1 requests" in text
+    assert "sansa/auto-stop: outcome: 'truncated' instead of 'completed'" in text
+    assert "3 requests, 4 records; 2 of 3 scenarios as expected." in text
+    assert "1 completed, stop; 1 truncated, stop" in text
     assert not results.as_expected
 
 
@@ -132,15 +132,15 @@ def test_the_summary_names_unrequested_and_missing_records() -> None:
     view.ended(BY_MODEL["sansa/auto-stop"], Seen("sansa/auto-stop"))
     view.record({"request_model": "who/knows"})
     view.summary({})
-    said = shown(console)
-    assert "who/knows: a record without a request" in said
-    assert "sansa/auto-stop: 0 records of 1 requests" in said
-    assert "no record" in said
+    text = shown(console)
+    assert "who/knows: a record without a request" in text
+    assert "sansa/auto-stop: 0 records of 1 requests" in text
+    assert "no record" in text
 
 
 def test_the_summary_has_the_accuracy_of_the_times() -> None:
     console = plain()
     view, _ = play(console, "sansa/auto-stop")
-    told = Told("req_1", "sansa/auto-stop", "/", 0, [Wrote(498_500_000, 10, 1)])
-    view.summary({"req_1": told})
+    request = Told("req_1", "sansa/auto-stop", "/", 0, [Wrote(498_500_000, 10, 1)])
+    view.summary({"req_1": request})
     assert "median +1.50 ms, 99th percentile +1.50 ms, 1 streams." in shown(console)

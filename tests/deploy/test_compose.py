@@ -135,8 +135,8 @@ def test_docker_itself_accepts_the_file() -> None:
 def _compose() -> list[str]:
     """Docker's compose, as a plugin or as a separate program; needs no engine."""
     if shutil.which("docker"):
-        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-        if asked.returncode == 0:
+        result = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if result.returncode == 0:
             return ["docker", "compose"]
     if shutil.which("docker-compose"):
         return ["docker-compose"]

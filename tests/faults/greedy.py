@@ -43,13 +43,13 @@ def _serve(listening: socket.socket, floods: Sequence[bytes]) -> None:
 
 def _answer(connection: socket.socket, floods: Sequence[bytes]) -> None:
     """One request, whose body has Content-Length, and its response."""
-    with contextlib.suppress(OSError), connection, connection.makefile("rb") as asked:
-        path = asked.readline().split()[1].decode()
+    with contextlib.suppress(OSError), connection, connection.makefile("rb") as request:
+        path = request.readline().split()[1].decode()
         length = 0
-        while (line := asked.readline().strip()) != b"":
+        while (line := request.readline().strip()) != b"":
             if line.lower().startswith(b"content-length:"):
                 length = int(line.partition(b":")[2])
-        asked.read(length)
+        request.read(length)
         first = path.split("/")[1]
         body = floods[int(first)] if first.isdigit() else ORDINARY
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
@@ -67,8 +67,8 @@ def ask(up: Running, path: str = "", body: bytes = b'{"model":"m-1","n":1}') -> 
     with connect(up) as client:
         client.sendall(_request(path, len(body)) + body)
         size = 0
-        while got := client.recv(1 << 20):
-            size += len(got)
+        while data := client.recv(1 << 20):
+            size += len(data)
     return size
 
 

@@ -77,14 +77,14 @@ def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix:
     wait_for(lambda: outcome(ASK[job], brokers, secure_prefix) == "", "all rights", APPLIED_S)
     for right in rights:
         secured.deny(user, right)
-        said = wait_for(lambda: outcome(ASK[job], brokers, secure_prefix), f"a word on {right}", APPLIED_S)
-        assert right.name in said
+        sentence = wait_for(lambda: outcome(ASK[job], brokers, secure_prefix), f"a sentence about {right}", APPLIED_S)
+        assert right.name in sentence
         if job is not Job.DEADLETTER:  # it reads without checking before
-            named = re.findall(rf"(\w+) on {right.kind} {re.escape(right.name)}\b", said)
+            named = re.findall(rf"(\w+) on {right.kind} {re.escape(right.name)}\b", sentence)
             assert right.operation.acl_name in named
-            assert said.endswith(f"grant it to User:{user}, for example with kafka-acls --add")
+            assert sentence.endswith(f"grant it to User:{user}, for example with kafka-acls --add")
         others = {one.name for one in rights} - {right.name}
-        assert not any(re.search(rf"{re.escape(one)}[,: ]", said) for one in others), said
+        assert not any(re.search(rf"{re.escape(one)}[,: ]", sentence) for one in others), sentence
         secured.allow(user, [right])
         wait_for(lambda: outcome(ASK[job], brokers, secure_prefix) == "", "all rights again", APPLIED_S)
 
@@ -114,10 +114,12 @@ def test_k7_each_right_to_write_or_create_is_needed(
     for right in doing:
         wait_for(lambda one=right: outcome(lambda *_: do(one), brokers, secure_prefix) == "", "all rights", APPLIED_S)
         secured.deny(user, right)
-        said = wait_for(lambda one=right: outcome(lambda *_: do(one), brokers, secure_prefix), "a word", APPLIED_S)
-        assert right.name in said
+        sentence = wait_for(
+            lambda one=right: outcome(lambda *_: do(one), brokers, secure_prefix), "a sentence", APPLIED_S
+        )
+        assert right.name in sentence
         if job is Job.CREATE:
-            assert f"Create on topic {right.name}: grant it to User:{user}" in said
+            assert f"Create on topic {right.name}: grant it to User:{user}" in sentence
         secured.allow(user, [right])
 
 
@@ -171,8 +173,8 @@ def test_k7_a_worker_without_a_right_does_not_start(
     # All other rights apply at the broker once the one that is checked last does.
     wait_for(
         lambda: (
-            str(rights[place]) in (said := outcome(topics.check, brokers_for(secured, user), secure_prefix))
-            and said.count(" on ") == 1
+            str(rights[place]) in (sentence := outcome(topics.check, brokers_for(secured, user), secure_prefix))
+            and sentence.count(" on ") == 1
         ),
         "all but one right",
         APPLIED_S,
@@ -213,10 +215,10 @@ def test_k7_worker_ends_when_a_right_is_revoked_and_its_successor_continues(
         secured.deny(user, rights[place])
         wait_for(has_ended, "the worker's end")
         assert worker.process.wait() == 3
-        said = [line for line in worker.log.splitlines() if '"level":"error","part":"streamgauge.worker"' in line]
-        assert len(said) == 1
-        assert "denies" in said[0]
-        assert rights[place].name in said[0]
+        lines = [line for line in worker.log.splitlines() if '"level":"error","part":"streamgauge.worker"' in line]
+        assert len(lines) == 1
+        assert "denies" in lines[0]
+        assert rights[place].name in lines[0]
         assert "Traceback" not in worker.log
     secured.allow(user, rights)
     wait_for(lambda: outcome(topics.check, brokers_for(secured, user), secure_prefix) == "", "all rights", APPLIED_S)

@@ -155,17 +155,17 @@ def test_s4_a_worker_and_a_command_that_are_refused_end_with_one_sentence(
     door = wrong_door(secured, tmp_path / "files", user, what)
     with worker_by(door, tmp_path / "worker", secure_prefix) as worker:
         assert worker.process.wait(60) == 3
-        said = worker.log
-    assert len(re.findall(WRONG[what], said)) == 1, said
-    assert len(said.splitlines()) <= FEW_LINES
+        output = worker.log
+    assert len(re.findall(WRONG[what], output)) == 1, output
+    assert len(output.splitlines()) <= FEW_LINES
     for words in (("topics", "describe"), ("topics", "create"), ("replay",), ("deadletter", "list")):
         done = run_by(door, secure_prefix, *words)
         assert done.returncode == 3, done.stderr
         assert re.search(WRONG[what], done.stderr)
         assert len(done.stderr.splitlines()) == 1
-        said += done.stderr
-    assert "Traceback" not in said
-    assert not has_secret(said)
+        output += done.stderr
+    assert "Traceback" not in output
+    assert not has_secret(output)
 
 
 def test_s4_nothing_falls_back_to_plain_text(secured: Secured, secure_prefix: str, tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ async def ask_all(url: str, known: dict[int, Case]) -> None:
         async with room:
             reader, writer = await asyncio.open_connection(address.hostname, address.port)
             writer.write(request_of(case))
-            got = await reader.read()
+            response = await reader.read()
             writer.close()
-            assert got.endswith(answer_of(case).partition(b"\r\n\r\n")[2]), case.place
+            assert response.endswith(answer_of(case).partition(b"\r\n\r\n")[2]), case.place
 
     await asyncio.gather(*map(ask, known.values()))
 
@@ -169,7 +169,7 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[
             wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")
             asyncio.run(write_all(bootstrap, names.segments, [(0, word(POISON).encode())]))
             # Streams that are not an LLM's have no record; these are some of those that a canary made unreadable.
-            records = wait_for(lambda: (got := query(ledger)).count(b"\n") > 0.9 * count and got, "records")
+            records = wait_for(lambda: (rows := query(ledger)).count(b"\n") > 0.9 * count and rows, "records")
             wait_for(lambda: asyncio.run(read_all(bootstrap, names.deadletter)), "dead letter")
             pages = [one.get("/metrics")[1].encode() for one in (tap, worker)]
             assert tap.stop() == 0

@@ -129,11 +129,11 @@ def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     balance = balance_of(tap)
     assert balance.dropped["crash"] == 0
     lost = balance.dropped["spool_failed"]
-    said = re.findall(
+    counts = re.findall(
         r"the spool in (\S+) could not store .* (\d+) reads of (\d+) streams are lost and counted as (\w+); free space there",
         tap.log,
     )
-    assert said == [(str(tap.data_dir), str(lost), said[0][2], "spool_failed")], tap.log
+    assert counts == [(str(tap.data_dir), str(lost), counts[0][2], "spool_failed")], tap.log
     assert lost > STREAMS
     assert "have no record" not in tap.log
     (small_disk.path / "other").unlink()
@@ -141,7 +141,7 @@ def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     records = records_after_restart(tap, broker, name)
     assert len({record["stream_id"] for record in records}) == len(records) == STREAMS
     incomplete = [record["integrity"] for record in records if not record["integrity"]["complete"]]
-    assert len(incomplete) == int(said[0][2])
+    assert len(incomplete) == int(counts[0][2])
     assert sum(integrity["dropped_reads"] for integrity in incomplete) == lost
     assert Counter(reason for one in incomplete for reason in one["reasons"]) == {"dropped_reads": len(incomplete)}
     assert balance_of(tap).dropped == balance.dropped

@@ -139,8 +139,8 @@ def test_d2_all_partitions_but_one_are_unreadable(kafka: str, prefix: str, tmp_p
         assert process.process.poll() is None
         assert process.stop() == 0
         assert dead_by_class(process) == {"frame": len(bad)}
-        said = [line for line in process.log.splitlines() if '"warning"' in line or '"error"' in line]
-        assert said and all("messages so far could not be read" in line for line in said), said
+        lines = [line for line in process.log.splitlines() if '"warning"' in line or '"error"' in line]
+        assert lines and all("messages so far could not be read" in line for line in lines), lines
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
     assert len(found) == 30
     assert before < len(bad), "the good partition waited for the unreadable messages of the others"
@@ -273,12 +273,12 @@ CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 def produce(bootstrap: str, topic: str, value: bytes, codec: str) -> KafkaError | None:
     """With librdkafka, which supports every codec; gives the broker's response."""
-    said: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "message.max.bytes": 10**9}
     producer = Compressing({**settings, "batch.size": 10**9})
-    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: said.append(error))
+    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
     producer.flush(60)
-    (error,) = said
+    (error,) = errors
     return error
 
 

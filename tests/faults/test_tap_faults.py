@@ -196,8 +196,8 @@ def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> No
 
     async def keep_asking(rig: Rig, ends: float) -> None:
         while time.monotonic() < ends:
-            asked = [ask(rig.traffic.tapped, number) for number in range(PAIRS)]
-            await asyncio.gather(*asked, return_exceptions=True)
+            requests = [ask(rig.traffic.tapped, number) for number in range(PAIRS)]
+            await asyncio.gather(*requests, return_exceptions=True)
             await asyncio.sleep(0.05)
 
     for place in range(3):

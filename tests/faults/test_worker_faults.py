@@ -111,9 +111,11 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
         assert stuck.process.wait(90) == _STUCK_CODE, stuck.log
         lines = [json.loads(line) for line in stuck.log.splitlines()]
     (line,) = [line for line in lines if "the worker is stuck and exits" in line["message"]]
-    (said,) = [line["message"].partition("threads: ")[2] for line in lines if line["message"].startswith("threads: ")]
+    (threads,) = [
+        line["message"].partition("threads: ")[2] for line in lines if line["message"].startswith("threads: ")
+    ]
     stacks: dict[str, list[str]] = line["stacks"]
-    there: dict[str, str | None] = json.loads(said)
+    there: dict[str, str | None] = json.loads(threads)
     for number, name in there.items():
         if name == "Thread-1 (announce)":  # of `worker_process`: it ends once the worker is ready
             continue

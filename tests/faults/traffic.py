@@ -34,13 +34,13 @@ def events(number: int, size: int, count: int = EVENTS) -> list[bytes]:
     chance = random.Random(number)
 
     def chunk(**choice: Any) -> bytes:
-        said = {
+        request = {
             "id": f"c-{number}",
             "object": "chat.completion.chunk",
             "model": "m-1",
             "choices": [{"index": 0, **choice}],
         }
-        return b"data: " + msgspec.json.encode(said) + b"\n\n"
+        return b"data: " + msgspec.json.encode(request) + b"\n\n"
 
     texts = [
         chunk(delta={"content": f"text {number} {place} {chance.randbytes(size // 2).hex()}"}) for place in range(count)

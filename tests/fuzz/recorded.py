@@ -39,8 +39,8 @@ def _told(path: Path) -> tuple[list[dict[str, object]], str]:
 
 def recording_seeds() -> list[bytes]:
     """One of each format."""
-    asked = b"POST /v1/messages HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
+    request = b"POST /v1/messages HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-    packets = Line().open().ask(asked).answer(answer, BODY).finish(0).finish(1).sent
+    packets = Line().open().ask(request).answer(answer, BODY).finish(0).finish(1).sent
     written = [write(SAMPLE) for write in (*recordings.WRITERS.values(), recordings.cassette_json)]
     return [BODY, *written, pcap(packets), pcapng(packets)]

@@ -81,10 +81,10 @@ def segments(sent: Sent, capture: Capture, pieces: Iterable[bytes]) -> list[Segm
     return recorded(capture, messages(sent.vector, ((None, piece) for piece in pieces)))
 
 
-def recorded(capture: Capture, told: Iterable[Message]) -> list[Segment]:
+def recorded(capture: Capture, messages: Iterable[Message]) -> list[Segment]:
     """What the recorder makes of the messages, cut into segments at intervals. Nothing may fail in it."""
     recorder, out = Recorder(settings(capture)), list[Segment]()
-    for count, message in enumerate(told):
+    for count, message in enumerate(messages):
         recorder.handle(message)
         if count % READS_A_SEGMENT == 0:
             out += recorder.segments()

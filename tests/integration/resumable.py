@@ -98,9 +98,9 @@ class _Answer(BaseHTTPRequestHandler):
 
         Without a position, all of it.
         """
-        asked = urlsplit(self.path)
-        after = int(parse_qs(asked.query).get("starting_after", ["0"])[0])
-        assert asked.path == "/v1/responses/resp_1"
+        url = urlsplit(self.path)
+        after = int(parse_qs(url.query).get("starting_after", ["0"])[0])
+        assert url.path == "/v1/responses/resp_1"
         self._stream(RESPONSE[after:], whole=True)
 
     def do_POST(self) -> None:

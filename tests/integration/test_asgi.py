@@ -101,8 +101,8 @@ class Rig:
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("asgi")
     tenants = {"STREAMGAUGE_TENANT_HEADER": "x-tenant"}
-    told = {**tenants, "STREAMGAUGE_DATA_DIR": str(folder / "data"), "STREAMGAUGE_TAP_NAME": "models"}
-    with agent(folder / "data", environment=tenants) as up, server(folder, told) as running:
+    environment = {**tenants, "STREAMGAUGE_DATA_DIR": str(folder / "data"), "STREAMGAUGE_TAP_NAME": "models"}
+    with agent(folder / "data", environment=tenants) as up, server(folder, environment) as running:
         yield Rig(running, up)
         assert "Traceback" not in up.log
 

@@ -95,8 +95,8 @@ def test_without_a_broker_streams_are_served_and_the_spool_keeps_the_capture(tmp
 
 @pytest.mark.kafka
 def test_a_server_that_ends_has_shipped_everything(tmp_path: Path, data_dir: Path, kafka: str, prefix: str) -> None:
-    told = environment(data_dir, kafka, STREAMGAUGE_TOPIC_PREFIX=prefix)
-    with server(tmp_path, told) as running:
+    variables = environment(data_dir, kafka, STREAMGAUGE_TOPIC_PREFIX=prefix)
+    with server(tmp_path, variables) as running:
         ask(running)
         wait_for_reads(running, "delivered_total", 1)
         [child] = agents(running.process.pid)

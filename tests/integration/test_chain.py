@@ -57,8 +57,8 @@ def comparable(record: dict[str, Any]) -> str:
 
 def wait_for_streams(ledger: Path, count: int) -> list[dict[str, Any]]:
     def found() -> list[dict[str, Any]] | None:
-        asked = command("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
-        records = [msgspec.json.decode(line) for line in asked.stdout.splitlines()]
+        result = command("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
+        records = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
         return records if len(records) >= count else None
 
     return list(wait_for(found, f"{count} records in the ledger", 180))
@@ -148,13 +148,13 @@ async def compare(bootstrap: str, prefix: str, scenarios: list[Scenario], tmp_pa
             through_kafka, simulator.url, scenarios, bootstrap, prefix, tmp_path / "kafka"
         )
         local = await asyncio.to_thread(through_up, simulator.url, scenarios, tmp_path / "up")
-        told = await simulator.told()
+        requests = await simulator.told()
     for records in (shipped, local):
         assert len({record["stream_id"] for record in records}) == len(records) == len(scenarios)
         assert Counter(record["request_model"] for record in records) == Counter(one.model for one in scenarios)
         assert_as_expected(records, scenarios)
     assert Counter(map(comparable, shipped)) == Counter(map(comparable, local))
-    assert len(told) >= 2 * len(scenarios)
+    assert len(requests) >= 2 * len(scenarios)
     await assert_topic_holds(bootstrap, prefix, shipped)
 
 
@@ -188,10 +188,10 @@ def test_times_lie_between_those_of_the_simulator_and_of_the_client(quiet: Path)
     after the simulator wrote it, and before the next request. How close they are is measured by `make
     bench-first-token`.
     """
-    records, told = asyncio.run(measure(quiet))
-    asked = sorted(told.values(), key=lambda one: one.asked_ns)
+    records, requests = asyncio.run(measure(quiet))
+    in_order = sorted(requests.values(), key=lambda one: one.asked_ns)
     looked_at = 0
-    for before, this, after in zip(asked, asked[1:], asked[2:], strict=False):
+    for before, this, after in zip(in_order, in_order[1:], in_order[2:], strict=False):
         [record] = [one for one in records if one["provider_request_id"] == this.request_id] or [None]  # type: ignore[list-item]
         stamps = this.tokens_ns()
         if record is None or record["outcome"] != "completed" or len(stamps) < 2 or not before.wrote:

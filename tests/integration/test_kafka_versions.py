@@ -113,8 +113,8 @@ def has_worked(worker: Running) -> bool:
 
 
 def records_in(ledger: Path) -> list[Record]:
-    asked = command("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
-    return [msgspec.json.decode(line, type=Record) for line in asked.stdout.splitlines()]
+    result = command("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
+    return [msgspec.json.decode(line, type=Record) for line in result.stdout.splitlines()]
 
 
 def enough(records: list[Record], count: int) -> list[Record]:

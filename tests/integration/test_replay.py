@@ -56,9 +56,9 @@ def test_a_spool_gives_the_bytes_that_up_puts_into_the_ledger(tmp_path: Path) ->
     assert replayed(str(copied)) == again
     with start_up({"none": "http://127.0.0.1:1"}, data_dir) as up:
         up.wait_for_records(STREAMS)
-        asked = command("ledger", "query", "--data-dir", str(data_dir), "--output", "jsonl")
+        result = command("ledger", "query", "--data-dir", str(data_dir), "--output", "jsonl")
         assert up.stop() == 0
-    live = by_stream(asked.stdout)
+    live = by_stream(result.stdout)
     assert {stream: line[:-1] + NO_COST for stream, line in again.items()} == live
 
 

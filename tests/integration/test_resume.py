@@ -200,8 +200,8 @@ def test_the_metrics_agree_with_the_ledger_model_by_model(up: Running) -> None:
     for line in lines:
         model = line["request_model"] or "unknown"
         for kind in ("input", "output"):
-            told = page.get(f'{name}{{kind="{kind}",model="{model}",upstream="p"}}', 0)
-            assert told == (line[f"{kind}_tokens"] or 0), (model, kind)
+            value = page.get(f'{name}{{kind="{kind}",model="{model}",upstream="p"}}', 0)
+            assert value == (line[f"{kind}_tokens"] or 0), (model, kind)
 
 
 def test_no_legs_time_is_in_a_latency(up: Running) -> None:

@@ -180,8 +180,8 @@ def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Pa
         small.go_on.set()
         assert stream.rest() == REST
         stream.close()
-        said = "the recorder ended unexpectedly (signal 9); restarting it"
-        wait_for(lambda: said in up.log and len(children(up.process.pid)) == 2, "restart")
+        sentence = "the recorder ended unexpectedly (signal 9); restarting it"
+        wait_for(lambda: sentence in up.log and len(children(up.process.pid)) == 2, "restart")
         assert up.get("/health/ready")[0] == 200
         # The relay reconnects to the new recorder within moments; reads before that are dropped and counted.
         wait_for(lambda: ask(up) == BEGIN + REST and "completed" in outcomes(up), "a record again")

@@ -79,11 +79,11 @@ def test_information_is_not_passed_on(logged: Logged) -> None:
 
 
 def test_broker_is_checked_only_after_a_log_line(logged: Logged) -> None:
-    asked: list[bool] = []
+    calls: list[bool] = []
 
     async def answer() -> bool:
-        asked.append(True)
-        return len(asked) != 2
+        calls.append(True)
+        return len(calls) != 2
 
     async def run() -> None:
         monitor = BrokerMonitor("127.0.0.1:9", answer, "it is waited for")
@@ -98,7 +98,7 @@ def test_broker_is_checked_only_after_a_log_line(logged: Logged) -> None:
         running.cancel()
 
     asyncio.run(run())
-    assert len(asked) == 3
+    assert len(calls) == 3
     assert [line.split(" (")[0] for line in logged.lines] == [
         "the broker at 127.0.0.1:9 does not answer",
         "the broker at 127.0.0.1:9 answers again",

@@ -171,8 +171,8 @@ def test_the_first_refused_host_is_logged_without_its_name(caplog: pytest.LogCap
             assert (await ask(server.address, "/metrics", host=name)).status == 403
 
     serving(test)
-    said = "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
-    assert caplog.messages == [said]
+    sentence = "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
+    assert caplog.messages == [sentence]
 
 
 def test_bound_to_all_addresses_the_one_that_was_connected_to_is_its_own() -> None:
@@ -281,12 +281,12 @@ def test_nothing_of_a_malformed_request_is_logged(
         assert (await ask(server.address, "/health/live")).status == 200
 
     serving(test)
-    said = [
+    lines = [
         record.getMessage() for record in caplog.records if record.name != "asyncio" or record.levelno > logging.DEBUG
     ]
     assert [
         sentence
-        for sentence in said
+        for sentence in lines
         if not sentence.startswith("the admin port rejected a request because of its Host")
     ] == []
     written = capfd.readouterr()
@@ -359,7 +359,7 @@ def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, sent: byt
 
 def test_a_client_that_does_not_read_its_answers_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "ANSWER_S", 0.5)
-    asked = 2_000  # many times what the kernel's buffers take
+    requests = 2_000  # many times what the kernel's buffers take
 
     async def test(server: AdminServer) -> None:
         loop = asyncio.get_running_loop()
@@ -371,7 +371,7 @@ def test_a_client_that_does_not_read_its_answers_is_closed(monkeypatch: pytest.M
             with pytest.raises(ConnectionError):
                 async with asyncio.timeout(60):
                     while True:
-                        await loop.sock_sendall(client, request * asked)
+                        await loop.sock_sendall(client, request * requests)
         assert (await ask(server.address, "/metrics")).status == 200
 
     serving(test)

@@ -127,11 +127,11 @@ def test_models_that_no_upstream_served_leave_space_for_others() -> None:
 
 def test_sources_are_read_at_each_scrape_and_added_up() -> None:
     metrics = Metrics()
-    asked = []
+    scrapes = []
 
     def source() -> Iterable[Sample]:
-        asked.append(1)
-        yield Sample("streamgauge_tap_reads_dropped_total", len(asked), {"reason": "crash"})
+        scrapes.append(1)
+        yield Sample("streamgauge_tap_reads_dropped_total", len(scrapes), {"reason": "crash"})
         yield Sample("streamgauge_worker_lag_messages", 5, {"partition": 3})
 
     metrics.register(source)

@@ -189,10 +189,10 @@ def test_with_any_input_an_assembler_gets_each_stream_whole(steps: Steps, byte: 
     open_streams: dict[int, tuple[int, int]] = {}
     bundles: list[Bundle] = []
     began = ended = 0
-    for wait, told in steps:
+    for wait, reported in steps:
         now += wait
         segments = []
-        for which, size, end in told:
+        for which, size, end in reported:
             if which not in open_streams:
                 number += 1
                 began += 1

@@ -100,16 +100,16 @@ def test_only_the_stream_without_room_is_incomplete() -> None:
     for stream in range(6):
         for message in begun("br", *pieces(window_filled("br")), stream=stream):
             recorder.handle(message)
-    told = list(recorder.segments())
+    segments = list(recorder.segments())
     for message in [*begun("gzip", gzip_flushed(*EVENTS), stream=9), ended(stream=9)]:
         recorder.handle(message)
     for stream in range(6):
         recorder.handle(ended(Ending.RESET, stream=stream))
-    told += recorder.segments()
-    errors = [segment.loss.decode_error for segment in told if segment.loss]
+    segments += recorder.segments()
+    errors = [segment.loss.decode_error for segment in segments if segment.loss]
     assert errors == ["too_large"] * 6
     assert recorder.incidents[Incident.DECODE_FAULT] == 6
-    honest = [segment for segment in told if segment.stream == told[-1].stream or segment.loss is None]
+    honest = [segment for segment in segments if segment.stream == segments[-1].stream or segment.loss is None]
     assert BODY.replace(b": keep-alive\n", b":\n") in [
         b"".join(read.content for read in segment.reads) for segment in honest
     ]
@@ -159,8 +159,8 @@ def test_the_memory_of_a_stream_is_free_after_any_end(last: list[Message]) -> No
     for _ in range(5):
         for message in [*begun("zstd", ZSTD[:-20], stream=1), *last]:
             recorder.handle(message)
-        told = list(recorder.segments())
-        assert [segment.loss.decode_error for segment in told if segment.loss and segment.loss.decode_error] in (
+        segments = list(recorder.segments())
+        assert [segment.loss.decode_error for segment in segments if segment.loss and segment.loss.decode_error] in (
             [],
             ["incomplete"],
             ["corrupt"],
@@ -202,10 +202,10 @@ def test_open_streams_with_the_largest_windows_stay_within_their_memory(
             which = stream % len(CODINGS)
             recording.tell(relay, *begun(CODINGS[which], *wires[which], stream=stream))
         recording.tell(relay, *begun("gzip", gzip_flushed(*EVENTS), stream=STREAMS), ended(stream=STREAMS))
-        told = recording.until(has_ended)
+        segments = recording.until(has_ended)
         assert cpu_seconds(recording) - begun_at < HONEST_CPU_S
         assert status(recording, "VmHWM") - before < MAX_DECODER_BYTES + ELSE_BYTES
-        (honest,) = records(told)
+        (honest,) = records(segments)
         assert (honest.outcome, honest.integrity.complete) == ("completed", True)
     # The relay has ended: the streams end once the waiting reads have been processed, and then their fault is counted.
     # The others lost their waiting reads, which are bounded too.

@@ -14,19 +14,19 @@ from tests.taps.talk import EVENTS, SSE, ZERO, answer, arrivals, ended, events_i
 def test_an_event_belongs_to_the_read_that_completed_it() -> None:
     one, two = EVENTS[0], EVENTS[1]
     reads = [head(SSE) + one[:10], one[10:-1], one[-1:] + two, two + one[:-1]]
-    got = recorded(answer(*reads))
-    assert [len(events_in(read.content)) for read in got.reads] == [0, 0, 2, 1]
-    assert SseDecoder().feed(got.end.tail + b"\n")[0].data == one[6:-2]
+    stream = recorded(answer(*reads))
+    assert [len(events_in(read.content)) for read in stream.reads] == [0, 0, 2, 1]
+    assert SseDecoder().feed(stream.end.tail + b"\n")[0].data == one[6:-2]
 
 
 def test_an_event_without_end_is_skipped_and_the_next_ones_are_read() -> None:
     piece = b"x" * 1_000_000
     reads = [head(SSE), b"data: ", *[piece] * 10, b"\n\n", EVENTS[1]]
     recorder = Recorder(talk.settings())
-    got = recorded(answer(*reads), recorder)
-    assert got.loss.oversized_events == 1
-    assert events_in(got.content)[-1] == EVENTS[1][6:-2]
-    assert len(got.content) < 10_000
+    stream = recorded(answer(*reads), recorder)
+    assert stream.loss.oversized_events == 1
+    assert events_in(stream.content)[-1] == EVENTS[1][6:-2]
+    assert len(stream.content) < 10_000
     assert recorder.incidents[Incident.EVENT_CAPPED] == 1
 
 
@@ -63,14 +63,14 @@ def test_the_whole_budget_is_free_when_streams_have_ended() -> None:
         if number % 2:
             wire = head(SSE) + b"data: " + body
         endings = [ended(), ended(Ending.CLIENT), ended(Ending.RESET)]
-        got = recorded([opened(), RequestBody(1, body), *arrivals(wire), endings[number % 3]], recorder)
-        assert not got.end.body_capped
-        assert got.loss.oversized_events == 0
+        stream = recorded([opened(), RequestBody(1, body), *arrivals(wire), endings[number % 3]], recorder)
+        assert not stream.end.body_capped
+        assert stream.loss.oversized_events == 0
     assert recorder.incidents[Incident.BODY_CAPPED] == 0
 
 
 def test_dropped_reads_of_a_plain_event_stream_are_only_a_gap() -> None:
-    got = recorded(
+    stream = recorded(
         [
             opened(),
             *arrivals(head(SSE) + EVENTS[0] + EVENTS[1][:20]),
@@ -79,6 +79,6 @@ def test_dropped_reads_of_a_plain_event_stream_are_only_a_gap() -> None:
             ended(),
         ]
     )
-    assert events_in(got.content) == [EVENTS[0][6:-2], EVENTS[3][6:-2], b"[DONE]"]
-    assert got.loss == Loss(dropped_reads=3)
-    assert len(got.reads) == 4
+    assert events_in(stream.content) == [EVENTS[0][6:-2], EVENTS[3][6:-2], b"[DONE]"]
+    assert stream.loss == Loss(dropped_reads=3)
+    assert len(stream.reads) == 4

@@ -93,12 +93,12 @@ def test_a_slow_recorder_delays_no_client_and_gets_the_rest_later(tmp_path: Path
             assert time.monotonic() - begun < 10
             recorder.release()
             messages = recorder.ended(4)
-    told = sum(isinstance(one, ResponseRead) for one in messages)
+    reads = sum(isinstance(one, ResponseRead) for one in messages)
     dropped = sum(one.reads for one in messages if isinstance(one, ReadsDropped))
     assert sum(isinstance(one, RequestStarted) for one in messages) == 4
     balance = read_balance(tmp_path / "counters")
     assert dropped > 0
-    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (told + dropped, dropped, told)
+    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (reads + dropped, dropped, reads)
 
 
 def test_a_restarted_recorder_is_connected_and_open_streams_continue(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_a_partly_sent_batch_is_sent_again_whole(tmp_path: Path) -> None:
 
 def test_a_stop_waits_for_a_slow_recorder_until_the_drains_deadline(tmp_path: Path) -> None:
     """It once waited for two seconds only, and dropped the rest without a log line."""
-    said: list[str] = []
+    lines: list[str] = []
     with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
-        with RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay:
+        with RunningRelay(settings_for(tmp_path, upstream.url), say=lines.append) as relay:
             recorder.hold()
             ask(relay, BIG, 4)
             recorder.pause_s = 0.25  # some fifty batches
@@ -147,15 +147,15 @@ def test_a_stop_waits_for_a_slow_recorder_until_the_drains_deadline(tmp_path: Pa
         messages = recorder.ended(4)
     assert arrived(messages) == BIG * 4
     balance = read_balance(tmp_path / "counters")
-    assert (sum(balance.dropped.values()), said) == (0, [])
+    assert (sum(balance.dropped.values()), lines) == (0, [])
 
 
 def test_a_stop_logs_what_was_dropped_for_a_recorder_that_reads_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with (
         RawRecorder(tmp_path / "recorder.sock") as recorder,
         RawUpstream(answering(*[BIG] * 4)) as upstream,
-        RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay,
+        RunningRelay(settings_for(tmp_path, upstream.url), say=lines.append) as relay,
     ):
         recorder.hold()
         ask(relay, BIG, 4)
@@ -163,6 +163,6 @@ def test_a_stop_logs_what_was_dropped_for_a_recorder_that_reads_nothing(tmp_path
         relay.drain(50.0)
         assert QUIET_S <= time.monotonic() - began < 30.0
     lost = read_balance(tmp_path / "counters").dropped["recorder_gone"]
-    (sentence,) = said
+    (sentence,) = lines
     assert lost > 0
     assert sentence.startswith(f"{lost} reads are discarded (recorder_gone)")

@@ -95,7 +95,7 @@ class Recording:
         self.folder = folder
         self.data = folder / "data"
         self.socket = folder / "recorder.sock"
-        told = RecorderSettings(str(self.socket), self.data, **settings)  # type: ignore[arg-type]
+        recorder_settings = RecorderSettings(str(self.socket), self.data, **settings)  # type: ignore[arg-type]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "streamgauge.recorder.process"],
             stdin=subprocess.PIPE,
@@ -104,7 +104,7 @@ class Recording:
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(encode_settings(told) + b"\n")
+        self.process.stdin.write(encode_settings(recorder_settings) + b"\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == b"ready\n", self.process.communicate()[1].decode()
 
@@ -444,11 +444,11 @@ def test_a_full_spool_keeps_heads_and_ends_and_all_reads_are_counted(started: li
 def test_a_secret_is_nowhere_in_the_data_directory(started: list[Recording], tmp_path: Path) -> None:
     recording = start(started, tmp_path)
     canary = b"canary-7261"
-    asked = b'{"model":"m","messages":[{"content":"' + canary + b'"}]}'
+    request_body = b'{"model":"m","messages":[{"content":"' + canary + b'"}]}'
     first = opened("/v1/messages?key=" + canary.decode(), ("authorization", "Bearer " + canary.decode()))
     text = b'data: {"choices":[{"index":0,"delta":{"content":"' + canary + b'"}}]}\n\n'
     with recording.relay() as relay:
-        recording.tell(relay, first, RequestBody(1, asked), *arrivals(head(SSE), text, text[:-3]), ended())
+        recording.tell(relay, first, RequestBody(1, request_body), *arrivals(head(SSE), text, text[:-3]), ended())
     assert recording.stop() == 0
     assert len(records(recording.bundles())) == 1
     for file in recording.data.iterdir():

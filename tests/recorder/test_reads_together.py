@@ -24,8 +24,8 @@ def chunk(data: bytes) -> bytes:
 
 
 def reads_of(messages: list[Message], capture: str, every: int) -> tuple[list[Read], Loss, End]:
-    got = talk.recorded(messages, Recorder(talk.settings(capture)), every=every)
-    return got.reads, got.loss, got.end
+    stream = talk.recorded(messages, Recorder(talk.settings(capture)), every=every)
+    return stream.reads, stream.loss, stream.end
 
 
 def exchange(path: str, *reads: bytes) -> list[Message]:

@@ -49,29 +49,31 @@ from tests.taps.talk import (
 
 def test_a_stream_in_order() -> None:
     reads = [head(SSE, ("transfer-encoding", "chunked"), ("X-Request-Id", "req_7")), chunked(*EVENTS)]
-    got = recorded([opened(), RequestBody(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1)
-    opening = got.segments[0].opening
+    stream = recorded(
+        [opened(), RequestBody(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1
+    )
+    opening = stream.segments[0].opening
     assert opening is not None
     assert (opening.tap, opening.tap_version, opening.capture, opening.upstream) == ("proxy", "1.2", "full", "up")
     assert (opening.path, opening.started_at_ns) == ("/chat/completions", 1_700_000_000_123_456_789)
-    assert got.request is not None
-    assert (got.request.model, got.request.body_bytes) == ("m", 13)
-    assert (got.request.connect_ns, got.request.sent_ns) == (10, 20)
-    assert got.head is not None
-    assert (got.head.status, got.head.stamp_ns, got.head.event_stream) == (200, 100, True)
-    assert got.head.provider_request_id == "req_7"
-    assert [read.stamp_ns for read in got.reads] == [100, 200]
-    assert [read.wire_bytes for read in got.reads] == [len(one) for one in reads]
-    assert [read.body_bytes for read in got.reads] == [0, len(BODY)]
-    assert got.content == BODY.replace(b": keep-alive\n", b":\n")
-    assert (got.end.ending, got.end.stamp_ns) == (Ending.COMPLETE, 10_000)
-    assert (got.end.client_bytes, got.end.client_blocked_ns) == (len(BODY) - 5, 7)
-    assert got.loss == Loss()
+    assert stream.request is not None
+    assert (stream.request.model, stream.request.body_bytes) == ("m", 13)
+    assert (stream.request.connect_ns, stream.request.sent_ns) == (10, 20)
+    assert stream.head is not None
+    assert (stream.head.status, stream.head.stamp_ns, stream.head.event_stream) == (200, 100, True)
+    assert stream.head.provider_request_id == "req_7"
+    assert [read.stamp_ns for read in stream.reads] == [100, 200]
+    assert [read.wire_bytes for read in stream.reads] == [len(one) for one in reads]
+    assert [read.body_bytes for read in stream.reads] == [0, len(BODY)]
+    assert stream.content == BODY.replace(b": keep-alive\n", b":\n")
+    assert (stream.end.ending, stream.end.stamp_ns) == (Ending.COMPLETE, 10_000)
+    assert (stream.end.client_bytes, stream.end.client_blocked_ns) == (len(BODY) - 5, 7)
+    assert stream.loss == Loss()
 
 
 def test_no_response_at_all() -> None:
-    got = recorded([opened(), sent(), ended(Ending.RESET)])
-    assert (got.head, got.reads, got.end.ending, got.end.client_bytes) == (None, [], Ending.RESET, 0)
+    stream = recorded([opened(), sent(), ended(Ending.RESET)])
+    assert (stream.head, stream.reads, stream.end.ending, stream.end.client_bytes) == (None, [], Ending.RESET, 0)
 
 
 @pytest.mark.parametrize("tap", ["httpx", "asgi"])
@@ -81,8 +83,8 @@ def test_a_tap_without_the_wire_does_not_know_the_clients_bytes(tap: str) -> Non
         [opened(tap=tap), sent(), ended(Ending.RESET)],
         [opened(tap=tap), sent(), ResponseHead(1, ZERO, 200)],
     ):
-        got = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnded) else [ended()])])  # type: ignore[list-item]
-        assert got.end.client_bytes is None
+        stream = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnded) else [ended()])])  # type: ignore[list-item]
+        assert stream.end.client_bytes is None
 
 
 def test_a_request_whose_body_is_not_read_is_counted() -> None:
@@ -93,10 +95,10 @@ def test_a_request_whose_body_is_not_read_is_counted() -> None:
 
 def test_a_client_that_left_before_the_request_was_sent() -> None:
     vertex = "/v1/projects/p/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
-    got = recorded([opened(vertex), RequestBody(1, b'{"contents":'), ended(Ending.CLIENT)])
-    assert got.end.client_gone_ns == 9_500
-    assert got.request is not None
-    assert (got.request.model, got.request.digest, got.request.sent_ns) == ("gemini-2.5-pro", None, None)
+    stream = recorded([opened(vertex), RequestBody(1, b'{"contents":'), ended(Ending.CLIENT)])
+    assert stream.end.client_gone_ns == 9_500
+    assert stream.request is not None
+    assert (stream.request.model, stream.request.digest, stream.request.sent_ns) == ("gemini-2.5-pro", None, None)
 
 
 def test_segments_have_at_most_about_the_size_of_a_bundle() -> None:
@@ -105,11 +107,11 @@ def test_segments_have_at_most_about_the_size_of_a_bundle() -> None:
     for message in [opened(), *arrivals(head(SSE), *[event] * 200), ended()]:
         recorder.handle(message)
     assert recorder.pending_bytes > 200_000
-    got = talk.Recorded(recorder.segments())
-    sizes = [sum(len(read.content) for read in segment.reads) for segment in got.segments]
+    stream = talk.Recorded(recorder.segments())
+    sizes = [sum(len(read.content) for read in segment.reads) for segment in stream.segments]
     assert max(sizes) <= BUNDLE_BYTES
     assert min(sizes[:-1]) > BUNDLE_BYTES / 2
-    assert got.content == event * 200
+    assert stream.content == event * 200
     assert (recorder.segments(), recorder.pending_bytes) == ([], 0)
 
 
@@ -327,9 +329,9 @@ def test_every_read_is_in_a_segment_or_counted(
     for segment in segments:
         numbers.setdefault(segment.stream, []).append(segment.number)
     assert all(found == list(range(len(found))) for found in numbers.values())
-    told = sum(isinstance(message, ResponseRead) for message in messages)
-    told += sum(len(message.reads) for message in messages if isinstance(message, ResponseReads))
-    assert told == sum(len(segment.reads) for segment in segments) + recorder.dropped.total()
+    reads = sum(isinstance(message, ResponseRead) for message in messages)
+    reads += sum(len(message.reads) for message in messages if isinstance(message, ResponseReads))
+    assert reads == sum(len(segment.reads) for segment in segments) + recorder.dropped.total()
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 0
     for stream in streams_of(segments):
         talk.Recorded([segment for segment in segments if segment.stream == stream])
@@ -352,7 +354,7 @@ CANARIES = {
 
 def test_no_secret_leaves_the_recorder() -> None:
     c = CANARIES
-    asked = json.dumps({"model": "m", "messages": [{"content": c["prompt"]}], "stop": c["stop"]}).encode()
+    request_body = json.dumps({"model": "m", "messages": [{"content": c["prompt"]}], "stop": c["stop"]}).encode()
     headers = [("authorization", f"Bearer {c['key']}"), ("x-api-key", c["key"]), ("x-canary", c["header"])]
     delta = {"content": c["text"], c["unknown"]: 1}
     tool = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": c["tool"]}}]}
@@ -378,8 +380,8 @@ def test_no_secret_leaves_the_recorder() -> None:
         for reads in wires:
             for message in [
                 opened(target, *headers),
-                RequestBody(1, asked),
-                sent(len(asked)),
+                RequestBody(1, request_body),
+                sent(len(request_body)),
                 *arrivals(*reads),
                 ended(),
             ]:
@@ -406,9 +408,9 @@ def test_stream_ids_are_uuid7_with_the_time_of_the_start() -> None:
 
 def test_a_valid_id_from_the_tap_is_used() -> None:
     ids = []
-    for told in (bytes(range(16)), b"", bytes(15), bytes(17)):
+    for stream_id in (bytes(range(16)), b"", bytes(15), bytes(17)):
         recorder = Recorder(talk.settings())
-        recorder.handle(msgspec.structs.replace(opened(), stream_id=told))
+        recorder.handle(msgspec.structs.replace(opened(), stream_id=stream_id))
         recorder.handle(ended())
         ids += [segment.stream for segment in recorder.segments()]
     assert ids[0] == bytes(range(16))

@@ -81,9 +81,11 @@ def test_an_ordinary_request() -> None:
 def test_facts_of_a_body(body: object, known: dict[str, object]) -> None:
     raw = json.dumps(body).encode()
     empty = RequestFacts(body_bytes=len(raw), digest=hmac_of(raw), connect_ns=1, sent_ns=2)
-    got = facts(raw)
+    request = facts(raw)
     assert {
-        name: getattr(got, name) for name in got.__struct_fields__ if getattr(got, name) != getattr(empty, name)
+        name: getattr(request, name)
+        for name in request.__struct_fields__
+        if getattr(request, name) != getattr(empty, name)
     } == known
 
 
@@ -101,8 +103,8 @@ def test_facts_of_a_body(body: object, known: dict[str, object]) -> None:
     ],
 )
 def test_malformed_bodies_raise_nothing_and_have_a_size_and_a_digest(body: bytes) -> None:
-    got = facts(body)
-    assert (got.body_bytes, got.digest, got.n) == (len(body), hmac_of(body), None)
+    request = facts(body)
+    assert (request.body_bytes, request.digest, request.n) == (len(body), hmac_of(body), None)
 
 
 def test_lone_surrogates_and_duplicate_keys_are_read() -> None:
@@ -116,8 +118,8 @@ def test_no_body_raises(body: bytes) -> None:
 
 def test_a_compressed_body() -> None:
     raw = gzip.compress(b'{"model":"m","n":3}', mtime=0)
-    got = facts(raw, ("content-encoding", "gzip"))
-    assert (got.model, got.n, got.digest) == ("m", 3, hmac_of(raw))
+    request = facts(raw, ("content-encoding", "gzip"))
+    assert (request.model, request.n, request.digest) == ("m", 3, hmac_of(raw))
     assert facts(raw).model is None
     assert facts(raw[:-9], ("content-encoding", "gzip")).model is None
     assert facts(raw, ("content-encoding", "x-unknown")).model is None
@@ -136,15 +138,15 @@ def test_a_compressed_body_is_decoded_up_to_a_size_of_its_own() -> None:
 
 def test_a_body_that_was_compressed_twice_is_not_decoded() -> None:
     raw = gzip.compress(gzip.compress(b'{"model":"m"}', mtime=0), mtime=0)
-    got = facts(raw, ("content-encoding", "gzip"), ("content-encoding", "gzip"))
-    assert (got.model, got.digest) == (None, hmac_of(raw))
+    request = facts(raw, ("content-encoding", "gzip"), ("content-encoding", "gzip"))
+    assert (request.model, request.digest) == (None, hmac_of(raw))
 
 
 def test_a_body_that_is_not_complete_has_no_digest_and_no_facts() -> None:
     reader = RequestReader(opened(), KEY, Budget(ROOM))
     reader.add(b'{"model":"m"}')
-    got = reader.sent_facts(talk.sent(100, whole=False), None, 2)
-    assert got == RequestFacts(body_bytes=100, sent_ns=2, capped=True)
+    request = reader.sent_facts(talk.sent(100, whole=False), None, 2)
+    assert request == RequestFacts(body_bytes=100, sent_ns=2, capped=True)
 
 
 def test_a_body_over_the_budget_has_a_digest_and_no_facts() -> None:
@@ -153,8 +155,8 @@ def test_a_body_over_the_budget_has_a_digest_and_no_facts() -> None:
     body = b'{"model":"m"}' + b" " * 20
     for at in range(0, len(body), 5):
         reader.add(body[at : at + 5])
-    got = reader.sent_facts(talk.sent(len(body)), None, 2)
-    assert (got.model, got.digest, got.capped, reader.capped) == (None, hmac_of(body), True, True)
+    request = reader.sent_facts(talk.sent(len(body)), None, 2)
+    assert (request.model, request.digest, request.capped, reader.capped) == (None, hmac_of(body), True, True)
     assert budget.take(15)
 
 
@@ -175,8 +177,8 @@ def test_no_body_has_no_digest() -> None:
     ],
 )
 def test_facts_of_the_target(target: str, model: str | None, stream: bool | None) -> None:
-    got = facts(b"", target=target)
-    assert (got.model, got.stream) == (model, stream)
+    request = facts(b"", target=target)
+    assert (request.model, request.stream) == (model, stream)
 
 
 def opening(
@@ -202,9 +204,9 @@ def opening(
     ],
 )
 def test_the_credential_is_a_digest(headers: list[tuple[str, str]], query: str, credential: bytes | None) -> None:
-    got = opening(f"/v1/messages{query}", *headers).credential_id
-    assert got == (None if credential is None else hmac_of(credential))
-    assert got is None or got == digest(KEY, credential or b"")
+    credential_id = opening(f"/v1/messages{query}", *headers).credential_id
+    assert credential_id == (None if credential is None else hmac_of(credential))
+    assert credential_id is None or credential_id == digest(KEY, credential or b"")
 
 
 def test_the_tenant_comes_from_the_header_or_the_credential() -> None:
@@ -281,8 +283,8 @@ EVENT = ("last-event-id", "17")
 def test_a_resumption_names_a_position_and_maybe_a_stored_response(
     method: str, target: str, headers: list[tuple[str, str]], leg: tuple[str, int | None, str | None]
 ) -> None:
-    got = opening(target, *headers, method=method)
-    assert (got.resumed_from, got.resumed_after, got.continues) == leg
+    begin = opening(target, *headers, method=method)
+    assert (begin.resumed_from, begin.resumed_after, begin.continues) == leg
 
 
 @pytest.mark.parametrize(
@@ -306,8 +308,8 @@ def test_a_resumption_names_a_position_and_maybe_a_stored_response(
 )
 @pytest.mark.parametrize("headers", [[], [("last-event-id", "")]])
 def test_without_a_position_it_is_not_a_resumption(method: str, target: str, headers: list[tuple[str, str]]) -> None:
-    got = opening(target, *headers, method=method)
-    assert (got.resumed_from, got.resumed_after, got.continues) == (None, None, None)
+    begin = opening(target, *headers, method=method)
+    assert (begin.resumed_from, begin.resumed_after, begin.continues) == (None, None, None)
 
 
 def test_a_path_that_is_not_an_llms_is_not_kept() -> None:

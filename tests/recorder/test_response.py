@@ -38,10 +38,12 @@ FRAMINGS: dict[str, Callable[[bytes, Sequence[bytes]], bytes]] = {
 
 
 def outcome(messages: list[Message], kind: str, every: int = 3) -> tuple[object, ...]:
-    got = recorded(messages, Recorder(talk.settings(kind)), every=every)
-    facts = None if got.head is None else (got.head.status, got.head.event_stream, got.head.content_encoding)
-    end = got.end
-    return facts, got.content, got.body_bytes, end.tail, end.body, end.client_bytes, got.loss
+    stream = recorded(messages, Recorder(talk.settings(kind)), every=every)
+    facts = (
+        None if stream.head is None else (stream.head.status, stream.head.event_stream, stream.head.content_encoding)
+    )
+    end = stream.end
+    return facts, stream.content, stream.body_bytes, end.tail, end.body, end.client_bytes, stream.loss
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
@@ -76,8 +78,8 @@ def test_each_event_of_a_gzip_stream_is_read_at_its_flush() -> None:
     squeezed = talk.gzip_flushed(*EVENTS)
     marks = [at + 4 for at in range(len(squeezed)) if squeezed[at : at + 4] == b"\0\0\xff\xff"]
     reads = [squeezed[a:b] for a, b in zip([0, *marks], [*marks, len(squeezed)], strict=True)]
-    got = recorded(answer(head(SSE, ("content-encoding", "gzip")), *reads))
-    assert [len(SseDecoder().feed(read.content)) for read in got.reads] == [0, 1, 1, 1, 1, 1, 1, 0]
+    stream = recorded(answer(head(SSE, ("content-encoding", "gzip")), *reads))
+    assert [len(SseDecoder().feed(read.content)) for read in stream.reads] == [0, 1, 1, 1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -89,11 +91,11 @@ def test_each_event_of_a_gzip_stream_is_read_at_its_flush() -> None:
     ],
 )
 def test_what_is_read_as_an_event_stream(framing: str, status: int, event_stream: bool, body: bytes | None) -> None:
-    got = recorded(answer(FRAMINGS[framing](BODY, EVENTS)))
-    assert got.head is not None
-    assert (got.head.status, got.head.event_stream) == (status, event_stream)
-    assert got.end.body == body
-    assert bool(got.content) is event_stream
+    stream = recorded(answer(FRAMINGS[framing](BODY, EVENTS)))
+    assert stream.head is not None
+    assert (stream.head.status, stream.head.event_stream) == (status, event_stream)
+    assert stream.end.body == body
+    assert bool(stream.content) is event_stream
 
 
 def test_a_head_is_reported_before_the_content_is_classified() -> None:
@@ -114,26 +116,26 @@ def test_a_large_body_is_capped_and_marked() -> None:
     piece = b" " * (1024 * 1024)
     reads = [head(("content-type", "application/json")), b"{", *[piece] * 17, b"}"]
     recorder = Recorder(talk.settings())
-    got = recorded(answer(*reads), recorder)
-    assert (got.end.body, got.end.body_capped) == (None, True)
-    assert got.body_bytes == 17 * 1024 * 1024 + 2
+    stream = recorded(answer(*reads), recorder)
+    assert (stream.end.body, stream.end.body_capped) == (None, True)
+    assert stream.body_bytes == 17 * 1024 * 1024 + 2
     assert recorder.incidents[Incident.BODY_CAPPED] == 1
 
 
 @pytest.mark.parametrize("framing", ["chunked", "gzip"])
 def test_dropped_reads_within_the_framing_end_the_parsing(framing: str) -> None:
     wire = FRAMINGS[framing](BODY, EVENTS)
-    got = recorded([opened(), *arrivals(wire[:200]), ReadsDropped(1, 2), *arrivals(wire[250:]), ended()])
-    assert got.loss == Loss(dropped_reads=2)
-    assert [bool(read.content) for read in got.reads][1:] == [False]
-    assert got.end.tail == b""
+    stream = recorded([opened(), *arrivals(wire[:200]), ReadsDropped(1, 2), *arrivals(wire[250:]), ended()])
+    assert stream.loss == Loss(dropped_reads=2)
+    assert [bool(read.content) for read in stream.reads][1:] == [False]
+    assert stream.end.tail == b""
 
 
 def test_reads_dropped_before_the_head_leave_no_head() -> None:
-    got = recorded([opened(), ReadsDropped(1, 1), *arrivals(BODY), ended()])
-    assert got.head is None
-    assert got.content == b""
-    assert got.loss == Loss(dropped_reads=1)
+    stream = recorded([opened(), ReadsDropped(1, 1), *arrivals(BODY), ended()])
+    assert stream.head is None
+    assert stream.content == b""
+    assert stream.loss == Loss(dropped_reads=1)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +144,9 @@ def test_reads_dropped_before_the_head_leave_no_head() -> None:
 def test_a_coding_that_is_cut_is_a_fault_only_if_the_response_is_complete(ending: Ending, fault: str | None) -> None:
     wire = head(SSE, ("content-encoding", "gzip")) + talk.gzip_flushed(*EVENTS)[:-8]
     recorder = Recorder(talk.settings())
-    got = recorded(answer(wire, ending=ending), recorder)
-    assert got.loss.decode_error == fault
-    assert len(events_in(got.content)) == len(EVENTS)
+    stream = recorded(answer(wire, ending=ending), recorder)
+    assert stream.loss.decode_error == fault
+    assert len(events_in(stream.content)) == len(EVENTS)
     assert recorder.incidents[Incident.DECODE_FAULT] == (fault is not None)
 
 
@@ -154,14 +156,16 @@ def told(*body: bytes, headers: tuple[tuple[str, str], ...] = (SSE,), status: in
 
 
 def test_a_head_that_is_reported_by_the_tap() -> None:
-    got = recorded(told(*EVENTS, headers=(SSE, ("x-request-id", "req_7"), ("transfer-encoding", "chunked"))), every=1)
-    assert got.head is not None
-    assert (got.head.status, got.head.stamp_ns, got.head.event_stream) == (200, 100, True)
-    assert got.head.provider_request_id == "req_7"
-    assert [read.stamp_ns for read in got.reads] == [200, 300, 400, 500, 600, 700]
-    assert [(read.wire_bytes, read.body_bytes) for read in got.reads] == [(0, len(event)) for event in EVENTS]
-    assert (got.content, got.loss) == (BODY.replace(b": keep-alive\n", b":\n"), Loss())
-    assert got.end.client_bytes is None  # how many bytes reached the client is unknown
+    stream = recorded(
+        told(*EVENTS, headers=(SSE, ("x-request-id", "req_7"), ("transfer-encoding", "chunked"))), every=1
+    )
+    assert stream.head is not None
+    assert (stream.head.status, stream.head.stamp_ns, stream.head.event_stream) == (200, 100, True)
+    assert stream.head.provider_request_id == "req_7"
+    assert [read.stamp_ns for read in stream.reads] == [200, 300, 400, 500, 600, 700]
+    assert [(read.wire_bytes, read.body_bytes) for read in stream.reads] == [(0, len(event)) for event in EVENTS]
+    assert (stream.content, stream.loss) == (BODY.replace(b": keep-alive\n", b":\n"), Loss())
+    assert stream.end.client_bytes is None  # how many bytes reached the client is unknown
 
 
 CODED: dict[str, Callable[[bytes], bytes]] = {
@@ -179,17 +183,17 @@ def test_a_reported_body_is_decoded_however_it_is_split(coding: str, data: st.Da
     coded = CODED[coding](BODY)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(coded)), max_size=12)))
     pieces = [coded[a:b] for a, b in zip([0, *cuts], [*cuts, len(coded)], strict=True)]
-    got = recorded(told(*pieces, headers=(SSE, ("content-encoding", coding))))
-    assert got.head is not None
-    assert got.head.content_encoding == coding
-    assert (got.content, got.body_bytes) == (BODY.replace(b": keep-alive\n", b":\n"), len(coded))
-    assert got.loss == Loss()
+    stream = recorded(told(*pieces, headers=(SSE, ("content-encoding", coding))))
+    assert stream.head is not None
+    assert stream.head.content_encoding == coding
+    assert (stream.content, stream.body_bytes) == (BODY.replace(b": keep-alive\n", b":\n"), len(coded))
+    assert stream.loss == Loss()
 
 
 def test_a_reported_coding_that_is_cut_is_a_fault() -> None:
-    got = recorded(told(talk.gzip_flushed(*EVENTS)[:-8], headers=(SSE, ("content-encoding", "gzip"))))
-    assert got.loss.decode_error == "incomplete"
-    assert len(events_in(got.content)) == len(EVENTS)
+    stream = recorded(told(talk.gzip_flushed(*EVENTS)[:-8], headers=(SSE, ("content-encoding", "gzip"))))
+    assert stream.loss.decode_error == "incomplete"
+    assert len(events_in(stream.content)) == len(EVENTS)
 
 
 @pytest.mark.parametrize("framing", ["close", "json error", "html error", "no type"])
@@ -210,23 +214,23 @@ def test_dropped_reads_of_a_reported_stream_leave_a_gap() -> None:
         (ResponseHead(1, ZERO, 200, [SSE]), ResponseRead(1, ZERO, reads[0])),
         ResponseRead(1, ZERO, reads[1]),
     )
-    got = recorded([opened(), *before, ReadsDropped(1, 1), after, ended()])
-    assert (events_in(got.content), got.loss) == ([EVENTS[0][6:-2], EVENTS[4][6:-2]], Loss(dropped_reads=1))
+    stream = recorded([opened(), *before, ReadsDropped(1, 1), after, ended()])
+    assert (events_in(stream.content), stream.loss) == ([EVENTS[0][6:-2], EVENTS[4][6:-2]], Loss(dropped_reads=1))
 
 
 def test_the_first_of_several_reported_heads_counts_and_one_after_raw_bytes_does_not() -> None:
     again = ResponseHead(1, ZERO + 150, 500, [])
-    got = recorded(
+    stream = recorded(
         [opened(), ResponseHead(1, ZERO + 100, 201, [SSE]), again, ResponseRead(1, ZERO + 200, BODY), ended()]
     )
-    assert got.head is not None
-    assert (got.head.status, got.loss) == (201, Loss())
-    got = recorded([opened(), *arrivals(head(SSE), BODY), again, ended()])
-    assert got.head is not None
-    assert (got.head.status, got.end.client_bytes) == (200, len(BODY))
+    assert stream.head is not None
+    assert (stream.head.status, stream.loss) == (201, Loss())
+    stream = recorded([opened(), *arrivals(head(SSE), BODY), again, ended()])
+    assert stream.head is not None
+    assert (stream.head.status, stream.end.client_bytes) == (200, len(BODY))
 
 
 def test_a_recording_without_a_status_is_read_by_its_headers() -> None:
-    got = recorded(told(b'{"error":{"code":"x"}}', headers=(("content-type", "application/json"),), status=None))
-    assert got.head is not None
-    assert (got.head.status, got.head.event_stream, got.end.body) == (None, False, b'{"error":{"code":"x"}}')
+    stream = recorded(told(b'{"error":{"code":"x"}}', headers=(("content-type", "application/json"),), status=None))
+    assert stream.head is not None
+    assert (stream.head.status, stream.head.event_stream, stream.end.body) == (None, False, b'{"error":{"code":"x"}}')

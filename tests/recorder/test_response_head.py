@@ -60,7 +60,7 @@ def test_no_header_value_raises(one: str, two: str) -> None:
 
 
 def test_facts_by_allowlist() -> None:
-    got = head_facts(
+    facts = head_facts(
         head(
             ("apim-request-id", "azure-1"),
             ("request-id", "req_2"),
@@ -73,7 +73,7 @@ def test_facts_by_allowlist() -> None:
         77,
         event_stream=True,
     )
-    assert got == Head(200, 77, True, "gzip, br", None, "req_2", "org-3", "proj_4")
+    assert facts == Head(200, 77, True, "gzip, br", None, "req_2", "org-3", "proj_4")
     assert head_facts(head(("x-request-id", "ü"), ("request-id", "r")), None, event_stream=True) == Head(
         200, None, True, provider_request_id="masked"
     )
@@ -83,9 +83,9 @@ def test_facts_by_allowlist() -> None:
     ("told", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
 )
 def test_a_head_that_is_reported(told: int | None, kept: int | None) -> None:
-    got = reported_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
-    assert len(got.headers) == MAX_FIELDS - 1
-    assert head_facts(got, 5, event_stream=True) == Head(kept, 5, True, provider_request_id="r")
+    facts = reported_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
+    assert len(facts.headers) == MAX_FIELDS - 1
+    assert head_facts(facts, 5, event_stream=True) == Head(kept, 5, True, provider_request_id="r")
 
 
 def test_every_header_that_is_read_may_be_reported() -> None:

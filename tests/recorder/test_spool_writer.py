@@ -116,13 +116,13 @@ def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters:
     for one in sent:
         out.send([one], [1])
         out.send([bundle(0, reads=0)], [1])
-    got = [one for one in in_spool(spool) if one.segments]
-    assert [one.number for one in got] == list(range(150))
-    whole = sum(reads_of(one) == 2 for one in got)
+    bundles = [one for one in in_spool(spool) if one.segments]
+    assert [one.number for one in bundles] == list(range(150))
+    whole = sum(reads_of(one) == 2 for one in bundles)
     assert 40 < whole < 100
-    assert [reads_of(one) for one in got] == [2] * whole + [0] * (150 - whole)
-    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in got[whole:])
-    assert all(one.segments[0].end for one in got)
+    assert [reads_of(one) for one in bundles] == [2] * whole + [0] * (150 - whole)
+    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in bundles[whole:])
+    assert all(one.segments[0].end for one in bundles)
     assert dropped(tmp_path) == {"spool_full": 2 * (150 - whole)}
     ids = [row.id for row in spool.take(0, 1 << 40)]
     spool.done(ids[:-2])
@@ -142,10 +142,10 @@ def test_a_full_spool_never_costs_heartbeats_or_final_bundles(
         out.send([bundle(number + 1, reads=0)], [1])
     out.send([bundle(300, reads=0, farewell=True)], [1], farewell=True)
     assert out.is_empty
-    got = in_file(spool)
-    assert [one.number for one in got] == list(range(301))
-    assert [one.number for one in got if not one.segments] == [*range(1, 300, 2), 300]
-    assert [one.number for one in got if one.farewell] == [300]
+    bundles = in_file(spool)
+    assert [one.number for one in bundles] == list(range(301))
+    assert [one.number for one in bundles if not one.segments] == [*range(1, 300, 2), 300]
+    assert [one.number for one in bundles if one.farewell] == [300]
     assert set(dropped(tmp_path)) == {"spool_full"}
     spool.close()
 
@@ -159,13 +159,13 @@ def test_a_completely_full_spool_keeps_the_order(place: Path, counters: Counters
         number += 50
     out.send([bundle(number)], [1])
     assert not out.is_empty
-    got = [one.number for one in in_spool(spool)]
+    numbers = [one.number for one in in_spool(spool)]
     while rows := spool.take(0, MIB):
         spool.done([row.id for row in rows])
         out.send([], [1])
-        got += [one.number for one in in_spool(spool)]
+        numbers += [one.number for one in in_spool(spool)]
     assert out.is_empty
-    assert got == list(range(number + 1))
+    assert numbers == list(range(number + 1))
     assert set(dropped(tmp_path)) == {"spool_full"}
     spool.close()
 
@@ -203,12 +203,12 @@ def test_a_long_failure_of_the_disk_costs_reads_then_bundles(
     place.mkdir()
     out.send([], [1])
     assert out.is_empty
-    got = in_spool(spool)
-    assert [one.number for one in got] == list(range(300 - lost))
-    whole = sum(reads_of(one) == 2 for one in got)
+    bundles = in_spool(spool)
+    assert [one.number for one in bundles] == list(range(300 - lost))
+    whole = sum(reads_of(one) == 2 for one in bundles)
     assert whole > 10
-    assert len(got) > 2 * whole
-    assert [reads_of(one) for one in got] == [2] * whole + [0] * (len(got) - whole)
+    assert len(bundles) > 2 * whole
+    assert [reads_of(one) for one in bundles] == [2] * whole + [0] * (len(bundles) - whole)
     assert dropped(tmp_path) == {"spool_failed": 2 * (300 - whole)}
     spool.close()
 
@@ -228,14 +228,14 @@ def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Co
     sent = [bundle(number, size=20_000) for number in range(150)]
     for one in sent:
         out.send([one], [1])
-    got = in_file(spool)
-    assert [one.number for one in got] == list(range(150))  # none is missing or has another number
-    whole = sum(reads_of(one) == 2 for one in got)
+    bundles = in_file(spool)
+    assert [one.number for one in bundles] == list(range(150))  # none is missing or has another number
+    whole = sum(reads_of(one) == 2 for one in bundles)
     assert 40 < whole < 100
-    assert [reads_of(one) for one in got] == [0] * (150 - whole) + [2] * whole
-    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in got[: 150 - whole])
-    assert all(one.segments[0].end for one in got)
-    assert got[150 - whole :] == sent[150 - whole :]
+    assert [reads_of(one) for one in bundles] == [0] * (150 - whole) + [2] * whole
+    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in bundles[: 150 - whole])
+    assert all(one.segments[0].end for one in bundles)
+    assert bundles[150 - whole :] == sent[150 - whole :]
     assert dropped(tmp_path) == {"spool_full": 2 * (150 - whole)}
     spool.close()
 
@@ -247,9 +247,9 @@ def test_the_policy_does_not_change_a_bundle_in_delivery(place: Path, counters: 
     taken = spool.take(0, 200_000)
     for number in range(20, 150):
         out.send([bundle(number, size=20_000)], [1])
-    got = in_file(spool)
-    assert [reads_of(one) for one in got[: len(taken)]] == [2] * len(taken)
-    assert [reads_of(one) for one in got[len(taken) : len(taken) + 30]] == [0] * 30
+    bundles = in_file(spool)
+    assert [reads_of(one) for one in bundles[: len(taken)]] == [2] * len(taken)
+    assert [reads_of(one) for one in bundles[len(taken) : len(taken) + 30]] == [0] * 30
     assert spool.done([row.id for row in taken]) == 2 * len(taken)
     spool.close()
 
@@ -264,9 +264,9 @@ def test_heads_and_ends_have_room_when_the_reserve_is_used(
     for start in range(0, 1200, 10):
         out.send([bundle(number, size=10_000) for number in range(start, start + 10)], [1])
         assert out.is_empty
-    got = in_file(spool)
-    assert [one.number for one in got] == list(range(1200))
-    whole = [one.number for one in got if reads_of(one)]
+    bundles = in_file(spool)
+    assert [one.number for one in bundles] == list(range(1200))
+    whole = [one.number for one in bundles if reads_of(one)]
     kept = slice(0, len(whole)) if policy == "drop-newest" else slice(1200 - len(whole), 1200)
     assert whole == list(range(1200))[kept]
     assert dropped(tmp_path) == {"spool_full": 2 * (1200 - len(whole))}
@@ -340,10 +340,10 @@ def test_at_the_end_a_full_disk_costs_reads_and_the_reserved_space_takes_heads_a
     assert (lost.without_record, str(lost.reason)) == (0, "spool_failed")
     assert "full" in lost.error
     assert dropped(tmp_path) == {"spool_failed": lost.reads}
-    got = in_spool(spool)
-    assert [one.number for one in got] == list(range(40))
-    assert got[-1].farewell
-    light = [one for one in got[:-1] if not reads_of(one)]
+    bundles = in_spool(spool)
+    assert [one.number for one in bundles] == list(range(40))
+    assert bundles[-1].farewell
+    light = [one for one in bundles[:-1] if not reads_of(one)]
     assert lost.reads == 2 * len(light) > 20
     assert lost.streams == len(light)
     assert all(one.segments[0].end and one.segments[0].loss for one in light)
@@ -359,10 +359,10 @@ def test_without_reserved_space_streams_without_a_record_are_counted(
     out, spool = on_full_disk(small_disk, counters, kept=False)
     lost = out.close([1])
     assert lost is not None
-    got = in_spool(spool)
-    assert [one.number for one in got] == list(range(len(got)))
-    assert lost.without_record == 39 - len(got) > 0
+    bundles = in_spool(spool)
+    assert [one.number for one in bundles] == list(range(len(bundles)))
+    assert lost.without_record == 39 - len(bundles) > 0
     assert dropped(tmp_path) == {"spool_failed": lost.reads}
-    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 40 - len(got)
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 40 - len(bundles)
     assert f"{lost.without_record} of these streams have no record" in lost.sentence("/data")
     spool.close()

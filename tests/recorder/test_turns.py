@@ -86,10 +86,10 @@ def test_a_flood_is_recorded_whole_in_the_end() -> None:
     recorder = Recorder(talk.settings("masked"))
     tell(recorder, *flood(1, TINY * 50_000))
     segments = [*recorder.each_due(), *all_turns(recorder)]
-    (got,) = by_stream(segments)
-    assert got.content == b"data: masked\n\n" * 50_000
-    assert got.loss == Loss()
-    assert [read.body_bytes for read in got.reads] == [0, *[READ] * 6, 400_000 % READ]
+    (stream,) = by_stream(segments)
+    assert stream.content == b"data: masked\n\n" * 50_000
+    assert stream.loss == Loss()
+    assert [read.body_bytes for read in stream.reads] == [0, *[READ] * 6, 400_000 % READ]
     assert (recorder.open_streams, recorder.pending_bytes, recorder.behind_bytes) == (0, 0, 0)
     assert recorder.dropped.total() == 0
 
@@ -126,9 +126,9 @@ def test_a_stream_of_ten_thousand_events_in_one_read_needs_few_turns() -> None:
         segments += recorder.turn()
         turns += 1
     assert turns <= 12
-    (got,) = by_stream(segments)
-    assert len(got.reads) == 1
-    assert got.content.count(b"\n\n") == 10_002
+    (stream,) = by_stream(segments)
+    assert len(stream.reads) == 1
+    assert stream.content.count(b"\n\n") == 10_002
 
 
 def test_waiting_reads_are_bounded_and_the_streams_with_the_most_lose_them() -> None:
@@ -143,8 +143,8 @@ def test_waiting_reads_are_bounded_and_the_streams_with_the_most_lose_them() -> 
     assert recorder.dropped.total() == dropped
     found = by_stream([*recorder.each_due(), *all_turns(recorder)])
     assert len(found) == 7
-    told = 7 * 1 + -(-len(burst + EVENTS[4]) // READ) + 6 * -(-800_000 // READ)
-    assert told == dropped + sum(len(one.reads) for one in found)
+    expected_reads = 7 * 1 + -(-len(burst + EVENTS[4]) // READ) + 6 * -(-800_000 // READ)
+    assert expected_reads == dropped + sum(len(one.reads) for one in found)
     assert sum(one.loss.dropped_reads for one in found) == dropped
     assert (found[0].loss, found[0].content.count(b"\n\n")) == (Loss(), 4_001)
     assert any(one.loss == Loss() and one.content.count(b"\n\n") == 100_000 for one in found[1:])
@@ -231,16 +231,16 @@ def test_turns_do_not_change_what_is_recorded(
     streams: list[tuple[tuple[bytes, bytes], int, list[int]]], capture: str, work: int, every: int
 ) -> None:
     """With any turns: the same reads, heads, losses and ends, with the same content."""
-    told: list[list[Message]] = []
+    reported: list[list[Message]] = []
     for number, ((begin, body), size, holes) in enumerate(streams):
         reads = [begin, *(body[at : at + size] for at in range(0, len(body), size))]
         one = [opened(stream=number), *arrivals(*reads, stream=number)]
         for place in holes:
             one.insert(place, ReadsDropped(number, 2))
-        told.append([*one, ended(stream=number)])
+        reported.append([*one, ended(stream=number)])
     ids = iter(range(100))
     plain = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)))
-    for messages in told:
+    for messages in reported:
         tell(plain, *messages)
     expected = by_stream(plain.segments())
 
@@ -250,17 +250,17 @@ def test_turns_do_not_change_what_is_recorded(
     with pytest.MonkeyPatch.context() as patched:
         for name, size in (("CODED", 9), ("", 40), ("LEAST", 7), ("MOST", 200)):
             patched.setattr(response, f"{name}_STEP_BYTES".lstrip("_"), size)
-        for messages in told:
+        for messages in reported:
             tell(turning, messages[0])
-        for place in range(1, max(map(len, told))):
-            tell(turning, *[messages[place] for messages in told if place < len(messages)])
+        for place in range(1, max(map(len, reported))):
+            tell(turning, *[messages[place] for messages in reported if place < len(messages)])
             if place % every == 0:
                 segments += [*turning.each_due(), *turning.turn()]
         segments += [*turning.each_due(), *turning.each_segment(), *all_turns(turning)]
         segments += turning.segments()
     assert (turning.open_streams, turning.behind_bytes, turning.pending_bytes) == (0, 0, 0)
-    got = sorted(by_stream(segments), key=lambda one: one.segments[0].stream)
-    for mine, other in zip(got, expected, strict=True):
+    recorded_streams = sorted(by_stream(segments), key=lambda one: one.segments[0].stream)
+    for mine, other in zip(recorded_streams, expected, strict=True):
         assert mine.reads == other.reads
         assert (mine.loss, mine.head, mine.end, mine.request) == (other.loss, other.head, other.end, other.request)
     assert turning.dropped.total() == plain.dropped.total() == 0
@@ -281,6 +281,6 @@ def test_waiting_reads_of_a_stream_that_fails_are_counted_while_it_is_open(monke
         tell(recorder, ResponseHead(1, ZERO, 200))
     tell(recorder, ResponseRead(1, ZERO, TINY), ended())
     segments += all_turns(recorder)
-    (got,) = by_stream(segments)
-    assert len(got.reads) + recorder.dropped[DropReason.CAPTURE_FAULT] == 1 + -(-240_000 // READ) + 1
-    assert got.loss.dropped_reads == recorder.dropped[DropReason.CAPTURE_FAULT]
+    (stream,) = by_stream(segments)
+    assert len(stream.reads) + recorder.dropped[DropReason.CAPTURE_FAULT] == 1 + -(-240_000 // READ) + 1
+    assert stream.loss.dropped_reads == recorder.dropped[DropReason.CAPTURE_FAULT]

@@ -7,12 +7,12 @@ from streamgauge.spool.read_counters import Counters, read_writes_refused
 
 
 def test_f10_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     now = [100.0]
     with Counters(tmp_path / "counters", "recorder") as counters:
-        refusals = WriteRefusals(str(tmp_path), counters, said.append, lambda: now[0])
+        refusals = WriteRefusals(str(tmp_path), counters, lines.append, lambda: now[0])
         refusals.written()
-        assert said == []
+        assert lines == []
         for _ in range(3):
             refusals.refused("database or disk is full")
         assert read_writes_refused(tmp_path / "counters")
@@ -20,7 +20,7 @@ def test_f10_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> 
         for _ in range(3):
             refusals.written()
         assert not read_writes_refused(tmp_path / "counters")
-    begun, ended = said
+    begun, ended = lines
     assert str(tmp_path) in begun
     assert "(database or disk is full)" in begun
     assert "wait in memory" in begun
@@ -29,19 +29,19 @@ def test_f10_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> 
 
 
 def test_a_disk_that_refuses_repeatedly_is_reported_once_a_minute(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     now = [100.0]
     with Counters(tmp_path / "counters", "recorder") as counters:
-        refusals = WriteRefusals(str(tmp_path), counters, said.append, lambda: now[0])
+        refusals = WriteRefusals(str(tmp_path), counters, lines.append, lambda: now[0])
         for _ in range(round(REPORT_EVERY_S)):
             refusals.refused("full")
             assert read_writes_refused(tmp_path / "counters")
             refusals.written()
             assert not read_writes_refused(tmp_path / "counters")
             now[0] += 1
-        assert len(said) == 2
+        assert len(lines) == 2
         refusals.refused("full")
-        assert len(said) == 3
+        assert len(lines) == 3
 
 
 def test_a_recorder_that_was_killed_on_a_full_disk_leaves_no_refusal_to_the_next(tmp_path: Path) -> None:

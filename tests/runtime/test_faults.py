@@ -89,8 +89,8 @@ def test_the_text_of_the_system_and_of_our_own_errors_is_logged(caplog: pytest.L
     reports.report("the relay", caught(OSError(28, "No space left on device")))
     reports.report("the relay", caught(Unavailable("the port is taken by https://user:sk-1@host/x")))
     reports.report("the relay", caught(UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, "no")))
-    said = [message.splitlines()[0].partition(": ")[2] for message in caplog.messages]
-    assert said == [
+    lines = [message.splitlines()[0].partition(": ")[2] for message in caplog.messages]
+    assert lines == [
         "OSError: [Errno 28] No space left on device",
         "the port is taken by ...@host/x",
         "UnicodeDecodeError",
@@ -171,10 +171,10 @@ def test_what_an_event_loop_complains_of_is_reported(caplog: pytest.LogCaptureFi
         await asyncio.sleep(0)
 
     asyncio.run(work())
-    said = [
+    sentences = [
         message.splitlines()[0].removeprefix("internal error in the relay's process: ") for message in caplog.messages
     ]
-    assert sorted(said) == ["LookupError", "a socket was left open"]
+    assert sorted(sentences) == ["LookupError", "a socket was left open"]
     assert SECRET not in caplog.text
 
 

@@ -62,10 +62,10 @@ def play(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def test_starts_all_and_stops_relays_before_the_recorder(log: Path) -> None:
-    said: list[str] = []
+    sentences: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "one"), child(log, "two")], said.append)
+        group = Group(child(log, "recorder"), [child(log, "one"), child(log, "two")], sentences.append)
         assert not group.serving
         await group.start()
         assert group.serving
@@ -78,16 +78,16 @@ def test_starts_all_and_stops_relays_before_the_recorder(log: Path) -> None:
     stopped = lines(log, "stopped")
     assert set(stopped[:2]) == {"one stopped", "two stopped"}
     assert stopped[2:] == ["recorder stopped"]
-    assert said == []
+    assert sentences == []
 
 
 @pytest.mark.parametrize(("name", "code"), [("relay", "signal 9"), ("recorder", "signal 9")])
 def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str) -> None:
-    said: list[str] = []
+    sentences: list[str] = []
 
     async def work() -> None:
         members = {one: child(log, one) for one in ("recorder", "relay")}
-        group = Group(members["recorder"], [members["relay"]], said.append)
+        group = Group(members["recorder"], [members["relay"]], sentences.append)
         await group.start()
         os.kill(pids(log, name)[0], signal.SIGKILL)
         await until(lambda: len(pids(log, name)) == 2 and members[name].ready)
@@ -95,7 +95,7 @@ def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str
         await group.stop(5)
 
     play(work)
-    assert said == [f"the {name} ended unexpectedly ({code}); restarting it"]
+    assert sentences == [f"the {name} ended unexpectedly ({code}); restarting it"]
     assert len(lines(log, "stopped")) == 2
 
 
@@ -122,10 +122,10 @@ def test_relay_ended_gets_the_exit_code_before_the_next_start(log: Path) -> None
 
 
 def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "relay", "stay", "babble", "refuse", "stay")], said.append)
+        group = Group(child(log, "recorder"), [child(log, "relay", "stay", "babble", "refuse", "stay")], lines.append)
         await group.start()
         os.kill(pids(log, "relay")[0], signal.SIGKILL)
         await until(lambda: not group.serving)
@@ -135,17 +135,17 @@ def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     play(work)
     assert len(pids(log, "relay")) == 4
     assert (
-        said
+        lines
         == ["the relay ended unexpectedly (signal 9); restarting it"]
         + ["the relay did not start: see its error message above"] * 2
     )
 
 
 def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
-    said: list[str] = []
+    sentences: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [], said.append)
+        group = Group(child(log, "recorder"), [], sentences.append)
         assert not group.serving
         await group.start()
         assert group.serving
@@ -156,21 +156,21 @@ def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
         assert not group.serving
 
     play(work)
-    assert said == ["the recorder ended unexpectedly (signal 9); restarting it"]
+    assert sentences == ["the recorder ended unexpectedly (signal 9); restarting it"]
     assert lines(log, "stopped") == ["recorder stopped"]
 
 
 def test_child_that_crashes_repeatedly_is_restarted_each_time(log: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder", "stay", "stay"), [child(log, "relay", "fall")], said.append)
+        group = Group(child(log, "recorder", "stay", "stay"), [child(log, "relay", "fall")], lines.append)
         await group.start()
         await until(lambda: len(pids(log, "relay")) >= 4)
         await group.stop(5)
 
     play(work)
-    assert "the relay ended unexpectedly (exit code 7); restarting it" in said
+    assert "the relay ended unexpectedly (exit code 7); restarting it" in lines
     assert not any(map(runs, pids(log, "relay")))
 
 
@@ -237,15 +237,15 @@ def test_stop_during_a_restart_leaves_no_process(log: Path) -> None:
 
 def test_a_child_that_hangs_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_module, "HANGS_S", 0.3)
-    said: list[str] = []
+    lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder", "deaf"), [child(log, "relay", "deaf")], said.append)
+        group = Group(child(log, "recorder", "deaf"), [child(log, "relay", "deaf")], lines.append)
         await group.start()
         await group.stop(0.1)
 
     play(work)
-    assert said == [f"the {name} did not stop in time and was killed" for name in ("relay", "recorder")]
+    assert lines == [f"the {name} did not stop in time and was killed" for name in ("relay", "recorder")]
     assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
 
 
@@ -257,16 +257,16 @@ def test_streams_have_the_drain_timeout_but_for_a_reserve() -> None:
 
 
 def test_f4_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "one", "fall", "shout", "stay")], said.append)
+        group = Group(child(log, "recorder"), [child(log, "one", "fall", "shout", "stay")], lines.append)
         await group.start()
         await until(lambda: len(pids(log, "one")) == 3 and group.serving)
         await group.stop(5)
 
     play(work)
-    assert any("did not start" in sentence for sentence in said)
+    assert any("did not start" in sentence for sentence in lines)
 
 
 def test_child_with_a_too_long_first_line_is_unavailable(log: Path) -> None:

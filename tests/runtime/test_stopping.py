@@ -50,10 +50,10 @@ def test_f14_a_signal_while_the_command_line_is_imported_leaves_no_traceback(nam
     try:
         wait_for(lambda: process.poll() is not None or is_importing(process.pid), "import")
         process.send_signal(number)
-        _, said = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
-    assert (process.returncode, said) == (code, "")
+    assert (process.returncode, errors) == (code, "")
 
 
 @contextlib.contextmanager
@@ -131,23 +131,23 @@ def test_a_worker_without_a_broker_stops_at_once(tmp_path: Path) -> None:
 
 def test_the_same_signal_that_comes_twice_at_once_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal and a wrapper such as npm both send a Ctrl-C."""
-    said: list[str] = []
+    lines: list[str] = []
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
 
     async def work() -> None:
-        stopping = StopSignal("up", said.append, lambda: "nothing is left")
-        stopping.before_exit = lambda: said.append("cleaned up")
+        stopping = StopSignal("up", lines.append, lambda: "nothing is left")
+        stopping.before_exit = lambda: lines.append("cleaned up")
         os.kill(os.getpid(), signal.SIGINT)
         await stopping.stop.wait()
         stopping._on_signal(signal.SIGINT)
-        assert (said, codes) == ([], [])
+        assert (lines, codes) == ([], [])
         await asyncio.sleep(2 * SAME_S)
         stopping._on_signal(signal.SIGINT)
 
     asyncio.run(work())
     assert codes == [130]
-    assert said == ["up: stopping at once, after a second signal; nothing is left", "cleaned up"]
+    assert lines == ["up: stopping at once, after a second signal; nothing is left", "cleaned up"]
 
 
 def test_failing_disk_does_not_prevent_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,21 +122,21 @@ def test_damage_anywhere_loses_only_what_is_damaged(path: Path, seed: int) -> No
         spool = Spool(path, counters=counters)
         assert spool.put(rows(b"new")).failure is None
         counters.seen()
-        got: list[bytes] = []
+        taken_values: list[bytes] = []
         after = 0
         while taken := spool.take(after, 10_000):
-            got += [row.value for row in taken]
+            taken_values += [row.value for row in taken]
             after = taken[-1].id
             spool.done([row.id for row in taken])
         balance = close_balance_after_crash(spool, counters_path)
         spool.close()
-    assert set(got) <= {*values, b"new"}
-    assert len(got) == len(set(got))
-    assert got == sorted(got, key=lambda value: (value == b"new", value))
+    assert set(taken_values) <= {*values, b"new"}
+    assert len(taken_values) == len(set(taken_values))
+    assert taken_values == sorted(taken_values, key=lambda value: (value == b"new", value))
     assert balance.waiting == 0
-    assert (balance.seen, balance.delivered) == (201, len(got))
+    assert (balance.seen, balance.delivered) == (201, len(taken_values))
     if page > 7:  # a page that holds rows, not the tables' roots
-        assert len(got) >= 150
+        assert len(taken_values) >= 150
 
 
 def test_a_flipped_byte_in_a_value_loses_that_row(path: Path) -> None:
@@ -177,12 +177,12 @@ def test_a_file_that_is_replaced_under_another_process_is_noticed(path: Path) ->
 
 def drained(spool: Spool) -> list[bytes]:
     """Everything that it gives, reported done."""
-    got: list[bytes] = []
+    values: list[bytes] = []
     for _ in range(1000):
         taken = spool.take(0, 10_000)
         if not taken:
-            return got
-        got += [row.value for row in taken]
+            return values
+        values += [row.value for row in taken]
         spool.done([row.id for row in taken])
     raise AssertionError("it gives rows without end")
 
@@ -194,19 +194,19 @@ def balanced_after_damage(path: Path, values: list[bytes]) -> list[bytes]:
         counters.seen(len(values) + 1)
         spool = Spool(path, counters=counters)
         assert spool.put(rows(b"new")).failure is None
-        got = drained(spool)
+        remaining = drained(spool)
         assert spool.get("partitions") in (None, b"8")
         spool.close()
         fresh = Spool(path, counters=counters)
         balance = close_balance_after_crash(fresh, counters_path)
         assert drained(fresh) == []
         fresh.close()
-    assert set(got) <= {*values, b"new"}
-    assert b"new" in got
-    assert len(got) == len(set(got))
-    assert (balance.seen, balance.delivered, balance.waiting) == (len(values) + 1, len(got), 0)
-    assert sum(balance.dropped.values()) == len(values) + 1 - len(got)
-    return got
+    assert set(remaining) <= {*values, b"new"}
+    assert b"new" in remaining
+    assert len(remaining) == len(set(remaining))
+    assert (balance.seen, balance.delivered, balance.waiting) == (len(values) + 1, len(remaining), 0)
+    assert sum(balance.dropped.values()) == len(values) + 1 - len(remaining)
+    return remaining
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -226,9 +226,9 @@ def test_a_flipped_byte_anywhere_loses_little_and_closes_the_balance(path: Path,
         content = bytearray(whole)
         content[place] ^= 1 << chance.randrange(8)
         path.write_bytes(content)
-        got = balanced_after_damage(path, values)
+        remaining = balanced_after_damage(path, values)
         if place >= 10 * 4096:
-            assert len(got) >= 38, f"byte {place} cost {41 - len(got)} of 41 rows"
+            assert len(remaining) >= 38, f"byte {place} cost {41 - len(remaining)} of 41 rows"
 
 
 KILLED = """
@@ -251,9 +251,9 @@ def test_a_flipped_byte_in_the_log_costs_what_was_put_from_there_on(path: Path, 
     place = random.Random(seed).randrange(32, len(content))
     content[place] ^= 4
     log.write_bytes(content)
-    got = [value for value in balanced_after_damage(path, values) if value != b"new"]
-    assert got == values[: len(got)]
-    assert len(got) >= 40 * place / len(content) - 3
+    remaining = [value for value in balanced_after_damage(path, values) if value != b"new"]
+    assert remaining == values[: len(remaining)]
+    assert len(remaining) >= 40 * place / len(content) - 3
 
 
 def test_a_file_that_is_deleted_while_it_is_open_costs_nothing(path: Path) -> None:

@@ -153,10 +153,10 @@ class Model(RuleBasedStateMachine):
 
     @rule(most=st.sampled_from([1, 10_000, 1_000_000]))
     def take(self, most: int) -> None:
-        got = self.reader.take(self.after, most)
+        rows = self.reader.take(self.after, most)
         expected = [row for row in self.rows if row.number > max(self.held.values(), default=-1) or not self.held]
         spoilt = False
-        for row in got:
+        for row in rows:
             while not expected[0].whole:
                 spoilt, _ = True, expected.pop(0)
             there = expected.pop(0)
@@ -171,9 +171,9 @@ class Model(RuleBasedStateMachine):
             spoilt, _ = True, expected.pop(0)
         if spoilt:
             self.lose_what_is_spoilt()
-        if got:
-            self.after = got[-1].id
-        assert got or not expected
+        if rows:
+            self.after = rows[-1].id
+        assert rows or not expected
 
     def lose_what_is_spoilt(self) -> None:
         self.drop("spool_damaged", sum(row.reads for row in self.rows if not row.whole))

@@ -132,20 +132,20 @@ while True:
 def test_two_processes_at_once_and_sigkill_lose_nothing_that_was_put(path: Path) -> None:
     command = [sys.executable, "-c", PUTTER, str(path)]
     spool = Spool(path)
-    got: list[bytes] = []
+    values: list[bytes] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        while len(got) < 500:
+        while len(values) < 500:
             taken = spool.take(0, 1000)
-            got += [row.value for row in taken]
+            values += [row.value for row in taken]
             assert spool.done([row.id for row in taken]) == len(taken)
         child.send_signal(signal.SIGKILL)
         assert child.stdout is not None
-        said = child.stdout.read().split()
+        words = child.stdout.read().split()
     while taken := spool.take(0, 1000):
-        got += [row.value for row in taken]
+        values += [row.value for row in taken]
         spool.done([row.id for row in taken])
-    assert got == [b"%d" % number for number in range(len(got))]
-    assert len(got) >= len(said)
+    assert values == [b"%d" % number for number in range(len(values))]
+    assert len(values) >= len(words)
     spool.close()
 
 
@@ -226,8 +226,8 @@ def test_a_folder_that_cannot_be_written_is_said_and_survived() -> None:
     try:
         folder.chmod(0o555)
         command = [sys.executable, "-c", READ_ONLY, str(folder / "spool.sqlite")]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert said == "read_only [] 0 0 None\n"
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert output == "read_only [] 0 0 None\n"
     finally:
         folder.chmod(0o755)
         folder.rmdir()

@@ -35,15 +35,15 @@ class Stops(Response):
 
 @app.post("/v1/chat/completions")
 async def chat(request: Request) -> Response:
-    asked = await request.json()
-    if asked["model"] == "fails":
+    body = await request.json()
+    if body["model"] == "fails":
         raise RuntimeError("before it answered")
-    if asked["model"] == "stops":
+    if body["model"] == "stops":
         return Stops()
-    if not asked.get("stream"):
-        return JSONResponse(whole(asked["model"]), headers={"x-request-id": "request-1"})
+    if not body.get("stream"):
+        return JSONResponse(whole(body["model"]), headers={"x-request-id": "request-1"})
     return StreamingResponse(
-        pieces(asked["model"]), media_type="text/event-stream", headers={"x-request-id": "request-1"}
+        pieces(body["model"]), media_type="text/event-stream", headers={"x-request-id": "request-1"}
     )
 
 

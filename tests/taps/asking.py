@@ -121,13 +121,13 @@ def outcomes(
     way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came], *handlers: Handler
 ) -> tuple[Came, Came]:
     """What the caller gets without the tap, and through it."""
-    came = []
+    results = []
     for data_dir in (None, folder):
         asker = Asker(*way, data_dir)
         with RawUpstream(*handlers) as upstream:
             asker.url = upstream.url
-            came.append(ask(asker))
-    plain, tapped = came
+            results.append(ask(asker))
+    plain, tapped = results
     return plain, tapped
 
 
@@ -169,5 +169,5 @@ def receive_chunked(one: socket.socket) -> None:
 
 
 def ask_chat(asker: Any, **more: Any) -> Came:
-    came: Came = asker.ask(asker.url + CHAT, **more)
-    return came
+    result: Came = asker.ask(asker.url + CHAT, **more)
+    return result

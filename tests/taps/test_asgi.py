@@ -43,9 +43,9 @@ def test_messages_pass_unchanged_and_are_reported(client: FakeClient) -> None:
     sent = [START, body(BEGIN), body(b""), body(REST), END]
     server = Server()
     run(answers(*sent), server)
-    assert all(got is given for got, given in zip(server.sent, sent, strict=True))
-    told = client.messages
-    assert [type(one) for one in told] == [
+    assert all(passed_on is given for passed_on, given in zip(server.sent, sent, strict=True))
+    messages = client.messages
+    assert [type(one) for one in messages] == [
         RequestStarted,
         RequestBody,
         RequestSent,
@@ -54,8 +54,8 @@ def test_messages_pass_unchanged_and_are_reported(client: FakeClient) -> None:
         ResponseRead,
         ExchangeEnded,
     ]
-    assert b"".join(one.data for one in told if isinstance(one, ResponseRead)) == BEGIN + REST
-    stamps = [one.at_ns for one in told if not isinstance(one, RequestBody)]  # type: ignore[union-attr]
+    assert b"".join(one.data for one in messages if isinstance(one, ResponseRead)) == BEGIN + REST
+    stamps = [one.at_ns for one in messages if not isinstance(one, RequestBody)]  # type: ignore[union-attr]
     assert stamps == sorted(stamps)  # type: ignore[type-var]
     assert ending(client).ending is Ending.COMPLETE
 
@@ -122,9 +122,9 @@ def test_a_request_in_pieces(client: FakeClient) -> None:
         {"type": "http.request", "body": b':"m"}'},
     ]
     run(answers(START, END, reads=3), Server(*pieces))
-    told = client.messages
-    assert [one.data for one in told if isinstance(one, RequestBody)] == [b'{"model"', b':"m"}']
-    [sent] = [one for one in told if isinstance(one, RequestSent)]
+    messages = client.messages
+    assert [one.data for one in messages if isinstance(one, RequestBody)] == [b'{"model"', b':"m"}']
+    [sent] = [one for one in messages if isinstance(one, RequestSent)]
     assert (sent.body_bytes, sent.whole) == (13, True)
 
 
@@ -194,8 +194,8 @@ def test_the_upstreams_name(
 def test_other_paths_are_captured_by_the_responses_head(client: FakeClient) -> None:
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST, more=False)), server, scope("/elsewhere"))
-    told = client.messages
-    assert [type(one) for one in told] == [
+    messages = client.messages
+    assert [type(one) for one in messages] == [
         RequestStarted,
         RequestSent,
         ResponseHead,
@@ -203,10 +203,10 @@ def test_other_paths_are_captured_by_the_responses_head(client: FakeClient) -> N
         ResponseRead,
         ExchangeEnded,
     ]
-    sent = told[1]
+    sent = messages[1]
     assert isinstance(sent, RequestSent)
     assert (sent.body_bytes, sent.whole) == (len(ASKED["body"]), False), "not kept: the head was not yet known"
-    zero = told[0]
+    zero = messages[0]
     assert isinstance(zero, RequestStarted)
     assert zero.at_ns is not None
     assert sent.at_ns is not None

@@ -31,7 +31,7 @@ def through_asgi(
     vector: Vector, pieces: Iterable[bytes], client: FakeClient, coding: str | None = None
 ) -> dict[str, Any]:
     """The record of a vector that an application sends in these pieces."""
-    asked = b"" if vector.request is None else json.dumps(vector.request).encode()
+    request_body = b"" if vector.request is None else json.dumps(vector.request).encode()
     start: Message = {
         "type": "http.response.start",
         "status": vector.status,
@@ -55,7 +55,7 @@ def through_asgi(
     headers = [(name.encode(), value.encode("latin-1")) for name, value in vector.headers]
     given = scope(path, vector.method, query_string=query.encode(), headers=headers)
     with contextlib.suppress(ApplicationFault):
-        run(application, Server({**ASKED, "body": asked}, GONE), given, upstream="test")
+        run(application, Server({**ASKED, "body": request_body}, GONE), given, upstream="test")
     return as_json(record_of(segments_of("full", client.messages)))
 
 

@@ -57,8 +57,8 @@ from tests.taps.talk import EVENTS, gzip_flushed
 
 def test_a_stream_in_order(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     begun = time.monotonic_ns()
-    came = both_ways(way, tmp_path, ask_chat, answering(STREAM))
-    assert (came.status, came.body, came.error) == (200, ANSWER, None)
+    result = both_ways(way, tmp_path, ask_chat, answering(STREAM))
+    assert (result.status, result.body, result.error) == (200, ANSWER, None)
     messages = recorder.ended()
     assert kinds(messages) == WHOLE
     opened = only(messages, RequestStarted)
@@ -92,16 +92,16 @@ def test_chunks_reach_the_caller_unchanged(way: tuple[Any, Kind], tmp_path: Path
 
     def ask(asker: Asker) -> Came:
         asker.on_chunk = has_read.release
-        came = ask_chat(asker)
+        result = ask_chat(asker)
         while has_read.acquire(blocking=False):
             pass
-        return came
+        return result
 
-    plain, came = outcomes(way, tmp_path, ask, handler)
-    assert came == plain
-    assert len(came.chunks) > 1
+    plain, tapped = outcomes(way, tmp_path, ask, handler)
+    assert tapped == plain
+    assert len(tapped.chunks) > 1
     reads = [message.data for message in recorder.ended() if isinstance(message, ResponseRead)]
-    assert reads == came.chunks
+    assert reads == tapped.chunks
 
 
 def test_a_compressed_response_is_reported_compressed(
@@ -109,9 +109,9 @@ def test_a_compressed_response_is_reported_compressed(
 ) -> None:
     coded = gzip_flushed(*EVENTS)
     wire = HEAD + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(coded)
-    came = both_ways(way, tmp_path, ask_chat, answering(wire))
+    result = both_ways(way, tmp_path, ask_chat, answering(wire))
     messages = recorder.ended()
-    assert arrived(messages) == coded == came.body
+    assert arrived(messages) == coded == result.body
     assert gzip.decompress(coded) == ANSWER
     assert ("content-encoding", "gzip") in only(messages, ResponseHead).headers
 
@@ -119,18 +119,18 @@ def test_a_compressed_response_is_reported_compressed(
 def test_a_body_that_can_be_read_once_passes_through(
     way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder
 ) -> None:
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
         data = b""
         while not data.endswith(b"0\r\n\r\n") and (piece := one.recv(65_536)):
             data += piece
-        asked.append(data.partition(b"\r\n\r\n")[2])
+        requests.append(data.partition(b"\r\n\r\n")[2])
         one.sendall(STREAM)
         receive_all(one)
 
     both_ways(way, tmp_path, lambda asker: ask_chat(asker, content=asker.pieces(b"one", b"", b"two")), handler)
-    assert asked == [b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"] * 2
+    assert requests == [b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"] * 2
     messages = recorder.ended()
     assert [message.data for message in messages if isinstance(message, RequestBody)] == [b"one", b"two"]
     sent = only(messages, RequestSent)
@@ -243,8 +243,8 @@ def test_a_response_that_is_in_memory(way: tuple[Any, Kind], tmp_path: Path, rec
         seen.append((request.content, request.stream))
         return library.Response(200, headers={"content-type": "text/event-stream"}, content=ANSWER, extensions={"a": 1})
 
-    came = Asker(*way, tmp_path).ask("http://mock" + CHAT, inner=library.MockTransport(handle))
-    assert came == Asker(*way, None).ask("http://mock" + CHAT, inner=library.MockTransport(handle))
+    result = Asker(*way, tmp_path).ask("http://mock" + CHAT, inner=library.MockTransport(handle))
+    assert result == Asker(*way, None).ask("http://mock" + CHAT, inner=library.MockTransport(handle))
     assert [content for content, _ in seen] == [BODY, BODY]
     messages = recorder.ended()
     assert (kinds(messages), arrived(messages), only(messages, RequestStarted).upstream) == (WHOLE, ANSWER, "mock")
@@ -355,11 +355,11 @@ def test_the_inner_transport_is_entered_and_closed(way: tuple[Any, Kind], tmp_pa
 
 
 def test_both_libraries_in_one_process(tmp_path: Path, recorder: RawRecorder) -> None:
-    told: list[list[type[Message]]] = []
+    reported: list[list[type[Message]]] = []
     for library, kind in WAYS:
         with RawUpstream(answering(STREAM)) as upstream:
             Asker(library, kind, tmp_path).ask(upstream.url + CHAT)  # type: ignore[arg-type]
-        messages = recorder.ended(len(told) + 1)
-        told.append([type(message) for message in messages if message.stream == messages[-1].stream])
-    without_reads = [[kind for kind in one if kind is not ResponseRead] for one in told]
+        messages = recorder.ended(len(reported) + 1)
+        reported.append([type(message) for message in messages if message.stream == messages[-1].stream])
+    without_reads = [[kind for kind in one if kind is not ResponseRead] for one in reported]
     assert without_reads == [[RequestStarted, RequestBody, RequestSent, ResponseHead, ExchangeEnded]] * 4

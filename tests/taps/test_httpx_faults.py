@@ -55,9 +55,9 @@ from tests.taps.talk import EVENTS
 def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, leave_after: int) -> None:
     pieces = [chunked(event)[:-5] for event in EVENTS]
     handler = pausing(STREAM.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", *pieces)
-    came = both_ways(way, tmp_path, lambda asker: ask_chat(asker, leave_after=leave_after), handler)
+    result = both_ways(way, tmp_path, lambda asker: ask_chat(asker, leave_after=leave_after), handler)
     messages = recorder.ended()
-    assert arrived(messages) == came.body == b"".join(EVENTS[:leave_after])
+    assert arrived(messages) == result.body == b"".join(EVENTS[:leave_after])
     ended = only(messages, ExchangeEnded)
     assert (ended.ending, ended.client_gone_ns) == (Ending.CLIENT, ended.at_ns)
 
@@ -78,15 +78,15 @@ def test_an_upstream_that_breaks_off(
         asker.timeout_s = SHORT_TIMEOUT_S if end is receive_all else TIMEOUT_S
         return ask_chat(asker)
 
-    came = both_ways(way, tmp_path, ask, pausing(sent, end=end))
-    assert came.error is not None
-    assert came.error[0] == error
+    result = both_ways(way, tmp_path, ask, pausing(sent, end=end))
+    assert result.error is not None
+    assert result.error[0] == error
     messages = recorder.ended()
     assert only(messages, ExchangeEnded).ending is ending
-    assert arrived(messages) == came.body
+    assert arrived(messages) == result.body
     whole = kinds(messages) == WHOLE
     assert whole or kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"]
-    assert whole == (came.status is not None)
+    assert whole == (result.status is not None)
 
 
 def test_no_server_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
@@ -105,7 +105,7 @@ def test_no_server_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawR
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
 def test_a_cancelled_task(library: Any, how: str, tmp_path: Path, recorder: RawRecorder) -> None:
     async def run(url: str) -> list[bytes]:
-        got: list[bytes] = []
+        received: list[bytes] = []
 
         async def read() -> None:
             async with (
@@ -113,25 +113,25 @@ def test_a_cancelled_task(library: Any, how: str, tmp_path: Path, recorder: RawR
                 client.stream("POST", url + CHAT, content=BODY) as response,
             ):
                 async for chunk in response.aiter_raw():
-                    got.append(chunk)
+                    received.append(chunk)
                     some.set()
 
         some = asyncio.Event()
         if how == "timeout":
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(read(), 1.0)
-            return got
+            return received
         task = asyncio.create_task(read())
         await some.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return got
+        return received
 
     with RawUpstream(pausing(STREAM[:-50])) as upstream:
-        got = asyncio.run(run(upstream.url))
+        chunks = asyncio.run(run(upstream.url))
     messages = recorder.ended()
-    assert arrived(messages) == b"".join(got) != b""
+    assert arrived(messages) == b"".join(chunks) != b""
     assert only(messages, ExchangeEnded).ending is Ending.CLIENT
 
 
@@ -195,8 +195,8 @@ def test_a_bug_in_the_tap_does_not_reach_the_caller(
 ) -> None:
     monkeypatch.setattr(owner, name, raising)
     for path in (CHAT, "/v1/mystery"):
-        came = both_ways(way, tmp_path, lambda asker, path=path: asker.ask(asker.url + path), answering(STREAM))  # type: ignore[misc]
-        assert came.body == ANSWER
+        result = both_ways(way, tmp_path, lambda asker, path=path: asker.ask(asker.url + path), answering(STREAM))  # type: ignore[misc]
+        assert result.body == ANSWER
     once = both_ways(way, tmp_path, lambda asker: ask_chat(asker, content=asker.pieces(BODY)), pausing(HEAD, end=reset))
     assert once.error is not None
     monkeypatch.undo()

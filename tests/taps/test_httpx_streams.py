@@ -81,23 +81,23 @@ def reported(client: FakeClient) -> tuple[list[bytes], list[Ending]]:
 async def read_async(stream: AsyncResponseStream, chunks: int = 9) -> list[bytes]:
     iterator = stream.__aiter__()
     assert isinstance(iterator, AsyncGenerator)  # a reader that stops early closes it, which must work
-    got = []
+    read_chunks = []
     async for chunk in iterator:
-        got.append(chunk)
-        if len(got) == chunks:
+        read_chunks.append(chunk)
+        if len(read_chunks) == chunks:
             await iterator.aclose()
-    return got
+    return read_chunks
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_read_to_the_end(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
-    got = (
+    chunks = (
         list(SyncResponseStream(below, capture))
         if kind == "sync"
         else asyncio.run(read_async(AsyncResponseStream(below, capture)))
     )
-    assert (got, reported(client), below.story) == ([b"a", b"b"], ([b"a", b"b"], [Ending.COMPLETE]), ["over"])
+    assert (chunks, reported(client), below.story) == ([b"a", b"b"], ([b"a", b"b"], [Ending.COMPLETE]), ["over"])
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -105,11 +105,11 @@ def test_stopping_early_closes_the_inner_stream(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
     if kind == "sync":
         stream = SyncResponseStream(below, capture)
-        got = list(itertools.islice(stream, 1))
+        chunks = list(itertools.islice(stream, 1))
         gc.collect()
     else:
-        got = asyncio.run(read_async(AsyncResponseStream(below, capture), 1))
-    assert (got, reported(client), below.story) == ([b"a"], ([b"a"], [Ending.CLIENT]), ["over"])
+        chunks = asyncio.run(read_async(AsyncResponseStream(below, capture), 1))
+    assert (chunks, reported(client), below.story) == ([b"a"], ([b"a"], [Ending.CLIENT]), ["over"])
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -192,9 +192,9 @@ def test_streams_have_the_class_of_the_requests_library(library: Any) -> None:
 
 def test_a_body_that_is_sent_twice_is_reported_once() -> None:
     capture, client = capturing()
-    asked = RequestBodyCapture(capture, None)
+    body_capture = RequestBodyCapture(capture, None)
     request = httpx.Request("POST", "http://u/", content=iter([]))
-    stream = stream_classes_of(request).request([b"a", b"b"], asked)
+    stream = stream_classes_of(request).request([b"a", b"b"], body_capture)
     assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]
     assert [one.data for one in client.messages if isinstance(one, RequestBody)] == [b"a", b"b"]
     assert [one.body_bytes for one in client.messages if isinstance(one, RequestSent)] == [2]

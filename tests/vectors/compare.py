@@ -57,8 +57,8 @@ def without_times(record: dict[str, Any]) -> dict[str, Any]:
 
 def times_of(vector: Vector, head: bytes, places: list[int], stamps: list[int]) -> dict[str, float | None]:
     """The times of its events if the response was cut at these places and the pieces arrived at these times (ns)."""
-    came = [stamps[bisect.bisect_right(places, len(head) + end)] for end in ends(vector.body)]
-    events = [stamp for stamp, block in zip(came, blocks(vector.body), strict=True) if is_dispatched(block)]
+    token_times = [stamps[bisect.bisect_right(places, len(head) + end)] for end in ends(vector.body)]
+    events = [stamp for stamp, block in zip(token_times, blocks(vector.body), strict=True) if is_dispatched(block)]
     tokens = [events[place] for place in vector.token_events_at]
     found = {"first_event_s": events[:1], "first_token_s": tokens[:1], "last_token_s": tokens[-1:]}
     return {name: times[0] / 1e9 if times else None for name, times in found.items()}

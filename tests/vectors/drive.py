@@ -114,10 +114,10 @@ def messages(
     if vector.replay_only:
         begun = msgspec.structs.replace(begun, tap="replay", dialect=vector.dialect if vector.name_dialect else None)
     yield begun
-    asked = b"" if vector.request is None else json.dumps(vector.request).encode()
-    if asked:
-        yield RequestBody(stream, asked)
-    yield RequestSent(stream, base, None, len(asked), True)
+    request_body = b"" if vector.request is None else json.dumps(vector.request).encode()
+    if request_body:
+        yield RequestBody(stream, request_body)
+    yield RequestSent(stream, base, None, len(request_body), True)
     for stamp, data in reads:
         yield ResponseRead(stream, None if stamp is None else T0 + stamp, data)
     ended = None if end_ns is None else T0 + end_ns
@@ -130,10 +130,10 @@ def settings(capture: Capture) -> CaptureSettings:
     return CaptureSettings(capture=capture, tap_version="1", key=bytes(32))
 
 
-def segments_of(capture: Capture, told: Iterable[Message]) -> Iterator[Segment]:
+def segments_of(capture: Capture, reported: Iterable[Message]) -> Iterator[Segment]:
     """What the recorder makes of the messages, cut into segments at intervals."""
     recording = Recorder(settings(capture))
-    for count, message in enumerate(told):
+    for count, message in enumerate(reported):
         recording.handle(message)
         if count % READS_A_SEGMENT == 0:
             yield from recording.segments()
@@ -164,14 +164,14 @@ def live(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
     return as_json(record_of(segments_of(how.capture, messages(vector, ((None, piece) for piece in pieces)))))
 
 
-def one_by_one(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
+def one_by_one(capture: Capture, streams: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
     """The records of streams that arrive one after another, through one recorder and one assembler."""
-    return in_order(segments_of(capture, itertools.chain.from_iterable(told)))
+    return in_order(segments_of(capture, itertools.chain.from_iterable(streams)))
 
 
-def by_turns(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
+def by_turns(capture: Capture, streams: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
     """The same for streams that arrive at the same time: one message of each in turn."""
-    rounds = itertools.chain.from_iterable(itertools.zip_longest(*told))
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*streams))
     return in_order(segments_of(capture, (message for message in rounds if message is not None)))
 
 
@@ -185,8 +185,8 @@ def in_order(segments: Iterable[Segment]) -> list[dict[str, Any]]:
 def cut_short(vector: Vector, body: bytes, ending: str) -> list[dict[str, Any]]:
     """The records of a stream that ended this way after these bytes of the vector: none if nothing of an LLM arrived."""
     cut = msgspec.structs.replace(vector, body=body, ending=ending)
-    told = messages(cut, [(None, wire(cut, Live()))])
-    return [as_json(record) for record in records_of(segments_of("full", told))]
+    reported = messages(cut, [(None, wire(cut, Live()))])
+    return [as_json(record) for record in records_of(segments_of("full", reported))]
 
 
 def stamped(vector: Vector, how: Live, reads: list[tuple[int, bytes]], end_ns: int) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def test_dead_letter_is_durable_when_write_returns(caplog: pytest.LogCaptureFixt
         letters = asyncio.run(buried(cluster, *poison, metrics=metrics))
     assert [one.value for one in letters] == [one.value for one in poison]
     assert page(metrics) == {"buried": 20, "waiting": 0}
-    [said] = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
-    assert said.startswith(
+    [line] = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
+    assert line.startswith(
         "1 messages so far could not be read and are in house.deadletter, the last one from house.segments"
     )
 
@@ -81,13 +81,13 @@ def test_denied_dead_letter_waits_and_is_logged_once(caplog: pytest.LogCaptureFi
         cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED] * 2)
         letters = asyncio.run(buried(cluster, Poison(b"one"), Poison(b"two"), metrics=metrics))
     assert sorted(one.value for one in letters) == [b"one", b"two"]
-    said = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
-    said = [sentence for sentence in said if "could not be read" not in sentence]
-    assert len(said) == 2
-    assert said[0].startswith(
+    lines = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
+    lines = [sentence for sentence in lines if "could not be read" not in sentence]
+    assert len(lines) == 2
+    assert lines[0].startswith(
         "dead letters cannot be written to house.deadletter (the broker denies it, TopicAuthorizationFailedError: allow"
     )
-    assert said[1] == "dead letters can be written to house.deadletter again"
+    assert lines[1] == "dead letters can be written to house.deadletter again"
 
 
 def test_dead_letter_that_is_too_large_is_truncated() -> None:

@@ -84,12 +84,12 @@ def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
     bundles = bundles_of(interleaved(12, seed), per_bundle=3)
     wanted = by_id(run(bundles))
     saved: dict[int, bytes] = {}
-    got: dict[str, bytes] = {}
+    records: dict[str, bytes] = {}
     assembler, offset, committed = Assembler(), 0, 0
     crashes = {crash for crash in crashes if crash < len(bundles)}
     while offset < len(bundles):
         for record in assembler.apply(offset, offset, bundles[offset]):
-            assert got.setdefault(record.stream_id, encode_record(record)) == encode_record(record)
+            assert records.setdefault(record.stream_id, encode_record(record)) == encode_record(record)
         offset += 1
         if offset % every == 0:
             saved |= {key: assembler.dump(key) for key in assembler.changed()}
@@ -99,7 +99,7 @@ def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
             assembler, offset = Assembler(), max(0, committed - offset % 3)  # these messages are applied again
             for key, value in saved.items():
                 assembler.load(key, value)
-    assert got == wanted
+    assert records == wanted
 
 
 def test_a_crash_between_buckets_and_producers_repeats_no_record() -> None:

@@ -81,11 +81,11 @@ def test_a_replay_closes_the_same_streams() -> None:
         assert b'"complete":true' in b"".join(map(b"".join, wanted))
         for every in (1, 3, 7):
             assembler, saved, at = Assembler(), dict[int, bytes](), 0
-            got: list[list[bytes]] = [[] for _ in log]
+            records: list[list[bytes]] = [[] for _ in log]
             crashes = set(range(0, len(log), 11))
             while at < len(log):
                 found = [encode_record(one) for one in assembler.apply(at, at, log[at])]
-                got[at] = found or got[at]
+                records[at] = found or records[at]
                 at += 1
                 if at % every == 0:
                     saved = {one: assembler.dump(one) for one in (key, PRODUCERS)}
@@ -95,7 +95,7 @@ def test_a_replay_closes_the_same_streams() -> None:
                     for one, value in saved.items():
                         assembler.load(one, value)
                     at = assembler.applied_offset(PRODUCERS) + 1
-            assert got == wanted
+            assert records == wanted
             assert assembler.dump(key) == once.dump(key)
 
 

@@ -83,8 +83,8 @@ def test_short_streams_have_exact_nearest_rank_percentiles(steps: list[int]) -> 
         stamps.append(stamps[-1] + step)
     gaps = gaps_of(state_of([(stamp, 1) for stamp in stamps]))
     ordered = sorted(steps)
-    for got, share in ((gaps.p50_s, 0.5), (gaps.p95_s, 0.95), (gaps.p99_s, 0.99)):
-        assert got == seconds(ordered[math.ceil(share * len(ordered)) - 1])
+    for quantile, share in ((gaps.p50_s, 0.5), (gaps.p95_s, 0.95), (gaps.p99_s, 0.99)):
+        assert quantile == seconds(ordered[math.ceil(share * len(ordered)) - 1])
     assert gaps.max_s == seconds(ordered[-1])
     assert gaps.stalls == sum(step > STALL_NS for step in steps)
 

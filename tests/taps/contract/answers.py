@@ -9,8 +9,8 @@ TEXT = f"{CANARY} grün \U0001f332"
 
 
 def event(data: object, name: str | None = None, end: str = "\n") -> bytes:
-    said = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-    return (f"event: {name}{end}" if name else "").encode() + f"data: {said}{end}{end}".encode()
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return (f"event: {name}{end}" if name else "").encode() + f"data: {text}{end}{end}".encode()
 
 
 def chunk(text: str | None = None, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
@@ -88,8 +88,8 @@ RESPONSE = named(
 
 def candidate(text: str | None, **more: Any) -> bytes:
     content = {"role": "model", "parts": [] if text is None else [{"text": text}]}
-    said = {"candidates": [{"content": content, "index": 0, **more.pop("candidate", {})}], "modelVersion": "g-1-01"}
-    return event({**said, **more}, end="\r\n")
+    chunk = {"candidates": [{"content": content, "index": 0, **more.pop("candidate", {})}], "modelVersion": "g-1-01"}
+    return event({**chunk, **more}, end="\r\n")
 
 
 GEMINI = (

@@ -249,9 +249,9 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
 
     with RawRecorder(path) as recorder:
         asyncio.run(tell())
-        told = recorder.ended(scenario.told)
+        messages = recorder.ended(scenario.told)
     counters.close()
-    return partial(written, told)
+    return partial(written, messages)
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------

@@ -117,10 +117,10 @@ def reference(scenario: Scenario) -> list[Message]:
     headers = [(name.lower(), value) for name, value in scenario.asked_headers if name.lower() in wanted]
     opened = RequestStarted(1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference")
     whole = scenario.early and len(scenario.asked) <= MAX_REQUEST_BODY
-    told: list[Message] = [opened, *([RequestBody(1, scenario.asked)] if whole and scenario.asked else [])]
+    reported: list[Message] = [opened, *([RequestBody(1, scenario.asked)] if whole and scenario.asked else [])]
     size = len(scenario.asked)
-    told.append(RequestSent(1, T0 + STEP, T0 + STEP // 2, size, whole or not size))
-    told += [ResponseRead(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
-    end_ns = T0 + STEP * (len(told) + 2)
+    reported.append(RequestSent(1, T0 + STEP, T0 + STEP // 2, size, whole or not size))
+    reported += [ResponseRead(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
+    end_ns = T0 + STEP * (len(reported) + 2)
     gone_ns = end_ns if scenario.end == "client" else None
-    return [*told, ExchangeEnded(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]
+    return [*reported, ExchangeEnded(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]

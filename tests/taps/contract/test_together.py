@@ -33,11 +33,11 @@ def test_twenty_streams_at_once(name: str, tmp_path: Path) -> None:
     driver = DRIVERS[name]
     assert driver.start
     kinds = [BY_NAME["tool-call"], BY_NAME["chat-with-usage"]]
-    asked = [kinds[number % len(kinds)] for number in range(STREAMS)]
+    scenarios = [kinds[number % len(kinds)] for number in range(STREAMS)]
     with driver.start(tmp_path) as running:
-        results = running.run(asked, at_once=STREAMS)
+        results = running.run(scenarios, at_once=STREAMS)
     ids = set()
-    for scenario, result in zip(asked, results, strict=True):
+    for scenario, result in zip(scenarios, results, strict=True):
         assert result.came == expected(scenario)
         [record] = result.write("masked").records
         assert list(differences(scenario.record, record)) == []

@@ -76,8 +76,8 @@ def test_it_is_started_where_there_is_a_broker_to_ship_to(
         one.ensure_started()
         one.ensure_started()
         assert not data_dir.exists()
-        [said] = [record.message for record in caplog.records]
-        assert said.startswith(
+        [line] = [record.message for record in caplog.records]
+        assert line.startswith(
             f"streamgauge: no agent runs at {data_dir}: streams are not affected, and up to 32 MiB of captured data wait in"
             " this process until an agent runs; "
         )

@@ -46,7 +46,7 @@ def test_f7_the_agents_settings_file_also_sets_the_directory(
     monkeypatch.setenv("STREAMGAUGE_CONFIG", str(tmp_path / "none"))
     assert data_dir_of(None) == default_data_dir()
     assert len(caplog.messages) == 3
-    assert all("cannot be read" in said for said in caplog.messages)
+    assert all("cannot be read" in message for message in caplog.messages)
 
 
 def test_the_socket_is_where_the_agent_creates_it(tmp_path: Path) -> None:

@@ -147,10 +147,10 @@ def test_the_reads_of_a_slow_recorder_are_bounded_and_dropped_ones_reported(tmp_
             stream.end(1_000, Ending.COMPLETE)
         messages = recorder.ended(10)
         sender.close(PATIENCE_S)
-    told, missing = reads_of(messages)
-    assert (told + missing, told > 0, missing > 0) == (4_000, True, True)
+    reported, missing = reads_of(messages)
+    assert (reported + missing, reported > 0, missing > 0) == (4_000, True, True)
     balance = balance_of(tmp_path)
-    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (4_000, missing, told)
+    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (4_000, missing, reported)
 
 
 def test_an_idle_sender_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,14 +124,14 @@ def test_a_wall_clock_that_goes_back_makes_no_time_negative() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE[:3])
     messages: list[Message] = followed(line)
     back = [(at - (3_600_000_000_000 if number > 4 else 0), data) for number, (at, data) in enumerate(line.sent)]
-    told: list[Message] = []
-    connection = Connection("up", Reporting(DirectClient(told.append), "packets"), Budget(1000))
+    reported: list[Message] = []
+    connection = Connection("up", Reporting(DirectClient(reported.append), "packets"), Budget(1000))
     for at_ns, data in back:
         one = segment(data, at_ns)
         connection.take(one, from_client=one.target.endswith(SERVER[1].to_bytes(2, "big")))
-    stamps = [message.at_ns for message in told if isinstance(message, RequestStarted | ResponseRead)]
+    stamps = [message.at_ns for message in reported if isinstance(message, RequestStarted | ResponseRead)]
     assert stamps == sorted(stamps, key=lambda at: at or 0)
-    assert len(told) == len(messages) - 1
+    assert len(reported) == len(messages) - 1
 
 
 @pytest.mark.parametrize(

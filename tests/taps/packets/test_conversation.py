@@ -32,9 +32,9 @@ from tests.taps.talk import EVENTS, SSE, head
 
 def test_an_exchange_is_reported_with_the_stamps_of_its_packets() -> None:
     request = asking(BODY, "/v1/chat/completions", "Authorization: Bearer key", "Cookie: secret")
-    told = only(followed(Line().open().ask(request[:60], request[60:]).answer(*WHOLE)))
+    messages = only(followed(Line().open().ask(request[:60], request[60:]).answer(*WHOLE)))
     zero = BEGAN + 3 * STEP
-    assert told[0] == RequestStarted(
+    assert messages[0] == RequestStarted(
         0,
         zero,
         zero,
@@ -44,13 +44,13 @@ def test_an_exchange_is_reported_with_the_stamps_of_its_packets() -> None:
         [("authorization", "Bearer key")],
         "packets",
     )
-    assert asked(told) == BODY
-    assert sent(told) == RequestSent(0, zero + STEP, None, len(BODY), True)
-    assert arrived(told) == b"".join(WHOLE)
-    assert [read.at_ns for read in told if isinstance(read, ResponseRead)] == [
+    assert asked(messages) == BODY
+    assert sent(messages) == RequestSent(0, zero + STEP, None, len(BODY), True)
+    assert arrived(messages) == b"".join(WHOLE)
+    assert [read.at_ns for read in messages if isinstance(read, ResponseRead)] == [
         zero + (2 + n) * STEP for n in range(len(WHOLE))
     ]
-    assert told[-1] == ExchangeEnded(0, zero + (1 + len(WHOLE)) * STEP, Ending.COMPLETE)
+    assert messages[-1] == ExchangeEnded(0, zero + (1 + len(WHOLE)) * STEP, Ending.COMPLETE)
 
 
 def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
@@ -74,9 +74,9 @@ def test_pipelined_requests_get_their_responses_in_order() -> None:
 def test_interim_responses_belong_to_the_response_that_follows() -> None:
     request, interim = asking(BODY, "/v1/messages", "Expect: 100-continue"), head(status=100)
     line = Line().open().ask(request[: -len(BODY)]).answer(interim).ask(BODY).answer(*WHOLE)
-    told = only(followed(line))
-    assert arrived(told) == interim + b"".join(WHOLE)
-    assert asked(told) == BODY
+    messages = only(followed(line))
+    assert arrived(messages) == interim + b"".join(WHOLE)
+    assert asked(messages) == BODY
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -102,9 +102,9 @@ def test_a_response_may_start_before_its_request_is_complete() -> None:
 @pytest.mark.parametrize("end", ["finish", "reset"])
 def test_a_response_may_be_ended_by_the_connection(end: str) -> None:
     line = Line().open().ask(asking()).answer(head(SSE), *EVENTS)
-    told = only(followed(line.finish() if end == "finish" else line.reset()))
-    assert ended(told).ending is (Ending.COMPLETE if end == "finish" else Ending.RESET)
-    assert arrived(told) == head(SSE) + b"".join(EVENTS)
+    messages = only(followed(line.finish() if end == "finish" else line.reset()))
+    assert ended(messages).ending is (Ending.COMPLETE if end == "finish" else Ending.RESET)
+    assert arrived(messages) == head(SSE) + b"".join(EVENTS)
 
 
 @pytest.mark.parametrize("reset", [True, False])
@@ -260,7 +260,7 @@ def test_a_long_body_is_reported_up_to_its_limit() -> None:
     request = asking(bytes(size))
     pieces = [request[at : at + 60_000] for at in range(0, len(request), 60_000)]
     one = only(followed(Line().open().ask(*pieces).answer(JSON)))
-    said = sent(one)
-    assert said is not None
-    assert (said.body_bytes, said.whole) == (size, False)
+    reported = sent(one)
+    assert reported is not None
+    assert (reported.body_bytes, reported.whole) == (size, False)
     assert len(asked(one)) <= MAX_REQUEST_BODY

@@ -165,11 +165,11 @@ def test_with_any_lost_packets_each_stream_is_reported_in_order_and_as_incomplet
     line.sent = [one for one, keep in zip(line.sent, kept, strict=True) if keep]
     messages = followed(line)
     for one in by_stream(messages):
-        told = b"".join(WHOLE)
+        content = b"".join(WHOLE)
         lossy = any(isinstance(message, ReadsDropped) for message in one)
         if not lossy and ended(one).ending is Ending.COMPLETE:
-            assert arrived(one) == told
-        assert lossy or told.startswith(arrived(one))
+            assert arrived(one) == content
+        assert lossy or content.startswith(arrived(one))
     for record in records(messages):
         assert (
             record.outcome == "completed"

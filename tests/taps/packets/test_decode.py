@@ -40,12 +40,18 @@ FRAMES = [
 
 @pytest.mark.parametrize(("link_type", "frame"), FRAMES)
 def test_the_segment_of_each_kind_of_packet(link_type: int, frame: bytes) -> None:
-    got = decode(link_type, frame, 123)
-    assert got is not None
-    assert (got.at_ns, got.sequence, got.acknowledged, got.flags, got.payload) == (123, 5, 9, PSH | ACK, b"hello")
-    assert (port_of(got.source), port_of(got.target)) == (40_000, 8000)
-    assert got.source[:-2] in (socket.inet_aton(SOURCE[0]), socket.inet_pton(socket.AF_INET6, SIX_ADDRESSES[0]))
-    assert got.target[:-2] in (socket.inet_aton(TARGET[0]), socket.inet_pton(socket.AF_INET6, SIX_ADDRESSES[1]))
+    packet = decode(link_type, frame, 123)
+    assert packet is not None
+    assert (packet.at_ns, packet.sequence, packet.acknowledged, packet.flags, packet.payload) == (
+        123,
+        5,
+        9,
+        PSH | ACK,
+        b"hello",
+    )
+    assert (port_of(packet.source), port_of(packet.target)) == (40_000, 8000)
+    assert packet.source[:-2] in (socket.inet_aton(SOURCE[0]), socket.inet_pton(socket.AF_INET6, SIX_ADDRESSES[0]))
+    assert packet.target[:-2] in (socket.inet_aton(TARGET[0]), socket.inet_pton(socket.AF_INET6, SIX_ADDRESSES[1]))
 
 
 @pytest.mark.parametrize(
@@ -59,22 +65,22 @@ def test_the_segment_of_each_kind_of_packet(link_type: int, frame: bytes) -> Non
     ],
 )
 def test_extension_headers_are_skipped(headers: list[tuple[int, bytes]]) -> None:
-    got = decode_ip(ipv6(*SIX_ADDRESSES, CONTENT, *headers), 0)
-    assert got is not None
-    assert got.payload == b"hello"
+    packet = decode_ip(ipv6(*SIX_ADDRESSES, CONTENT, *headers), 0)
+    assert packet is not None
+    assert packet.payload == b"hello"
 
 
 def test_packets_too_large_for_their_size_field_have_the_captured_size() -> None:
     for packet in (ipv4(SOURCE, TARGET, CONTENT, total=0), ipv6(*SIX_ADDRESSES, CONTENT, total=0)):
-        got = decode_ip(packet, 0)
-        assert got is not None
-        assert got.payload == b"hello"
+        decoded = decode_ip(packet, 0)
+        assert decoded is not None
+        assert decoded.payload == b"hello"
 
 
 def test_a_packet_that_was_cut_gives_its_captured_part() -> None:
-    got = decode_ip(FOUR[:-2], 0)
-    assert got is not None
-    assert got.payload == b"hel"
+    packet = decode_ip(FOUR[:-2], 0)
+    assert packet is not None
+    assert packet.payload == b"hel"
 
 
 def test_only_the_first_of_fragments_is_read() -> None:
@@ -125,6 +131,6 @@ def test_nothing_raises(link_type: int, data: bytes, flips: st.DataObject) -> No
 
 
 def test_a_segment_has_the_numbers_of_its_header() -> None:
-    got = decode_ip(ipv4(SOURCE, TARGET, struct.pack(">HHIIBBHHH", 1, 2, 2**32 - 1, 2**31, 0x50, 0, 0, 0, 0)), 0)
-    assert got is not None
-    assert (got.sequence, got.acknowledged, got.payload) == (2**32 - 1, 2**31, b"")
+    packet = decode_ip(ipv4(SOURCE, TARGET, struct.pack(">HHIIBBHHH", 1, 2, 2**32 - 1, 2**31, 0x50, 0, 0, 0, 0)), 0)
+    assert packet is not None
+    assert (packet.sequence, packet.acknowledged, packet.payload) == (2**32 - 1, 2**31, b"")

@@ -68,9 +68,9 @@ def test_old_and_simple_blocks_unknown_ones_and_further_sections() -> None:
 def test_a_file_that_ends_anywhere_after_its_header_is_valid(file: bytes, _: object) -> None:
     whole = packets(file)
     for end in range(100 if file[:1] == b"\x0a" else 24, len(file)):
-        got = packets(file[:end])
-        assert got == whole[: len(got)]
-        assert len(got) >= len(whole) - 3
+        read = packets(file[:end])
+        assert read == whole[: len(read)]
+        assert len(read) >= len(whole) - 3
 
 
 BROKEN = [
@@ -135,12 +135,12 @@ def test_the_exchanges_of_a_file(write: object) -> None:
 
 def test_streams_that_are_open_at_the_end_of_a_file_are_cut_and_a_fault_follows_them() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE[:3])
-    told: list[object] = []
+    messages: list[object] = []
     with pytest.raises(PcapFault):
         for message in messages_of(io.BytesIO(pcap(line.sent) + b"\xff" * 16)):
-            told.append(message)
-    assert isinstance(told[-1], ExchangeEnded)
-    assert (told[-1].ending, told[-1].at_ns) == (Ending.CUT, line.sent[-1][0])
+            messages.append(message)
+    assert isinstance(messages[-1], ExchangeEnded)
+    assert (messages[-1].ending, messages[-1].at_ns) == (Ending.CUT, line.sent[-1][0])
 
 
 def test_reading_can_be_stopped_anywhere() -> None:

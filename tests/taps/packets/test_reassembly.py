@@ -86,7 +86,7 @@ def test_the_first_copy_of_repeated_bytes_counts(first: int, segments: list[tupl
     """Against a model that writes each byte once."""
     one, budget = direction(first)
     model: dict[int, int] = {}
-    got = bytearray()
+    data = bytearray()
     for at, payload, acknowledged in segments:
         for place, byte in enumerate(payload, at):
             model.setdefault(place, byte)
@@ -95,13 +95,13 @@ def test_the_first_copy_of_repeated_bytes_counts(first: int, segments: list[tupl
             pieces += one.acknowledge((first + at + len(payload)) % WRAP)
         for piece in pieces:
             if isinstance(piece, int):
-                for place in range(len(got), len(got) + piece):
+                for place in range(len(data), len(data) + piece):
                     assert model.setdefault(place, 0) == 0
-                got += bytes(piece)
+                data += bytes(piece)
             else:
-                got += piece
-    assert one.position == len(got)
-    assert bytes(got) == bytes(model[place] for place in range(len(got)))
+                data += piece
+    assert one.position == len(data)
+    assert bytes(data) == bytes(model[place] for place in range(len(data)))
     assert one.waiting == sum(place >= one.position for place in model)
     assert budget.free == ROOM - one.waiting
 
@@ -183,8 +183,8 @@ def test_bytes_after_a_gap_are_bounded(size: int, pieces: int) -> None:
         assert one.add(10 + number * (size + 1), bytes(size), 1) == []
     waited = one.waiting
     assert waited <= MAX_AHEAD_BYTES
-    got = one.add(10 + pieces * (size + 1), bytes(size), 1)
-    assert got == [10, bytes(size)]
+    pieces_out = one.add(10 + pieces * (size + 1), bytes(size), 1)
+    assert pieces_out == [10, bytes(size)]
     assert one.waiting == waited
     one.discard()
     assert budget.free == 2 * MAX_AHEAD_BYTES

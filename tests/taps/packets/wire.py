@@ -165,8 +165,10 @@ def read(file: bytes, ports: dict[int, str | None] | None = None) -> list[Messag
 
 def followed(*lines: Line, idle_ns: int = 900 * 10**9) -> list[Message]:
     """The messages that report connections, with packets in the order of their stamps; open streams are cut at the end."""
-    told: list[Message] = []
-    connections = Connections(CaptureScope({SERVER[1]: "up"}, idle_ns), Reporting(DirectClient(told.append), "packets"))
+    reported: list[Message] = []
+    connections = Connections(
+        CaptureScope({SERVER[1]: "up"}, idle_ns), Reporting(DirectClient(reported.append), "packets")
+    )
     packets = sorted((packet for line in lines for packet in line.sent), key=lambda packet: packet[0])
     for at_ns, data in packets:
         connections.tick(at_ns)
@@ -175,7 +177,7 @@ def followed(*lines: Line, idle_ns: int = 900 * 10**9) -> list[Message]:
     connections.tick(end)
     connections.cut(end)
     assert connections.faults == len(connections) == 0
-    return told
+    return reported
 
 
 def segment(data: bytes, at_ns: int = 0) -> Segment:

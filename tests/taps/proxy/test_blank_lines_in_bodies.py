@@ -22,13 +22,13 @@ PIECE = 16_384  # content of a chunk (bytes)
 def test_a_chunk_is_passed_on_in_few_pieces(tmp_path: Path, content: bytes) -> None:
     """At most one for each read of the relay, and a few more since the sender's own piece may arrive in several."""
     body = chunked(content)
-    got = bytearray(HEAD)
+    data = bytearray(HEAD)
     whole = threading.Event()
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
-        while not got.endswith(b"\r\n0\r\n\r\n") and (piece := one.recv(65536)):
-            got.extend(piece)
+        while not data.endswith(b"\r\n0\r\n\r\n") and (piece := one.recv(65536)):
+            data.extend(piece)
         whole.set()
         one.sendall(OK)
 
@@ -36,6 +36,6 @@ def test_a_chunk_is_passed_on_in_few_pieces(tmp_path: Path, content: bytes) -> N
         client.sendall(HEAD + body)
         assert whole.wait(PATIENCE_S)
         assert receive(client, len(OK)) == OK
-    [read] = by_llhttp(bytes(got)).requests
+    [read] = by_llhttp(bytes(data)).requests
     assert read.whole and read.body == content
-    assert len(got) - len(HEAD) - len(content) < 1_000, "bytes of framing"
+    assert len(data) - len(HEAD) - len(content) < 1_000, "bytes of framing"

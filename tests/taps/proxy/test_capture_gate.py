@@ -148,8 +148,8 @@ def test_a_body_beyond_the_limit_is_not_whole(tmp_path: Path, monkeypatch: pytes
             messages = recorder.ended()
         sent = only(messages, RequestSent)
         assert (sent.body_bytes, sent.whole) == (size, whole)
-        asked = b"".join(message.data for message in messages if isinstance(message, RequestBody))
-        assert asked == bytes(size) if whole else len(asked) <= 100_000
+        request_body = b"".join(message.data for message in messages if isinstance(message, RequestBody))
+        assert request_body == bytes(size) if whole else len(request_body) <= 100_000
 
 
 class FaultyClient(LoopClient):
@@ -195,9 +195,9 @@ def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
             messages = recorder.ended()
             assert whole.startswith(arrived(messages))
             lost = sum(message.reads for message in messages if isinstance(message, ReadsDropped))
-            told = sum(isinstance(message, ResponseRead) for message in messages)
+            reads = sum(isinstance(message, ResponseRead) for message in messages)
             balance = read_balance(tmp_path / "counters")
-            assert (balance.dropped["capture_fault"], balance.waiting) == (lost, told)
+            assert (balance.dropped["capture_fault"], balance.waiting) == (lost, reads)
             assert lost > 0
     assert read_incidents(tmp_path / "counters")[Incident.CAPTURE_FAULT] == 1
 

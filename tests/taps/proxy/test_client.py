@@ -61,10 +61,10 @@ def echoing_path(one: socket.socket) -> None:
 def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> None:
     paths = [b"/%d" % number for number in range(20)]
     post = b"POST /post HTTP/1.1\r\nHost: c\r\nContent-Length: 3\r\n\r\nabc"
-    asked = b"".join(get(path) for path in paths) + post + get(b"/last")
+    requests = b"".join(get(path) for path in paths) + post + get(b"/last")
     want = b"".join(ok(path) for path in [*paths, b"/post", b"/last"])
     with exchange_rig(tmp_path, echoing_path, uv=uv) as (relay, upstream, _):
-        for pieces in ([asked], [asked[:100], asked[100:777], asked[777:]]):
+        for pieces in ([requests], [requests[:100], requests[100:777], requests[777:]]):
             with relay.connect() as client:
                 for piece in pieces:
                     client.sendall(piece)
@@ -84,8 +84,8 @@ def test_too_many_pipelined_requests_are_refused_after_the_running_response(tmp_
         one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
         assert go.wait(PATIENCE_S)
         one.sendall(b"k")
-        while asked := one.recv(65536):
-            one.sendall(ok(b"/x") * asked.count(b"\r\n\r\n"))
+        while data := one.recv(65536):
+            one.sendall(ok(b"/x") * data.count(b"\r\n\r\n"))
 
     flood = get(b"/x") * (4_000_000 // len(get(b"/x")))
     with exchange_rig(tmp_path, slow) as (relay, _, _), relay.connect() as client:
@@ -206,9 +206,9 @@ def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path) -> No
 def test_a_malformed_request_after_a_valid_one_is_refused_in_order(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path) as (relay, _, _), relay.connect() as client:
         client.sendall(get(b"/1") + get(b"/2") + b"BREW / HTTP/1.1\r\n\r\n" + get(b"/3"))
-        got = receive_all(client)
-        assert got.startswith(ok(b"/1") + ok(b"/2") + b"HTTP/1.1 400 Bad Request\r\n")
-        assert b"/3" not in got
+        received = receive_all(client)
+        assert received.startswith(ok(b"/1") + ok(b"/2") + b"HTTP/1.1 400 Bad Request\r\n")
+        assert b"/3" not in received
 
 
 ALIVE = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"
@@ -272,9 +272,9 @@ def test_refusals_give_a_reason_and_reach_no_upstream(
             client.sendall(
                 request_bytes + bytes(200_000)
             )  # it is still sending: the response must not be lost to a reset
-            got = receive_all(client)
-            assert got.startswith(b"HTTP/1.1 %d " % status) and b'"code":"%b"' % code in got
-            assert b"\r\nConnection: close\r\n" in got
+            received = receive_all(client)
+            assert received.startswith(b"HTTP/1.1 %d " % status) and b'"code":"%b"' % code in received
+            assert b"\r\nConnection: close\r\n" in received
         assert upstream.connections == 0
 
 
@@ -282,8 +282,8 @@ def test_a_refused_head_request_gets_no_body(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, "http://127.0.0.1:1", "http://127.0.0.1:1")
     with RunningRelay(settings) as relay, relay.connect() as client:
         client.sendall(b"HEAD /nobody HTTP/1.1\r\nHost: c\r\n\r\n")
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 404 ") and got.endswith(b"\r\n\r\n")
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 404 ") and received.endswith(b"\r\n\r\n")
 
 
 def test_names_choose_the_upstream(tmp_path: Path) -> None:
@@ -444,8 +444,8 @@ def test_a_client_that_reads_nothing_counts_as_disconnected(tmp_path: Path, monk
 def test_a_slow_head_is_a_408(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path, header_timeout_s=0.3) as (relay, _, _), relay.connect() as client:
         client.sendall(b"GET /x HTTP/1.1\r\nHo")
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 408 ") and b"header_timeout" in got
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 408 ") and b"header_timeout" in received
 
 
 def test_an_idle_client_is_closed_and_so_is_a_new_one(tmp_path: Path) -> None:
@@ -465,8 +465,8 @@ def test_a_body_that_stops_is_reported_as_the_clients_fault(tmp_path: Path) -> N
     with exchange_rig(tmp_path, handler, upstream_idle_timeout=0.3) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\nabc")
-            got = receive_all(client)
-            assert got.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in got
+            received = receive_all(client)
+            assert received.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in received
         assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
 
 

@@ -164,10 +164,10 @@ def test_a_body_that_ends_during_the_response_does_not_allow_reuse(
     def handler(one: socket.socket) -> None:
         receive_head(one)
         one.sendall(answer[:-9])
-        got = receive(one, len(body + end))
+        received = receive(one, len(body + end))
         bodied.set()
         one.sendall(answer[-9:])
-        rest.append(got + receive_until_reset(one)[0])
+        rest.append(received + receive_until_reset(one)[0])
 
     def next_(one: socket.socket) -> None:
         receive_head(one)

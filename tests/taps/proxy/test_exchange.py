@@ -74,20 +74,20 @@ def test_a_body_that_ends_with_the_connection_ends_the_clients(tmp_path: Path, u
 
 
 def test_a_request_is_reported_before_its_response_arrives(tmp_path: Path) -> None:
-    told = threading.Event()
+    reported = threading.Event()
 
     def handler(one: socket.socket) -> None:
         for _ in range(2):
             receive_request(one)
-            assert told.wait(10)
+            assert reported.wait(10)
             one.sendall(CHUNKED)
 
     with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
         for number in (1, 2):
-            told.clear()
+            reported.clear()
             client.sendall(STREAM)
             recorder.wait(lambda some, number=number: sum(isinstance(one, RequestSent) for one in some) == number)  # type: ignore[misc]
-            told.set()
+            reported.set()
             assert receive(client, len(CHUNKED)) == CHUNKED
 
 
@@ -112,16 +112,16 @@ def test_every_split_of_the_upstreams_bytes(tmp_path: Path) -> None:
 
 
 def test_each_read_is_passed_on_at_once(tmp_path: Path) -> None:
-    got = threading.Event()
+    received_all = threading.Event()
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
         receive(one, 2)
         one.sendall(SSE_HEAD + b"\r\n")
         for event in EVENTS:
-            got.clear()
+            received_all.clear()
             one.sendall(event)
-            assert got.wait(10)
+            assert received_all.wait(10)
         one.close()
 
     with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
@@ -129,7 +129,7 @@ def test_each_read_is_passed_on_at_once(tmp_path: Path) -> None:
         assert receive_head(client) == SSE_HEAD + b"\r\n"
         for event in EVENTS:  # the next chunk is sent only when this one has arrived
             assert receive(client, len(event)) == event
-            got.set()
+            received_all.set()
         assert receive_all(client) == b""
 
 
@@ -250,8 +250,8 @@ def test_a_malformed_response_is_a_502(tmp_path: Path, answer: bytes, status: by
     with exchange_rig(tmp_path, answering(answer)) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
-            got = receive_all(client)
-            assert got.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in got
+            received = receive_all(client)
+            assert received.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in received
         assert end_of(recorder) == (Ending.RESET, TransportFault.NOT_HTTP)
 
 
@@ -353,8 +353,8 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, handler, upstream_idle_timeout=0.3) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
-            got = receive_all(client)
-            assert got.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and b"upstream_timeout" in got
+            received = receive_all(client)
+            assert received.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and b"upstream_timeout" in received
         assert end_of(recorder) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 

@@ -51,8 +51,8 @@ def test_a_body_beyond_the_setting_is_a_413(tmp_path: Path, fields: bytes, piece
         for piece in pieces:
             time.sleep(0.1)
             client.sendall(piece)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 413 ") and b'"code":"body_too_large"' in got
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 413 ") and b'"code":"body_too_large"' in received
     assert not any(one.endswith(b"\r\n0\r\n\r\n") for one in seen)  # the upstream never sees a complete request
 
 
@@ -74,10 +74,10 @@ def test_heads_have_the_limit_of_the_setting(tmp_path: Path, limit: int, status:
 def test_trailers_of_a_response_pass_and_those_of_a_request_do_not(tmp_path: Path) -> None:
     """RFC 9110, 6.5.1: a recipient that decodes the chunks may discard trailers; the relay does not decode a response."""
     answer = b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n"
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
-        asked.append(receive_head(one) + receive(one, len(chunked(b"hi"))))
+        requests.append(receive_head(one) + receive(one, len(chunked(b"hi"))))
         one.sendall(answer)
         receive_all(one)
 
@@ -85,7 +85,7 @@ def test_trailers_of_a_response_pass_and_those_of_a_request_do_not(tmp_path: Pat
         head = b"POST /x HTTP/1.1\r\nHost: c\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.sendall(head + b"2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n")
         assert receive(client, len(answer)) == answer
-    assert asked[0].endswith(chunked(b"hi")) and b"X-Sum" not in asked[0]
+    assert requests[0].endswith(chunked(b"hi")) and b"X-Sum" not in requests[0]
 
 
 @pytest.mark.parametrize("endless", [b"0\r\nA: ", b"0\r\nA: b\r\n", b"5;a="], ids=["trailer", "trailers", "extension"])

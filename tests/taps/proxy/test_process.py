@@ -77,12 +77,12 @@ class RelayProcess:
         process = self.process
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         code = process.wait(PATIENCE_S)
-        said = process.stderr.read()
+        errors = process.stderr.read()
         for pipe in (process.stdout, process.stderr):
             pipe.close()
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-        return code, said
+        return code, errors
 
 
 @contextlib.contextmanager
@@ -233,8 +233,8 @@ def test_invalid_settings_end_it_with_a_sentence(tmp_path: Path, line: bytes, co
         if not line:
             process.stdin.close()
         assert process.wait(PATIENCE_S) == code
-        said = process.stderr.read()
-        assert said.startswith(b"relay: ") and b"Traceback" not in said
+        errors = process.stderr.read()
+        assert errors.startswith(b"relay: ") and b"Traceback" not in errors
         process.stderr.close()
         process.stdin.close()
 
@@ -289,8 +289,8 @@ def test_tls_for_another_name_is_refused(tmp_path: Path) -> None:
     )
     with upstream, running(settings, environment) as relay, relay.connect() as client:
         client.sendall(POST)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 502 ") and b"is for another host name" in got
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 502 ") and b"is for another host name" in received
 
 
 def test_a_slow_client_of_a_tls_upstream_gets_everything(tmp_path: Path) -> None:

@@ -518,14 +518,14 @@ def test_during_bulk_transfers_responses_are_recalled_and_handed_over_without_a_
     rig, each, flows = Rig(tmp_path, room=1 << 28, batch=1 << 14, hold_s=0.001), 1 << 21, 6
     sent = [random.Random(number).randbytes(each) for number in range(flows)]
     pairs = [(*socket.socketpair(), *socket.socketpair()) for _ in range(flows)]
-    got = [bytearray() for _ in range(flows)]
+    received = [bytearray() for _ in range(flows)]
 
     def write(number: int) -> None:
         pairs[number][0].sendall(sent[number])
 
     def read(number: int) -> None:
-        while len(got[number]) < each:
-            got[number] += pairs[number][3].recv(1 << 16)
+        while len(received[number]) < each:
+            received[number] += pairs[number][3].recv(1 << 16)
 
     def hand_over(number: int) -> None:
         upstream, client = pairs[number][1:3]
@@ -556,11 +556,11 @@ def test_during_bulk_transfers_responses_are_recalled_and_handed_over_without_a_
     for token in list(tokens):
         rig.pump.recall(token)
     rig.collect()
-    assert [bytes(one) for one in got] == sent
-    told: dict[int, list[Message]] = {number: [] for number in range(flows)}
+    assert [bytes(one) for one in received] == sent
+    messages_of: dict[int, list[Message]] = {number: [] for number in range(flows)}
     for one in rig.messages:
-        told[one.stream].append(one)
-    assert [arrived(told[number]) for number in range(flows)] == sent
+        messages_of[one.stream].append(one)
+    assert [arrived(messages_of[number]) for number in range(flows)] == sent
     assert rig.lost == 0
     for pair in pairs:
         for end in pair:
@@ -649,11 +649,11 @@ def test_a_response_ends_whatever_fails_in_the_capture(
         messages = recorder.ended()
         relay.faults.clear()
     balance = read_balance(tmp_path / "counters")
-    told = sum(isinstance(one, ResponseRead) for one in messages)
+    reads = sum(isinstance(one, ResponseRead) for one in messages)
     if at == "put and counters":
-        assert balance.seen > told
+        assert balance.seen > reads
         return
-    assert balance.dropped["capture_fault"] == balance.seen - told > 0
+    assert balance.dropped["capture_fault"] == balance.seen - reads > 0
     assert sum(one.reads for one in messages if isinstance(one, ReadsDropped)) > 0, (
         "the record says that reads are missing"
     )

@@ -28,7 +28,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("refusal", REQUESTS)
 def test_f12_each_is_counted_by_its_code_and_logged_once(tmp_path: Path, refusal: Refusal) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with RawUpstream(answering(b"SMTP\r\n\r\n")) as wrong, RawUpstream(lambda one: receive_all(one) and None) as mute:  # type: ignore[arg-type]
         settings = settings_for(
             tmp_path,
@@ -39,7 +39,7 @@ def test_f12_each_is_counted_by_its_code_and_logged_once(tmp_path: Path, refusal
             header_timeout_s=0.5,
             upstream_idle_timeout=0.5,
         )
-        with RunningRelay(settings, say=said.append) as relay:
+        with RunningRelay(settings, say=lines.append) as relay:
             for _ in range(3):
                 with relay.connect() as client:
                     client.sendall(REQUESTS[refusal])
@@ -49,22 +49,22 @@ def test_f12_each_is_counted_by_its_code_and_logged_once(tmp_path: Path, refusal
                     assert b"\r\nAccess-Control-Allow-Origin: *\r\n" in answer
             assert {one: times for one, times in read_refusals(tmp_path / "counters").items() if times} == {refusal: 3}
     assert [
-        line for line in said if line.startswith(f"answered a request with {refusal.status} {refusal.value}: ")
-    ] == said
-    assert len(said) == 1
+        line for line in lines if line.startswith(f"answered a request with {refusal.status} {refusal.value}: ")
+    ] == lines
+    assert len(lines) == 1
 
 
 def test_a_line_a_minute_gives_the_number_of_further_ones(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     now = [0.0]
     with Counters(tmp_path / "counters", "relay-0") as counters:
-        refusals = Refusals(counters, said.append, lambda: now[0])
+        refusals = Refusals(counters, lines.append, lambda: now[0])
         for _ in range(10):
             refusals.add(RefusedError(Refusal.RELAY_BUSY, "Try again."))
         now[0] = LINE_S
         refusals.add(RefusedError(Refusal.RELAY_BUSY, "Try again."))
         refusals.add(RefusedError(Refusal.UNKNOWN_UPSTREAM, "No."))
-    assert said == [
+    assert lines == [
         "answered a request with 503 relay_busy: Try again.",
         "answered a request with 503 relay_busy: Try again. (9 more with this code since the last such line)",
         "answered a request with 404 unknown_upstream: No.",

@@ -100,8 +100,8 @@ def test_the_next_client_gets_its_own_response(tmp_path: Path, answer: Answer, p
         with relay.connect() as client:
             client.sendall(GET)
             if answer.gets is None:
-                got = receive_all(client)
-                assert got.startswith(b"HTTP/1.1 502 ") and b"upstream_invalid" in got
+                received = receive_all(client)
+                assert received.startswith(b"HTTP/1.1 502 ") and b"upstream_invalid" in received
             elif answer.alive:
                 assert receive(client, len(answer.gets)) == answer.gets
                 client.sendall(NEXT)

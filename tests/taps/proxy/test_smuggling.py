@@ -114,9 +114,9 @@ def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Record
 
 def judge_answer(client: socket.socket, case: Case) -> None:
     if isinstance(case.expected, Refused):
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 %d " % case.expected.status), got
-        assert b'"code":"%b"' % case.expected.code in got
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 %d " % case.expected.status), received
+        assert b'"code":"%b"' % case.expected.code in received
     else:
         assert receive(client, len(OK)) == OK
 

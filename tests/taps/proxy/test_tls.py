@@ -100,8 +100,11 @@ def test_an_upstream_that_is_not_verified_gets_no_byte_of_a_request(tmp_path: Pa
     with upstream, RawRecorder(tmp_path / "recorder.sock") as recorder, RunningRelay(settings) as relay:
         with relay.connect() as client:
             client.sendall(POST)
-            got = receive_all(client)
-            assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted or is for another host name" in got
+            received = receive_all(client)
+            assert (
+                received.startswith(b"HTTP/1.1 502 ")
+                and b"certificate is not trusted or is for another host name" in received
+            )
         assert only(recorder.ended(), ExchangeEnded).fault is TransportFault.TLS_CERTIFICATE
 
 
@@ -312,23 +315,23 @@ def test_a_renewed_certificate_is_loaded_and_a_broken_one_is_not(
 ) -> None:
     place = tmp_path / "own.pem"
     place.write_bytes(pki.server.read_bytes())
-    said: list[str] = []
+    lines: list[str] = []
     with (
         RawUpstream(answering(OK)) as upstream,
-        RunningRelay(settings_for(tmp_path, upstream.url, tls_certificate=place), say=said.append) as relay,
+        RunningRelay(settings_for(tmp_path, upstream.url, tls_certificate=place), say=lines.append) as relay,
     ):
         first = serial(relay, pki)
         (tmp_path / "half.pem").write_bytes(b"half of it")
         (tmp_path / "half.pem").replace(place)  # at once: a file that is still being written is another broken one
-        wait_until(lambda: any("stays in use" in one for one in said))
-        assert serial(relay, pki) == first and len(said) == 1
+        wait_until(lambda: any("stays in use" in one for one in lines))
+        assert serial(relay, pki) == first and len(lines) == 1
         renewed = pki.authority.issue_cert("127.0.0.1")
         (tmp_path / "new.pem").write_bytes(
             b"".join(blob.bytes() for blob in (renewed.private_key_pem, *renewed.cert_chain_pems))
         )
         (tmp_path / "new.pem").replace(place)
-        wait_until(lambda: "the TLS certificate was reloaded" in said)
-        assert serial(relay, pki) != first and len(said) == 2
+        wait_until(lambda: "the TLS certificate was reloaded" in lines)
+        assert serial(relay, pki) != first and len(lines) == 2
 
 
 def serial(relay: RunningRelay, pki: Pki) -> object:

@@ -48,11 +48,11 @@ def test_each_client_has_its_own_upstream_connection(tmp_path: Path) -> None:
     talks: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
-        asked = b""
+        requested = b""
         while request := receive_request(one):
-            asked += request
+            requested += request
             one.sendall(OK)
-        talks.append(asked)
+        talks.append(requested)
 
     with exchange_rig(tmp_path, handler) as (relay, upstream, _):
         clients = [relay.connect() for _ in range(3)]
@@ -309,8 +309,10 @@ def test_f11_no_connection_is_a_502_with_the_reason(
         relay.connect() as client,
     ):
         client.sendall(POST)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 502 ") and b'"code":"upstream_unreachable"' in got and why in got
+        received = receive_all(client)
+        assert (
+            received.startswith(b"HTTP/1.1 502 ") and b'"code":"upstream_unreachable"' in received and why in received
+        )
         ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, fault)
 
@@ -326,8 +328,8 @@ def test_a_handshake_that_stalls_is_a_504(tmp_path: Path) -> None:
         relay.connect() as client,
     ):
         client.sendall(POST)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 504 ") and b'"code":"upstream_timeout"' in got
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 504 ") and b'"code":"upstream_timeout"' in received
         ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.CONNECT_TIMEOUT)
 
@@ -347,8 +349,8 @@ def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
         relay.connect() as client,
     ):
         client.sendall(POST)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted" in got
+        received = receive_all(client)
+        assert received.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted" in received
 
 
 def addresses(*hosts: str, port: int) -> list[tuple[object, ...]]:

@@ -53,10 +53,10 @@ def test_bytes_that_the_socket_does_not_take_follow_in_order(play: Play) -> None
         for number, piece in enumerate(pieces):
             (wire if number % 3 else transport).write(piece)
         assert transport.get_write_buffer_size() and wire.idle_socket is None
-        loop, came = asyncio.get_running_loop(), b""
-        while len(came) < sum(map(len, pieces)):
-            came += await loop.run_in_executor(None, theirs.recv, 1 << 20)
-        assert came == b"".join(pieces)
+        loop, received = asyncio.get_running_loop(), b""
+        while len(received) < sum(map(len, pieces)):
+            received += await loop.run_in_executor(None, theirs.recv, 1 << 20)
+        assert received == b"".join(pieces)
         wire.write(b"again")
         assert theirs.recv(10) == b"again"
 

@@ -25,21 +25,21 @@ def record(segments: list[Segment]) -> Record:
 
 
 def test_nothing_is_invented() -> None:
-    got = talk.Recorded(replayed(BODY, dialect="openai-chat"))
-    assert got.segments[0].opening == Opening("replay", "1.2", "full", dialect="openai-chat")
-    assert got.segments[0].stream == ID
-    assert got.head is not None
-    assert (got.head.status, got.head.stamp_ns, got.head.event_stream) == (None, None, True)
-    assert {(read.stamp_ns, read.wire_bytes) for read in got.reads} == {(None, 0)}
-    assert got.body_bytes == len(BODY)
-    assert got.request is None
-    assert got.end == End(Ending.COMPLETE)
+    stream = talk.Recorded(replayed(BODY, dialect="openai-chat"))
+    assert stream.segments[0].opening == Opening("replay", "1.2", "full", dialect="openai-chat")
+    assert stream.segments[0].stream == ID
+    assert stream.head is not None
+    assert (stream.head.status, stream.head.stamp_ns, stream.head.event_stream) == (None, None, True)
+    assert {(read.stamp_ns, read.wire_bytes) for read in stream.reads} == {(None, 0)}
+    assert stream.body_bytes == len(BODY)
+    assert stream.request is None
+    assert stream.end == End(Ending.COMPLETE)
 
 
 def test_an_empty_recording_is_a_stream_without_facts() -> None:
     assert replayed() == replayed(b"") == [Segment(ID, 0, Opening("replay", "1.2", "full"), end=End(Ending.COMPLETE))]
-    got = record(replayed())
-    assert (got.streaming, got.dialect, got.outcome) == (None, None, "truncated")
+    replayed_record = record(replayed())
+    assert (replayed_record.streaming, replayed_record.dialect, replayed_record.outcome) == (None, None, "truncated")
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_an_empty_recording_is_a_stream_without_facts() -> None:
     ],
 )
 def test_what_begins_as_json_or_html_is_no_event_stream(body: bytes, kept: bytes | None) -> None:
-    got = talk.Recorded(replayed(body))
-    assert got.head is not None
-    assert (got.head.event_stream, got.end.body, got.content) == (False, kept, b"")
+    stream = talk.Recorded(replayed(body))
+    assert stream.head is not None
+    assert (stream.head.event_stream, stream.end.body, stream.content) == (False, kept, b"")
 
 
 @pytest.mark.parametrize("body", [b"\n", b"hello", b": only a comment\n\n", b"data", b"id: 1\n\n", b"\xff\xfe"])
 def test_everything_else_is_an_event_stream(body: bytes) -> None:
-    got = talk.Recorded(replayed(body))
-    assert got.head is not None
-    assert got.head.event_stream
+    stream = talk.Recorded(replayed(body))
+    assert stream.head is not None
+    assert stream.head.event_stream
 
 
 @settings(deadline=None, max_examples=examples(30))
@@ -74,9 +74,9 @@ def test_segments_do_not_depend_on_how_the_file_is_read(data: st.DataObject) -> 
 
 
 def test_a_large_file_is_read_in_pieces() -> None:
-    got = talk.Recorded(replayed(BODY * 1000))
-    assert [read.body_bytes for read in got.reads][:-1] == [CHUNK_BYTES] * (len(BODY) * 1000 // CHUNK_BYTES)
-    assert got.content == BODY.replace(b": keep-alive\n", b":\n") * 1000
+    stream = talk.Recorded(replayed(BODY * 1000))
+    assert [read.body_bytes for read in stream.reads][:-1] == [CHUNK_BYTES] * (len(BODY) * 1000 // CHUNK_BYTES)
+    assert stream.content == BODY.replace(b": keep-alive\n", b":\n") * 1000
 
 
 def test_segments_come_while_the_file_is_read() -> None:

@@ -98,8 +98,8 @@ def test_a_header_has_one_value_or_several() -> None:
 @pytest.mark.parametrize("uri", [None, "", "/v1/messages", "http://[", 5, "mailto:x"])
 def test_interactions_without_a_url_are_counted_and_the_others_are_read(uri: object) -> None:
     tally = Tally()
-    got = read(interaction(SAMPLE), changed("request", uri=uri), interaction(SAMPLE), 5, None, tally=tally)
-    assert len(got) == 2
+    exchanges = read(interaction(SAMPLE), changed("request", uri=uri), interaction(SAMPLE), 5, None, tally=tally)
+    assert len(exchanges) == 2
     assert (tally.broken_exchanges, tally.first_broken) == (3, "interactions[1]: its request has no URL")
 
 

@@ -110,11 +110,11 @@ def test_interactions_are_given_while_the_file_is_read() -> None:
     document = b"interactions:\n" + b"- {request: x}\n" * 100_000 + b"- [\n"
     reading = yaml_interactions(io.BytesIO(document))
     assert next(reading) == {"request": "x"}
-    got = 1
+    count = 1
     with pytest.raises(BrokenRecording, match=r"line 100003, column 1: "):
         for _ in reading:
-            got += 1
-    assert got == 100_000
+            count += 1
+    assert count == 100_000
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def test_other_protocols_are_skipped_and_malformed_flows_counted() -> None:
     tally = Tally()
     dns = {"type": "dns", "version": 21}
     odd: list[Any] = [{}, {"type": "http"}, {"type": "http", "request": {"path": b""}}]
-    got = read(dns, *odd, flow(SAMPLE), tally=tally)
-    assert len(got) == 1
+    exchanges = read(dns, *odd, flow(SAMPLE), tally=tally)
+    assert len(exchanges) == 1
     assert (tally.broken_exchanges, tally.first_broken) == (3, "flow 2: it contains no request")
 
 

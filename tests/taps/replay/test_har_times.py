@@ -33,8 +33,8 @@ def test_what_does_not_apply_takes_no_time() -> None:
 
 @pytest.mark.parametrize("wait", [-1, 0, None, "fast", float("nan"), float("inf"), True])
 def test_without_a_wait_there_are_no_times(wait: object) -> None:
-    got = times_of(entry(**{**BROWSER, "wait": wait}), "x")
-    assert (got.started_ns, got.head_ns, got.end_ns) == (STARTED, None, None)
+    times = times_of(entry(**{**BROWSER, "wait": wait}), "x")
+    assert (times.started_ns, times.head_ns, times.end_ns) == (STARTED, None, None)
 
 
 def test_a_response_may_come_at_once_or_have_no_known_end() -> None:
@@ -44,8 +44,8 @@ def test_a_response_may_come_at_once_or_have_no_known_end() -> None:
 
 
 def test_a_proxys_send_is_its_clients_and_its_connect_may_be_at_any_time() -> None:
-    got = times_of(entry(**BROWSER), "mitmproxy")
-    assert got == Times(started_ns=STARTED, head_ns=400_500_000, end_ns=2_000_750_000)
+    times = times_of(entry(**BROWSER), "mitmproxy")
+    assert times == Times(started_ns=STARTED, head_ns=400_500_000, end_ns=2_000_750_000)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def read(path: Path, tally: Tally | None = None) -> list[Logged]:
 
 def test_bundles_in_order_with_the_time_that_up_takes(path: Path) -> None:
     put(path, *[encode_bundle(bundle(number)) for number in range(200)])
-    got = read(path)
-    assert [one.bundle for one in got] == [bundle(number) for number in range(200)]
-    assert {one.log_ms for one in got} == {5_000}
-    assert [one.offset for one in got] == sorted({one.offset for one in got})
+    segments = read(path)
+    assert [one.bundle for one in segments] == [bundle(number) for number in range(200)]
+    assert {one.log_ms for one in segments} == {5_000}
+    assert [one.offset for one in segments] == sorted({one.offset for one in segments})
 
 
 def test_nothing_is_created_or_changed(path: Path) -> None:

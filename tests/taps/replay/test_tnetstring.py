@@ -42,15 +42,15 @@ def test_a_cut_file_gives_its_complete_values_and_where_it_ends(written: list[ob
     whole = b"".join(parts)
     cut = data.draw(st.integers(0, len(whole) - 1))
     reading = values(io.BytesIO(whole[:cut]))
-    got: list[object] = []
+    read: list[object] = []
     starts = [sum(map(len, parts[:number])) for number in range(len(parts))]
     if cut in starts:
         assert list(reading) == written[: starts.index(cut)]
         return
     with pytest.raises(BrokenRecording) as raised:
-        got.extend(reading)
+        read.extend(reading)
     number = sum(start < cut for start in starts)
-    assert got == written[: number - 1]
+    assert read == written[: number - 1]
     assert f"flow {number}, at byte {starts[number - 1]}, cannot be read" in str(raised.value)
 
 

@@ -141,16 +141,16 @@ class SimulatedFaust:
         await self.table.newest.on_recovery_completed({(topic, number) for number in numbers}, set())  # type: ignore[misc]
 
     async def _fetch_for_ever(self, generation: int) -> None:
-        came = True
+        fetched = True
         while True:
-            await asyncio.sleep(self._chance.uniform(*(_FETCH_S if came else _IDLE_S)))
-            came = False
+            await asyncio.sleep(self._chance.uniform(*(_FETCH_S if fetched else _IDLE_S)))
+            fetched = False
             if not self._broker.up:
                 continue
             for topic, receive in self._agents.items():
                 for number in self.numbers:
                     if (topic, number) not in self.held and generation == self.consumer_generation_id:
-                        came |= self._fetch(topic, number, receive)
+                        fetched |= self._fetch(topic, number, receive)
 
     def _fetch(self, topic: str, number: int, receive: Callable[[Any], None]) -> bool:
         log, place = self._broker.logs[topic][number], (topic, number)

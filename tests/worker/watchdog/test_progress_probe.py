@@ -167,6 +167,6 @@ def test_failed_progress_requests_are_logged_once_with_their_reason(
         task.cancel()
 
     asyncio.run(run())
-    said = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
-    assert len(said) == lines
-    assert not said or ("GroupAuthorizationFailedError" in said[0] and "again" in said[1])
+    sentences = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
+    assert len(sentences) == lines
+    assert not sentences or ("GroupAuthorizationFailedError" in sentences[0] and "again" in sentences[1])

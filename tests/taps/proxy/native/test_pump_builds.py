@@ -39,8 +39,8 @@ def includes() -> list[str]:
     found = {sysconfig.get_paths()["include"]}
     pythons = [shutil.which(f"python3.{minor}") for minor in range(11, 20)]
     for python in [*filter(None, pythons), *(Path.home() / ".pyenv" / "versions").glob("3.1[1-9].*/bin/python3")]:
-        asked = subprocess.run([python, "-c", INCLUDE], capture_output=True, text=True, check=False)  # type: ignore[list-item]
-        found.add(asked.stdout.strip())
+        result = subprocess.run([python, "-c", INCLUDE], capture_output=True, text=True, check=False)  # type: ignore[list-item]
+        found.add(result.stdout.strip())
     return sorted(one for one in found if one and (Path(one) / "Python.h").exists())
 
 

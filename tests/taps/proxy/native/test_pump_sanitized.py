@@ -46,7 +46,7 @@ def test_no_sanitizer_finds_anything(kind: str, library: str, tmp_path: Path) ->
     environment = os.environ | OPTIONS | {"LD_PRELOAD": preloaded, "PYTHONPATH": str(copy)}
     tests = ["tests/taps/proxy/test_pump_handle.py", "tests/taps/proxy/test_response.py"]
     where = "from streamgauge.taps.proxy.native import _pump; print(_pump.__file__)"
-    for command, said in (
+    for command, words in (
         (["-c", where], str(built)),
         (["-m", "pytest", "-q", "-n0", "-pno:cacheprovider", *tests], ""),
     ):
@@ -60,4 +60,4 @@ def test_no_sanitizer_finds_anything(kind: str, library: str, tmp_path: Path) ->
             timeout=170,
         )
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-        assert said in done.stdout
+        assert words in done.stdout
