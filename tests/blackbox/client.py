@@ -18,8 +18,8 @@ PATIENCE_S = 60.0
 
 
 @dataclass
-class Got:
-    """What a client sent and got. `end`: done (by the framing), fin, rst, left (by the client), silence."""
+class Received:
+    """What a client sent and received. `end`: done (by the framing), fin, rst, left (by the client), silence."""
 
     sent_at: float = 0.0
     done_sending_at: float = 0.0
@@ -98,24 +98,24 @@ class Line:
     async def __aexit__(self, *_: object) -> None:
         self.sock.close()
 
-    async def send(self, got: Got, pieces: list[bytes], pause_s: float = 0.0) -> None:
+    async def send(self, received: Received, pieces: list[bytes], pause_s: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
-        got.sent_at = time.monotonic()
+        received.sent_at = time.monotonic()
         for number, data in enumerate(pieces):
             if number and pause_s:
                 await asyncio.sleep(pause_s)
             await loop.sock_sendall(self.sock, data)
-        got.done_sending_at = time.monotonic()
+        received.done_sending_at = time.monotonic()
 
     async def read_answer(
         self,
-        got: Got,
+        received: Received,
         method: str = "POST",
         leave_after: int | None = None,
         slow_s: float = 0.0,
         chunk: int = READ_BYTES,
         leave_after_s: float = 0.0,
-    ) -> Got:
+    ) -> Received:
         """Read up to the answer's end or the connection's; or `leave_after` bytes, then wait so long and reset it."""
         loop = asyncio.get_running_loop()
         try:
@@ -124,49 +124,49 @@ class Line:
                     if self.pending:
                         data, self.pending = self.pending, b""
                     else:
-                        data = await loop.sock_recv(self.sock, self._most(got, chunk, leave_after))
+                        data = await loop.sock_recv(self.sock, self._most(received, chunk, leave_after))
                     if not data:
-                        got.end = "fin"
-                        return got
-                    got.reads.append(Piece(time.monotonic(), data))
-                    if leave_after is not None and len(got.raw) >= leave_after:
+                        received.end = "fin"
+                        return received
+                    received.reads.append(Piece(time.monotonic(), data))
+                    if leave_after is not None and len(received.raw) >= leave_after:
                         await asyncio.sleep(leave_after_s)
-                        self.leave(got)
-                        return got
-                    if self._complete(got, method):
-                        return got
+                        self.leave(received)
+                        return received
+                    if self._complete(received, method):
+                        return received
                     if slow_s:
                         await asyncio.sleep(slow_s)
         except TimeoutError:
-            return got
+            return received
         except OSError:
-            got.end = "rst"
-            return got
+            received.end = "rst"
+            return received
 
-    def _most(self, got: Got, chunk: int, leave_after: int | None) -> int:
-        return chunk if leave_after is None else min(chunk, leave_after - len(got.raw))
+    def _most(self, received: Received, chunk: int, leave_after: int | None) -> int:
+        return chunk if leave_after is None else min(chunk, leave_after - len(received.raw))
 
-    def _complete(self, got: Got, method: str) -> bool:
-        got.size += len(got.reads[-1].data)
-        if got.size > LONG_BYTES and not got.reads[-1].data.endswith(b"0\r\n\r\n"):
+    def _complete(self, received: Received, method: str) -> bool:
+        received.size += len(received.reads[-1].data)
+        if received.size > LONG_BYTES and not received.reads[-1].data.endswith(b"0\r\n\r\n"):
             return False
-        raw = got.raw
+        raw = received.raw
         end = response_end(raw, method)
         if end is None:
             return False
         over = len(raw) - end
         if over:
-            last = got.reads[-1]
+            last = received.reads[-1]
             self.pending = last.data[len(last.data) - over :]
-            got.reads[-1] = Piece(last.at, last.data[: len(last.data) - over])
-        got.end = "done"
+            received.reads[-1] = Piece(last.at, last.data[: len(last.data) - over])
+        received.end = "done"
         return True
 
-    def leave(self, got: Got, reset: bool = True) -> None:
+    def leave(self, received: Received, reset: bool = True) -> None:
         if reset:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        got.left_at = time.monotonic()
-        got.end = "left"
+        received.left_at = time.monotonic()
+        received.end = "left"
         with contextlib.suppress(OSError):
             self.sock.close()
 
@@ -182,18 +182,18 @@ async def talk(
     chunk: int = READ_BYTES,
     receive_buffer: int | None = None,
     leave_after_s: float = 0.0,
-) -> Got:
+) -> Received:
     """One request on a separate connection; the response is read while the request is sent."""
-    got = Got()
+    received = Received()
     async with Line(port, receive_buffer) as line:
-        sending = asyncio.ensure_future(line.send(got, pieces, pause_s))
+        sending = asyncio.ensure_future(line.send(received, pieces, pause_s))
         try:
-            await line.read_answer(got, method, leave_after, slow_s, chunk, leave_after_s)
+            await line.read_answer(received, method, leave_after, slow_s, chunk, leave_after_s)
         finally:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await sending
-    return got
+    return received
 
 
 def request(

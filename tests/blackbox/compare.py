@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tests.blackbox.client import Got
+from tests.blackbox.client import Received
 from tests.blackbox.expect import Body, read_body
 from tests.blackbox.provider import Played
 from tests.blackbox.reading import READERS, Reading, outcome_of, usage_of
@@ -41,7 +41,7 @@ class Exchange:
     case: str
     trace: str
     dialect: str
-    got: Got
+    received: Received
     played: Played | None
     ended: str = "proper"
     exact: bool = True
@@ -62,25 +62,31 @@ def client_findings(one: Exchange) -> list[str]:
     if one.played is None:
         return []
     sent = b"".join(piece.data for piece in one.played.sent)
-    raw = one.got.raw
+    raw = one.received.raw
     if one.ended == "left" or not one.exact:
         return [] if sent.startswith(raw) else [f"client bytes are no prefix: {raw[:200]!r} of {sent[:200]!r}"]
     if raw == sent:
         end = {"proper": {"done", "fin"}, "early": {"fin", "rst"}, "rst": {"rst"}}[one.ended]
-        return [] if one.got.end in end else [f"client saw the end as {one.got.end}, the upstream's was {one.ended}"]
+        return (
+            []
+            if one.received.end in end
+            else [f"client saw the end as {one.received.end}, the upstream's was {one.ended}"]
+        )
     if one.ended == "rst" and sent.startswith(raw):  # a reset may overtake bytes in the client's buffer
-        return [] if one.got.end == "rst" else [f"client saw {one.got.end} for a reset"]
+        return [] if one.received.end == "rst" else [f"client saw {one.received.end} for a reset"]
     at = next((i for i, (a, b) in enumerate(zip(raw, sent, strict=False)) if a != b), min(len(raw), len(sent)))
-    return [f"client bytes differ at {at}: got {raw[at : at + 80]!r}, sent {sent[at : at + 80]!r}, end {one.got.end}"]
+    return [
+        f"client bytes differ at {at}: got {raw[at : at + 80]!r}, sent {sent[at : at + 80]!r}, end {one.received.end}"
+    ]
 
 
 def record_findings(one: Exchange, record: Json) -> list[str]:
     """Compares the record with an independent reading."""
     findings = shape_findings(record)
     for name, expected in {**expected_of(one), **usage_expected(one)}.items():
-        got = finishes(record) if name == "choices_finish" else dig(record, name)
-        if (not one.only or name in one.only) and got != expected:
-            findings.append(f"{name}: expected {expected!r}, got {got!r}")
+        actual = finishes(record) if name == "choices_finish" else dig(record, name)
+        if (not one.only or name in one.only) and actual != expected:
+            findings.append(f"{name}: expected {expected!r}, got {actual!r}")
     return findings + time_findings(one, record)
 
 
@@ -109,7 +115,7 @@ def expected_of(one: Exchange) -> Json:
     outcome = outcome_of(body, reading, one.ended)
     reasons = list(reading.finish.values())
     streaming = "event-stream" in body.head.decode("latin-1")
-    told = [each for _, each in reading.told]
+    contents = [each for _, each in reading.contents]
     expected: Json = {
         "outcome": outcome,
         "status_code": body.status or None,
@@ -117,9 +123,9 @@ def expected_of(one: Exchange) -> Json:
         "trace_id": one.trace,
         "request.body_bytes": len(one.request_body),
         "counts.token_events": len(tokens),
-        "counts.text_chars": sum(each.text for each in told),
-        "counts.reasoning_chars": sum(each.reasoning for each in told),
-        "counts.refusal_chars": sum(each.refusal for each in told),
+        "counts.text_chars": sum(each.text for each in contents),
+        "counts.reasoning_chars": sum(each.reasoning for each in contents),
+        "counts.refusal_chars": sum(each.refusal for each in contents),
         "counts.comments": body.comments,
         "counts.error_fields": body.error_fields,
         "counts.bytes": body.bytes,
@@ -137,15 +143,14 @@ def expected_of(one: Exchange) -> Json:
             expected["counts.unparsed_events"] = 0
     if body.events and one.ended != "left":
         expected["response_id"], expected["response_model"] = reading.response_id, reading.model
-        if reading.told:
+        if reading.contents:
             expected["dialect"] = one.dialect
     if len(set(reasons)) <= 1 and one.dialect != "openai-responses" and reading.error is None:
         raw = reasons[0] if reasons else None
         expected["finish_reason_raw"] = raw
         expected["finish_reason"] = NORMAL.get(raw) if raw else None
     if one.dialect.startswith("openai-c") and one.ended != "left":
-        got = {index: reading.finish.get(index) for index in sorted(reading.started)}
-        expected["choices_finish"] = got
+        expected["choices_finish"] = {index: reading.finish.get(index) for index in sorted(reading.started)}
     return expected
 
 
@@ -170,7 +175,7 @@ def usage_expected(one: Exchange) -> Json:
 
 def time_pairs(one: Exchange, record: Json) -> dict[str, tuple[float | None, float | None]]:
     """Name -> (ours, the record's), both in seconds since the request's first byte."""
-    timing, zero = record["timing"], one.got.sent_at
+    timing, zero = record["timing"], one.received.sent_at
     tokens = one.reading.tokens
     ours = {
         "headers_s": one.body.head_at or None,

@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Told:
+class EventContent:
     """The content of one event, in any dialect."""
 
     text: int = 0
@@ -28,7 +28,7 @@ class Told:
 class Reading:
     """One stream as an independent reader understands it."""
 
-    told: list[tuple[Event, Told]] = field(default_factory=list)
+    contents: list[tuple[Event, EventContent]] = field(default_factory=list)
     finish: dict[int, str] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     finish_at: float | None = None
@@ -42,12 +42,12 @@ class Reading:
     unparsed: int = 0
 
     @property
-    def tokens(self) -> list[tuple[Event, Told]]:
-        return [one for one in self.told if one[1].token]
+    def tokens(self) -> list[tuple[Event, EventContent]]:
+        return [one for one in self.contents if one[1].token]
 
     def first(self, kind: str) -> float | None:
-        for event, told in self.told:
-            if getattr(told, kind):
+        for event, content in self.contents:
+            if getattr(content, kind):
                 return event.at
         return None
 
@@ -68,29 +68,29 @@ def read_chat(events: list[Event]) -> Reading:
             continue
         reading.response_id = reading.response_id or chunk.get("id") or None
         reading.model = reading.model or chunk.get("model") or None
-        told = Told()
+        content = EventContent()
         for place, choice in enumerate(chunk.get("choices") or []):
-            _chat_choice(reading, told, choice, choice.get("index", place), event.at)
+            _chat_choice(reading, content, choice, choice.get("index", place), event.at)
         if chunk.get("error"):
             reading.error = reading.error or {"of": chunk["error"]}
         if usage := chunk.get("usage"):
             reading.usage.update({key: value for key, value in usage.items() if value is not None})
             reading.usage_final = reading.usage_final or bool(reading.finish)
-        reading.told.append((event, told))
+        reading.contents.append((event, content))
     if reading.started and set(reading.finish) == reading.started:
         reading.terminal = True
     return reading
 
 
-def _chat_choice(reading: Reading, told: Told, choice: Json, index: int, at: float) -> None:
+def _chat_choice(reading: Reading, content: EventContent, choice: Json, index: int, at: float) -> None:
     reading.started.add(index)
     delta = choice.get("delta") or {}
-    told.text += size(delta.get("content")) + size(choice.get("text"))
-    told.reasoning += size(delta.get("reasoning") or delta.get("reasoning_content"))
-    told.refusal += size(delta.get("refusal"))
+    content.text += size(delta.get("content")) + size(choice.get("text"))
+    content.reasoning += size(delta.get("reasoning") or delta.get("reasoning_content"))
+    content.refusal += size(delta.get("refusal"))
     for call in delta.get("tool_calls") or []:
         function = call.get("function") or {}
-        told.tool = told.tool or bool(function.get("name") or function.get("arguments"))
+        content.tool = content.tool or bool(function.get("name") or function.get("arguments"))
         if function.get("name"):
             reading.tools.append([function["name"], 0])
         reading.tools[-1][1] += size(function.get("arguments"))
@@ -107,7 +107,7 @@ def read_anthropic(events: list[Event]) -> Reading:
         chunk = _json(event, reading)
         if chunk is None:
             continue
-        told, kind = Told(), chunk.get("type")
+        content, kind = EventContent(), chunk.get("type")
         delta, block = chunk.get("delta") or {}, chunk.get("content_block") or {}
         if kind == "message_start":
             message = chunk["message"]
@@ -115,12 +115,12 @@ def read_anthropic(events: list[Event]) -> Reading:
             reading.usage.update({k: v for k, v in message.get("usage", {}).items() if k != "output_tokens"})
             reading.started.add(0)
         elif kind == "content_block_start" and block.get("type") == "tool_use":
-            told.tool = True
+            content.tool = True
             reading.tools.append([block["name"], 0])
         elif kind == "content_block_delta":
-            told.text, told.reasoning = size(delta.get("text")), size(delta.get("thinking"))
+            content.text, content.reasoning = size(delta.get("text")), size(delta.get("thinking"))
             arguments = size(delta.get("partial_json"))
-            told.tool = bool(arguments)
+            content.tool = bool(arguments)
             if arguments:
                 reading.tools[-1][1] += arguments
         elif kind == "message_delta":
@@ -133,7 +133,7 @@ def read_anthropic(events: list[Event]) -> Reading:
             reading.terminal = True
         elif kind == "error" or event.name == "error":
             reading.error = reading.error or {"of": chunk.get("error") or chunk}
-        reading.told.append((event, told))
+        reading.contents.append((event, content))
     return reading
 
 
@@ -145,22 +145,22 @@ def read_responses(events: list[Event]) -> Reading:
         chunk = _json(event, reading)
         if chunk is None:
             continue
-        kind, told = str(chunk.get("type")), Told()
+        kind, content = str(chunk.get("type")), EventContent()
         response = chunk.get("response") or {}
         reading.response_id = reading.response_id or response.get("id")
         reading.model = reading.model or response.get("model")
         amount = size(chunk.get("delta"))
         if kind == "response.output_text.delta":
-            told.text = amount
+            content.text = amount
         elif kind in {"response.reasoning_text.delta", "response.reasoning_summary_text.delta"}:
-            told.reasoning = amount
+            content.reasoning = amount
         elif kind == "response.refusal.delta":
-            told.refusal = amount
+            content.refusal = amount
         elif kind == "response.function_call_arguments.delta":
-            told.tool = bool(amount)
+            content.tool = bool(amount)
             reading.tools[-1][1] += amount
         elif kind == "response.output_item.added" and chunk["item"].get("type") == "function_call":
-            told.tool = True
+            content.tool = True
             reading.tools.append([chunk["item"]["name"], 0])
         elif kind in {"response.completed", "response.incomplete", "response.failed"}:
             reading.terminal, reading.finish_at = True, event.at
@@ -169,7 +169,7 @@ def read_responses(events: list[Event]) -> Reading:
                 reading.error = reading.error or {"of": response.get("error") or {}}
         elif kind == "error":
             reading.error = reading.error or {"of": chunk.get("error") or chunk}
-        reading.told.append((event, told))
+        reading.contents.append((event, content))
     return reading
 
 

@@ -48,12 +48,12 @@ class Rig:
         asked = client.request(self.prefix + (path or PATHS[dialect]), case, trace, body, headers, method)
         async with self._room:
             if line is None:
-                got = await client.talk(self.port, [asked], method=method, **(talk or {}))
+                received = await client.talk(self.port, [asked], method=method, **(talk or {}))
             else:
-                got = client.Got()
-                await line.send(got, [asked])
-                await line.read_answer(got, method)
-        return self.keep(Exchange(case, trace, dialect, got, None, ended, exact, body, method=method))
+                received = client.Received()
+                await line.send(received, [asked])
+                await line.read_answer(received, method)
+        return self.keep(Exchange(case, trace, dialect, received, None, ended, exact, body, method=method))
 
     def keep(self, one: Exchange) -> Exchange:
         played = self.provider.played.get(one.case)

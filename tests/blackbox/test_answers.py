@@ -58,8 +58,8 @@ def test_responses_that_are_not_streams(tmp_path: Path) -> None:
 async def silent(rig: Rig, after: int) -> tuple[Exchange, dict[str, Any]]:
     pieces = [provider.head(), *map(provider.chunk, chat("t"))][:after]
     one = await rig.run(f"silent {after}", "openai-chat", provider.answer(*pieces, end="leave"), ended="early")
-    assert one.got.status == (200 if after else 504)
-    assert one.got.end == ("fin" if after else "done")
+    assert one.received.status == (200 if after else 504)
+    assert one.received.end == ("fin" if after else "done")
     outcome = "completed" if after == 99 else "timeout"
     status, phase = (200 if after else None), (None if after == 99 else "transport")
     return one, {"outcome": outcome, "status_code": status, "error.phase": phase}
@@ -89,7 +89,7 @@ def test_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
             "error.phase": "transport",
             "timing.headers_s": None,
         }
-        assert [one.got.status for one in ran] == [502] * 3
+        assert [one.received.status for one in ran] == [502] * 3
         assert await says(rig, [(one, expected) for one in ran]) == []
 
     judged(tmp_path, work)

@@ -70,6 +70,6 @@ def test_a_record_whose_reads_were_dropped_says_so(tmp_path: Path) -> None:
 def test_an_incomplete_head_is_a_502(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         script = provider.answer(b"HTTP/1.1 200 OK\r\nContent-Ty", end="fin")
-        assert (await rig.run("half", "openai-chat", script)).got.status == 502
+        assert (await rig.run("half", "openai-chat", script)).received.status == 502
 
     judged(tmp_path, work)

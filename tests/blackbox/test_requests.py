@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from tests.blackbox import provider
-from tests.blackbox.client import Got, Line, request, talk
+from tests.blackbox.client import Line, Received, request, talk
 from tests.blackbox.compare import Exchange
 from tests.blackbox.rig import Rig, chunked, judged
 from tests.blackbox.streams import STREAMS, chat, responses
@@ -34,15 +34,19 @@ def test_many_requests_on_one_connection(tmp_path: Path) -> None:
 
 def test_pipelined_requests(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
-        names, sent, only = [f"{n}" for n in range(6)], Got(), frozenset({"outcome", "response_id", "counts.bytes"})
+        names, sent, only = (
+            [f"{n}" for n in range(6)],
+            Received(),
+            frozenset({"outcome", "response_id", "counts.bytes"}),
+        )
         traces = {name: uuid.uuid4().hex for name in names}
         for name in names:
             rig.provider.scripts[name] = chunked(*chat(name), pause_s=0.005)
         async with Line(rig.port) as line:
             await line.send(sent, [b"".join(request(PATH, name, traces[name]) for name in names)])
             for name in names:
-                got = await line.read_answer(Got(sent_at=sent.sent_at))
-                rig.keep(Exchange(name, traces[name], "openai-chat", got, None, only=only))
+                received = await line.read_answer(Received(sent_at=sent.sent_at))
+                rig.keep(Exchange(name, traces[name], "openai-chat", received, None, only=only))
         assert await rig.findings() == []
 
     judged(tmp_path, work)
@@ -66,15 +70,15 @@ async def in_chunks(rig: Rig) -> None:
     head = request(PATH, "chunks", trace, BODY).removesuffix(BODY)
     head = head.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
     pieces = [provider.chunk(BODY[at : at + 10]) for at in range(0, len(BODY), 10)]
-    got = await talk(rig.port, [head, *pieces, provider.LAST_CHUNK], pause_s=0.003)
-    one = rig.keep(Exchange("chunks", trace, "openai-chat", got, None, request_body=BODY))
+    received = await talk(rig.port, [head, *pieces, provider.LAST_CHUNK], pause_s=0.003)
+    one = rig.keep(Exchange("chunks", trace, "openai-chat", received, None, request_body=BODY))
     assert one.played is not None
     assert one.played.heard.body == BODY
 
 
 async def asks_first(rig: Rig) -> None:
     """Expect: 100-continue: the upstream's 100 comes through before the body was sent."""
-    trace, got = uuid.uuid4().hex, Got()
+    trace, received = uuid.uuid4().hex, Received()
 
     async def script(wire: provider.Wire, heard: provider.Heard) -> None:
         await wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -85,12 +89,12 @@ async def asks_first(rig: Rig) -> None:
     rig.provider.raw.add("asks")
     head = request(PATH, "asks", trace, BODY, "Expect: 100-continue\r\n").removesuffix(BODY)
     async with Line(rig.port) as line:
-        await line.send(got, [head])
+        await line.send(received, [head])
         line.pending = await asyncio.get_running_loop().sock_recv(line.sock, 1000)
         assert line.pending == b"HTTP/1.1 100 Continue\r\n\r\n"
         await asyncio.get_running_loop().sock_sendall(line.sock, BODY)
-        await line.read_answer(got)
-    rig.keep(Exchange("asks", trace, "openai-chat", got, None, request_body=BODY))
+        await line.read_answer(received)
+    rig.keep(Exchange("asks", trace, "openai-chat", received, None, request_body=BODY))
 
 
 async def large(rig: Rig) -> None:
@@ -147,8 +151,8 @@ REFUSED = {
 def test_refused_requests_reach_no_upstream(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         rig.provider.scripts["abuse"] = provider.answer(provider.head(framing="2") + b"{}")
-        got = {name: (await talk(rig.port, [sent])).status for name, (_, sent) in REFUSED.items()}
-        assert got == {name: status for name, (status, _) in REFUSED.items()}
+        received = {name: (await talk(rig.port, [sent])).status for name, (_, sent) in REFUSED.items()}
+        assert received == {name: status for name, (status, _) in REFUSED.items()}
         # A proxy may begin to forward before a body turns out malformed; it never completes such a request.
         assert [one.heard.line for one in rig.provider.played.get("abuse", []) if one.sent] == []
 

@@ -67,8 +67,8 @@ async def leave(rig: Rig, dialect: str, after: int) -> float:
             break
         await asyncio.sleep(0.05)
     assert one.played.wire.peer_gone_at is not None, f"{case}: the upstream was not cancelled"
-    assert one.got.left_at is not None
-    return one.played.wire.peer_gone_at - one.got.left_at
+    assert one.received.left_at is not None
+    return one.played.wire.peer_gone_at - one.received.left_at
 
 
 def test_a_client_that_leaves_anywhere_cancels_the_upstream(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
-from tests.chaos.load import Asked, Truth
+from tests.chaos.load import ClientStream, Truth
 
 SOURCE = "log"
 # The interval of bundles of each slot (seconds), like that of taps.
@@ -45,7 +45,7 @@ class _Open:
     """A stream that is open."""
 
     stream: bytes
-    asked: Asked
+    client_stream: ClientStream
     segments: int
     sent: int = 0
 
@@ -55,7 +55,7 @@ class _Open:
         reads = [Read(begin + place * _READ_NS, 120, 110, _WORD) for place in range(_WORDS)]
         if is_last:
             reads.append(Read(begin + _WORDS * _READ_NS, 90, 80, _STOP))
-        started, trace = int(self.asked.began_at * 1e9), self.asked.trace_id
+        started, trace = int(self.client_stream.began_at * 1e9), self.client_stream.trace_id
         self.sent += 1
         return Segment(
             self.stream,
@@ -75,7 +75,7 @@ class _Slot:
     def __init__(self) -> None:
         self.number = 0
         self.open: list[_Open] = []
-        self.late: tuple[bytes, list[Asked]] | None = None
+        self.late: tuple[bytes, list[ClientStream]] | None = None
 
 
 class LogLoad:
@@ -122,7 +122,7 @@ class LogLoad:
             while refill and len(slot.open) < STREAMS:
                 slot.open.append(self._begin())
             segments = [one.next() for one in slot.open]
-            ended = [one.asked for one in slot.open if one.sent == one.segments]
+            ended = [one.client_stream for one in slot.open if one.sent == one.segments]
             slot.open = [one for one in slot.open if one.sent < one.segments]
             await self._deliver(place, slot, self._bundle(place, slot, segments), ended)
 
@@ -138,7 +138,7 @@ class LogLoad:
         self.bundles += 1
         return encode_bundle(made)
 
-    async def _deliver(self, place: int, slot: _Slot, value: bytes, ended: list[Asked]) -> None:
+    async def _deliver(self, place: int, slot: _Slot, value: bytes, ended: list[ClientStream]) -> None:
         """Sends a bundle, in order or late, once or twice. An instance's first bundle is never late, since it introduces
         the instance.
         """
@@ -154,7 +154,7 @@ class LogLoad:
             await self._send(place, value, [])
             self.resent += 1
 
-    async def _send(self, place: int, value: bytes, ended: list[Asked]) -> None:
+    async def _send(self, place: int, value: bytes, ended: list[ClientStream]) -> None:
         while True:
             try:
                 future = await self._producer.send(self._topic, value, partition=place)
@@ -179,14 +179,14 @@ class LogLoad:
         for slot in self._slots:
             for one in slot.open:
                 words = one.sent * _WORDS
-                one.asked.truth |= {"outcome": "abandoned", "finish_reason": None, "token_events": words}
+                one.client_stream.truth |= {"outcome": "abandoned", "finish_reason": None, "token_events": words}
         self.deaths += 1
         self._be_born([self._instance])
 
 
-def _stamped(ended: list[Asked]) -> Callable[[Any], None]:
+def _stamped(ended: list[ClientStream]) -> Callable[[Any], None]:
     def stamp(_: Any) -> None:
-        for asked in ended:
-            asked.ended_at = time.time()
+        for client_stream in ended:
+            client_stream.ended_at = time.time()
 
     return stamp

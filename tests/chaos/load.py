@@ -30,7 +30,7 @@ _READ_BYTES = 65_536
 
 
 @dataclass
-class Asked:
+class ClientStream:
     """One stream, as its client saw it. Times are Unix seconds; `truth`: its expected record.
 
     `ended_at`: its last byte. `over_at`: its connection's end, if it has one, which is much later for a stream that
@@ -75,18 +75,18 @@ class Truth:
     """All streams, and the kills of taps."""
 
     phases: list[tuple[str, float]] = field(default_factory=list)
-    streams: list[Asked] = field(default_factory=list)
+    streams: list[ClientStream] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
 
     def enter(self, phase: str) -> None:
         """Streams that end from now on belong to this phase. Called before the first stream."""
         self.phases.append((phase, time.time()))
 
-    def begin(self, source: str, truth: dict[str, Any], began_at: float | None = None) -> Asked:
+    def begin(self, source: str, truth: dict[str, Any], began_at: float | None = None) -> ClientStream:
         """A stream that begins now, or began at `began_at` (Unix seconds)."""
-        asked = Asked(uuid.uuid4().hex, source, time.time() if began_at is None else began_at, truth)
-        self.streams.append(asked)
-        return asked
+        client_stream = ClientStream(uuid.uuid4().hex, source, time.time() if began_at is None else began_at, truth)
+        self.streams.append(client_stream)
+        return client_stream
 
     def about(self, trace_ids: Iterable[str]) -> list[dict[str, Any]]:
         """All that is known about streams: `kills` are those of its tap, in seconds from the stream's beginning."""
@@ -138,30 +138,32 @@ async def ask_on(source: str, url: Callable[[], str], truth: Truth, seed: int, o
         except OSError:  # the tap is unreachable: no stream began
             await asyncio.sleep(_RETRY_S)
             continue
-        asked = truth.begin(source, truth_of(scenario), began_at)
+        client_stream = truth.begin(source, truth_of(scenario), began_at)
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await _ask(reader, writer, scenario, asked)
+                await _ask(reader, writer, scenario, client_stream)
         finally:
             writer.close()
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scenario: Scenario, asked: Asked) -> None:
+async def _ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scenario: Scenario, client_stream: ClientStream
+) -> None:
     head, body = request_bytes(scenario, f"/{scenario.upstream}")
-    trace = f"\r\ntraceparent: 00-{asked.trace_id}-{asked.trace_id[:16]}-01\r\n\r\n"
+    trace = f"\r\ntraceparent: 00-{client_stream.trace_id}-{client_stream.trace_id[:16]}-01\r\n\r\n"
     writer.write(head.removesuffix(b"\r\n\r\n") + trace.encode() + body)
     leaves_after = _events(b"".join(piece.data for piece in scenario.answer.pieces)) if scenario.leave_after else None
     received = b""
     try:
         while data := await reader.read(_READ_BYTES):
-            asked.ended_at = time.time()
+            client_stream.ended_at = time.time()
             received += data
             if leaves_after is not None and _events(received) >= leaves_after:
                 break
     except ConnectionError:  # planned, or because the tap was killed: the time decides which
         pass
-    asked.over_at = time.time()
-    asked.ended_at = asked.ended_at or asked.over_at
+    client_stream.over_at = time.time()
+    client_stream.ended_at = client_stream.ended_at or client_stream.over_at
 
 
 def _events(data: bytes) -> int:

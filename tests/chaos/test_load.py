@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.load import LOSS_WINDOW_S, Asked, Killed, Truth, ask_on
+from tests.chaos.load import LOSS_WINDOW_S, ClientStream, Killed, Truth, ask_on
 
 KILLED = Killed("tap-0", 100.0, 101.0)
 BEGAN = KILLED.since - 60
@@ -25,9 +25,9 @@ BEGAN = KILLED.since - 60
 def test_a_stream_is_in_doubt_if_the_tap_was_killed_before_all_of_it_was_stored(
     began: float, ended: float, over: float, doubt: str | None
 ) -> None:
-    asked = Asked("t-1", "tap-0", began, {}, ended, over)
-    assert asked.line([KILLED], [("kills", 0.0)])["doubt"] == doubt
-    assert asked.line([KILLED._replace(source="tap-1")], [("kills", 0.0)])["doubt"] is None
+    client_stream = ClientStream("t-1", "tap-0", began, {}, ended, over)
+    assert client_stream.line([KILLED], [("kills", 0.0)])["doubt"] == doubt
+    assert client_stream.line([KILLED._replace(source="tap-1")], [("kills", 0.0)])["doubt"] is None
 
 
 def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,9 @@ def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.Monkey
 
 def test_facts_of_a_stream_include_the_kills_of_its_tap() -> None:
     truth = Truth(
-        [("kills", 0.0)], [Asked("t-1", "tap-0", BEGAN, {}, BEGAN + 1), Asked("t-2", "tap-1", BEGAN, {})], [KILLED]
+        [("kills", 0.0)],
+        [ClientStream("t-1", "tap-0", BEGAN, {}, BEGAN + 1), ClientStream("t-2", "tap-1", BEGAN, {})],
+        [KILLED],
     )
     (known,) = truth.about(["t-1"])
     assert (known["trace_id"], known["source"], known["doubt"]) == ("t-1", "tap-0", None)

@@ -23,7 +23,7 @@ from streamgauge.spool.read_counters import read_balance, read_incidents
 from streamgauge.taps.proxy.pump_handle import BUILT
 from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
-from tests.faults.traffic import EVENTS, PACE_S, PAIRS, Got, ask
+from tests.faults.traffic import EVENTS, PACE_S, PAIRS, Received, ask
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, start_tap, wait_for
@@ -165,7 +165,7 @@ def is_restarted(tap: Running, gone: int) -> bool:
     return any(pid != gone and RECORDER in line for pid, line in children(tap.process.pid).items())
 
 
-def overlap(stream: Got, window: tuple[float, float]) -> bool:
+def overlap(stream: Received, window: tuple[float, float]) -> bool:
     return stream.began_s < window[1] and stream.ended_s > window[0]
 
 

@@ -89,8 +89,8 @@ async def provider(size: int = TEXT_BYTES, count: int = EVENTS) -> AsyncIterator
 
 
 @dataclass
-class Got:
-    """What a client got: the bytes, when the first arrived, and the longest wait between two reads (seconds).
+class Received:
+    """What a client received: the bytes, when the first arrived, and the longest wait between two reads (seconds).
 
     `began_s`, `ended_s`: when it sent its request and when it had everything, by the monotonic clock.
     """
@@ -102,27 +102,27 @@ class Got:
     ended_s: float = 0.0
 
 
-async def ask(url: str, number: int) -> Got:
+async def ask(url: str, number: int) -> Received:
     """One request and its whole response."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    got = Got()
+    received = Received()
     body = msgspec.json.encode({"model": "m-1", "stream": True, "user_number": number, "messages": []})
     head = f"POST {address.path}{PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-    last = began = got.began_s = time.monotonic()
+    last = began = received.began_s = time.monotonic()
     try:
         writer.write(head.encode() + body)
         while data := await reader.read(65_536):
             now = time.monotonic()
-            if got.data:
-                got.gap_s = max(got.gap_s, now - last)
+            if received.data:
+                received.gap_s = max(received.gap_s, now - last)
             else:
-                got.first_s = now - began
-            got.data, last = got.data + data, now
+                received.first_s = now - began
+            received.data, last = received.data + data, now
     finally:
         writer.close()
-    got.ended_s = time.monotonic()
-    return got
+    received.ended_s = time.monotonic()
+    return received
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Traffic:
 
     direct: str
     tapped: str
-    pairs: list[tuple[Got, Got]] = field(default_factory=list)
+    pairs: list[tuple[Received, Received]] = field(default_factory=list)
 
     async def run_until(self, enough: Callable[[], bool], *, most_s: float = 90.0) -> None:
         """Pairs of streams, PAIRS at a time, until `enough()`; at least one round."""
@@ -147,7 +147,7 @@ class Traffic:
         ends = time.monotonic() + seconds
         await self.run_until(lambda: time.monotonic() >= ends)
 
-    async def _pair(self, number: int) -> tuple[Got, Got]:
+    async def _pair(self, number: int) -> tuple[Received, Received]:
         direct, tapped = await asyncio.gather(ask(self.direct, number), ask(self.tapped, number))
         return direct, tapped
 

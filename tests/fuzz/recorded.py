@@ -10,7 +10,7 @@ from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample, records_in
 
 BODY = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-SAMPLE = Sample(BODY, asked=b'{"model":"m"}', request_headers=())
+SAMPLE = Sample(BODY, request_body=b'{"model":"m"}', request_headers=())
 # A sentence for a person (characters).
 MAX_SENTENCE = 400
 _DRAWN_EACH_TIME = ("stream_id", "tap_instance")

@@ -56,8 +56,8 @@ def answers(*sent: Message, raises: BaseException | None = None, reads: int = 1)
     return application
 
 
-def run(application: Any, server: Server, asked: Scope | None = None, **options: Any) -> None:
-    asyncio.run(TapMiddleware(application, **options)(asked or scope(), server.receive, server.send))
+def run(application: Any, server: Server, request_scope: Scope | None = None, **options: Any) -> None:
+    asyncio.run(TapMiddleware(application, **options)(request_scope or scope(), server.receive, server.send))
 
 
 def ending(client: FakeClient) -> ExchangeEnded:

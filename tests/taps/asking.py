@@ -26,7 +26,7 @@ WHOLE = ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "Respon
 TIMEOUT_S, SHORT_TIMEOUT_S = 20.0, 0.3
 
 
-class Came(NamedTuple):
+class Received(NamedTuple):
     """What a caller got: a response's status, headers and raw chunks, or the error that it raised, by name and text."""
 
     status: int | None
@@ -59,7 +59,7 @@ class Asker:
         leave_after: int | None = None,
         headers: Any = None,
         inner: Any = None,
-    ) -> Came:
+    ) -> Received:
         given = {"method": method, "url": url, "content": content, "headers": headers}
         if self.kind == "sync":
             return self._ask_sync(given, leave_after, inner)
@@ -71,7 +71,7 @@ class Asker:
             return inner or (self.library.HTTPTransport() if sync else self.library.AsyncHTTPTransport())
         return (TapTransport if sync else AsyncTapTransport)(inner, data_dir=self._data_dir, **self._settings)
 
-    def _ask_sync(self, given: dict[str, Any], leave_after: int | None, inner: Any) -> Came:
+    def _ask_sync(self, given: dict[str, Any], leave_after: int | None, inner: Any) -> Received:
         status, headers, chunks = None, [], []
         with self.library.Client(transport=self.transport(inner), timeout=self.timeout_s) as client:
             try:
@@ -83,10 +83,10 @@ class Asker:
                         if len(chunks) == leave_after:
                             break
             except self.library.HTTPError as error:
-                return Came(status, headers, chunks, (type(error).__name__, str(error)))
-        return Came(status, headers, chunks, None)
+                return Received(status, headers, chunks, (type(error).__name__, str(error)))
+        return Received(status, headers, chunks, None)
 
-    async def _ask_async(self, given: dict[str, Any], leave_after: int | None, inner: Any) -> Came:
+    async def _ask_async(self, given: dict[str, Any], leave_after: int | None, inner: Any) -> Received:
         status, headers, chunks = None, [], []
         async with self.library.AsyncClient(transport=self.transport(inner), timeout=self.timeout_s) as client:
             try:
@@ -94,15 +94,15 @@ class Asker:
                     status, headers = response.status_code, response.headers.raw
                     if response.is_closed:
                         chunks.append(response.content)
-                        return Came(status, headers, chunks, None)
+                        return Received(status, headers, chunks, None)
                     async for chunk in response.aiter_raw():
                         chunks.append(chunk)
                         self.on_chunk()
                         if len(chunks) == leave_after:
                             break
             except self.library.HTTPError as error:
-                return Came(status, headers, chunks, (type(error).__name__, str(error)))
-        return Came(status, headers, chunks, None)
+                return Received(status, headers, chunks, (type(error).__name__, str(error)))
+        return Received(status, headers, chunks, None)
 
     def pieces(self, *data: bytes) -> Any:
         """A body that can be read only once, in the form that this kind of client takes."""
@@ -118,8 +118,8 @@ class Asker:
 
 
 def outcomes(
-    way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came], *handlers: Handler
-) -> tuple[Came, Came]:
+    way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Received], *handlers: Handler
+) -> tuple[Received, Received]:
     """What the caller gets without the tap, and through it."""
     results = []
     for data_dir in (None, folder):
@@ -131,7 +131,7 @@ def outcomes(
     return plain, tapped
 
 
-def both_ways(way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came], *handlers: Handler) -> Came:
+def both_ways(way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Received], *handlers: Handler) -> Received:
     """What the caller gets through the tap; asserts that it gets the same without, except for chunk boundaries, which
     depend on timing.
     """
@@ -168,6 +168,6 @@ def receive_chunked(one: socket.socket) -> None:
         data += piece
 
 
-def ask_chat(asker: Any, **more: Any) -> Came:
-    result: Came = asker.ask(asker.url + CHAT, **more)
+def ask_chat(asker: Any, **more: Any) -> Received:
+    result: Received = asker.ask(asker.url + CHAT, **more)
     return result

@@ -33,8 +33,8 @@ from tests.taps.asking import (
     WAYS,
     WHOLE,
     Asker,
-    Came,
     Kind,
+    Received,
     ask_chat,
     both_ways,
     outcomes,
@@ -90,7 +90,7 @@ def test_chunks_reach_the_caller_unchanged(way: tuple[Any, Kind], tmp_path: Path
         one.sendall(STREAM[-200:])
         receive_all(one)
 
-    def ask(asker: Asker) -> Came:
+    def ask(asker: Asker) -> Received:
         asker.on_chunk = has_read.release
         result = ask_chat(asker)
         while has_read.acquire(blocking=False):

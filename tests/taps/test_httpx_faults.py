@@ -30,8 +30,8 @@ from tests.taps.asking import (
     TIMEOUT_S,
     WHOLE,
     Asker,
-    Came,
     Kind,
+    Received,
     ask_chat,
     both_ways,
     pausing,
@@ -74,7 +74,7 @@ def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: R
 def test_an_upstream_that_breaks_off(
     way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, end: Any, ending: Ending, error: str, sent: bytes
 ) -> None:
-    def ask(asker: Asker) -> Came:
+    def ask(asker: Asker) -> Received:
         asker.timeout_s = SHORT_TIMEOUT_S if end is receive_all else TIMEOUT_S
         return ask_chat(asker)
 

@@ -13,7 +13,7 @@ from tests.taps.proxy.rig import PATIENCE_S
 _BIG = 1024 * 1024
 
 
-class Came(NamedTuple):
+class Received(NamedTuple):
     """What a client got: the status, the body's bytes (still encoded), and how the response ended for it."""
 
     status: int | None
@@ -21,10 +21,10 @@ class Came(NamedTuple):
     ended: Literal["complete", "broken", "left"]
 
 
-def expected(scenario: Scenario) -> Came:
+def expected(scenario: Scenario) -> Received:
     """What each client must get, through any tap."""
     ended: dict[str, Any] = {"complete": "complete", "client": "left"}
-    return Came(scenario.status, scenario.body, ended.get(scenario.end, "broken"))
+    return Received(scenario.status, scenario.body, ended.get(scenario.end, "broken"))
 
 
 class RawClient:
@@ -41,7 +41,7 @@ class RawClient:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, scenario: Scenario) -> Came:
+    def ask(self, scenario: Scenario) -> Received:
         """Sends the request and reads the response to its end; a client that is to leave closes once it has all."""
         if self._reader.our_state is h11.DONE:
             self._reader.start_next_cycle()
@@ -55,11 +55,11 @@ class RawClient:
         while True:
             if scenario.end == "client" and len(body) >= len(scenario.body):
                 self._socket.close()
-                return Came(status, bytes(body), "left")
+                return Received(status, bytes(body), "left")
             try:
                 event = self._next()
             except (h11.RemoteProtocolError, ConnectionError):
-                return Came(status, bytes(body), "broken")
+                return Received(status, bytes(body), "broken")
             if isinstance(event, h11.InformationalResponse):
                 continue
             if isinstance(event, h11.Response):
@@ -67,7 +67,7 @@ class RawClient:
             elif isinstance(event, h11.Data):
                 body += event.data
             else:
-                return Came(status, bytes(body), "complete")
+                return Received(status, bytes(body), "complete")
 
     def _next(self) -> Any:
         while (event := self._reader.next_event()) is h11.NEED_DATA:
@@ -75,17 +75,17 @@ class RawClient:
         return event
 
 
-def ask_raw(port: int, scenario: Scenario) -> Came:
+def ask_raw(port: int, scenario: Scenario) -> Received:
     with RawClient(port) as client:
         return client.ask(scenario)
 
 
-def ask_library(asker: Asker, port: int, scenario: Scenario) -> Came:
+def ask_library(asker: Asker, port: int, scenario: Scenario) -> Received:
     """By httpx or httpx2, sync or async, as `asker` says."""
     given = {
         "method": scenario.method,
         "url": f"http://127.0.0.1:{port}{scenario.path}",
-        "content": scenario.asked,
+        "content": scenario.request_body,
         "headers": list(scenario.asked_headers),
     }
     leaves_at = len(scenario.body) if scenario.end == "client" else None
@@ -94,7 +94,7 @@ def ask_library(asker: Asker, port: int, scenario: Scenario) -> Came:
     return asyncio.run(_ask_async(asker, given, leaves_at))
 
 
-def _ask_sync(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Came:
+def _ask_sync(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Received:
     status, body = None, bytearray()
     with asker.library.Client(transport=asker.transport(), timeout=PATIENCE_S) as client:
         try:
@@ -103,13 +103,13 @@ def _ask_sync(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Cam
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) == leaves_at:
-                        return Came(status, bytes(body), "left")
+                        return Received(status, bytes(body), "left")
         except asker.library.TransportError:
-            return Came(status, bytes(body), "broken")
-    return Came(status, bytes(body), "complete")
+            return Received(status, bytes(body), "broken")
+    return Received(status, bytes(body), "complete")
 
 
-async def _ask_async(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Came:
+async def _ask_async(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Received:
     status, body = None, bytearray()
     async with asker.library.AsyncClient(transport=asker.transport(), timeout=PATIENCE_S) as client:
         try:
@@ -118,7 +118,7 @@ async def _ask_async(asker: Asker, given: dict[str, Any], leaves_at: int | None)
                 async for chunk in response.aiter_raw():
                     body += chunk
                     if len(body) == leaves_at:
-                        return Came(status, bytes(body), "left")
+                        return Received(status, bytes(body), "left")
         except asker.library.TransportError:
-            return Came(status, bytes(body), "broken")
-    return Came(status, bytes(body), "complete")
+            return Received(status, bytes(body), "broken")
+    return Received(status, bytes(body), "complete")

@@ -25,7 +25,7 @@ from streamgauge.taps.packets.ring import capture_socket
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.files import ReplaySettings, log_of
 from tests.taps.asking import Asker
-from tests.taps.contract.asking import Came, RawClient, ask_library, ask_raw
+from tests.taps.contract.asking import RawClient, Received, ask_library, ask_raw
 from tests.taps.contract.scenario import TENANT_HEADER, UPSTREAM, Scenario
 from tests.taps.contract.serving import asgi_server, play, scenario_of
 from tests.taps.contract.written import INSTANCE, Written, from_bundles, settings, written
@@ -42,16 +42,16 @@ _PAYLOAD = 32 * 1024
 
 
 class Result(NamedTuple):
-    """`came`: what the client got, None if there is no client. `write`: turns the tap's messages into bundles and
+    """`received`: by the client, None if there is no client. `write`: turns the tap's messages into bundles and
     records, masked or in full.
     """
 
-    came: Came | None
+    received: Received | None
     write: Callable[[str], Written]
 
 
 Results = list[Result]
-Ask = Callable[[Scenario], Came]
+Ask = Callable[[Scenario], Received]
 
 
 class Running(NamedTuple):
@@ -65,14 +65,14 @@ class Running(NamedTuple):
         """Sends the requests of all, several at a time, and waits until the tap has reported every one."""
         before = len(self.recorder.messages)
         with ThreadPoolExecutor(at_once) as pool:
-            came = list(pool.map(self.ask, scenarios))
-        told = self.told(before, sum(scenario.told for scenario in scenarios))
+            received = list(pool.map(self.ask, scenarios))
+        reported = self.reported(before, sum(scenario.reported for scenario in scenarios))
         return [
-            Result(one, partial(written, told.get(place, ())))
-            for place, one in zip(_places(scenarios), came, strict=True)
+            Result(one, partial(written, reported.get(place, ())))
+            for place, one in zip(_places(scenarios), received, strict=True)
         ]
 
-    def told(self, before: int, streams: int) -> dict[tuple[str, int], list[Message]]:
+    def reported(self, before: int, streams: int) -> dict[tuple[str, int], list[Message]]:
         """What was reported since the last call, once this many streams have ended: by scenario and by repetition."""
 
         def ends(messages: list[Message]) -> int:
@@ -81,9 +81,9 @@ class Running(NamedTuple):
         try:
             return by_scenario(self.recorder.wait(lambda messages: ends(messages) >= streams)[before:])
         except AssertionError:  # without everything that was reported: prompts are long
-            told = by_scenario(self.recorder.messages[before:])
-            open_ones = [place for place, messages in told.items() if not isinstance(messages[-1], ExchangeEnded)]
-            raise AssertionError(f"{len(told)} of {streams} told, without an end: {open_ones}") from None
+            reported = by_scenario(self.recorder.messages[before:])
+            open_ones = [place for place, messages in reported.items() if not isinstance(messages[-1], ExchangeEnded)]
+            raise AssertionError(f"{len(reported)} of {streams} reported, without an end: {open_ones}") from None
 
 
 def _places(scenarios: Sequence[Scenario]) -> Iterator[tuple[str, int]]:
@@ -99,11 +99,11 @@ def by_scenario(messages: Sequence[Message]) -> dict[tuple[str, int], list[Messa
         streams.setdefault(message.stream, []).append(message)
     found: dict[tuple[str, int], list[Message]] = {}
     seen: dict[str, int] = {}
-    for told in streams.values():
-        assert isinstance(told[0], RequestStarted)
-        name = scenario_of(told[0].target.encode()).name
+    for reported in streams.values():
+        assert isinstance(reported[0], RequestStarted)
+        name = scenario_of(reported[0].target.encode()).name
         seen[name] = seen.get(name, -1) + 1
-        found[name, seen[name]] = told
+        found[name, seen[name]] = reported
     return found
 
 
@@ -249,7 +249,7 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
 
     with RawRecorder(path) as recorder:
         asyncio.run(tell())
-        messages = recorder.ended(scenario.told)
+        messages = recorder.ended(scenario.reported)
     counters.close()
     return partial(written, messages)
 
@@ -262,7 +262,7 @@ def sample(scenario: Scenario) -> recordings.Sample:
         scenario.body,
         f"https://{UPSTREAM}{scenario.path}",
         scenario.method,
-        scenario.asked,
+        scenario.request_body,
         scenario.asked_headers,
         scenario.status,
         scenario.all_headers,

@@ -97,14 +97,14 @@ HEADS = (
 BODIES = (
     Scenario(
         name="packed-request",
-        asked=gzip.compress(b'{"model":"m-1","stream":true,"messages":"SECRET"}', mtime=0),
+        request_body=gzip.compress(b'{"model":"m-1","stream":true,"messages":"SECRET"}', mtime=0),
         asked_headers=(("Content-Encoding", "gzip"),),
         reads=CHAT,
         record={**COMPLETED, "request_model": "m-1", "request": {"stream": True}},
     ),
     Scenario(
         name="broken-request",
-        asked=b'{"model":"m-1","stream":tr',
+        request_body=b'{"model":"m-1","stream":tr',
         reads=CHAT,
         record={**COMPLETED, "request_model": None, "request": {"stream": None, "body_bytes": 26}},
     ),

@@ -38,7 +38,7 @@ FAULTS = {"fin": TransportFault.CLOSED, "rst": TransportFault.RESET}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """`reads`: the body as the upstream writes it, encoded, before framing. `told`: whether a tap reports the exchange
+    """`reads`: the body as the upstream writes it, encoded, before framing. `reported`: whether a tap reports the exchange
     at all; `early`: from the request on, not only from the response's head on. `answers`: the upstream sends a head.
     `gap_s`: between two reads (seconds). Only on the wire: `before` the head, `extension` of each chunk, `trailer` after
     the last chunk. `record`: the part of the record that is written out by hand; None: there is no record.
@@ -49,13 +49,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[bytes, ...]
     target: str = "/v1/chat/completions"
     method: str = "POST"
-    asked: bytes = b'{"model":"m-1","stream":true,"messages":[{"role":"user","content":"SECRET"}]}'
+    request_body: bytes = b'{"model":"m-1","stream":true,"messages":[{"role":"user","content":"SECRET"}]}'
     asked_headers: tuple[tuple[str, str], ...] = (("Authorization", f"Bearer {SECRET}"), ("Cookie", SECRET))
     status: int = 200
     headers: tuple[tuple[str, str], ...] = (SSE,)
     framing: Framing = "chunked"
     end: End = "complete"
-    told: bool = True
+    reported: bool = True
     early: bool = True
     answers: bool = True
     before: bytes = b""
@@ -99,10 +99,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def request(self) -> bytes:
         """What a raw client sends."""
-        sizes = [("Content-Length", str(len(self.asked)))] if self.asked else []
+        sizes = [("Content-Length", str(len(self.request_body)))] if self.request_body else []
         lines = [f"{self.method} {self.path} HTTP/1.1", "Host: up"]
         lines += [f"{name}: {value}" for name, value in (*self.asked_headers, *sizes)]
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.asked
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.request_body
 
 
 # Time stamps of the reference: its start, and the distance of two messages (ns).
@@ -111,14 +111,17 @@ T0, STEP = 7_000_000_000, 1_000_000
 
 def reference(scenario: Scenario) -> list[Message]:
     """What an ideal tap would report: each read of the wire, and the whole request. It uses no tap's code."""
-    if not scenario.told:
+    if not scenario.reported:
         return []
     wanted = REQUEST_HEADERS | {TENANT_HEADER}
     headers = [(name.lower(), value) for name, value in scenario.asked_headers if name.lower() in wanted]
     opened = RequestStarted(1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference")
-    whole = scenario.early and len(scenario.asked) <= MAX_REQUEST_BODY
-    reported: list[Message] = [opened, *([RequestBody(1, scenario.asked)] if whole and scenario.asked else [])]
-    size = len(scenario.asked)
+    whole = scenario.early and len(scenario.request_body) <= MAX_REQUEST_BODY
+    reported: list[Message] = [
+        opened,
+        *([RequestBody(1, scenario.request_body)] if whole and scenario.request_body else []),
+    ]
+    size = len(scenario.request_body)
     reported.append(RequestSent(1, T0 + STEP, T0 + STEP // 2, size, whole or not size))
     reported += [ResponseRead(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
     end_ns = T0 + STEP * (len(reported) + 2)

@@ -62,7 +62,7 @@ OPENAI = (
     Scenario(
         name="chat-with-usage",
         reads=(*CHAT[:-1], COUNTED, DONE),
-        asked=json.dumps(
+        request_body=json.dumps(
             {
                 "model": "m-1", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 50,
                 "service_tier": "flex", "messages": [{"role": "user", "content": SECRET}],
@@ -84,7 +84,7 @@ OPENAI = (
     coded("zstd", *halves(zstandard.ZstdCompressor().compress(b"".join(CHAT)))),
     Scenario(
         name="two-choices",
-        asked=b'{"model":"m-1","stream":true,"n":2,"messages":[]}',
+        request_body=b'{"model":"m-1","stream":true,"n":2,"messages":[]}',
         reads=(chunk("one"), chunk("two", index=1), chunk(finish="stop"), chunk(finish="length", index=1), DONE),
         record={
             "outcome": "completed",
@@ -163,7 +163,7 @@ BROKEN = (
     ),
     Scenario(
         name="not-streamed",
-        asked=b'{"model":"m-1","messages":[]}',
+        request_body=b'{"model":"m-1","messages":[]}',
         headers=(JSON,),
         framing="length",
         reads=(
@@ -187,7 +187,7 @@ OTHERS = (
     Scenario(
         name="tool-call",
         target="/v1/messages",
-        asked=b'{"model":"c-1","max_tokens":99,"stream":true,"messages":[{"role":"user","content":"SECRET"}]}',
+        request_body=b'{"model":"c-1","max_tokens":99,"stream":true,"messages":[{"role":"user","content":"SECRET"}]}',
         asked_headers=(("X-Api-Key", SECRET), ("Anthropic-Version", "2023-06-01")),
         headers=(SSE, ("Request-Id", "req_8"), ("Anthropic-Organization-Id", "org-2")),
         reads=TOOL_CALL,
@@ -202,7 +202,7 @@ OTHERS = (
     Scenario(
         name="responses",
         target="/v1/responses",
-        asked=b'{"model":"m-1","stream":true,"max_output_tokens":70,"input":"SECRET"}',
+        request_body=b'{"model":"m-1","stream":true,"max_output_tokens":70,"input":"SECRET"}',
         reads=RESPONSE,
         record={
             "outcome": "completed", "dialect": "openai-responses", "finish_reason": "stop", "last_sequence_number": 4,
@@ -213,7 +213,7 @@ OTHERS = (
     Scenario(
         name="gemini",
         target=f"/v1beta/models/g-1:streamGenerateContent?alt=sse&key={SECRET}",
-        asked=b'{"contents":[{"parts":[{"text":"SECRET"}]}],"generationConfig":{"maxOutputTokens":30}}',
+        request_body=b'{"contents":[{"parts":[{"text":"SECRET"}]}],"generationConfig":{"maxOutputTokens":30}}',
         asked_headers=(),
         reads=GEMINI,
         record={
@@ -226,7 +226,7 @@ OTHERS = (
         name="resumed",
         method="GET",
         target=f"/v1/responses/resp_1?stream=true&starting_after=1&unknown={SECRET}",
-        asked=b"",
+        request_body=b"",
         reads=RESPONSE[1:],
         record={
             "outcome": "completed", "resumed_from": "1", "counts": {"token_events": 1, "repeated_events": 1},
@@ -258,7 +258,7 @@ ASKED = (
     ),
     Scenario(
         name="long-prompt",
-        asked=b'{"model":"m-1","stream":true,"messages":"' + SECRET.encode() + b"x" * 20_000_000 + b'"}',
+        request_body=b'{"model":"m-1","stream":true,"messages":"' + SECRET.encode() + b"x" * 20_000_000 + b'"}',
         reads=CHAT,
         record={
             **COMPLETED,
@@ -272,29 +272,29 @@ ASKED = (
         name="head",
         method="HEAD",
         target="/v1/models",
-        asked=b"",
+        request_body=b"",
         headers=(JSON,),
         framing="length",
         reads=(),
-        told=False,
+        reported=False,
         record=None,
     ),
     Scenario(
         name="models",
         method="GET",
         target="/v1/models",
-        asked=b"",
+        request_body=b"",
         headers=(JSON,),
         framing="length",
         reads=(b'{"data":[]}',),
-        told=False,
+        reported=False,
         record=None,
     ),
     Scenario(
         name="no-llm",
         method="GET",
         target="/news",
-        asked=b"",
+        request_body=b"",
         early=False,
         reads=(event("CANARY"), event({"news": CANARY})),
         record=None,

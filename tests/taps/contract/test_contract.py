@@ -16,7 +16,7 @@ import pytest
 from streamgauge.taps.replay import exchange
 from tests.each import check_each
 from tests.taps.contract.apart import APART, unexplained
-from tests.taps.contract.asking import Came, expected
+from tests.taps.contract.asking import Received, expected
 from tests.taps.contract.comparing import differing
 from tests.taps.contract.drivers import DRIVERS
 from tests.taps.contract.scenario import CANARY, SECRET, Scenario, reference
@@ -39,7 +39,7 @@ class Passed(NamedTuple):
     """The result of one scenario."""
 
     scenario: Scenario
-    came: Came | None
+    received: Received | None
     masked: Written
     full: Written
 
@@ -76,7 +76,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ran]:
         return Ran(
             name,
             {
-                scenario.name: Passed(scenario, result.came, result.write("masked"), result.write("full"))
+                scenario.name: Passed(scenario, result.received, result.write("masked"), result.write("full"))
                 for scenario, result in zip(scenarios, results, strict=True)
             },
         )
@@ -118,7 +118,7 @@ def test_each_scenario(ran: Ran, referred: Referred) -> None:
 
 def the_client_gets_what_the_upstream_sent(ran: Ran, passed: Passed) -> None:
     live = DRIVERS[ran.driver].start is not None
-    assert passed.came == (expected(passed.scenario) if live else None)
+    assert passed.received == (expected(passed.scenario) if live else None)
 
 
 def the_record_is_the_references(ran: Ran, passed: Passed, records: list[dict[str, Any]]) -> None:

@@ -38,7 +38,7 @@ def test_twenty_streams_at_once(name: str, tmp_path: Path) -> None:
         results = running.run(scenarios, at_once=STREAMS)
     ids = set()
     for scenario, result in zip(scenarios, results, strict=True):
-        assert result.came == expected(scenario)
+        assert result.received == expected(scenario)
         [record] = result.write("masked").records
         assert list(differences(scenario.record, record)) == []
         assert record["integrity"]["complete"]
@@ -53,17 +53,17 @@ def test_one_exchange_after_another_on_one_connection(name: str, tmp_path: Path)
     with driver.start(tmp_path) as running:
         assert running.connect
         with running.connect() as client:
-            came = [client.ask(scenario) for scenario in IN_A_ROW]
-        told = running.told(0, len(IN_A_ROW))
-    assert came == [expected(scenario) for scenario in IN_A_ROW]
+            received = [client.ask(scenario) for scenario in IN_A_ROW]
+        reported = running.reported(0, len(IN_A_ROW))
+    assert received == [expected(scenario) for scenario in IN_A_ROW]
     for scenario in IN_A_ROW:
-        [record] = written(told[scenario.name, 0], "full").records
+        [record] = written(reported[scenario.name, 0], "full").records
         assert list(differences(scenario.record, record)) == []
 
 
 def test_one_connection_in_a_capture_file() -> None:
-    told = wire.by_stream(wire.read(packets_of(*IN_A_ROW)))
-    for scenario, messages in zip(IN_A_ROW, told, strict=True):
+    reported = wire.by_stream(wire.read(packets_of(*IN_A_ROW)))
+    for scenario, messages in zip(IN_A_ROW, reported, strict=True):
         [record] = written(messages, "full").records
         assert list(differences(scenario.record, record)) == []
 
@@ -78,8 +78,8 @@ def test_a_relay_reports_its_connection_time_for_the_first_of_two_requests(tmp_p
         with running.connect() as client:
             for _ in range(2):
                 assert client.ask(chat) == expected(chat)
-        told = running.told(0, 2)
-    first, second = (written(told[chat.name, number], "full").records[0]["timing"] for number in range(2))
+        reported = running.reported(0, 2)
+    first, second = (written(reported[chat.name, number], "full").records[0]["timing"] for number in range(2))
     assert first["upstream_connect_s"] is not None
     assert second["upstream_connect_s"] is None
 
@@ -112,7 +112,7 @@ def test_a_bug_in_the_capture_costs_only_the_record(name: str, tmp_path: Path, m
             broken.setattr(driver.breaks, raising)
             result = running.run([chat])[0]
         after = running.run([chat])[0]
-    assert result.came == after.came == expected(chat)
+    assert result.received == after.received == expected(chat)
     [record] = result.write("masked").records
     assert not record["integrity"]["complete"]
     assert record["integrity"]["dropped_reads"] > 0
@@ -141,7 +141,7 @@ def heard_of(running: Running, scenario: Scenario) -> bool:
     """Whether the tap works for the next request as if nothing had happened."""
     before = len(running.recorder.messages)
     assert running.ask(scenario) == expected(scenario)
-    told = running.told(before, 1)
-    [record] = written(told[scenario.name, 0], "full").records
+    reported = running.reported(before, 1)
+    [record] = written(reported[scenario.name, 0], "full").records
     [same] = written(reference(scenario), "full").records
     return bool(record["outcome"] == same["outcome"] and record["integrity"]["complete"])

@@ -19,16 +19,16 @@ SSE_HEAD = [("Content-Type", "text/event-stream"), ("X-Request-Id", "req_7"), ("
 
 
 class NoAgents:
-    """Starts no agent. `asked`: how often a sender reported that no recorder can be reached; `will_start`: what `will_start`
-    returns.
+    """Starts no agent. `reports`: how often a sender reported that no recorder can be reached. `will_start` returns
+    `will_start`.
     """
 
     def __init__(self, *, will_start: bool = False) -> None:
-        self.asked = 0
+        self.reports = 0
         self._will_start = will_start
 
     def recorder_unreachable(self, data_dir: Path) -> None:
-        self.asked += 1
+        self.reports += 1
 
     def will_start(self, data_dir: Path) -> bool:
         return self._will_start

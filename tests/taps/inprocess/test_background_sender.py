@@ -83,7 +83,7 @@ def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
     sender = BackgroundSender(tmp_path, agents)
     open_one = report_stream(sender, end=False)
     report_stream(sender)
-    wait_until(lambda: agents.asked > 0)
+    wait_until(lambda: agents.reports > 0)
     with recorder_at(tmp_path) as recorder:
         recorder.ended(1)
         open_one.end(1, Ending.COMPLETE)

@@ -43,7 +43,7 @@ def arrived(messages: list[Message]) -> bytes:
     return b"".join(message.data for message in messages if isinstance(message, ResponseRead))
 
 
-def asked(messages: list[Message]) -> bytes:
+def request_body_of(messages: list[Message]) -> bytes:
     return b"".join(message.data for message in messages if isinstance(message, RequestBody))
 
 

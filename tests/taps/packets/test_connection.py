@@ -9,7 +9,17 @@ from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, 
 from streamgauge.taps.packets.connection import HOLE_NS, Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, RST, SYN
 from streamgauge.taps.packets.exchange import Reporting
-from tests.taps.packets.test_conversation import BODY, CHUNKS, STREAM, WHOLE, arrived, asked, asking, ended, only
+from tests.taps.packets.test_conversation import (
+    BODY,
+    CHUNKS,
+    STREAM,
+    WHOLE,
+    arrived,
+    asking,
+    ended,
+    only,
+    request_body_of,
+)
 from tests.taps.packets.wire import CLIENT, SERVER, STEP, Line, by_stream, followed, ipv4, segment, tcp
 from tests.taps.talk import EVENTS, SSE, head
 
@@ -17,7 +27,7 @@ from tests.taps.talk import EVENTS, SSE, head
 def whole(line: Line) -> bool:
     """Asserts that exactly one complete exchange is reported."""
     one = only(followed(line))
-    return (asked(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
+    return (request_body_of(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
 
 
 def test_every_packet_may_be_seen_twice() -> None:

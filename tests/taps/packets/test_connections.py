@@ -20,8 +20,8 @@ class Rig:
     """Connections, and what they reported."""
 
     def __init__(self, ports: dict[int, str | None] | None) -> None:
-        self.told: list[Message] = []
-        self.connections = Connections(CaptureScope(ports), Reporting(DirectClient(self.told.append), "packets"))
+        self.reported: list[Message] = []
+        self.connections = Connections(CaptureScope(ports), Reporting(DirectClient(self.reported.append), "packets"))
 
     def take(self, *lines: Line) -> "Rig":
         for line in lines:
@@ -37,7 +37,7 @@ def client(number: int) -> tuple[str, int]:
 def test_only_the_servers_ports_are_followed_with_their_names() -> None:
     lines = [Line(client(port), (SERVER[0], port)).open().ask(asking()).answer(JSON) for port in (8000, 8001, 8002)]
     rig = Rig({8000: "vllm", 8001: None}).take(*lines)
-    assert [one.upstream for one in rig.told if isinstance(one, RequestStarted)] == ["vllm", f"{SERVER[0]}:8001"]
+    assert [one.upstream for one in rig.reported if isinstance(one, RequestStarted)] == ["vllm", f"{SERVER[0]}:8001"]
 
 
 def test_an_ipv6_server_without_a_name_is_called_by_its_address_in_brackets() -> None:
@@ -46,19 +46,19 @@ def test_an_ipv6_server_without_a_name_is_called_by_its_address_in_brackets() ->
         packet = ipv6("2001:db8::1", "2001:db8::7", data[20:]) if data[15] == 1 else b""
         if packet and (found := decode_ip(packet, at_ns)) is not None:
             rig.connections.take(found)
-    assert [one.upstream for one in rig.told if isinstance(one, RequestStarted)] == ["[2001:db8::7]:8000"]
+    assert [one.upstream for one in rig.reported if isinstance(one, RequestStarted)] == ["[2001:db8::7]:8000"]
 
 
 def test_without_ports_the_host_that_gets_a_request_is_the_server() -> None:
     one = Line().open().ask(asking()).answer(JSON)
     other = Line((SERVER[0], 5), (CLIENT[0], 6), first=(1, 2)).ask(asking()).answer(JSON)
     rig = Rig(None).take(one, other)
-    assert [arrived(stream) for stream in by_stream(rig.told)] == [JSON, JSON]
+    assert [arrived(stream) for stream in by_stream(rig.reported)] == [JSON, JSON]
 
 
 def test_a_connection_between_two_servers_ports() -> None:
     line = Line((CLIENT[0], 8000), (SERVER[0], 8000)).open().ask(asking()).answer(JSON)
-    assert len(by_stream(Rig({8000: None}).take(line).told)) == 1
+    assert len(by_stream(Rig({8000: None}).take(line).reported)) == 1
 
 
 def test_packets_of_no_connection_create_none() -> None:
@@ -80,7 +80,7 @@ def test_a_quiet_connection_is_dropped_unless_a_stream_is_open() -> None:
     rig.connections.tick(BEGAN + 2 * FORGET_NS)
     assert (len(rig.connections), rig.connections.open) == (1, 1)
     rig.take(Line(client(1), first=(9, 9)).ask(asking()).answer(JSON))
-    assert len([one for one in rig.told if isinstance(one, ExchangeEnded)]) == 2
+    assert len([one for one in rig.reported if isinstance(one, ExchangeEnded)]) == 2
 
 
 def test_connections_are_limited_and_open_streams_are_kept_longest(
@@ -93,9 +93,9 @@ def test_connections_are_limited_and_open_streams_are_kept_longest(
     assert (len(rig.connections), rig.connections.open) == (10, 4)
     rig.take(*[Line(client(number)).open().ask(asking()) for number in range(200, 220)])
     assert len(rig.connections) == 10
-    assert {one.ending for one in rig.told if isinstance(one, ExchangeEnded)} == {Ending.CUT}
+    assert {one.ending for one in rig.reported if isinstance(one, ExchangeEnded)} == {Ending.CUT}
     rig.connections.cut(BEGAN)
-    assert len(by_stream(rig.told)) == 24
+    assert len(by_stream(rig.reported)) == 24
     assert len(rig.connections) == 0
 
 
@@ -111,7 +111,7 @@ def test_a_bug_affects_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> N
             rig.connections.take(segment(data, at_ns))
     for at_ns, data in other.answer(*WHOLE[1:]).sent[-len(CHUNKS) - 1 :]:
         rig.connections.take(segment(data, at_ns))
-    first, second = by_stream(rig.told)
+    first, second = by_stream(rig.reported)
     assert rig.connections.faults == 1
     assert (type(first[-2]), ended(first).ending) == (ReadsDropped, Ending.CUT)
     assert (arrived(second), ended(second).ending) == (b"".join(WHOLE), Ending.COMPLETE)
@@ -158,7 +158,7 @@ def test_any_segments_give_streams_or_nothing(segments: list[Segment]) -> None:
         rig.connections.tick(one.at_ns)
     rig.connections.cut(10**12)
     assert rig.connections.faults == len(rig.connections) == 0
-    by_stream(rig.told)
+    by_stream(rig.reported)
 
 
 @given(packets=st.lists(st.binary(max_size=90), max_size=10), line=st.randoms(use_true_random=False))
@@ -174,4 +174,4 @@ def test_any_bytes_on_the_wire_do_no_harm(packets: list[bytes], line: object) ->
             rig.connections.take(one)
     rig.connections.cut(2)
     assert rig.connections.faults == 0
-    by_stream(rig.told)
+    by_stream(rig.reported)

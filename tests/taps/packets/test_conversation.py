@@ -18,12 +18,12 @@ from tests.taps.packets.talking import (
     STREAM,
     WHOLE,
     arrived,
-    asked,
     asking,
     ended,
     endings,
     names,
     only,
+    request_body_of,
     sent,
 )
 from tests.taps.packets.wire import BEGAN, STEP, Line, by_stream, followed, records
@@ -44,7 +44,7 @@ def test_an_exchange_is_reported_with_the_stamps_of_its_packets() -> None:
         [("authorization", "Bearer key")],
         "packets",
     )
-    assert asked(messages) == BODY
+    assert request_body_of(messages) == BODY
     assert sent(messages) == RequestSent(0, zero + STEP, None, len(BODY), True)
     assert arrived(messages) == b"".join(WHOLE)
     assert [read.at_ns for read in messages if isinstance(read, ResponseRead)] == [
@@ -67,7 +67,7 @@ def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
 def test_pipelined_requests_get_their_responses_in_order() -> None:
     line = Line().open().ask(asking(b"{}") + asking(b"[]")).answer(b"".join(WHOLE) + JSON)
     first, second = by_stream(followed(line))
-    assert (asked(first), asked(second)) == (b"{}", b"[]")
+    assert (request_body_of(first), request_body_of(second)) == (b"{}", b"[]")
     assert (arrived(first), arrived(second)) == (b"".join(WHOLE), JSON)
 
 
@@ -76,7 +76,7 @@ def test_interim_responses_belong_to_the_response_that_follows() -> None:
     line = Line().open().ask(request[: -len(BODY)]).answer(interim).ask(BODY).answer(*WHOLE)
     messages = only(followed(line))
     assert arrived(messages) == interim + b"".join(WHOLE)
-    assert asked(messages) == BODY
+    assert request_body_of(messages) == BODY
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -96,7 +96,7 @@ def test_a_response_may_start_before_its_request_is_complete() -> None:
     line = Line().open().ask(request[:-500]).answer(error).ask(request[-500:] + asking()).answer(JSON)
     first, second = by_stream(followed(line))
     assert (sent(first), arrived(first), ended(first).ending) == (None, error, Ending.COMPLETE)
-    assert (asked(second), arrived(second)) == (BODY, JSON)
+    assert (request_body_of(second), arrived(second)) == (BODY, JSON)
 
 
 @pytest.mark.parametrize("end", ["finish", "reset"])
@@ -170,7 +170,7 @@ def test_after_a_timeout_the_connection_is_followed_from_its_next_request() -> N
     line = Line().open().ask(asking()).answer(STREAM).wait(20 * STEP).answer(*CHUNKS).ask(asking()).answer(JSON)
     first, second = by_stream(followed(line, idle_ns=9 * STEP))
     assert ended(first).ending is Ending.TIMEOUT
-    assert (asked(second), arrived(second), ended(second).ending) == (BODY, JSON, Ending.COMPLETE)
+    assert (request_body_of(second), arrived(second), ended(second).ending) == (BODY, JSON, Ending.COMPLETE)
 
 
 def test_what_is_open_when_the_capture_ends_is_cut() -> None:
@@ -263,4 +263,4 @@ def test_a_long_body_is_reported_up_to_its_limit() -> None:
     reported = sent(one)
     assert reported is not None
     assert (reported.body_bytes, reported.whole) == (size, False)
-    assert len(asked(one)) <= MAX_REQUEST_BODY
+    assert len(request_body_of(one)) <= MAX_REQUEST_BODY

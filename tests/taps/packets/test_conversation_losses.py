@@ -17,12 +17,12 @@ from tests.taps.packets.talking import (
     STREAM,
     WHOLE,
     arrived,
-    asked,
     asking,
     ended,
     endings,
     names,
     only,
+    request_body_of,
     sent,
 )
 from tests.taps.packets.wire import STEP, Line, by_stream, followed, records
@@ -123,7 +123,7 @@ def test_a_lost_head_of_a_request_hides_only_that_exchange() -> None:
         Line().open().ask(request[:40]).lose().ask(request[40:]).answer(*WHOLE).acknowledge().ask(asking()).answer(JSON)
     )
     one = only(followed(line))
-    assert (asked(one), arrived(one)) == (BODY, JSON)
+    assert (request_body_of(one), arrived(one)) == (BODY, JSON)
 
 
 def test_a_lost_beginning_of_a_chunked_request_does_not_hide_its_response() -> None:
@@ -139,7 +139,7 @@ def test_a_capture_that_starts_within_a_connection_follows_it_from_a_request() -
     line = Line(first=(5, 9)).ask(b"the end of a body").answer(*WHOLE[3:]).acknowledge()
     line.ask(asking()).answer(*WHOLE)
     one = only(followed(line))
-    assert (asked(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
+    assert (request_body_of(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
 
 
 def test_within_a_connection_only_a_whole_request_line_starts_the_capture() -> None:
@@ -194,5 +194,5 @@ def test_streams_do_not_depend_on_how_packets_are_cut_and_ordered(cuts: list[int
             part[place] = (stamp, order[place][1])
     line.sent = [*line.sent[:3], *requests, *answers]
     one = only(followed(line))
-    assert (asked(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
+    assert (request_body_of(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
     assert not any(isinstance(message, ReadsDropped) for message in one)

@@ -191,11 +191,11 @@ def by_stream(messages: Iterable[Message]) -> list[list[Message]]:
     streams: dict[int, list[Message]] = {}
     for message in messages:
         streams.setdefault(message.stream, []).append(message)
-    for told in streams.values():
-        assert isinstance(told[0], RequestStarted)
-        assert isinstance(told[-1], ExchangeEnded)
-        assert not any(isinstance(message, RequestStarted) for message in told[1:])
-        assert not any(isinstance(message, ExchangeEnded) for message in told[:-1])
+    for reported in streams.values():
+        assert isinstance(reported[0], RequestStarted)
+        assert isinstance(reported[-1], ExchangeEnded)
+        assert not any(isinstance(message, RequestStarted) for message in reported[1:])
+        assert not any(isinstance(message, ExchangeEnded) for message in reported[:-1])
     return list(streams.values())
 
 

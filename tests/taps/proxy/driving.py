@@ -183,7 +183,7 @@ class Answer(NamedTuple):
     closes: bool
 
 
-class Told(NamedTuple):
+class FinishedTalk(NamedTuple):
     """A finished talk. `owed`: the client's requests as h11 reads them; `closed`: by the relay; `hangs`: an expected
     response did not come; `rest`: what came after the last whole response; `began`: how many requests the upstream had
     got before.
@@ -287,7 +287,7 @@ class Client(asyncio.Protocol):
         return True
 
 
-async def tell(talk: Talk, port: int, origin: Origin) -> Told:
+async def run_talk(talk: Talk, port: int, origin: Origin) -> FinishedTalk:
     """Runs one connection as its talk defines."""
     began = origin.serial
     owed = by_h11(talk.sent, tolerant=True)
@@ -300,12 +300,12 @@ async def tell(talk: Talk, port: int, origin: Origin) -> Told:
             await _take_steps(talk, owed, client)
     except TimeoutError:
         hangs = True
-    told = Told(talk, owed, client.answers, client.closed, hangs, client.rest, began)
+    finished = FinishedTalk(talk, owed, client.answers, client.closed, hangs, client.rest, began)
     if talk.end == "reset":
         client.transport.abort()
     else:
         client.transport.close()
-    return told
+    return finished
 
 
 async def _take_steps(talk: Talk, owed: Reading, client: Client) -> None:
@@ -340,7 +340,7 @@ class Evidence:
     loop.
     """
 
-    told: list[tuple[Story, list[Told]]]
+    finished: list[tuple[Story, list[FinishedTalk]]]
     errors: list[dict[str, Any]]
     connections: list[Recorded]
     upstreams: dict[bytes, tuple[bytes, bytes]]
@@ -366,16 +366,16 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
         watch_s=0.0,  # connections are reused from the start
     )
     relay = await serve(settings, listening)
-    told: list[tuple[Story, list[Told]]] = []
+    finished: list[tuple[Story, list[FinishedTalk]]] = []
     waiting = deque(stories)
 
     async def some() -> None:
         while waiting:
-            talks: list[Told] = []
+            talks: list[FinishedTalk] = []
             story = waiting.popleft()
-            told.append((story, talks))
+            finished.append((story, talks))
             for talk in story.talks:
-                talks.append(await tell(talk, port, origin))
+                talks.append(await run_talk(talk, port, origin))
                 if talks[-1].hangs:  # one is enough
                     waiting.clear()
                     break
@@ -391,5 +391,5 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
     await server.wait_closed()
     base = authority.encode()
     return Evidence(
-        told, errors, [one.recorded for one in origin.connections], {b"u0": (base, b"/base"), b"u1": (base, b"")}
+        finished, errors, [one.recorded for one in origin.connections], {b"u0": (base, b"/base"), b"u1": (base, b"")}
     )

@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple
 
-from tests.taps.proxy.driving import Answer, Evidence, Received, Recorded, Told, body_of
+from tests.taps.proxy.driving import Answer, Evidence, FinishedTalk, Received, Recorded, body_of
 from tests.taps.proxy.readings import Read, Reading, by_aiohttp, by_h11, by_llhttp, difference, owed
 from tests.taps.proxy.refusals import Refusal, why_refused
 from tests.taps.proxy.stories import Story
@@ -36,12 +36,14 @@ class Judge:
         self._by_serial: dict[int, Received] = {}
         self._repeatable: list[Read] = []
         self._begun: list[Read] = []  # requests that were refused before the upstream had any byte of them
-        self._answered = {answer.serial for _, talks in evidence.told for told in talks for answer in told.answers}
+        self._answered = {
+            answer.serial for _, talks in evidence.finished for finished in talks for answer in finished.answers
+        }
         try:
             for connection in evidence.connections:
                 self._connection(connection)
-            for story, told in evidence.told:
-                _Talks(self, story, told).judge()
+            for story, finished in evidence.finished:
+                _Talks(self, story, finished).judge()
         finally:
             self._loop.close()
         for received in self._by_serial.values():
@@ -54,7 +56,7 @@ class Judge:
             if begun is not None and not received.read.whole:
                 self._begun.remove(begun)
                 continue
-            stories = [story for story, _ in evidence.told if story.key in received.read.target]
+            stories = [story for story, _ in evidence.finished if story.key in received.read.target]
             self._fault(stories[0] if stories else None, f"the upstream got what no client sent: {received}")
 
     def _fault(self, story: Story | None, said: str) -> None:
@@ -91,27 +93,29 @@ class _Talks:
     upstream got.
     """
 
-    def __init__(self, judge: Judge, story: Story, told: list[Told]) -> None:
+    def __init__(self, judge: Judge, story: Story, finished: list[FinishedTalk]) -> None:
         self._judge = judge
         self._story = story
-        self._told = told
+        self._finished = finished
 
     def _fault(self, at: int, said: str) -> None:
-        told = self._told[at]
-        self._judge._fault(self._story, f"connection {at}: {said}\n  answers: {told.answers} closed: {told.closed}")
+        finished = self._finished[at]
+        self._judge._fault(
+            self._story, f"connection {at}: {said}\n  answers: {finished.answers} closed: {finished.closed}"
+        )
 
     def judge(self) -> None:
-        for at, told in enumerate(self._told):
-            self._talk(at, told)
+        for at, finished in enumerate(self._finished):
+            self._talk(at, finished)
 
-    def _talk(self, at: int, told: Told) -> None:
-        reads, sent = told.owed.requests, told.talk.sent
+    def _talk(self, at: int, finished: FinishedTalk) -> None:
+        reads, sent = finished.owed.requests, finished.talk.sent
         again = by_llhttp(sent)
-        if told.hangs:
+        if finished.hangs:
             self._fault(at, "an answer that is owed does not come")
-        if told.rest and not told.closed and told.talk.end == "wait" and not told.hangs:
-            self._fault(at, f"bytes behind the answers: {told.rest!r}")
-        for number, answer in enumerate(told.answers):
+        if finished.rest and not finished.closed and finished.talk.end == "wait" and not finished.hangs:
+            self._fault(at, f"bytes after the responses: {finished.rest!r}")
+        for number, answer in enumerate(finished.answers):
             if answer.serial is None:
                 self._refusal(at, number, answer)
                 return
@@ -134,7 +138,7 @@ class _Talks:
             wanted = b"" if read.method == b"HEAD" else body_of(answer.serial, received.plan)
             if answer.body != wanted:
                 self._fault(at, f"the body of answer {number} is {answer.body!r} instead of {wanted!r}")
-        self._unanswered(at, len(told.answers))
+        self._unanswered(at, len(finished.answers))
 
     def _forwarded(self, at: int, sent: bytes, read: Read, received: Received) -> None:
         """Checks that the upstream got this request, or its beginning, as expected."""
@@ -168,10 +172,10 @@ class _Talks:
 
     def _refusal(self, at: int, number: int, answer: Answer) -> None:
         """Checks the relay's own response: the last one, with a reason, and only the beginning of a body was forwarded."""
-        told, code = self._told[at], answer.code or b""
-        if not answer.closes or number != len(told.answers) - 1:
+        finished, code = self._finished[at], answer.code or b""
+        if not answer.closes or number != len(finished.answers) - 1:
             self._fault(at, f"something came behind the relay's answer {number}")
-        read = told.owed.requests[number] if number < len(told.owed.requests) else None
+        read = finished.owed.requests[number] if number < len(finished.owed.requests) else None
         if code in _UPSTREAMS_FAULT:
             pending = self._pending(read)
             if pending is None or pending.plan not in _UPSTREAMS_FAULT[code]:
@@ -179,8 +183,8 @@ class _Talks:
             return
         self._judge.refused += 1
         # The story's next connection may have sent the same request again.
-        pending = self._pending(read, until=self._told[at + 1].began if at + 1 < len(self._told) else None)
-        if read is not None and read.whole and not self._reasons(told.talk.sent, read):
+        pending = self._pending(read, until=self._finished[at + 1].began if at + 1 < len(self._finished) else None)
+        if read is not None and read.whole and not self._reasons(finished.talk.sent, read):
             self._fault(at, f"refused with {code!r}, and h11 sees nothing wrong: {read}")
         if pending is None and (want := None if read is None else owed(read, self._judge._upstreams)) is not None:
             self._judge._begun.append(want)
@@ -189,20 +193,20 @@ class _Talks:
 
     def _unanswered(self, at: int, number: int) -> None:
         """The first request without a response may be running; the connection has ended for a reason, or waits."""
-        told = self._told[at]
-        reads = told.owed.requests
+        finished = self._finished[at]
+        reads = finished.owed.requests
         read = reads[number] if number < len(reads) else None
-        if told.closed and told.talk.end == "wait" and read is not None and read.whole:
-            last, before = (told.answers[-1], reads[number - 1]) if number else (None, None)
+        if finished.closed and finished.talk.end == "wait" and read is not None and read.whole:
+            last, before = (finished.answers[-1], reads[number - 1]) if number else (None, None)
             if last is None or before is None:
                 self._fault(at, "closed without an answer")
             elif not (last.closes or closes(before) or any(plan in before.target for plan in _ENDING_PLANS)):
                 self._fault(at, f"closed after answer {number - 1} for no reason")
         # Responses in flight to a client that leaves are lost: more than one of its requests may have been forwarded.
-        for under_way in reads[number:] if told.talk.end != "wait" else reads[number : number + 1]:
+        for under_way in reads[number:] if finished.talk.end != "wait" else reads[number : number + 1]:
             if (pending := self._pending(under_way)) is None:
                 break
-            self._forwarded(at, told.talk.sent, under_way, pending)
+            self._forwarded(at, finished.talk.sent, under_way, pending)
 
     def _pending(self, read: Read | None, until: int | None = None) -> Received | None:
         """What the upstream got of a request without a response, up to its request `until`: no other request is matched

@@ -22,7 +22,7 @@ class Refusal(NamedTuple):
 
     why: str
     example: bytes
-    told: Callable[[bytes, Read], object]
+    applies: Callable[[bytes, Read], object]
     always: Literal["", "head", "whole"] = ""
 
 
@@ -190,4 +190,4 @@ REFUSALS = [
 
 def why_refused(raw: bytes, read: Read) -> list[Refusal]:
     """The reasons to refuse a request that h11 accepts."""
-    return [one for one in REFUSALS if one.told(raw, read)]
+    return [one for one in REFUSALS if one.applies(raw, read)]

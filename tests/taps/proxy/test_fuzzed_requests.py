@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.taps.proxy.driving import Evidence, Received, Recorded, Told
+from tests.taps.proxy.driving import Evidence, FinishedTalk, Received, Recorded
 from tests.taps.proxy.fuzz_requests import drive, fuzz, main, shown, write
 from tests.taps.proxy.judging import Judge
 from tests.taps.proxy.readings import by_h11, by_llhttp
@@ -82,7 +82,7 @@ def test_each_reason_to_refuse_is_needed(tmp_path: Path, pump: bool) -> None:
     """h11 accepts the example; the reason applies to it; and the relay refuses it."""
     for refusal in REFUSALS:
         [read] = by_h11(refusal.example).requests
-        assert read.whole and refusal.told(refusal.example, read), refusal.why
+        assert read.whole and refusal.applies(refusal.example, read), refusal.why
     stories = [Story(b"", one.why, [Talk([one.example])], 1) for one in REFUSALS]
     evidence = drive(stories, tmp_path, pump=pump)
     judge = Judge(evidence)
@@ -163,8 +163,8 @@ def appended(more: bytes) -> Callable[[Evidence], None]:
     return append
 
 
-def told_of(evidence: Evidence, key: bytes) -> tuple[list[Told], Told]:
-    talks = next(talks for story, talks in evidence.told if story.key == key)
+def finished_talks_of(evidence: Evidence, key: bytes) -> tuple[list[FinishedTalk], FinishedTalk]:
+    talks = next(talks for story, talks in evidence.finished if story.key == key)
     return talks, talks[0]
 
 
@@ -177,29 +177,29 @@ def stray(evidence: Evidence) -> None:
 
 def swap_answers(evidence: Evidence) -> None:
     """Each of two clients got the response of the other."""
-    (talks, told), (others, other) = told_of(evidence, ONE), told_of(evidence, OTHER)
-    talks[0] = told._replace(answers=[other.answers[0], *told.answers[1:]])
-    others[0] = other._replace(answers=[told.answers[0], *other.answers[1:]])
+    (talks, finished), (others, other) = finished_talks_of(evidence, ONE), finished_talks_of(evidence, OTHER)
+    talks[0] = finished._replace(answers=[other.answers[0], *finished.answers[1:]])
+    others[0] = other._replace(answers=[finished.answers[0], *other.answers[1:]])
 
 
 def swap_own_answers(evidence: Evidence) -> None:
-    talks, told = told_of(evidence, ONE)
-    talks[0] = told._replace(answers=told.answers[::-1])
+    talks, finished = finished_talks_of(evidence, ONE)
+    talks[0] = finished._replace(answers=finished.answers[::-1])
 
 
 def change_answers(**changes: object) -> Callable[[Evidence], None]:
     def change(evidence: Evidence) -> None:
-        talks, told = told_of(evidence, ONE)
-        answers = [told.answers[0]._replace(**changes), *told.answers[1:]]  # type: ignore[arg-type]
-        talks[0] = told._replace(answers=answers)
+        talks, finished = finished_talks_of(evidence, ONE)
+        answers = [finished.answers[0]._replace(**changes), *finished.answers[1:]]  # type: ignore[arg-type]
+        talks[0] = finished._replace(answers=answers)
 
     return change
 
 
-def change_told(**changes: object) -> Callable[[Evidence], None]:
+def change_talk(**changes: object) -> Callable[[Evidence], None]:
     def change(evidence: Evidence) -> None:
-        talks, told = told_of(evidence, ONE)
-        talks[0] = told._replace(**changes)  # type: ignore[arg-type]
+        talks, finished = finished_talks_of(evidence, ONE)
+        talks[0] = finished._replace(**changes)  # type: ignore[arg-type]
 
     return change
 
@@ -208,9 +208,9 @@ def send(*steps: Step) -> Callable[[Evidence], None]:
     """The client sent something else than the upstream got."""
 
     def change(evidence: Evidence) -> None:
-        talks, told = told_of(evidence, ONE)
+        talks, finished = finished_talks_of(evidence, ONE)
         talk = Talk(list(steps))
-        talks[0] = told._replace(talk=talk, owed=by_h11(talk.sent, tolerant=True))
+        talks[0] = finished._replace(talk=talk, owed=by_h11(talk.sent, tolerant=True))
 
     return change
 
@@ -250,9 +250,9 @@ TAMPERED: dict[str, Callable[[Evidence], None]] = {
     "an answer of the relay's of an upstream that did nothing": change_answers(
         serial=None, code=b"upstream_unreachable"
     ),
-    "no answer": change_told(hangs=True),
-    "no answer, and the connection closed": change_told(answers=[], closed=True),
-    "bytes behind the answers": change_told(rest=b"HTTP/1.1 200 OK\r\n"),
+    "no answer": change_talk(hangs=True),
+    "no answer, and the connection closed": change_talk(answers=[], closed=True),
+    "bytes after the responses": change_talk(rest=b"HTTP/1.1 200 OK\r\n"),
     "what has two lengths was sent on": send(post(ONE, b"one", b"Content-Length: 3"), SECOND),
     "what has no digits was sent on": send(post(ONE, b"one").replace(b"Length: 3", b"Length: "), SECOND),
     "what was half was sent on whole": send(post(ONE, b"one")[:-1]),

@@ -27,7 +27,7 @@ class Sample(msgspec.Struct, frozen=True):
     body: bytes
     url: str = URL
     method: str = "POST"
-    asked: bytes = b'{"model":"m-1","stream":true,"messages":[{"role":"user","content":"A SECRET"}]}'
+    request_body: bytes = b'{"model":"m-1","stream":true,"messages":[{"role":"user","content":"A SECRET"}]}'
     request_headers: Sequence[tuple[str, str]] = (("Authorization", "Bearer A SECRET"), ("Cookie", "A SECRET"))
     status: int = 200
     headers: Sequence[tuple[str, str]] = tuple(SSE_HEADERS)
@@ -47,8 +47,8 @@ def entry(sample: Sample, **more: Any) -> dict[str, Any]:
     except UnicodeDecodeError:
         content = {"size": len(sample.body), "text": base64.b64encode(sample.body).decode(), "encoding": "base64"}
     request = {"method": sample.method, "url": sample.url, "headers": named(sample.request_headers), "bodySize": -1}
-    if sample.asked:
-        request["postData"] = {"mimeType": "application/json", "text": sample.asked.decode()}
+    if sample.request_body:
+        request["postData"] = {"mimeType": "application/json", "text": sample.request_body.decode()}
     response = {"status": sample.status, "headers": named(sample.headers), "content": content, "bodySize": -1}
     return {"startedDateTime": "2023-11-14T22:13:20.250Z", "request": request, "response": response, **more}
 
@@ -77,7 +77,7 @@ def interaction(sample: Sample, *, keep_bytes: bool = True) -> dict[str, Any]:
         "request": {
             "method": sample.method,
             "uri": sample.url,
-            "body": stored(sample.asked) if sample.asked else None,
+            "body": stored(sample.request_body) if sample.request_body else None,
             "headers": {name: [value] for name, value in sample.request_headers},
         },
         "response": {
@@ -101,7 +101,7 @@ def ruby_cassette(*samples: Sample) -> bytes:
     interactions = []
     for sample in samples:
         one = interaction(sample, keep_bytes=False)
-        one["request"]["body"] = {"encoding": "UTF-8", "string": sample.asked.decode()}
+        one["request"]["body"] = {"encoding": "UTF-8", "string": sample.request_body.decode()}
         body = {"encoding": "ASCII-8BIT", "base64_string": base64.encodebytes(sample.body).decode()}
         one["response"]["body"] = body
         interactions.append({**one, "recorded_at": "Tue, 14 Nov 2023 22:13:20 GMT"})
@@ -164,7 +164,7 @@ def flow(sample: Sample, **more: Any) -> dict[str, Any]:
             "http_version": b"HTTP/1.1",
             "authority": b"",
             "headers": [[name.encode(), value.encode()] for name, value in sample.request_headers],
-            "content": sample.asked,
+            "content": sample.request_body,
             "timestamp_start": START,
             "timestamp_end": START + 0.005,
         },

@@ -27,7 +27,7 @@ def changed(part: str, **members: Any) -> dict[str, Any]:
 def test_an_exchange() -> None:
     [one] = read(interaction(SAMPLE))
     assert (one.method, one.host, one.target) == ("POST", "api.example.com", "/v1/chat/completions")
-    assert (one.request_body, one.body, one.status) == (SAMPLE.asked, BODY, 200)
+    assert (one.request_body, one.body, one.status) == (SAMPLE.request_body, BODY, 200)
     assert one.request_headers == [("authorization", "Bearer A SECRET"), ("cookie", "A SECRET")]
     assert one.times == Times()
 
@@ -111,7 +111,7 @@ def test_invalid_base64_breaks_only_its_own_exchange() -> None:
 
 
 def test_aliases_expand_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cassette, "MAX_UNFOLDED_BYTES", 3 * (len(BODY) + len(SAMPLE.asked)))
+    monkeypatch.setattr(cassette, "MAX_UNFOLDED_BYTES", 3 * (len(BODY) + len(SAMPLE.request_body)))
     one = interaction(SAMPLE)
     assert len(read(one, one, one)) == 3
     with pytest.raises(BrokenRecording, match="decoded bodies exceed"):

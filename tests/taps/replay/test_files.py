@@ -47,7 +47,7 @@ def sample_of(vector: Vector) -> Sample:
         url=f"https://api.example.com{vector.target}",
         method=vector.method,
         headers=[("Content-Type", vector.content_type)],
-        asked=b"",
+        request_body=b"",
     )
 
 
@@ -116,7 +116,7 @@ def test_no_secret_reaches_a_record(writer: Callable[..., bytes], capture: str, 
     assert (record.provider_request_id, record.request_model) == ("req_1", "m-1")
     assert record.credential_id is not None
     assert record.request is not None
-    assert (record.request.stream, record.request.body_bytes) == (True, len(sample.asked))
+    assert (record.request.stream, record.request.body_bytes) == (True, len(sample.request_body))
 
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)

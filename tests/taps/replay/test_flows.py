@@ -27,7 +27,7 @@ def changed(part: str, **members: Any) -> dict[str, Any]:
 def test_an_exchange() -> None:
     [one] = read(flow(Sample(BODY, url=recordings.URL + "?a=1")))
     assert (one.method, one.host, one.target) == ("POST", "api.example.com", "/v1/chat/completions?a=1")
-    assert (one.request_body, one.body, one.status, one.ending) == (SAMPLE.asked, BODY, 200, Ending.COMPLETE)
+    assert (one.request_body, one.body, one.status, one.ending) == (SAMPLE.request_body, BODY, 200, Ending.COMPLETE)
     assert one.headers == [("content-type", "text/event-stream; charset=utf-8")]
     assert one.stamps == []
 

@@ -38,7 +38,7 @@ def changed(part: str, **members: Any) -> dict[str, Any]:
 def test_an_exchange() -> None:
     one = one_of(entry(Sample(BODY, url=recordings.URL + "?a=1#here")))
     assert (one.method, one.host, one.target) == ("POST", "api.example.com", "/v1/chat/completions?a=1")
-    assert (one.request_body, one.body, one.status) == (SAMPLE.asked, BODY, 200)
+    assert (one.request_body, one.body, one.status) == (SAMPLE.request_body, BODY, 200)
     assert one.request_headers == [("authorization", "Bearer A SECRET"), ("cookie", "A SECRET")]
 
 
