@@ -8,8 +8,7 @@ from bench.capture import Spent, main, rows, spent
 from bench.inprocess import discarding_recorder
 
 from streamgauge.spool.read_counters import read_balance
-
-MARKED = "before\n<!-- capture: begin -->\nold\n<!-- capture: end -->\nafter\n"
+from tests.bench.sections import written_section
 
 
 def test_every_read_is_sent_and_none_is_dropped(tmp_path: Path) -> None:
@@ -27,10 +26,6 @@ def test_a_figure_is_the_median_of_the_rounds() -> None:
 
 
 def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "performance.md"
-    path.write_text(MARKED)
-    main(["--events=800", "--rounds=1", f"--document={path}"])
-    written = path.read_text()
-    assert written.startswith("before\n<!-- capture: begin -->\n| capture in the relay ")
-    assert written.endswith("<!-- capture: end -->\nafter\n")
+    section = written_section("capture", main, ["--events=800", "--rounds=1"], tmp_path)
+    assert section.startswith("| capture in the relay ")
     assert "handed over" in capsys.readouterr().out

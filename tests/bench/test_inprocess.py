@@ -8,10 +8,9 @@ from bench.inprocess import CHUNK, WAYS, Chunks, Pure, Way, main, read, read_asy
 
 from streamgauge.recorder.protocol import ResponseRead
 from streamgauge.taps.inprocess.capture import start_capture
+from tests.bench.sections import written_section
 from tests.recorder.fake_client import FakeClient
 from tests.taps.inprocess.rig import seen_request
-
-MARKED = "before\n<!-- inprocess: begin -->\nold\n<!-- inprocess: end -->\nafter\n"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
@@ -31,13 +30,9 @@ def test_the_pure_wrapper_passes_everything_and_httpcore_reads_as_much() -> None
 
 
 def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "performance.md"
-    path.write_text(MARKED)
-    main(["--chunks=50", "--rounds=3", f"--document={path}"])
-    written = path.read_text()
-    assert written.startswith("before\n<!-- inprocess: begin -->\n| tap ")
-    assert written.endswith("<!-- inprocess: end -->\nafter\n")
-    rows = [line.split("|")[1:-1] for line in written.splitlines() if line.startswith("| ")]
+    section = written_section("inprocess", main, ["--chunks=50", "--rounds=3"], tmp_path)
+    assert section.startswith("| tap ")
+    rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + len(WAYS)
     assert all(float(cell) != 0 for row in rows[1:] for cell in itertools.islice(row, 1, 3))
     assert "httpx" in capsys.readouterr().out

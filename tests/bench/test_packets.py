@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from bench.packets import SHAPES, Shape, Sizes, capture, floor, follow, main, record, rows, seconds_of
 
+from tests.bench.sections import written_section
+
 TINY = Sizes(packets=60, deltas=6, rounds=1)
-MARKED = "before\n<!-- packets: begin -->\nold\n<!-- packets: end -->\nafter\n"
 
 
 @pytest.mark.parametrize("shape", [Shape("one", 1), Shape("three", 3), Shape("swapped", 2, swapped=True)])
@@ -27,11 +28,6 @@ def test_it_measures_each_shape() -> None:
 
 
 def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "performance.md"
-    path.write_text(MARKED)
-    main(["--packets=60", "--deltas=6", "--rounds=1", f"--document={path}"])
-    written = path.read_text()
-    assert written.startswith("before\n<!-- packets: begin -->\n| packets come ")
-    assert written.endswith("<!-- packets: end -->\nafter\n")
-    assert "old" not in written
+    section = written_section("packets", main, ["--packets=60", "--deltas=6", "--rounds=1"], tmp_path)
+    assert section.startswith("| packets come ")
     assert "500 connections" in capsys.readouterr().out

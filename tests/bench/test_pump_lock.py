@@ -11,7 +11,7 @@ if not pump_handle.BUILT:
 
 from bench.pump_lock import HELD_MIB, Moment, main, moments, rows
 
-MARKED = "before\n<!-- pump-lock: begin -->\nold\n<!-- pump-lock: end -->\nafter\n"
+from tests.bench.sections import written_section
 
 
 def test_f2_at_each_moment_bytes_pass_and_held_reads_are_collected() -> None:
@@ -31,10 +31,6 @@ def test_a_figure_is_the_median_of_the_moments_and_a_multiple_of_that_without_he
 
 
 def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "performance.md"
-    path.write_text(MARKED)
-    main(["--rounds=1", f"--document={path}"])
-    written = path.read_text()
-    assert written.startswith("before\n<!-- pump-lock: begin -->\n| held, MiB ")
-    assert written.endswith("<!-- pump-lock: end -->\nafter\n")
+    section = written_section("pump-lock", main, ["--rounds=1"], tmp_path)
+    assert section.startswith("| held, MiB ")
     assert "of nothing held" in capsys.readouterr().out

@@ -21,8 +21,8 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import decode_bundle
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
+from tests.bench.sections import written_section
 
-MARKED = "before\n<!-- worker: begin -->\nold\n<!-- worker: end -->\nafter\n"
 SMALL = [load.part(0.05) for load in LOADS]
 COMPLETE = "Every stream of every load has one complete record"
 NONE = Recovery(0, 2.0, 1.0, 0, 80.0, 70.0, 70.0)
@@ -266,12 +266,8 @@ def test_it_measures_everything_and_writes_its_section(
     kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)
-    path = tmp_path / "performance.md"
-    path.write_text(MARKED)
-    main(["--quick", f"--document={path}"])
-    written = path.read_text()
-    assert written.startswith("before\n<!-- worker: begin -->\nEvents a CPU-second")
-    assert written.endswith("<!-- worker: end -->\nafter\n")
+    written = written_section("worker", main, ["--quick"], tmp_path)
+    assert written.startswith("Events a CPU-second")
     assert "Fault" not in written, written
     for load in LOADS:
         assert all(float(cell) > 0 for cell in cells_of(written, load.name)), written

@@ -70,7 +70,7 @@ def test_a_cassette_gives_the_record_of_the_raw_body(
     cassette, raw = tmp_path / "cassette", tmp_path / "raw.sse"
     raw.write_bytes(vector.body)
     with vcr.VCR(serializer=serializer).use_cassette(str(cassette)):
-        assert client(server.url(vector) + PATHS[vector.dialect]) == vector.body
+        assert client(server.url_of(vector) + PATHS[vector.dialect]) == vector.body
     [record], [body] = records_in(cassette), records_in(raw)
     recorded, expected = plain(record), plain(body)
     assert {name: recorded[name] for name in SAME} == {name: expected[name] for name in SAME}

@@ -75,7 +75,7 @@ class Readings:
     def theirs(self, oracle: Oracle, vector: Vector) -> Reading:
         key = oracle.name, vector.name
         if key not in self._theirs:
-            self._theirs[key] = read_with(oracle, self._server.url(vector))
+            self._theirs[key] = read_with(oracle, self._server.url_of(vector))
         return self._theirs[key]
 
     def ours(self, vector: Vector) -> Reading:

@@ -4,9 +4,9 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-PATIENCE_S = 60.0
+from tests.http_serving import PATIENCE_S, LocalServer, Quiet, serving
 
 
 def event(**choice: object) -> bytes:
@@ -23,20 +23,16 @@ REST = (
 )
 
 
-class Provider(ThreadingHTTPServer):
+class Provider(LocalServer):
     """`go_on`: while it is cleared, streams stop after their beginning; once set, they end."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+        super().__init__(_Handler)
         self.go_on = threading.Event()
         self.go_on.set()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Quiet, BaseHTTPRequestHandler):
     server: Provider
 
     def do_POST(self) -> None:
@@ -57,19 +53,12 @@ class _Answer(BaseHTTPRequestHandler):
         except OSError:  # the tap has disconnected: some tests are about this
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
-        return
-
 
 @contextmanager
 def provider() -> Iterator[Provider]:
-    """A provider that responds until the context ends."""
-    with Provider() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    """Runs a provider within the context."""
+    with serving(Provider()) as server:
         try:
             yield server
         finally:
             server.go_on.set()
-            server.shutdown()
-            thread.join(PATIENCE_S)

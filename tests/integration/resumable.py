@@ -1,13 +1,11 @@
 """A provider whose streams break and can be resumed, like OpenAI's Responses and Nimbus's messages."""
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
-PATIENCE_S = 60.0
+from tests.http_serving import LocalServer, Quiet, serving
 
 # Where streams break: the last event before it, by sequence number and by event id.
 LAST_SEQUENCE = 5
@@ -78,19 +76,15 @@ REFUSED = {"error": {"type": "invalid_request_error", "code": "resume_not_suppor
 BUSY = {"error": {"type": "server_error", "code": "overloaded", "message": "later"}}
 
 
-class Resumable(ThreadingHTTPServer):
+class Resumable(LocalServer):
     """`busy`: how many further requests for the model `busy-1` get a 503."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+        super().__init__(_Handler)
         self.busy = 1
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Quiet, BaseHTTPRequestHandler):
     server: Resumable
 
     def do_GET(self) -> None:
@@ -141,18 +135,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
-        return
 
-
-@contextmanager
-def resumable() -> Iterator[Resumable]:
-    """The provider, until the context ends."""
-    with Resumable() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join(PATIENCE_S)
+def resumable() -> AbstractContextManager[Resumable]:
+    """Runs the provider within the context."""
+    return serving(Resumable())
