@@ -1,7 +1,8 @@
-/* The least that a relay costs in any language: bytes there and back, one thread, one epoll. bare_relay PORT UPSTREAM_PORT
+/* The lowest cost of a relay in any language: it moves bytes both ways, with one thread and one epoll.
+ * bare_relay PORT UPSTREAM_PORT
  *
- * Each client has a connection to the upstream of its own. Nothing is parsed, checked, limited, pooled or captured, and
- * nothing is kept for later: where a socket is full, all wait for it.
+ * Each client connection has its own connection to the upstream. Nothing is parsed, checked, limited, pooled, captured or
+ * buffered: if a socket is full, all connections wait for it.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 
 enum { CONNECTIONS = 65536, READ_BYTES = 262144, AT_ONCE = 256, BACKLOG = 2048 };
 
-static int other_side[CONNECTIONS]; /* by descriptor: the one of the same client, or of its upstream; 0 is none */
+static int other_side[CONNECTIONS]; /* by descriptor: that of the other side of its client; 0: none */
 static char read_bytes[READ_BYTES];
 
 static struct sockaddr_in local(const char *port)

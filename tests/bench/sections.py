@@ -13,4 +13,6 @@ def written_section(name: str, main: Callable[[Sequence[str]], object], options:
     written = path.read_text()
     assert written.startswith(before)
     assert written.endswith(after)
-    return written.removeprefix(before).removesuffix(after)
+    section = written.removeprefix(before).removesuffix(after)
+    assert "old" not in section.splitlines()
+    return section
