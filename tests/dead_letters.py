@@ -14,5 +14,5 @@ async def send_back(brokers: Brokers | str, topics: Topics, letters: Sequence[De
     continues.
     """
     async with Sender(brokers) as sender:
-        for one in letters:
-            await sender.send(message_of(topics, one))
+        for letter in letters:
+            await sender.send(message_of(topics, letter))

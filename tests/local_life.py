@@ -93,7 +93,7 @@ class Life:
 
 def put(data_dir: Path, *bundles: Bundle | bytes) -> None:
     spool = Spool(data_dir / "spool.sqlite")
-    rows = [NewRow(0, 0, one) if isinstance(one, bytes) else new_row(one) for one in bundles]
+    rows = [NewRow(0, 0, bundle) if isinstance(bundle, bytes) else new_row(bundle) for bundle in bundles]
     assert spool.put(rows).failure is None
     spool.close()
 

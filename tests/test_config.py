@@ -214,7 +214,7 @@ OTHER_TYPES = {(RecorderSettings, "tenants"), (RelaySettings, "pump")}
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_a_part_takes_settings_with_their_types_and_defaults(part: Any) -> None:
     defaults, types, all_types = load({}), get_type_hints(part), get_type_hints(Settings)
-    taken = [one for one in fields(part) if one.name in SETTINGS and (part, one.name) not in OTHER_TYPES]
+    taken = [field for field in fields(part) if field.name in SETTINGS and (part, field.name) not in OTHER_TYPES]
     assert taken
     for one in taken:
         assert types[one.name] == all_types[one.name], one.name

@@ -40,7 +40,9 @@ def test_every_setting_and_option_of_every_command_is_on_its_page() -> None:
         for setting in command.settings:
             note = setting.note(path).removeprefix("default: ")
             assert rows[setting.flag][1:] == (setting.variable, setting.name, note)
-        named = [one.metavar if one.is_argument else one.name for one in command.options if not one.hidden]
+        named = [
+            option.metavar if option.is_argument else option.name for option in command.options if not option.hidden
+        ]
         shown = section.replace("\\|", "|")
         assert [name for name in named if f"| `{name}" not in shown and f"| `[{name}]" not in shown] == []
 

@@ -63,7 +63,7 @@ def test_a_failure_is_red(tmp_path: Path, tests: dict[str, str], listed: str, co
 def test_each_word_that_selects_tests_is_in_the_name_of_one(file: str) -> None:
     """A word that was left behind by a change of names would select no test, or leave none out."""
     selections = re.findall(r"""(?m)(?:-k '|LESS='|OTHERS=")(.*)['"]""", (ROOT / file).read_text())
-    words = {word for one in selections for word in re.findall(r"\b[a-z_]+\b", one)} - {"and", "or", "not"}
+    words = {word for selection in selections for word in re.findall(r"\b[a-z_]+\b", selection)} - {"and", "or", "not"}
     names = {path.stem for path in (ROOT / "tests" / "core").rglob("test_*.py")}
     for path in (ROOT / "tests" / "core").rglob("test_*.py"):
         names |= set(re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")))

@@ -43,7 +43,7 @@ class Reading:
 
     @property
     def tokens(self) -> list[tuple[Event, EventContent]]:
-        return [one for one in self.contents if one[1].token]
+        return [(event, content) for event, content in self.contents if content.token]
 
     def first(self, kind: str) -> float | None:
         for event, content in self.contents:

@@ -141,12 +141,12 @@ def test_which_exchanges_get_a_record(tmp_path: Path) -> None:
             await rig.run(f"not {path}", "openai-chat", chunked(*events), path=path, method=method, body=b"")
             for (method, path), events in UNRECORDED.items()
         ]
-        for one in others:
-            del rig.exchanges[one.case]
-            assert client_findings(one) == []
+        for other in others:
+            del rig.exchanges[other.case]
+            assert client_findings(other) == []
         assert await says(rig, cases) == []
         records = await rig.records()
-        assert [one.case for one in others if one.trace in records] == []
+        assert [other.case for other in others if other.trace in records] == []
         assert rig.running.metrics()["streamgauge_ignored_streams_total"] == len(UNRECORDED)
 
     judged(tmp_path, work)

@@ -162,8 +162,8 @@ def test_stamps_are_the_providers(tmp_path: Path) -> None:
         assert await rig.findings() == []
         records = await rig.records()
         off: dict[str, list[float]] = {}
-        for one in rig.exchanges.values():
-            for name, (ours, theirs) in time_pairs(one, records[one.trace][0]).items():
+        for exchange in rig.exchanges.values():
+            for name, (ours, theirs) in time_pairs(exchange, records[exchange.trace][0]).items():
                 if ours is not None and theirs is not None:
                     off.setdefault(name, []).append(abs(ours - theirs))
         assert {name for name, values in off.items() if statistics.median(values) > MEDIAN_S} == set()

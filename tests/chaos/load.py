@@ -92,22 +92,22 @@ class Truth:
         """All that is known about streams: `kills` are those of its tap, in seconds from the stream's beginning."""
         wanted = set(trace_ids)
         return [
-            one.line(self.killed, self.phases)
-            | {"source": one.source, "over_at": one.over_at}
+            stream.line(self.killed, self.phases)
+            | {"source": stream.source, "over_at": stream.over_at}
             | {
                 "kills": [
-                    [round(at - one.began_at, 3) for at in (kill.since, kill.until)]
+                    [round(at - stream.began_at, 3) for at in (kill.since, kill.until)]
                     for kill in self.killed
-                    if kill.source == one.source
+                    if kill.source == stream.source
                 ]
             }
-            for one in self.streams
-            if one.trace_id in wanted
+            for stream in self.streams
+            if stream.trace_id in wanted
         ]
 
     def write(self, path: Path) -> None:
         """The truth file, one line a stream."""
-        path.write_text("".join(json.dumps(one.line(self.killed, self.phases)) + "\n" for one in self.streams))
+        path.write_text("".join(json.dumps(stream.line(self.killed, self.phases)) + "\n" for stream in self.streams))
 
 
 def truth_of(scenario: Scenario) -> dict[str, Any]:

@@ -194,7 +194,7 @@ def report(outages: Sequence[Outage]) -> str:
             (_LONGEST_S[1], 600.0),
         )
     ):
-        some = [one for one in outages if one.how == how and low < one.away_s <= high]
+        some = [outage for outage in outages if outage.how == how and low < outage.away_s <= high]
         if some:
             lines.append(f"| {'killed' if how == 'kill' else 'frozen'}, {low:g} to {high:g} s {_row(some)}")
     return "\n".join([*lines, f"| all {_row(outages)}"])
@@ -236,7 +236,7 @@ def main() -> int:
                 sys.stdout.flush()
         finally:
             doubled = run.end()
-    load = _of([one.load for one in outages]).removesuffix(" s")
+    load = _of([outage.load for outage in outages]).removesuffix(" s")
     sys.stdout.write(
         f"\nseed {arguments.seed}, {doubled} streams with two records, load a core {load}\n{report(outages)}\n"
     )

@@ -125,9 +125,11 @@ async def read_topic(bootstrap: str, topic: str) -> list[Entry]:
         ends = await consumer.end_offsets(partitions)
         entries: list[Entry] = []
         async with asyncio.timeout(READ_TIMEOUT_S):
-            while any([await consumer.position(one) < ends[one] for one in partitions]):
+            while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
                 for messages in (await consumer.getmany(timeout_ms=POLL_MS)).values():
-                    entries += [Entry(one.key.decode(), one.value, one.timestamp / 1000) for one in messages]
+                    entries += [
+                        Entry(message.key.decode(), message.value, message.timestamp / 1000) for message in messages
+                    ]
     finally:
         await consumer.stop()
     return entries

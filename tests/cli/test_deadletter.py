@@ -71,7 +71,10 @@ def test_list_prints_all_or_those_that_match_the_filters(kafka: str, some: Topic
     ]
     listed = deadletter(kafka, some.prefix, "list", "--output", "jsonl", "--error-class", "version", "--limit", "2")
     listed_rows = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [(one["letter"], one["partition"], one["offset"], one["value_bytes"]) for one in listed_rows] == [
+    assert [
+        (listed_row["letter"], listed_row["partition"], listed_row["offset"], listed_row["value_bytes"])
+        for listed_row in listed_rows
+    ] == [
         (1, 2, 11, len(BUNDLES[0])),
         (2, 2, 12, len(BUNDLES[1])),
     ]

@@ -70,7 +70,7 @@ TAKING_VALUES = [
     for path, command in COMMANDS.items()
     for flag in [
         *(one.name for one in (*command.options, CONFIG) if not one.is_argument and one.kind is not bool),
-        *(flag for one in command.settings for flag in (one.flag, *one.aliases)),
+        *(flag for setting in command.settings for flag in (setting.flag, *setting.aliases)),
     ]
 ]
 
@@ -166,7 +166,7 @@ def test_help_fits_its_terminal_and_shows_each_option_on_a_line_of_its_own(
     assert len(titles) == len(set(titles))
     assert titles[-1] in ("examples:", "example:")
     if path in COMMANDS:
-        needed = [one.flag for one in COMMANDS[path].settings if one.required.get(path) == ""]
+        needed = [setting.flag for setting in COMMANDS[path].settings if setting.required.get(path) == ""]
         shown = " ".join(" ".join(lines).split())
         assert shown.count("(required)") == len(needed)
 

@@ -52,7 +52,7 @@ def test_json_is_one_document_of_the_same_records(folder: Path) -> None:
     done = command("replay", named, named, "--output", "json")
     assert (done.returncode, done.stderr) == (0, "")
     [line] = replayed(named)
-    assert [{**one, **dict.fromkeys(OWN)} for one in json.loads(done.stdout)] == [{**line, **dict.fromkeys(OWN)}] * 2
+    assert [{**load, **dict.fromkeys(OWN)} for load in json.loads(done.stdout)] == [{**line, **dict.fromkeys(OWN)}] * 2
 
 
 def test_the_same_recording_gives_the_same_record(folder: Path) -> None:

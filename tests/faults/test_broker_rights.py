@@ -84,7 +84,7 @@ def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix:
             assert right.operation.acl_name in named
             assert sentence.endswith(f"grant it to User:{user}, for example with kafka-acls --add")
         others = {one.name for one in rights} - {right.name}
-        assert not any(re.search(rf"{re.escape(one)}[,: ]", sentence) for one in others), sentence
+        assert not any(re.search(rf"{re.escape(other)}[,: ]", sentence) for other in others), sentence
         secured.allow(user, [right])
         wait_for(lambda: outcome(ASK[job], brokers, secure_prefix) == "", "all rights again", APPLIED_S)
 

@@ -210,7 +210,7 @@ def test_s4_password_that_is_rotated_while_processes_run(secured: Secured, secur
                 assert rig.tap.metrics()["streamgauge_broker_problem"] == 0
                 rig.traffic.judge()
                 records = await asyncio.to_thread(worker.wait_for_records, len(rig.traffic.pairs))
-                assert len({one["stream_id"] for one in records}) == len(records) == len(rig.traffic.pairs)
+                assert len({record["stream_id"] for record in records}) == len(records) == len(rig.traffic.pairs)
                 for log in (rig.tap.log, worker.log):
                     assert len(re.findall(refused, log)) <= 2, log
                     assert "Traceback" not in log

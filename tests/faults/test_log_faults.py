@@ -142,7 +142,9 @@ def test_f7_segments_recreated_between_two_runs(kafka: str, prefix: str, tmp_pat
         assert process.stop() == 0
     assert found == before | {stream: {record} for stream, record in expected.items()}
     assert not set(before) & set(expected)
-    begun = {str(UUID(bytes=one.stream)) for _, value in messages[:read] for one in decode_bundle(value).segments}
+    begun = {
+        str(UUID(bytes=segment.stream)) for _, value in messages[:read] for segment in decode_bundle(value).segments
+    }
     assert set(expected) & begun == incomplete(expected) != set()
 
 

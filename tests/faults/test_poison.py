@@ -112,12 +112,12 @@ def test_d1_one_unreadable_message_in_a_hundred(kafka: str, prefix: str, tmp_pat
         assert process.stop() == 0
         classes = dead_by_class(process)
     letters = asyncio.run(collect(kafka, prefix))
-    assert {one.value: (one.source_partition, one.source_offset) for one in letters} == poison
-    assert {(one.source_topic, one.stage, one.format_version) for one in letters} == {
+    assert {letter.value: (letter.source_partition, letter.source_offset) for letter in letters} == poison
+    assert {(letter.source_topic, letter.stage, letter.format_version) for letter in letters} == {
         (f"{prefix}.segments", "decode", "1")
     }
-    assert all(one.version for one in letters)
-    assert Counter(one.error_class for one in letters) == classes
+    assert all(letter.version for letter in letters)
+    assert Counter(letter.error_class for letter in letters) == classes
     assert set(classes) == {"frame", "version"}
     assert len(poison) >= 5
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
@@ -144,7 +144,7 @@ def test_d2_all_partitions_but_one_are_unreadable(kafka: str, prefix: str, tmp_p
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
     assert len(found) == 30
     assert before < len(bad), "the good partition waited for the unreadable messages of the others"
-    assert sorted(one.value for one in letters) == sorted(value for _, value in bad)
+    assert sorted(letter.value for letter in letters) == sorted(value for _, value in bad)
 
 
 def test_d2_the_partition_waits_while_the_dead_letter_topic_is_missing(kafka: str, prefix: str, tmp_path: Path) -> None:
@@ -222,10 +222,10 @@ def test_s5_a_hostile_producer(kafka: str, prefix: str, tmp_path: Path) -> None:
     assert not canary.exists()
     assert len(letters) == len(poison)
     dead_letters = asyncio.run(collect(kafka, prefix))
-    cut = [one for one in dead_letters if one.whole is not None]
+    cut = [dead_letter for dead_letter in dead_letters if dead_letter.whole is not None]
     assert sorted(one.whole for one in cut if one.whole) == [(0, 10_000_000), (9_000_000, 0), (10_000_000, 1)]
     assert all(len(one.key or b"") + len(one.value or b"") <= 2 * TRUNCATED_BYTES for one in cut)
-    whole = Counter((one.key, one.value) for one in dead_letters if one.whole is None)
+    whole = Counter((dead_letter.key, dead_letter.value) for dead_letter in dead_letters if dead_letter.whole is None)
     assert whole == Counter(
         (one.key, one.value or (b"" if one.key is None else one.value)) for one in poison if one not in huge
     )
@@ -256,7 +256,9 @@ def test_s5_no_serializer_of_fausts_is_used(kafka: str, prefix: str, tmp_path: P
     pickles = [one for one in hostile(canary) if one.value and b"touch" in one.value]
     assert len(pickles) >= 10
     for topic in (names.segments, names.records, names.state):
-        asyncio.run(_put(kafka, topic, [(0, one) for one in pickles if one.key is not None or topic != names.state]))
+        asyncio.run(
+            _put(kafka, topic, [(0, pickle) for pickle in pickles if pickle.key is not None or topic != names.state])
+        )
     ledger = tmp_path / "ledger.sqlite"
     good = SyntheticTap(37)
     write(kafka, prefix, list(good.bundles(10)))
@@ -265,7 +267,10 @@ def test_s5_no_serializer_of_fausts_is_used(kafka: str, prefix: str, tmp_path: P
         wait_for(lambda: set(good.ids) <= keys_of(log_of(kafka, names.records)), "records")
         assert process.stop() == 0
     assert not canary.exists()
-    assert Counter(dict(one.headers)["stage"] for one in letters) == {b"decode": len(pickles), b"ledger": len(pickles)}
+    assert Counter(dict(letter.headers)["stage"] for letter in letters) == {
+        b"decode": len(pickles),
+        b"ledger": len(pickles),
+    }
 
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -293,4 +298,4 @@ def test_s5_broker_stores_compressed_batches_uncompressed(kafka: str, prefix: st
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
         letters = asyncio.run(read_until(kafka, f"{prefix}.deadletter", lambda all_: len(all_) >= len(CODECS)))
         assert process.stop() == 0
-    assert [one.value[:9].rstrip(b"\0") for one in letters] == [b"in " + codec.encode() for codec in CODECS]
+    assert [letter.value[:9].rstrip(b"\0") for letter in letters] == [b"in " + codec.encode() for codec in CODECS]

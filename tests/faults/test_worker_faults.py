@@ -120,11 +120,11 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
         if name == "Thread-1 (announce)":  # of `worker_process`: it ends once the worker is ready
             continue
         wanted = f"thread {name or number}"
-        assert any(one == wanted or one.startswith(f"{wanted} (") for one in stacks), (number, name)
+        assert any(stack == wanted or stack.startswith(f"{wanted} (") for stack in stacks), (number, name)
     python = {"MainThread", "watchdog", "of the same name", "of the same name (2)"}
     assert all(stacks[f"thread {name}"] for name in python)
     assert stacks["thread MainThread"][-1].endswith(" put")
-    assert any(one.endswith("(made in C)") for one in stacks)
+    assert any(stack.endswith("(made in C)") for stack in stacks)
     for loop in ("the event loop", "the consumer's event loop"):
         assert any(one.startswith(f"{loop}, task ") and places for one, places in stacks.items())
 

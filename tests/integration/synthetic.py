@@ -106,7 +106,7 @@ def opened_in(log: Iterable[Any]) -> set[str | None]:
     for message in log:
         with contextlib.suppress(UnreadableBundle):
             segments = decode_bundle(message.value).segments
-            found |= {one.opening.trace_id for one in segments if one.opening is not None}
+            found |= {segment.opening.trace_id for segment in segments if segment.opening is not None}
     return found
 
 

@@ -151,7 +151,9 @@ async def compare(bootstrap: str, prefix: str, scenarios: list[Scenario], tmp_pa
         requests = await simulator.told()
     for records in (shipped, local):
         assert len({record["stream_id"] for record in records}) == len(records) == len(scenarios)
-        assert Counter(record["request_model"] for record in records) == Counter(one.model for one in scenarios)
+        assert Counter(record["request_model"] for record in records) == Counter(
+            scenario.model for scenario in scenarios
+        )
         assert_as_expected(records, scenarios)
     assert Counter(map(comparable, shipped)) == Counter(map(comparable, local))
     assert len(requests) >= 2 * len(scenarios)
@@ -159,7 +161,7 @@ async def compare(bootstrap: str, prefix: str, scenarios: list[Scenario], tmp_pa
 
 
 def assert_as_expected(records: list[dict[str, Any]], scenarios: Sequence[Scenario]) -> None:
-    expected = {one.model: (one.expected.outcome, one.expected.finish) for one in scenarios}
+    expected = {scenario.model: (scenario.expected.outcome, scenario.expected.finish) for scenario in scenarios}
     assert {
         record["stream_id"]: (record["request_model"], record["outcome"], record["finish_reason"])
         for record in records

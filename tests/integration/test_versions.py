@@ -35,7 +35,7 @@ def trimmed(fields: list[Any]) -> list[Any]:
     """Without what an older writer did not have: trailing fields that are None."""
     while fields and fields[-1] is None:
         fields = fields[:-1]
-    return [trimmed(one) if isinstance(one, list) else one for one in fields]
+    return [trimmed(field) if isinstance(field, list) else field for field in fields]
 
 
 def as_older(message: bytes) -> bytes:
@@ -100,7 +100,7 @@ def test_bundles_of_a_later_format_are_kept_and_can_be_returned_once(kafka: str,
         assert process.metric('streamgauge_dead_letters_total{error_class="version",stage="decode"}') + process.metric(
             'streamgauge_dead_letters_total{stage="decode",error_class="version"}'
         ) == len(written)
-    assert sorted(one.value for one in letters) == sorted(value for _, value in written)
+    assert sorted(letter.value for letter in letters) == sorted(value for _, value in written)
     assert log_of(kafka, f"{prefix}.records") == []
     for _ in range(2):
         done = command("deadletter", "retry", "--all", "--kafka", kafka, "--topic-prefix", prefix)
@@ -152,7 +152,7 @@ def test_records_of_a_later_schema_are_separated_by_class(
         assert process.stop() == 0
     assert rows == {plain["stream_id"]: grown}
     letters = asyncio.run(collect(kafka, prefix))
-    assert [(one.stage, one.error_class, one.value) for one in letters] == [
+    assert [(letter.stage, letter.error_class, letter.value) for letter in letters] == [
         ("ledger", "version", newer),
         ("ledger", "unreadable", b'{"schema_version": "x"}'),
     ]

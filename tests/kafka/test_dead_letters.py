@@ -98,8 +98,8 @@ def test_truncated_dead_letter_is_not_sent_back() -> None:
 
 async def put(bootstrap: str, *letters: Message) -> None:
     async with Sender(bootstrap) as sender:
-        for one in letters:
-            await sender.send(one)
+        for letter in letters:
+            await sender.send(letter)
 
 
 async def read_letters(bootstrap: str, topics: Topics, start: int = 0) -> list[DeadLetter]:

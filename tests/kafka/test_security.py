@@ -250,7 +250,7 @@ def test_the_bare_address_of_the_settings_is_read_in_one_place() -> None:
         tests = {id(node.operand) for node in ast.walk(tree) if isinstance(node, ast.UnaryOp)}
         tests |= {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)}
         tests |= {id(node.left) for node in ast.walk(tree) if isinstance(node, ast.Compare)}
-        tests |= {id(one) for node in ast.walk(tree) if isinstance(node, ast.BoolOp) for one in node.values}
+        tests |= {id(value) for node in ast.walk(tree) if isinstance(node, ast.BoolOp) for value in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == "kafka" and isinstance(node.ctx, ast.Load):
                 expression = ast.unparse(node.value)

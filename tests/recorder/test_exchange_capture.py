@@ -123,7 +123,7 @@ def test_a_body_is_whole_if_all_of_it_was_reported(reported: bytes, body_bytes: 
     capture.request_body(reported)
     capture.request_sent(5, None, body_bytes)
     capture.request_sent(6, None, body_bytes)  # sent again: reported once
-    assert [one for one in room.messages if isinstance(one, RequestSent)] == [
+    assert [message for message in room.messages if isinstance(message, RequestSent)] == [
         RequestSent(7, 5, None, body_bytes, whole)
     ]
 
@@ -145,7 +145,7 @@ def test_a_long_request_body_is_dropped_and_reported_as_dropped() -> None:
     for _ in range(3):
         capture.request_body(half)
     capture.request_sent(None, None, 3 * len(half))
-    assert [type(one) for one in room.messages] == [RequestStarted, RequestBody, RequestBody, RequestSent]
+    assert [type(message) for message in room.messages] == [RequestStarted, RequestBody, RequestBody, RequestSent]
     assert room.messages[-1] == RequestSent(7, None, None, 3 * len(half), False)
 
 

@@ -39,7 +39,7 @@ def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
             messages = recorder.ended(5)
             assert arrived(messages) == SSE * 5
             balance = read_balance(tmp_path / "counters")
-            assert balance.seen == balance.waiting == sum(isinstance(one, ResponseRead) for one in messages)
+            assert balance.seen == balance.waiting == sum(isinstance(message, ResponseRead) for message in messages)
 
 
 def test_nothing_is_sent_to_a_socket_of_another_user(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_slow_recorder_delays_no_client_and_gets_the_rest_later(tmp_path: Path
             assert time.monotonic() - begun < 10
             recorder.release()
             messages = recorder.ended(4)
-    reads = sum(isinstance(one, ResponseRead) for one in messages)
-    dropped = sum(one.reads for one in messages if isinstance(one, ReadsDropped))
-    assert sum(isinstance(one, RequestStarted) for one in messages) == 4
+    reads = sum(isinstance(message, ResponseRead) for message in messages)
+    dropped = sum(message.reads for message in messages if isinstance(message, ReadsDropped))
+    assert sum(isinstance(message, RequestStarted) for message in messages) == 4
     balance = read_balance(tmp_path / "counters")
     assert dropped > 0
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (reads + dropped, dropped, reads)

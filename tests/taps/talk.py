@@ -65,7 +65,7 @@ def chunked(*pieces: bytes) -> bytes:
 def gzip_flushed(*pieces: bytes) -> bytes:
     """As a streaming server does: each piece can be decoded when it arrives."""
     squeeze = zlib.compressobj(wbits=31)
-    return b"".join(squeeze.compress(one) + squeeze.flush(zlib.Z_SYNC_FLUSH) for one in pieces) + squeeze.flush()
+    return b"".join(squeeze.compress(piece) + squeeze.flush(zlib.Z_SYNC_FLUSH) for piece in pieces) + squeeze.flush()
 
 
 def gzipped(data: bytes) -> bytes:

@@ -45,7 +45,7 @@ def test_messages_pass_unchanged_and_are_reported(client: FakeClient) -> None:
     run(answers(*sent), server)
     assert all(passed_on is given for passed_on, given in zip(server.sent, sent, strict=True))
     messages = client.messages
-    assert [type(one) for one in messages] == [
+    assert [type(message) for message in messages] == [
         RequestStarted,
         RequestBody,
         RequestSent,
@@ -54,8 +54,8 @@ def test_messages_pass_unchanged_and_are_reported(client: FakeClient) -> None:
         ResponseRead,
         ExchangeEnded,
     ]
-    assert b"".join(one.data for one in messages if isinstance(one, ResponseRead)) == BEGIN + REST
-    stamps = [one.at_ns for one in messages if not isinstance(one, RequestBody)]  # type: ignore[union-attr]
+    assert b"".join(message.data for message in messages if isinstance(message, ResponseRead)) == BEGIN + REST
+    stamps = [message.at_ns for message in messages if not isinstance(message, RequestBody)]  # type: ignore[union-attr]
     assert stamps == sorted(stamps)  # type: ignore[type-var]
     assert ending(client).ending is Ending.COMPLETE
 
@@ -123,14 +123,14 @@ def test_a_request_in_pieces(client: FakeClient) -> None:
     ]
     run(answers(START, END, reads=3), Server(*pieces))
     messages = client.messages
-    assert [one.data for one in messages if isinstance(one, RequestBody)] == [b'{"model"', b':"m"}']
-    [sent] = [one for one in messages if isinstance(one, RequestSent)]
+    assert [message.data for message in messages if isinstance(message, RequestBody)] == [b'{"model"', b':"m"}']
+    [sent] = [message for message in messages if isinstance(message, RequestSent)]
     assert (sent.body_bytes, sent.whole) == (13, True)
 
 
 def test_a_request_that_the_application_does_not_read(client: FakeClient) -> None:
     run(answers(START, END, reads=0), Server())
-    assert not [one for one in client.messages if isinstance(one, RequestSent)]
+    assert not [message for message in client.messages if isinstance(message, RequestSent)]
     assert ending(client).ending is Ending.COMPLETE
 
 
@@ -195,7 +195,7 @@ def test_other_paths_are_captured_by_the_responses_head(client: FakeClient) -> N
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST, more=False)), server, scope("/elsewhere"))
     messages = client.messages
-    assert [type(one) for one in messages] == [
+    assert [type(message) for message in messages] == [
         RequestStarted,
         RequestSent,
         ResponseHead,
@@ -223,7 +223,7 @@ def test_other_types_of_bytes_are_copied(client: FakeClient) -> None:
     piece = bytearray(b"data: 1\n\n")
     run(answers(START, body(memoryview(piece)), END), Server())  # type: ignore[arg-type]
     piece[:] = b"overwritten"[: len(piece)]
-    assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [b"data: 1\n\n"]
+    assert [message.data for message in client.messages if isinstance(message, ResponseRead)] == [b"data: 1\n\n"]
 
 
 # --- how it ends ----------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_disconnect_message_ends_the_stream(client: FakeClient) -> None:
     assert len(server.sent) == 3
     end = ending(client)
     assert (end.ending, end.client_gone_ns) == (Ending.CLIENT, end.at_ns)
-    assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [BEGIN]
+    assert [message.data for message in client.messages if isinstance(message, ResponseRead)] == [BEGIN]
 
 
 def test_an_error_of_send_ends_the_stream_as_left_by_the_client(client: FakeClient) -> None:

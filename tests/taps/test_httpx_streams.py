@@ -196,8 +196,8 @@ def test_a_body_that_is_sent_twice_is_reported_once() -> None:
     request = httpx.Request("POST", "http://u/", content=iter([]))
     stream = stream_classes_of(request).request([b"a", b"b"], body_capture)
     assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]
-    assert [one.data for one in client.messages if isinstance(one, RequestBody)] == [b"a", b"b"]
-    assert [one.body_bytes for one in client.messages if isinstance(one, RequestSent)] == [2]
+    assert [message.data for message in client.messages if isinstance(message, RequestBody)] == [b"a", b"b"]
+    assert [message.body_bytes for message in client.messages if isinstance(message, RequestSent)] == [2]
 
 
 class Http2Server:

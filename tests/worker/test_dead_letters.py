@@ -66,7 +66,7 @@ def test_dead_letter_is_durable_when_write_returns(caplog: pytest.LogCaptureFixt
         cluster.create_topic(NAMES.deadletter, 1)
         poison = [Poison(b"poison %d" % number, number) for number in range(20)]
         letters = asyncio.run(buried(cluster, *poison, metrics=metrics))
-    assert [one.value for one in letters] == [one.value for one in poison]
+    assert [letter.value for letter in letters] == [one.value for one in poison]
     assert page(metrics) == {"buried": 20, "waiting": 0}
     [line] = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
     assert line.startswith(
@@ -80,7 +80,7 @@ def test_denied_dead_letter_waits_and_is_logged_once(caplog: pytest.LogCaptureFi
         cluster.create_topic(NAMES.deadletter, 1)
         cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED] * 2)
         letters = asyncio.run(buried(cluster, Poison(b"one"), Poison(b"two"), metrics=metrics))
-    assert sorted(one.value for one in letters) == [b"one", b"two"]
+    assert sorted(letter.value for letter in letters) == [b"one", b"two"]
     lines = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
     lines = [sentence for sentence in lines if "could not be read" not in sentence]
     assert len(lines) == 2

@@ -70,7 +70,7 @@ def test_a_replay_closes_the_same_streams() -> None:
     chance = random.Random(7)
     queues = [chat_segments(64 * number, tokens=30) for number in range(40)]
     mixed: list[Segment] = []
-    while queues := [one for one in queues if one]:
+    while queues := [queue for queue in queues if queue]:
         mixed.append(chance.choice(queues[:12]).pop(0))
     log = bundles_of(mixed, per_bundle=4)
     key = bucket_of(stream_id(64))

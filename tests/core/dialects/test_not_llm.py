@@ -15,7 +15,7 @@ from tests.vectors.load import Vector, vectors
 
 
 def stream(*events: dict[str, Any], named: bool = True) -> bytes:
-    return b"".join(event_of(one, named) for one in events)
+    return b"".join(event_of(event, named) for event in events)
 
 
 def event_of(value: dict[str, Any], named: bool) -> bytes:

@@ -58,9 +58,9 @@ def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
     for _ in range(3):
         line.ask(asking()).answer(*WHOLE).acknowledge()
     streams = by_stream(followed(line))
-    assert [arrived(one) for one in streams] == [b"".join(WHOLE)] * 3
-    assert [ended(one).ending for one in streams] == [Ending.COMPLETE] * 3
-    zeros = [one[0].at_ns for one in streams if isinstance(one[0], RequestStarted)]
+    assert [arrived(stream) for stream in streams] == [b"".join(WHOLE)] * 3
+    assert [ended(stream).ending for stream in streams] == [Ending.COMPLETE] * 3
+    zeros = [stream[0].at_ns for stream in streams if isinstance(stream[0], RequestStarted)]
     assert zeros[1] - zeros[0] == (len(WHOLE) + 2) * STEP  # type: ignore[operator]
 
 
@@ -252,7 +252,7 @@ def test_too_many_pipelined_requests_are_not_followed() -> None:
     line = Line().open().ask(*[asking(b"")] * (MAX_WAITING + 5)).answer(*[JSON] * (MAX_WAITING + 5))
     streams = by_stream(followed(line))
     assert len(streams) == MAX_WAITING
-    assert {ended(one).ending for one in streams} == {Ending.CUT}
+    assert {ended(stream).ending for stream in streams} == {Ending.CUT}
 
 
 def test_a_long_body_is_reported_up_to_its_limit() -> None:

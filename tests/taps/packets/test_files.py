@@ -237,4 +237,4 @@ def test_records_have_these_ids_and_a_second_reading_gives_the_same() -> None:
 
 def test_a_live_capture_leaves_ids_to_the_recorder() -> None:
     messages = followed(Line().open().ask(asking()).answer(*WHOLE).acknowledge())
-    assert [one.stream_id for one in messages if isinstance(one, RequestStarted)] == [None]
+    assert [message.stream_id for message in messages if isinstance(message, RequestStarted)] == [None]

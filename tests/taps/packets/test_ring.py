@@ -98,10 +98,10 @@ def test_a_large_transfer_is_seen_whole_and_in_order() -> None:
         pieces: list[Piece] = []
         until = time.monotonic() + PATIENCE_S
         while sum(len(piece) for piece in pieces if isinstance(piece, bytes)) < len(data) and time.monotonic() < until:
-            for one in segments(ring, 1):
-                if port_of(one.target) == talk.port and one.payload:
-                    direction = direction or Direction(one.sequence, Budget(10**9))
-                    pieces += direction.add(one.sequence, one.payload, one.at_ns)
+            for segment in segments(ring, 1):
+                if port_of(segment.target) == talk.port and segment.payload:
+                    direction = direction or Direction(segment.sequence, Budget(10**9))
+                    pieces += direction.add(segment.sequence, segment.payload, segment.at_ns)
         sending.join(PATIENCE_S)
         assert b"".join(piece for piece in pieces if isinstance(piece, bytes)) == data
         assert ring.count() == 0
@@ -111,7 +111,7 @@ def test_a_large_transfer_is_seen_whole_and_in_order() -> None:
 def test_a_capture_of_all_interfaces_sees_each_packet_once() -> None:
     with Talk() as talk, capture(talk.port, "any") as ring:
         talk.send(b"hello")
-        assert [one.payload for one in segments(ring, 7) if one.payload] == [b"hello"]
+        assert [segment.payload for segment in segments(ring, 7) if segment.payload] == [b"hello"]
 
 
 def test_packets_without_room_are_dropped_and_counted() -> None:
@@ -124,7 +124,7 @@ def test_packets_without_room_are_dropped_and_counted() -> None:
         assert len(found) >= ring.received - dropped
         assert ring.count() == 0, "counted once"
         talk.send(b"again")
-        assert b"again" in [one.payload for one in segments(ring, 5)]
+        assert b"again" in [segment.payload for segment in segments(ring, 5)]
 
 
 def test_a_socket_may_be_used_by_one_process_after_another() -> None:
@@ -132,7 +132,7 @@ def test_a_socket_may_be_used_by_one_process_after_another() -> None:
         for number in range(2):
             ring = Ring(socket.socket(fileno=parent.dup().detach()), "lo", [talk.port])
             talk.send(b"%d" % number)
-            assert [one.payload for one in segments(ring, 7) if one.payload] == [b"%d" % number]
+            assert [segment.payload for segment in segments(ring, 7) if segment.payload] == [b"%d" % number]
             ring.close()
 
 

@@ -391,5 +391,8 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
     await server.wait_closed()
     base = authority.encode()
     return Evidence(
-        finished, errors, [one.recorded for one in origin.connections], {b"u0": (base, b"/base"), b"u1": (base, b"")}
+        finished,
+        errors,
+        [connection.recorded for connection in origin.connections],
+        {b"u0": (base, b"/base"), b"u1": (base, b"")},
     )

@@ -145,9 +145,9 @@ class _Talks:
         self._judge.forwarded += 1
         want = owed(read, self._judge._upstreams)
         against = [
-            one.why
-            for one in self._reasons(sent, read)
-            if one.always == "head" or (one.always == "whole" and received.read.whole)
+            reason.why
+            for reason in self._reasons(sent, read)
+            if reason.always == "head" or (reason.always == "whole" and received.read.whole)
         ]
         if want is None or against:
             self._fault(at, f"what is to be refused was forwarded ({against}): {read}")

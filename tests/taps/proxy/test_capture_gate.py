@@ -235,7 +235,7 @@ def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkey
         assert receive(client, len(SSE)) == SSE
         assert arrived(recorder.ended()) == SSE
         assert read_balance(tmp_path / "counters").waiting == sum(
-            isinstance(one, ResponseRead) for one in recorder.messages
+            isinstance(message, ResponseRead) for message in recorder.messages
         )
 
 

@@ -42,8 +42,8 @@ def get(path: bytes, *fields: bytes) -> bytes:
 
 def waiting_for_upstreams(relay: RunningRelay) -> int:
     """Bytes of requests that the relay buffers."""
-    upstreams = [one._exchange._upstream for one in relay.relay._clients if one._exchange is not None]
-    return sum(one.transport.get_write_buffer_size() for one in upstreams if one is not None)
+    upstreams = [client._exchange._upstream for client in relay.relay._clients if client._exchange is not None]
+    return sum(upstream.transport.get_write_buffer_size() for upstream in upstreams if upstream is not None)
 
 
 def ok(body: bytes) -> bytes:
@@ -181,7 +181,7 @@ def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path) -> No
         assert begun.wait(PATIENCE_S)
 
         def blocked() -> bool:
-            return any(one.blocked_ns is not None for one in relay.relay._clients)
+            return any(client.blocked_ns is not None for client in relay.relay._clients)
 
         deadline = time.monotonic() + PATIENCE_S
         while not relay.call(blocked) and time.monotonic() < deadline:

@@ -118,7 +118,7 @@ def test_it_serves_and_drains_at_sigterm(tmp_path: Path) -> None:
         messages = recorder.ended()
         assert arrived(messages) == SSE
         balance = read_balance(tmp_path / "counters")
-        assert balance.seen == balance.waiting == sum(isinstance(one, ResponseRead) for one in messages)
+        assert balance.seen == balance.waiting == sum(isinstance(message, ResponseRead) for message in messages)
 
 
 def test_the_drain_ends_at_its_deadline(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_reads_are_passed_on_and_reported_in_order(rig: Rig) -> None:
     rig.pump.recall(token)
     returned = rig.until_back()
     assert (returned[0], returned[4], returned[6], returned[7]) == (token, None, False, 0)
-    stamps = [one.at_ns for one in rig.messages if isinstance(one, ResponseRead)]
+    stamps = [message.at_ns for message in rig.messages if isinstance(message, ResponseRead)]
     assert arrived(rig.messages) == b"".join(b"%d," % number for number in range(50))
     assert before <= stamps[0] and stamps == sorted(stamps) and len(stamps) == 50  # type: ignore[operator, type-var]
     assert read_balance(rig.path).seen == 50
@@ -300,7 +300,7 @@ def test_without_room_reads_are_passed_on_and_counted(rig: Rig) -> None:
     assert receive(rig.browser, 1) == b"d"
     assert wait_for(lambda: read_balance(rig.path).seen == 4, "it was seen")
     rig.collect(room=0)
-    assert [(type(one), getattr(one, "reads", None)) for one in rig.messages] == [
+    assert [(type(message), getattr(message, "reads", None)) for message in rig.messages] == [
         (ReadsDropped, 3),
         (ResponseRead, None),
     ]
@@ -558,8 +558,8 @@ def test_during_bulk_transfers_responses_are_recalled_and_handed_over_without_a_
     rig.collect()
     assert [bytes(one) for one in received] == sent
     messages_of: dict[int, list[Message]] = {number: [] for number in range(flows)}
-    for one in rig.messages:
-        messages_of[one.stream].append(one)
+    for message in rig.messages:
+        messages_of[message.stream].append(message)
     assert [arrived(messages_of[number]) for number in range(flows)] == sent
     assert rig.lost == 0
     for pair in pairs:
@@ -606,7 +606,7 @@ def test_with_and_without_it_the_client_gets_and_the_tap_reports_the_same(
             arrived_whole.release()
         messages = recorder.ended()
     assert arrived(messages) == whole
-    stamps = [one.at_ns for one in messages if isinstance(one, ResponseRead)]
+    stamps = [message.at_ns for message in messages if isinstance(message, ResponseRead)]
     assert stamps == sorted(stamps, key=lambda stamp: stamp or 0) and len(stamps) > 15
     assert isinstance(messages[-1], ExchangeEnded)
     balance = read_balance(tmp_path / "counters")

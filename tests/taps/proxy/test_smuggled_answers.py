@@ -162,7 +162,7 @@ def test_endless_interim_responses_take_bounded_memory_and_end_with_their_client
         client.sendall(GET.replace(b"/first", b"/v1/messages"))
         size = len(INTERIM) * 200_000
         assert receive(client, size).count(b"\n\r\n") == 200_000
-        held = relay.call(lambda: [len(one._exchange._head) for one in relay.relay._clients if one._exchange])
+        held = relay.call(lambda: [len(client._exchange._head) for client in relay.relay._clients if client._exchange])
         assert held and held[0] < len(INTERIM)
         client.close()
         assert gone.wait(PATIENCE_S)

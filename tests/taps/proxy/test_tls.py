@@ -323,7 +323,7 @@ def test_a_renewed_certificate_is_loaded_and_a_broken_one_is_not(
         first = serial(relay, pki)
         (tmp_path / "half.pem").write_bytes(b"half of it")
         (tmp_path / "half.pem").replace(place)  # at once: a file that is still being written is another broken one
-        wait_until(lambda: any("stays in use" in one for one in lines))
+        wait_until(lambda: any("stays in use" in line for line in lines))
         assert serial(relay, pki) == first and len(lines) == 1
         renewed = pki.authority.issue_cert("127.0.0.1")
         (tmp_path / "new.pem").write_bytes(

@@ -374,9 +374,9 @@ def unanswered(port: int) -> tuple[socket.socket, list[socket.socket]]:
     listening.bind(("127.0.0.2", port))
     listening.listen(0)
     fillers = [socket.socket() for _ in range(4)]
-    for one in fillers:
-        one.setblocking(False)
-        one.connect_ex(("127.0.0.2", port))
+    for filler in fillers:
+        filler.setblocking(False)
+        filler.connect_ex(("127.0.0.2", port))
     return listening, fillers
 
 
@@ -438,7 +438,7 @@ def test_small_writes_are_not_delayed(tmp_path: Path, monkeypatch: pytest.Monkey
                 (served,) = relay.relay._clients
                 (own,) = served.pool._idle.values()
                 ends = [own.transport, served.transport]
-                sockets = [one.get_extra_info("socket") for one in ends]
+                sockets = [end.get_extra_info("socket") for end in ends]
                 return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
 
             assert relay.call(delays) == [1, 1]

@@ -89,11 +89,13 @@ def interaction(sample: Sample, *, keep_bytes: bool = True) -> dict[str, Any]:
 
 
 def cassette_yaml(*samples: Sample) -> bytes:
-    return yaml.dump({"version": 1, "interactions": [interaction(one) for one in samples]}).encode()
+    return yaml.dump({"version": 1, "interactions": [interaction(sample) for sample in samples]}).encode()
 
 
 def cassette_json(*samples: Sample) -> bytes:
-    return (json.dumps({"version": 1, "interactions": [interaction(one) for one in samples]}, indent=4) + "\n").encode()
+    return (
+        json.dumps({"version": 1, "interactions": [interaction(sample) for sample in samples]}, indent=4) + "\n"
+    ).encode()
 
 
 def ruby_cassette(*samples: Sample) -> bytes:
@@ -181,7 +183,7 @@ def flow(sample: Sample, **more: Any) -> dict[str, Any]:
 
 
 def flows(*samples: Sample) -> bytes:
-    return b"".join(netstring(flow(one)) for one in samples)
+    return b"".join(netstring(flow(sample)) for sample in samples)
 
 
 def old_flows(*samples: Sample) -> bytes:

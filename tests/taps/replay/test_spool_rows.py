@@ -36,10 +36,10 @@ def read(path: Path, tally: Tally | None = None) -> list[Logged]:
 
 def test_bundles_in_order_with_the_time_that_up_takes(path: Path) -> None:
     put(path, *[encode_bundle(bundle(number)) for number in range(200)])
-    segments = read(path)
-    assert [one.bundle for one in segments] == [bundle(number) for number in range(200)]
-    assert {one.log_ms for one in segments} == {5_000}
-    assert [one.offset for one in segments] == sorted({one.offset for one in segments})
+    messages = read(path)
+    assert [message.bundle for message in messages] == [bundle(number) for number in range(200)]
+    assert {message.log_ms for message in messages} == {5_000}
+    assert [message.offset for message in messages] == sorted({message.offset for message in messages})
 
 
 def test_nothing_is_created_or_changed(path: Path) -> None:

@@ -172,7 +172,7 @@ class Life:
             self.assignment.connect(segments, self._table, self._log, self._dead_letters),
             self._storing.connect(records, self._table, self._log, self._dead_letters),
         ]
-        jobs = [self.app.run(), self._storing.run(), *(one.run() for one in acknowledgers)]
+        jobs = [self.app.run(), self._storing.run(), *(acknowledger.run() for acknowledger in acknowledgers)]
         try:
             await asyncio.gather(*jobs)
         except Fenced:

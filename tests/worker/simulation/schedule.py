@@ -201,7 +201,7 @@ class Schedule:
             before = self.world.chance.randint(log.begin, log.end)
             committed = self.group.committed.get((self.topics.segments, number), 0)
             fetched = self.broker.fetched_to.get((self.topics.segments, number), 0)
-            unread = len([one for one in log.entries if fetched <= one.offset < before])
+            unread = len([entry for entry in log.entries if fetched <= entry.offset < before])
             if unread:
                 self.deleted += unread
                 self.gaps[number] = Gap(committed, before, frozenset(self.recorded))
@@ -328,7 +328,7 @@ class Schedule:
                 offset, self._is_recorded, self.durable.newest.get(partition, {})
             )
         elif topic == self.topics.records:
-            done = [one for one in self.broker.logs[topic][partition].entries if one.offset < offset]
+            done = [entry for entry in self.broker.logs[topic][partition].entries if entry.offset < offset]
             missing = {(one.key or b"").decode() for one in done} - self.shelf.records.keys()
             self.violations += [f"committed {offset} of the records without {stream}" for stream in sorted(missing)]
 

@@ -67,7 +67,7 @@ def _template(script: Script, sent: int) -> bytes:
 @cache
 def scripts() -> tuple[Script, ...]:
     """Streams of several dialects, short and long, whole and broken."""
-    chosen = [one for one in vectors() if one.dialect in _DIALECTS and one.name in _NAMES]
+    chosen = [vector for vector in vectors() if vector.dialect in _DIALECTS and vector.name in _NAMES]
     found = [_of_vector(one) for one in chosen if len(one.body) < _MAX_BODY]
     return (*found, *(_of_wire(dialect, deltas) for dialect in sorted(_DIALECTS) for deltas in _DELTAS))
 

@@ -91,7 +91,7 @@ class Tap:
             script = chance.choice(scripts())
             self.streams.append(Stream(chance.randbytes(16), script, self.instance, slot % self._partitions, slot))
         for slot in self._slots:
-            chosen = [one for one in self.streams if one.slot == slot and not one.is_ended]
+            chosen = [stream for stream in self.streams if stream.slot == slot and not stream.is_ended]
             parts = [(one, chance.randint(0, 6)) for one in chosen]
             if any(count for _, count in parts) or self._world.now - self._beat_at[slot] > BEAT_S:
                 self._send(slot, parts)

@@ -168,7 +168,11 @@ def _stream(schedule: Schedule, stream: Stream, others: list[Sent]) -> Iterator[
 def _was_open_at_gap(schedule: Schedule, stream: Stream) -> bool:
     """It began in what was committed, and ended after what was lost."""
     gap = schedule.gaps.get(stream.partition)
-    if gap is None or str(UUID(bytes=stream.id)) in gap.recorded or any(not one.arrivals for one in stream.bundles):
+    if (
+        gap is None
+        or str(UUID(bytes=stream.id)) in gap.recorded
+        or any(not bundle.arrivals for bundle in stream.bundles)
+    ):
         return False
     firsts = [sent.arrivals[0][0] for sent in stream.bundles]
     return stream.is_ended and firsts[0] < gap.committed and firsts[-1] >= gap.begins
@@ -176,14 +180,14 @@ def _was_open_at_gap(schedule: Schedule, stream: Stream) -> bool:
 
 def _ended_by_its_tap(schedule: Schedule, stream: Stream) -> Iterator[str]:
     """What was open at its tap's farewell is ended by it, at once."""
-    if schedule.is_disturbed or stream.is_ended or any(not one.arrivals for one in stream.bundles):
+    if schedule.is_disturbed or stream.is_ended or any(not bundle.arrivals for bundle in stream.bundles):
         return
     made_at = schedule.oracles[stream.partition].made_at.get(str(UUID(bytes=stream.id)))
     tap = next(tap for tap in schedule.taps if tap.instance == stream.instance)
     for sent in tap.sent:
         if sent.farewell and sent.arrivals and sent.slot == stream.slot and made_at is not None:
             said_at = sent.arrivals[0][0]
-            if made_at > said_at > max(one.arrivals[0][0] for one in stream.bundles):
+            if made_at > said_at > max(bundle.arrivals[0][0] for bundle in stream.bundles):
                 yield f"it was open at its tap's farewell at {said_at}, and has its record from {made_at} only"
 
 
