@@ -9,8 +9,8 @@ rounds' ratios, and does not depend on the machine.
 Also measured, for a stream that is open after half of its events: the bytes of its persisted state, and the bytes that it
 takes in the process (tracemalloc, over many open streams).
 
-An event that is no plain delta is read, and masked, one by one. What that takes of each dialect's deltas is shown as a
-multiple of the floor's time for the same event: `--one-by-one` measures this alone.
+An event that is not a plain delta is read on its own, and masked on its own. The times for each dialect's deltas are
+multiples of the floor's time for the same event; `--one-by-one` measures only these.
 
     python -m bench.core [--one-by-one] [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
 """
@@ -161,7 +161,7 @@ def share(dialect: str, shape: Shape, sizes: Sizes, *, masked: bool) -> float:
 
 
 def one_by_one(dialect: str, sizes: Sizes) -> tuple[float, float]:
-    """Times of an event that is read one by one, and masked one by one, as multiples of the floor's."""
+    """The times to read and to mask an event on its own, as multiples of the floor's time."""
     one = wire(dialect, sizes.deltas)
     reads = contents(one, 1, masked=False)
     messages = bundles(one, reads, sizes.streams)

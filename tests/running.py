@@ -78,7 +78,7 @@ class Running:
 
 
 def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
-    """The first true value of `what()`. It may start a command, so it gets half of the time at most."""
+    """The first true value of `what()`. It may start a command, so it may take half of the time."""
     deadline = time.monotonic() + patience_s
     while True:
         asked_s = time.monotonic()

@@ -143,7 +143,7 @@ def helped(path: str) -> str:
 
 @pytest.fixture(autouse=True)
 def no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of whoever runs the tests says nothing."""
+    """Removes the settings from the environment in which the tests run."""
     for name in SETTINGS:
         monkeypatch.delenv(f"{ENV_PREFIX}{name.upper()}", raising=False)
 

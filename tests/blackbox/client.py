@@ -1,4 +1,4 @@
-"""A client on raw sockets: sends exact bytes, and keeps every byte that it gets with its time."""
+"""A client on raw sockets: sends exact bytes, and keeps every byte that it receives with its time."""
 
 import asyncio
 import contextlib

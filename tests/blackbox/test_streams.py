@@ -53,7 +53,7 @@ def test_a_stream_cut_anywhere_in_any_way(tmp_path: Path, dialect: str) -> None:
 
 
 async def leave(rig: Rig, dialect: str, after: int) -> float:
-    """The client gets `after` bytes and leaves; the upstream waits. Gives the time until the upstream was cancelled."""
+    """The client leaves after `after` bytes; the upstream waits. Returns the time until the upstream was cancelled."""
     pieces = [provider.head()]
     for piece in STREAMS[dialect](dialect):
         if sum(map(len, pieces)) < after:

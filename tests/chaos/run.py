@@ -327,7 +327,7 @@ def amiss(left: Iterable[Left]) -> list[str]:
 
 
 def late(plan: Plan, start_s: float, latency: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The findings on phases in which a takeover is to be soon over. A phase that was planned has to have measured one."""
+    """The findings on phases in which a takeover must be short. Each planned phase must have measured one."""
     most = plan.takeover_s * max(1.0, start_s / USUAL_START_S)
     findings = []
     for phase in TAKEOVER_PHASES:

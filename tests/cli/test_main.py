@@ -281,7 +281,7 @@ def test_invalid_tenants(tmp_path: Path) -> None:
     refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, "--tenants", str(tmp_path / "tenants.toml"))
 
 
-# --- parts that are not to be had -----------------------------------------------------------------------------------
+# --- services that are unavailable ----------------------------------------------------------------------------------
 
 
 def test_a_listen_address_in_use(taken: str, tmp_path: Path) -> None:

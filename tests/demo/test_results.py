@@ -93,7 +93,7 @@ def test_a_missing_part_is_a_difference_and_no_crash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "line_start"),
     [
         ({"end": ClientEnd.CONNECTION}, "client's end"),
         ({"text": "something else"}, "client's text"),
@@ -101,13 +101,13 @@ def test_a_missing_part_is_a_difference_and_no_crash() -> None:
         ({"finish_raw": []}, "client's finish"),
     ],
 )
-def test_a_client_that_saw_something_else_is_reported(change: Mapping[str, object], told: str) -> None:
+def test_a_client_that_saw_something_else_is_reported(change: Mapping[str, object], line_start: str) -> None:
     scenario = BY_MODEL["nanogpt/chat-stop"]
     seen = good_client(scenario)
     for name, value in change.items():
         setattr(seen, name, value)
     (line,) = client_differences(scenario, seen)
-    assert line.startswith(told)
+    assert line.startswith(line_start)
 
 
 @pytest.mark.parametrize("text", ["", "Something that was never said"])

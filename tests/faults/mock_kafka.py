@@ -82,7 +82,7 @@ class MockCluster:
         assert self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1) == 0
 
     def fail_topic(self, name: str, error: int) -> None:
-        """Each request for this topic's metadata gets this error; 0 ends that."""
+        """Answers each request for this topic's metadata with this error; 0 ends that."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, name.encode(), error)
 
     def down(self) -> None:

@@ -355,7 +355,7 @@ def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: 
 def test_w4_worker_stops_in_time_while_its_broker_is_unreachable(
     own_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:
-    """Nothing that waits for the broker gets more time than the drain timeout leaves; it once took 25 s beyond that."""
+    """No wait for the broker exceeds the drain timeout; once one took 25 s more."""
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     bundles = list(SyntheticTap(28).bundles(50, segments=10))

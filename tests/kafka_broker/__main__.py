@@ -26,7 +26,7 @@ def main(command: list[str]) -> int:
             while True:
                 try:
                     return process.wait()
-                except KeyboardInterrupt:  # the command gets Ctrl-C too, and ends by itself
+                except KeyboardInterrupt:  # the command receives Ctrl-C too, and ends by itself
                     continue
 
 

@@ -12,7 +12,7 @@ _PORTS = range(20_000, 32_000)
 
 
 def free() -> Iterator[str]:
-    """Addresses where nobody listens, in no order."""
+    """Addresses without a listener, in no order."""
     return (f"{_HOST}:{port}" for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
 
 

@@ -14,7 +14,7 @@ from tests.kafka_broker import addresses
 from tests.kafka_broker.jars import KAFKA_4
 from tests.kafka_broker.prepared import prepared
 
-# Usual are 4 s, and 10 s after a kill; a machine that runs other tests at the same time gets room (seconds).
+# It usually takes 4 s, and 10 s after a kill; more on a machine that runs other tests at the same time (seconds).
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 30
 
@@ -22,7 +22,7 @@ _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "auto.create.topics.enable": "false",  # a topic that nobody created must show
+    "auto.create.topics.enable": "false",  # a topic that no test created must be an error
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",

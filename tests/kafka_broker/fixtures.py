@@ -72,7 +72,7 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
 
 
 def make_topics(bootstrap: str, partitions: int = PARTITIONS) -> str:
-    """Makes the topics under a prefix that nobody else uses, and gives it. A broker that does not answer yet gets time."""
+    """Creates the topics under a new prefix, and returns it. Waits for a broker that does not answer yet."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(BrokerUnreachableError):

@@ -32,7 +32,7 @@ def java() -> str:
 
 
 def class_path(pom: Path = KAFKA_4) -> str:
-    """What belongs behind `java -cp` for the broker that `pom` names. Raises NoBrokerError."""
+    """The argument of `java -cp` for the broker that `pom` names. Raises NoBrokerError."""
     CACHE.mkdir(parents=True, exist_ok=True)
     known = CACHE / f"kafka-classpath-{sha256(pom.read_bytes()).hexdigest()[:16]}"
     with (CACHE / "maven.lock").open("w") as lock:  # two sessions must not fill one local repository at once

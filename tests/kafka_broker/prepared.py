@@ -32,7 +32,7 @@ _IDS = re.compile(r"^(cluster|directory)\.id=.*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Prepared:
-    """`command`: a JVM with the broker's jars; a main class belongs behind it."""
+    """`command`: a JVM with the broker's jars, to which a main class is appended."""
 
     command: list[str]
     _formatted: Path
@@ -60,7 +60,7 @@ def prepared(pom: Path) -> Prepared:
 
 
 def _prepare(command: list[str], folder: Path) -> None:
-    """A first start of a broker that nobody uses."""
+    """The first start of a broker, before any test uses it."""
     ports = addresses.free()
     address, controller = next(ports), next(ports)
     with TemporaryDirectory(dir=CACHE) as temporary:

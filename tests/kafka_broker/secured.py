@@ -1,6 +1,6 @@
 """A real broker that asks who is there: listeners with TLS and with log-ins, users, and an authorizer that denies by default.
 
-Its plain listener (`bootstrap`) is the administrator's: whoever comes there may do all. The others are what is tested.
+Its plain listener (`bootstrap`) is the administrator's and has all rights. The tests use the other listeners.
 """
 
 import uuid

@@ -80,10 +80,10 @@ def test_facts_by_allowlist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
+    ("reported", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
 )
-def test_a_head_that_is_reported(told: int | None, kept: int | None) -> None:
-    facts = reported_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
+def test_a_head_that_is_reported(reported: int | None, kept: int | None) -> None:
+    facts = reported_head(reported, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
     assert len(facts.headers) == MAX_FIELDS - 1
     assert head_facts(facts, 5, event_stream=True) == Head(kept, 5, True, provider_request_id="r")
 

@@ -66,11 +66,11 @@ def test_each_record_is_the_expected_one_and_the_one_of_a_process_of_its_own(sev
         assert list(differences(unjudged(vector.record, capture), record)) == []
     ways = [pieces_of(vector, how) for vector in several.vectors]
     for way, order in itertools.product(ways[0], (one_by_one, by_turns)):
-        told = [
+        streams = [
             messages(vector, [(None, piece) for piece in pieces[way]], stream=number)
             for number, (vector, pieces) in enumerate(zip(several.vectors, ways, strict=True))
         ]
-        for record, wanted in zip(order(capture, told), expected, strict=True):
+        for record, wanted in zip(order(capture, streams), expected, strict=True):
             same(alike(record), alike(wanted), (way, order.__name__))
 
 
@@ -84,14 +84,14 @@ def test_any_split_of_each_in_any_order_under_any_framing_and_coding(several: Se
     @given(st.data())
     def holds(data: st.DataObject) -> None:
         order = data.draw(st.permutations(range(len(expected))))
-        told = []
+        streams = []
         for place in order:
             vector = several.vectors[place]
             coding = data.draw(st.sampled_from([None, None, "gzip", "br", "zstd"]))
             sent = wire(vector, Live(capture, data.draw(st.sampled_from(framings)), coding))
             pieces = cut_at(sent, data.draw(anywhere(sent)))
-            told.append(messages(vector, [(None, piece) for piece in pieces], stream=place))
-        for place, record in zip(order, one_by_one(capture, told), strict=True):
+            streams.append(messages(vector, [(None, piece) for piece in pieces], stream=place))
+        for place, record in zip(order, one_by_one(capture, streams), strict=True):
             same(alike(record, *SIZES, "content_encoding"), expected[place], place)
 
     holds()
@@ -107,16 +107,16 @@ def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(sever
     @randomly
     @given(st.data())
     def holds(data: st.DataObject) -> None:
-        told: list[Any] = []
+        streams: list[Any] = []
         times: list[Any] = []
         for vector, head in zip(several.vectors, heads, strict=True):
             sent = wire(vector, how)
             places = data.draw(anywhere(sent))
             stamps = [total * MS for total in itertools.accumulate(data.draw(pace(len(places) + 1)))]
             reads = list(zip(stamps, cut_at(sent, places), strict=True))
-            told.append(messages(vector, reads, stamps[-1] + MS, stream=len(told)))
+            streams.append(messages(vector, reads, stamps[-1] + MS, stream=len(streams)))
             times.append(times_of(vector, head, places, stamps))
-        records = one_by_one(capture, told)
+        records = one_by_one(capture, streams)
         for vector, record, wanted, came in zip(several.vectors, records, expected, times, strict=True):
             same(without_times(record), wanted)
             assert {name: record["timing"][name] for name in came} == pytest.approx(came, abs=1e-6)

@@ -16,8 +16,8 @@ def read(pieces: list[bytes], framing: Chunked | Plain) -> tuple[bytes, bytes, b
     """Body, rest, complete, broken."""
     body = rest = b""
     for piece in pieces:
-        more, behind = framing.feed(piece)
-        body, rest = body + more, rest + behind
+        more, after = framing.feed(piece)
+        body, rest = body + more, rest + after
     framing.end()
     return body, rest, framing.complete, framing.broken
 

@@ -1,4 +1,4 @@
-"""Imported by every Python process that is started with this folder on its path: injects the fault that a test wants.
+"""Imported by every Python process that is started with this folder on its path: injects the fault that a test sets.
 
 FAULT_CAPTURE=relay|pump|recorder and FAULT_MARK: an exception in the capture, at each read that contains the mark.
 FAULT_CLOCK=FILE: the wall clock is off by the seconds in the file.

@@ -37,7 +37,7 @@ _NO_ENDING = Apart(
     frozenset(
         {
             "fin-amid-chunked", "fin-amid-length", "rst-amid-chunked", "rst-amid-length", "rst-before-the-body", "cut-json",
-            "client-leaves", "client-leaves-behind-terminal", "client-leaves-amid-event", "client-leaves-at-an-error",
+            "client-leaves", "client-leaves-after-terminal", "client-leaves-within-an-event", "client-leaves-at-an-error",
         }
     ),
 )  # fmt: skip

@@ -143,7 +143,7 @@ ENDS = (
         record={**RESET, "streaming": False},
     ),
     Scenario(
-        name="client-leaves-amid-event",
+        name="client-leaves-within-an-event",
         reads=(*BEGIN, b'data: {"choices":[{"delta":{"content":"CANARY'),
         end="client",
         record={"outcome": "client_abort", "counts": {"events": 2, "unterminated_events": 1}},

@@ -136,9 +136,9 @@ BROKEN = (
         for end in ("fin", "rst")
         for framing in ("chunked", "length")
     ),
-    Scenario(name="rst-behind-terminal", reads=CHAT, end="rst", record=COMPLETED),
+    Scenario(name="rst-after-terminal", reads=CHAT, end="rst", record=COMPLETED),
     Scenario(name="client-leaves", reads=BEGIN, end="client", record=failed("client_abort", events=2, token_events=1)),
-    Scenario(name="client-leaves-behind-terminal", reads=CHAT, end="client", record=COMPLETED),
+    Scenario(name="client-leaves-after-terminal", reads=CHAT, end="client", record=COMPLETED),
     Scenario(
         name="too-many-requests",
         status=429,

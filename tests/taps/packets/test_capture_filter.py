@@ -31,11 +31,11 @@ def passes(program: bytes, packet: bytes) -> bool:
 def without_facts(program: bytes) -> bytes:
     """The program without metadata: the version in the packet replaces the protocol that the kernel knows."""
     instructions = [program[at : at + 8] for at in range(0, len(program), 8)]
-    behind = instructions[7:]
-    six = next(at for at, one in enumerate(behind) if one == struct.pack("=HBBI", 0x30, 0, 0, 6))
+    following = instructions[7:]
+    six = next(at for at, one in enumerate(following) if one == struct.pack("=HBBI", 0x30, 0, 0, 6))
     shift = struct.pack("=HBBI", 0x54, 0, 0, 0xF0)  # and
     if_six = struct.pack("=HBBI", 0x15, six, 0, 0x60)
-    return b"".join((FIRST_BYTE, shift, if_six, *behind))
+    return b"".join((FIRST_BYTE, shift, if_six, *following))
 
 
 def four(source: int, target: int, *, fragment: int = 0) -> bytes:

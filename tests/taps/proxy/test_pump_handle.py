@@ -135,7 +135,7 @@ class Rig:
         self.pump = pump_handle.Pump(room, batch, round(hold_s * 1e9), self.seen)  # type: ignore[attr-defined]
         self.server, self.upstream = socket.socketpair()
         self.client, self.browser = socket.socketpair()
-        self.told: list[Message] = []
+        self.reported: list[Message] = []
         self.batches = self.lost = 0
         self.back: list[Any] = []
 
@@ -144,7 +144,7 @@ class Rig:
 
     @property
     def messages(self) -> list[Message]:
-        return apart(self.told)
+        return apart(self.reported)
 
     def collect(self, room: int = ROOM, *, due: bool = True, most: int = 1 << 40) -> None:
         batches, lost, returns = self.pump.collect(room, due, most)
@@ -152,7 +152,7 @@ class Rig:
             body = b"\xdd" + struct.pack(">I", count) + encoded
             found = msgspec.msgpack.decode(body, type=list[Message])
             assert sum(len(one.reads) for one in found if isinstance(one, ResponseReads)) == reads
-            self.told += found
+            self.reported += found
         self.batches, self.lost = self.batches + len(batches), self.lost + lost
         self.back += returns
 
@@ -318,10 +318,10 @@ def test_reads_of_one_response_are_collected_together(tmp_path: Path) -> None:
         rig.server.sendall(b"abc")
         assert receive(rig.browser, 3) == b"abc"
         rig.collect()
-    assert rig.told == []
+    assert rig.reported == []
     rig.pump.recall(token)
     rig.until_back()
-    assert [len(one.reads) for one in rig.told if isinstance(one, ResponseReads)] == [3]
+    assert [len(one.reads) for one in rig.reported if isinstance(one, ResponseReads)] == [3]
     rig.close()
 
 
@@ -335,13 +335,13 @@ def test_responses_that_begin_together_are_not_reported_together(tmp_path: Path)
     assert receive(rig.browser, 32) == b"a" * 32
     looks = []
 
-    def all_told() -> bool:
-        before = len(rig.told)
+    def all_reported() -> bool:
+        before = len(rig.reported)
         rig.collect()
-        looks.append(len(rig.told) - before)
-        return len(rig.told) == 32
+        looks.append(len(rig.reported) - before)
+        return len(rig.reported) == 32
 
-    assert wait_for(all_told, "all are told of")
+    assert wait_for(all_reported, "all are reported")
     assert sum(looks) == 32 and max(looks) < 32
     rig.close()
     for pair in pairs:
@@ -373,7 +373,7 @@ def test_a_batch_is_complete_when_it_is_large_enough(tmp_path: Path) -> None:
         assert receive(rig.browser, 3000) == b"z" * 3000
     assert wait_for(lambda: read_balance(rig.path).seen == 50, "they were seen")
     rig.collect(due=False)
-    assert rig.batches == len(rig.told) == 2
+    assert rig.batches == len(rig.reported) == 2
     assert arrived(rig.messages) == b"z" * 44 * 3000
     rig.close()
 
@@ -538,7 +538,7 @@ def test_during_bulk_transfers_responses_are_recalled_and_handed_over_without_a_
             assert (reset, dropped) == (False, 0)
             if data is not None:  # the relay passes it on and reports it
                 pairs[number][2].sendall(data[done:])
-                rig.told.append(ResponseRead(number, 0, data))
+                rig.reported.append(ResponseRead(number, 0, data))
             hand_over(number)
         rig.back.clear()
 

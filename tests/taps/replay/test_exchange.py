@@ -88,7 +88,7 @@ def test_without_a_response_the_end_has_the_known_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "size", "told"),
+    ("body", "size", "known"),
     [
         (b'{"model":"m"}', None, (13, "m", True)),
         (b"", None, (0, None, False)),
@@ -96,10 +96,10 @@ def test_without_a_response_the_end_has_the_known_facts() -> None:
         (b"x" * (MAX_REQUEST_BODY + 1), None, (MAX_REQUEST_BODY + 1, None, False)),
     ],
 )
-def test_requests_with_the_known_facts(body: bytes | None, size: int | None, told: tuple[object, ...]) -> None:
+def test_requests_with_the_known_facts(body: bytes | None, size: int | None, known: tuple[object, ...]) -> None:
     made = record(exchange(request_body=body, request_bytes=size))
     assert made.request is not None
-    assert (made.request.body_bytes, made.request_model, made.request_digest is not None) == told
+    assert (made.request.body_bytes, made.request_model, made.request_digest is not None) == known
 
 
 def test_an_unknown_request_has_no_facts() -> None:

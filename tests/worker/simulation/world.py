@@ -51,7 +51,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
         future = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - an executor hands on whatever was raised
+        except Exception as error:  # noqa: BLE001 - an executor passes any exception on
             future.set_exception(error)
         return future
 
