@@ -47,10 +47,7 @@ class PlainDeltas:
         self._stall_ns = stall_ns
 
     def take_reads(self, reads: Sequence[Read]) -> int:
-        """Apply the first of these reads that hold plain deltas and nothing else; return how many.
-
-        The caller counts reads and their bytes.
-        """
+        """Apply the first of these reads that hold nothing but plain deltas; return how many, which the caller counts."""
         is_stamped = any(read.stamp_ns is not None for read in reads)
         if (first := self._first_event(reads[0].content, is_stamped)) is None:
             return 0
