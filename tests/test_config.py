@@ -24,7 +24,7 @@ from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import ENV_PREFIX, ServerPort, Upstream, parse_address
 from streamgauge.taps.packets.process import PacketSettings
-from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
 
 PACKAGE = Path(__file__).parent.parent / "pipeline" / "streamgauge"

@@ -14,7 +14,7 @@ import pytest
 from streamgauge.cli.pump_fallback import CRASH_SIGNALS, CRASHES, WINDOW_S, PumpFallback
 from streamgauge.spool.read_counters import read_incidents
 from streamgauge.taps.proxy.pump_handle import BUILT
-from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
 from tests.running import PATIENCE_S, Running, start_up, wait_for

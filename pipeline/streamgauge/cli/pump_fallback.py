@@ -14,7 +14,7 @@ from pathlib import Path
 
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.spool.read_counters import Counters, Incident
-from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 
 # The signals of a fault in machine code. SIGKILL (also the kernel's, when memory is short) and SIGTERM come from outside,
 # so they indicate no fault of the pump.

@@ -37,7 +37,7 @@ from streamgauge.setting_types import Upstream
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
-from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
 
 # Interval of attempts to open an admin port that is in use (seconds): its owner may be an agent that is about to end.

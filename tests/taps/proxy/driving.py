@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, cast
 
 import httptools
 
-from streamgauge.taps.proxy.relay import RelaySettings, serve
+from streamgauge.taps.proxy.relay import serve
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from tests.taps.proxy.readings import Collector, Read, Reading, by_h11
 from tests.taps.proxy.refusals import MAX_BODY, MAX_HEAD
 from tests.taps.proxy.stories import Story, Talk

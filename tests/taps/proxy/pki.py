@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trustme
 
-from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from tests.taps.proxy.rig import RawUpstream, RunningRelay, settings_for
 
 

@@ -16,7 +16,8 @@ import uvloop
 
 from streamgauge.recorder.protocol import ExchangeEnded, Message, ResponseRead, ResponseReads, decode_batch
 from streamgauge.spool.read_counters import Incident, read_incidents
-from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
+from streamgauge.taps.proxy.relay import Relay, serve
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 
 # How long a test waits for what must come (seconds): generous, since the machine is shared.
 PATIENCE_S = 20.0

@@ -20,7 +20,7 @@ from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy import pump_handle
-from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RawRecorder,

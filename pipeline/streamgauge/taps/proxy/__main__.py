@@ -25,7 +25,8 @@ from streamgauge.recorder.loop_client import FLUSH_S
 from streamgauge.runtime.child import leave_terminal_to_parent
 from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
-from streamgauge.taps.proxy.relay import RelaySettings, serve
+from streamgauge.taps.proxy.relay import serve
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 
 _DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
 # Largest size of the settings (bytes): enough for a thousand upstreams.

@@ -12,7 +12,7 @@ import socket
 import struct
 import termios
 import time
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
@@ -23,12 +23,10 @@ from streamgauge.taps.proxy.limits import ByteBudget
 from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UpstreamPool
 from streamgauge.taps.proxy.wire import Wire
-
-if TYPE_CHECKING:
-    from streamgauge.taps.proxy.relay import RelaySettings
 
 # Longest interval between two checks of a client's deadlines (seconds): a deadline may be noticed this late.
 TICK_S = 1.0
@@ -54,7 +52,7 @@ class RelayContext(Protocol):
     """The part of the relay that a client's connection uses."""
 
     routes: Routes
-    settings: "RelaySettings"
+    settings: RelaySettings
     client_bytes: ByteBudget
     recorder: LoopClient
     pump: PumpHandle | None

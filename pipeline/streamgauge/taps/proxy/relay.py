@@ -6,12 +6,9 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamgauge.config import ProxySettings, Settings
-from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.spool.read_counters import Counters, Incident
@@ -25,9 +22,10 @@ from streamgauge.taps.proxy.limits import (
 )
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
+from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.request import Route, Routes
 from streamgauge.taps.proxy.tls import CHECK_S, ServerCertificate, upstream_context
-from streamgauge.taps.proxy.upstream import WATCH_S, Connector
+from streamgauge.taps.proxy.upstream import Connector
 
 # Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
 # request of a client that has just connected may be on its way.
@@ -35,33 +33,6 @@ SHED_AT_A_TIME = 32
 SHED_IDLE_S = 1.0
 # After the drain's deadline, the connections that were cut have this long to close (seconds).
 CUT_S = 1.0
-
-
-@dataclass(frozen=True)
-class RelaySettings(ProxySettings):
-    """Settings of one relay process, from its parent. Times in seconds, sizes in bytes.
-
-    `upstreams`: name and URL of each; `single`: there is one, and requests carry no prefix. `listen_fd`: an inherited
-    listening socket; `other_fds`: those of the other relays, if each has its own. `role`: selects this process's counters.
-    `pump`: use the native pump if it was built. `watch_s`: how long a connection is watched before connections to its
-    upstream are reused; 0: no watch.
-    """
-
-    upstreams: list[tuple[str, str]]
-    recorder_socket: str
-    counters_path: str
-    listen_fd: int = -1
-    other_fds: tuple[int, ...] = ()
-    single: bool = False
-    role: str = "relay-0"
-    upstream_idle_timeout: float = Settings.upstream_idle_timeout
-    header_timeout_s: float = 60.0
-    keep_alive_s: float = 75.0
-    drain_timeout: float = Settings.drain_timeout
-    tenant_header: str | None = Settings.tenant_header
-    capture_buffer_bytes: int = CAPACITY_BYTES
-    pump: bool = True
-    watch_s: float = WATCH_S
 
 
 class Relay:

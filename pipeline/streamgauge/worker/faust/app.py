@@ -39,30 +39,7 @@ def create_app(
     `records` None: the records topic is not read. `instance_id`: the id of a static group member; None for a dynamic one.
     """
     tolerate_header_names()
-    app = faust.App(
-        settings.prefix,
-        broker=";".join(f"kafka://{address.strip()}" for address in settings.brokers.bootstrap.split(",")),
-        broker_credentials=_credentials(settings.brokers),
-        store="memory://",
-        datadir=str(settings.data_dir / "faust"),
-        autodiscover=False,
-        web_enabled=False,
-        consumer_group_instance_id=instance_id,
-        consumer_auto_offset_reset="earliest",
-        consumer_metadata_max_age_ms=_METADATA_AGE_MS,
-        broker_session_timeout=settings.session_timeout_s,
-        broker_heartbeat_interval=settings.session_timeout_s / _BEATS,
-        broker_max_poll_interval=_IDLE_S,
-        broker_request_timeout=_REQUEST_TIMEOUT_S,
-        stream_buffer_maxsize=_BUFFER,
-        # By default, Faust waits at shutdown for unacknowledged messages, which wait for their checkpoint.
-        stream_wait_empty=False,
-        topic_allow_declare=False,  # `streamgauge topics create` creates the topics, with their configuration
-        topic_disable_leader=True,
-        table_standby_replicas=0,
-        TableManager=Tables,
-    )
-    app.transport = transport_of(app, settings.brokers)
+    app = _faust_app(settings, instance_id)
     app.tables.add(
         StateTable(
             app,
@@ -87,6 +64,35 @@ def create_app(
             async for event in stream.noack().events():
                 receive(event.message)
 
+    return app
+
+
+def _faust_app(settings: WorkerSettings, instance_id: str | None) -> faust.App:
+    """The app with its settings and transport, without tables and agents."""
+    app = faust.App(
+        settings.prefix,
+        broker=";".join(f"kafka://{address.strip()}" for address in settings.brokers.bootstrap.split(",")),
+        broker_credentials=_credentials(settings.brokers),
+        store="memory://",
+        datadir=str(settings.data_dir / "faust"),
+        autodiscover=False,
+        web_enabled=False,
+        consumer_group_instance_id=instance_id,
+        consumer_auto_offset_reset="earliest",
+        consumer_metadata_max_age_ms=_METADATA_AGE_MS,
+        broker_session_timeout=settings.session_timeout_s,
+        broker_heartbeat_interval=settings.session_timeout_s / _BEATS,
+        broker_max_poll_interval=_IDLE_S,
+        broker_request_timeout=_REQUEST_TIMEOUT_S,
+        stream_buffer_maxsize=_BUFFER,
+        # By default, Faust waits at shutdown for unacknowledged messages, which wait for their checkpoint.
+        stream_wait_empty=False,
+        topic_allow_declare=False,  # `streamgauge topics create` creates the topics, with their configuration
+        topic_disable_leader=True,
+        table_standby_replicas=0,
+        TableManager=Tables,
+    )
+    app.transport = transport_of(app, settings.brokers)
     return app
 
 
