@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import End, Loss, Read
 from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder import response
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.events import MaskedEvents
 from streamgauge.recorder.protocol import Message, ResponseHead, ResponseRead, ResponseReads, StampedRead
 from streamgauge.recorder.recorder import Recorder
 from tests.core.assembly.altered import damage
@@ -60,6 +63,7 @@ WAYS = (
     *("usual",) * 12,
     *("many chunks",) * 3,
     *("two events", "cut event", "cut chunk", "two chunks", "upper", "more blank lines", "blank lines apart"),
+    *("cut after three bytes", "cut in the blank line", "cut comment", "CRLF"),
 )
 
 
@@ -77,6 +81,15 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
             reads.append(chunk(event + events.pop(0)))
         elif way == "cut event" and half:
             reads += [chunk(event[:half]), chunk(event[half:])]
+        elif way == "cut after three bytes" and event[3:]:
+            reads += [chunk(event[:3]), chunk(event[3:])]
+        elif way == "cut in the blank line":
+            reads += [chunk(event[:-1]), chunk(event[-1:] + event)]
+        elif way == "cut comment":
+            end = draw(st.sampled_from([b"\n", b"\r\n"]))
+            reads += [chunk(b":" + end), chunk(end + event)]
+        elif way == "CRLF":
+            reads.append(chunk(event.replace(b"\n", b"\r\n")))
         elif way == "cut chunk":
             reads += [chunk(event)[:half], chunk(event)[half:]]
         elif way == "two chunks" and events:
@@ -116,6 +129,20 @@ def test_reads_that_waited_together(way: tuple[str, list[bytes]], capture: str, 
         )
     one_by_one, at_once = reads_of(apart, capture, 1), reads_of([opened, sent, *together, ended], capture, 1)
     assert at_once == one_by_one
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("begin", [b"", b": ", b"dat", b"data: 1\n", b":\r\n"])
+def test_a_first_read_of_any_few_bytes(begin: bytes, end: bytes, capture: str) -> None:
+    """Reads of three bytes once counted as whole blocks, and the events after them were lost."""
+    one, two = b"data: 1" + end + end, b"data: 2" + end + end
+    rest = one[len(begin) :] if one.startswith(begin) else end + end + one
+    for first, then in ((begin + rest[:1], rest[1:] + two), (begin, rest + two), (begin + rest[:3], rest[3:] + two)):
+        masked = MaskedEvents(Masker("/v1/chat/completions", full=capture == "full"), Budget(2**20))
+        masked.feed(one)
+        apart = [masked.feed(piece) for piece in (first, then)]
+        assert masked.feed_each([first, then]) == apart
 
 
 def test_a_body_without_framing() -> None:

@@ -38,8 +38,7 @@ def _end_of_first(decoded: bytes) -> int:
 
 def _end_of_blocks(decoded: bytes) -> int:
     """Where the last whole block ends; 0 if none does. Finds LF and CRLF line ends."""
-    end = max(decoded.rfind(b"\n\n") + 2, decoded.rfind(b"\r\n\r\n") + 4)
-    return end if end >= 2 else 0
+    return max([decoded.rfind(blank) + len(blank) if blank in decoded else 0 for blank in (b"\n\n", b"\r\n\r\n")])
 
 
 def _is_whole(decoded: bytes) -> bool:
