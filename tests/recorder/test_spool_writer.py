@@ -17,6 +17,7 @@ from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
 from streamgauge.spool import NewRow, Reserve, Spool
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 from streamgauge.spool.row_clock import Moment
+from streamgauge.spool.spool import Room
 from tests.faults.small_disk import SmallDisk, small_disk
 
 __all__ = ["small_disk"]
@@ -88,6 +89,28 @@ def test_a_bundle_is_compressed_once_before_it_is_written(
     assert values == made
     assert [decode_bundle(value) for value in values] == sent
     assert max(map(len, values)) < 1_000
+    spool.close()
+
+
+def test_rows_that_the_spool_refuses_after_all_are_put_later(
+    place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may use space between the measurement and the put."""
+    spool = Spool(place / "spool.sqlite", 8 * MIB)
+    out = SpoolWriter(INSTANCE, spool, counters)
+    sent = [bundle(number, size=100_000) for number in range(3)]
+    most, spool._most_reads = spool._most_reads, 500_000
+    with monkeypatch.context() as stale:
+        stale.setattr(spool, "room", lambda: Room(MIB, MIB))
+        out.send(sent, [1], farewell=True)
+    assert [one.number for one in in_spool(spool)] == [0, 1]
+    assert not out.is_empty
+    assert unfinished_instances(spool) == {INSTANCE: [1]}
+    spool._most_reads = most
+    out.send([], [1], farewell=True)
+    assert out.is_empty
+    assert in_spool(spool) == sent
+    assert unfinished_instances(spool) == {}
     spool.close()
 
 

@@ -220,7 +220,9 @@ class RecorderProcess:
         """
         await asyncio.to_thread(self._spool.sync)
         await asyncio.to_thread(self._reserve.keep)
-        while self._writer.drop_old_reads():  # noqa: ASYNC110 - each call is one step, until no row is too old
+        until = time.monotonic() + UPKEEP_S
+        # What is left follows after the next sync.
+        while self._writer.drop_old_reads() and time.monotonic() < until:  # noqa: ASYNC110 - each call is one step
             await asyncio.sleep(BUNDLE_NS / 1e9)
 
     async def farewell(self) -> Lost | None:

@@ -167,16 +167,21 @@ class SpoolWriter:
         fitting = self._fitting()
         known = last if len(fitting) == len(self._waiting) else running
         entry = {} if known == self._stored_instances else {_INSTANCES: msgspec.msgpack.encode(known)}
-        if not (fitting or entry) or self._spool.failure or self._spool.put(fitting, entry).failure:
+        put = self._spool.put(fitting, entry) if (fitting or entry) and not self._spool.failure else None
+        if put is None or put.failure:
             if self._spool.failure and self._refusals is not None:
                 self._refusals.refused(self._spool.error)
             return False
         if self._refusals is not None:
             self._refusals.written()
-        self._stored_instances = known
-        for _ in fitting:
-            self._waiting_bytes -= self._waiting.popleft().cost
-        return bool(fitting)
+        offered = [self._waiting.popleft() for _ in fitting]
+        # The space may have shrunk since it was measured. Refused rows stay first in the queue.
+        refused = [offered[place] for place in put.refused]
+        self._waiting.extendleft(reversed(refused))
+        self._waiting_bytes += sum([item.cost for item in refused]) - sum([item.cost for item in offered])
+        if not refused:
+            self._stored_instances = known
+        return len(offered) > len(refused)
 
     def _fitting(self) -> list[NewRow]:
         """Rows from the front that fit, after space was made for them or they lost their own reads."""

@@ -8,8 +8,8 @@ a `Failure`, and raises nothing.
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamgauge.spool.file import PAGE_BYTES, DamagedError, FileLock, inode, is_damage, open_spool, replace, rescue
@@ -26,6 +26,13 @@ class _MovedError(Exception):
     """The open file is no longer the file at the path."""
 
 
+class _Outcome(threading.local):
+    """The outcome of a thread's last call."""
+
+    failure: Failure | None = None
+    error = ""
+
+
 class SpoolFile:
     """Runs work on the spool's file. Safe to use from several threads. `log_bytes`: the size limit of SQLite's log."""
 
@@ -37,8 +44,23 @@ class SpoolFile:
         self._connection: sqlite3.Connection | None = None
         self._inode: int | None = None
         self.lock = FileLock(path)
-        self.failure: Failure | None = None  # of the last call; None if it succeeded
-        self.error = ""  # the error text of SQLite or the system for it
+        self._outcome = _Outcome()
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure of this thread's last call; None if it succeeded."""
+        return self._outcome.failure
+
+    @property
+    def error(self) -> str:
+        """The error text of SQLite or the system for `failure`."""
+        return self._outcome.error
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Excludes the other threads, then the other processes: always in this order. Raises OSError."""
+        with self._threads, self.lock:
+            yield
 
     def transact(self, work: Work) -> Failure | None:
         """Run `work` in one transaction. Gives the failure, or None."""
@@ -59,8 +81,9 @@ class SpoolFile:
     def run(self, work: Work) -> Failure | None:
         """Run `work` on the open file; if the file is damaged, replace it once and run `work` again. Gives the failure."""
         replaced = False
+        outcome = self._outcome
         with self._threads:
-            self.failure, self.error = None, ""
+            outcome.failure, outcome.error = None, ""
             for _ in range(_ATTEMPTS):
                 try:
                     work(self._open())
@@ -70,14 +93,24 @@ class SpoolFile:
                 except (sqlite3.Error, DamagedError, OSError) as error:
                     self.close()
                     if replaced or not is_damage(error, self._path):
-                        self.failure, self.error = failure_of(error), _text_of(error)
+                        outcome.failure, outcome.error = failure_of(error), _text_of(error)
                         break
                     self._replace()
                     replaced = True
             else:
                 self.close()
-                self.failure, self.error = Failure.BUSY, "another process keeps replacing the file"
-            return self.failure
+                outcome.failure, outcome.error = Failure.BUSY, "another process keeps replacing the file"
+            return outcome.failure
+
+    def run_if_free(self, work: Work) -> bool:
+        """Run `work`, unless another thread uses the file. Returns whether it was run."""
+        if not self._threads.acquire(blocking=False):
+            return False
+        try:
+            self.run(work)
+        finally:
+            self._threads.release()
+        return True
 
     def sync(self) -> None:
         """Force all earlier writes to the disk: after this call they survive a power cut."""

@@ -301,6 +301,9 @@ class FileLock:
                 self._file = self._opened()
                 fcntl.flock(self._file, fcntl.LOCK_EX)
         except OSError:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
             self._threads.release()
             raise
         self._depth += 1

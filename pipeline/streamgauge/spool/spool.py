@@ -124,15 +124,16 @@ class Spool:
         self._most = max_bytes - log
         self._most_reads = int(self._most * (1 - RESERVE))
         self._file = SpoolFile(path, log, counters)
+        self._waiting = _NOTHING
 
     @property
     def failure(self) -> Failure | None:
-        """The failure of the last call; None if it succeeded."""
+        """The failure of this thread's last call; None if it succeeded."""
         return self._file.failure
 
     @property
     def error(self) -> str:
-        """The error text of SQLite or the system, if the last call failed."""
+        """The error text of SQLite or the system, if this thread's last call failed."""
         return self._file.error
 
     @property
@@ -141,7 +142,7 @@ class Spool:
         return self._most // IN_FLIGHT_PART
 
     def put(self, rows: Sequence[NewRow], meta: dict[str, bytes] | None = None) -> Put:
-        """Put rows at the end, and entries of `meta` in the same transaction."""
+        """Put rows at the end, and entries of `meta` in the same transaction, unless a row is refused."""
         refused: list[int] = []
 
         def work(connection: Connection) -> None:
@@ -151,7 +152,7 @@ class Spool:
                 insert(
                     connection, [(row.slot, row.reads, row.value) for row in taken], age_now(connection, self._now())
                 )
-            entries = [(key, with_checksum(value)) for key, value in (meta or {}).items()]
+            entries = [] if refused else [(key, with_checksum(value)) for key, value in (meta or {}).items()]
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", entries)
 
         failure = self._file.transact(work)
@@ -239,7 +240,9 @@ class Spool:
         return self.put((), {key: value}).failure is None
 
     def waiting(self) -> Waiting:
-        """The contents of the spool; all zero if it cannot be read."""
+        """The contents of the spool; all zero if it cannot be read. Never waits for another thread that uses the spool: then
+        the result is that of the last call.
+        """
         found: list[Waiting] = []
 
         def work(connection: Connection) -> None:
@@ -247,8 +250,9 @@ class Spool:
             file_bytes = pragma_number(connection, "page_count") * pragma_number(connection, "page_size")
             found.append(Waiting(rows, reads, size, file_bytes))
 
-        self._file.run(work)
-        return found[-1] if found else _NOTHING
+        if self._file.run_if_free(work):
+            self._waiting = found[-1] if found else _NOTHING
+        return self._waiting
 
     def sync(self) -> None:
         """Force all earlier writes to the disk: after this call they survive a power cut. A slow disk may take long."""
@@ -287,7 +291,7 @@ class Spool:
     def close_balance_at_restart(self, counters_path: Path) -> None:
         """See the function of that name. It holds the lock, so that no other process drops reads at the same time."""
         try:
-            with self._file.lock:
+            with self._file.exclusive():
                 recomputed = self.recompute_totals()
                 if recomputed is not None:
                     delivered, waiting, damaged = recomputed
@@ -342,7 +346,7 @@ class Spool:
     def _counting_dropped(self, reason: DropReason, work: Callable[[], int]) -> int:
         """Drop reads and count them, under the lock: a process that closes the balance sees both changes or neither."""
         try:
-            with self._file.lock:
+            with self._file.exclusive():
                 reads = work()
                 if reads and self._counters:
                     self._counters.dropped(reason, reads)
