@@ -1,5 +1,6 @@
 """A test authority, certificates that it signed, and clients that trust it."""
 
+import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,14 @@ def make_pki(folder: Path) -> Pki:
     return Pki(authority, ca, server, other, write(folder, "client.pem", authority.issue_cert("tap@example.com")))
 
 
-def connect(relay: RunningRelay, pki: Pki, authority: trustme.CA | None = None) -> ssl.SSLSocket:
-    """A client that verifies the relay with that authority."""
+def connect(
+    relay: RunningRelay, pki: Pki, authority: trustme.CA | None = None, plain: socket.socket | None = None
+) -> ssl.SSLSocket:
+    """A client that verifies the relay with that authority, on that connection or a new one."""
     context = ssl.create_default_context()
     (authority or pki.authority).configure_trust(context)
     context.set_alpn_protocols(["h2", "http/1.1"])
-    plain = relay.connect()
+    plain = plain or relay.connect()
     try:
         return context.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
     except OSError:

@@ -147,7 +147,7 @@ def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Pa
 
     def silent(one: socket.socket) -> None:
         receive_head(one)
-        one.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         receive_until_reset(one)
         gone.set()
 
@@ -439,6 +439,31 @@ def test_a_client_that_reads_nothing_counts_as_disconnected(tmp_path: Path, monk
         assert gone.wait(PATIENCE_S)
         ended = only(recorder.ended(), ExchangeEnded)
         assert ended.ending is Ending.CLIENT and ended.unsent_bytes > 0
+
+
+def test_a_client_that_does_not_read_the_end_of_its_response_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The response is complete and its connection is closing: the place of the client must become free."""
+    monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
+
+    relays: list[RunningRelay] = []
+
+    def unsent() -> int:
+        return sum([client.transport.get_write_buffer_size() for client in relays[0].relay._clients])
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not relays[0].call(unsent):  # the kernel still takes all
+            one.sendall(b"2000\r\n" + bytes(0x2000) + b"\r\n")
+        one.sendall(b"0\r\n\r\n")
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect(receive_buffer=4096) as client:
+        relays.append(relay)
+        client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n")
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.COMPLETE
+        wait_for(lambda: not relay.relay._clients, "the end of the connection")
 
 
 def test_a_slow_head_is_a_408(tmp_path: Path) -> None:

@@ -167,6 +167,34 @@ def test_an_end_without_close_notify_is_not_complete(
 # Clients.
 
 
+def test_a_client_whose_handshake_ends_during_a_drain_does_not_delay_it(tmp_path: Path, pki: Pki) -> None:
+    answer = threading.Event()
+
+    def slow(one: socket.socket) -> None:
+        receive_request(one)
+        assert answer.wait(PATIENCE_S)
+        one.sendall(OK)
+
+    with (
+        RawUpstream(slow) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, **own(pki))) as relay,
+        connect(relay, pki) as busy,
+    ):
+        accepted = relay.connect()
+        busy.sendall(POST)
+        wait_for(lambda: upstream.connections == 1, "the request")
+        began = time.monotonic()
+        draining = threading.Thread(target=relay.drain, args=(PATIENCE_S / 2,))
+        draining.start()
+        wait_for(lambda: relay.relay.draining, "the drain")
+        with connect(relay, pki, plain=accepted):
+            answer.set()
+            assert receive(busy, len(OK)) == OK
+            busy.close()
+            draining.join()
+        assert time.monotonic() - began < PATIENCE_S / 4
+
+
 def own(pki: Pki, **more: object) -> dict[str, object]:
     return {"tls_certificate": pki.server, **more}
 

@@ -31,6 +31,7 @@ from tests.taps.proxy.rig import (
     receive_all,
     receive_head,
     receive_request,
+    receive_until_reset,
     reset,
     settings_for,
 )
@@ -136,6 +137,27 @@ def test_connections_are_reused_if_one_stayed_open(tmp_path: Path) -> None:
                 client.sendall(POST)
                 assert receive(client, len(OK)) == OK
         assert upstream.connections == 4
+
+
+def test_a_server_that_sends_bytes_on_an_idle_connection_is_not_trusted(tmp_path: Path) -> None:
+    def talkative(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(OK)
+        time.sleep(WATCH_S / 2)
+        one.sendall(b"x")
+        receive_until_reset(one)
+
+    with (
+        exchange_rig(tmp_path, talkative, answering(OK, OK), answering(OK), watch_s=WATCH_S) as (relay, upstream, _),
+        relay.connect() as client,
+    ):
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+        time.sleep(2 * WATCH_S)
+        for _ in range(2):
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        assert upstream.connections == 3
 
 
 def closing(closed: threading.Event) -> Handler:

@@ -294,6 +294,7 @@ class Client(asyncio.Protocol):
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
+        self._unsent_seen, self._taken_ns = self.transport.get_write_buffer_size(), time.monotonic_ns()
         self._reader.close()
         self._charge()
         if lingering and self.transport.can_write_eof():
@@ -337,7 +338,8 @@ class Client(asyncio.Protocol):
         now = time.monotonic_ns()
         self.pool.sweep()
         # A blocked connection has unsent bytes. A size of 0 means that it was just lost: keep the last size.
-        if self.blocked_ns is not None and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
+        waits = self.blocked_ns is not None or self._closing
+        if waits and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
             self._unsent_seen, self._taken_ns = unsent or self._unsent_seen, now
         if (
             self._reading_paused
@@ -357,6 +359,8 @@ class Client(asyncio.Protocol):
     def _next_deadline_ns(self) -> int | None:
         settings = self._relay.settings
         if self._closing:
+            if self.transport.get_write_buffer_size():
+                return self._taken_ns + int(BLOCKED_S * _NS)
             return self._linger_due_ns
         if self._exchange is not None:
             if self.blocked_ns is not None:
@@ -365,11 +369,13 @@ class Client(asyncio.Protocol):
             return self._exchange.quiet_ns + int(settings.upstream_idle_timeout * _NS) if silent else None
         if self._reader.in_head:
             return self._reader.began_ns + int(settings.header_timeout_s * _NS)
-        return self._idle_ns + int(settings.keep_alive_s * _NS)
+        # While draining, a client that has just connected may send a first request; an idle one must not delay the end.
+        keep_alive_s = CLOSE_NOTIFY_S if self._relay.draining else settings.keep_alive_s
+        return self._idle_ns + int(keep_alive_s * _NS)
 
     def _handle_deadline(self) -> None:
-        if self._closing:
-            self._end_linger()
+        if self._closing:  # after LINGER_S, or because the client reads nothing
+            self.transport.abort()
         elif self._exchange is not None and self.blocked_ns is not None:
             self._end_by_client()
         elif self._exchange is not None and self._exchange.waits_for_client:
@@ -379,12 +385,7 @@ class Client(asyncio.Protocol):
         elif self._reader.in_head:
             self._request = None
             self.send_error(RefusedError(Refusal.HEADER_TIMEOUT, "The request headers did not arrive in time."))
+        elif self._relay.draining:
+            self.drain()
         else:
             self._close(lingering=False)
-
-    def _end_linger(self) -> None:
-        """Aborts the connection after LINGER_S. If bytes still wait for the client, starts LINGER_S again instead."""
-        waits = bool(self.transport.get_write_buffer_size())
-        self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS) if waits else None
-        if not waits:
-            self.transport.abort()

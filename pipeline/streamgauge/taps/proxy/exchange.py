@@ -243,7 +243,8 @@ class Exchange:
         if self._pumped is None:
             self._pumped = PumpedResponse(pump, self)
         if not self._pumped.count_read(self._framing):
-            self._pump = self._pumped = None
+            self._end_pumping()  # withdraws an offer that is already scheduled
+            self._pumped = None
 
     def sockets(self) -> tuple[int, int, int | None] | None:
         """See `pump_handle.PumpOwner`: plain sockets without unsent data, once the request is complete."""

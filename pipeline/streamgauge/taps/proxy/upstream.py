@@ -248,8 +248,8 @@ class Connector:
         self._end_watch()
 
     def _stayed_open(self) -> None:
+        self._trusted = self._watched is not None and not self._watched.transport.is_closing()
         self._end_watch()
-        self._trusted = True
 
     def _end_watch(self) -> None:
         if self._watched is not None:
