@@ -176,6 +176,25 @@ def test_a_missing_segment_times_out_by_its_taps_own_clock() -> None:
     assert record.integrity.missing_segments == 1
 
 
+def test_each_gap_of_a_stream_is_waited_for_as_long() -> None:
+    bundles = bundles_of(chat_segments(1, tokens=20, cut=3), per_bundle=1)
+    first, late = bundles.pop(1), bundles.pop(2)
+    assembler = Assembler()
+    assert run(bundles, assembler) == []
+    began = bundles[-1].tap_ns
+    assembler.apply(50, 50, msgspec.structs.replace(first, tap_ns=began + WAIT_NS - 1))  # this gap closes
+    assert assembler.apply(51, 51, Bundle(INSTANCE, 0, 51, began + WAIT_NS + 1)) == [], "the second gap is a moment old"
+    [record] = assembler.apply(52, 52, msgspec.structs.replace(late, tap_ns=began + WAIT_NS + 2))
+    assert record.integrity.complete
+
+    again = Assembler()
+    assert run(bundles, again) == []
+    assert again.apply(50, 50, Bundle(INSTANCE, 0, 50, began + WAIT_NS + 1)) == [], "the first gap is skipped"
+    assert again.apply(51, 51, Bundle(INSTANCE, 0, 51, began + WAIT_NS + 2)) == []
+    [record] = again.apply(52, 52, msgspec.structs.replace(late, tap_ns=began + WAIT_NS + 3))
+    assert record.integrity.missing_segments == 1
+
+
 def test_a_lost_beginning_still_gives_a_record() -> None:
     bundles = bundles_of(chat_segments(1), per_bundle=1)[1:]
     assembler = Assembler()

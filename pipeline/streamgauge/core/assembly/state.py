@@ -84,7 +84,7 @@ class StreamState(msgspec.Struct, array_like=True, gc=False):
     """One open stream.
 
     `instance`, `slot`: the tap instance and slot of its segments. `waiting`: segments that came while an earlier one was
-    missing, by number; `waiting_since_ns`: the tap's clock when the first of them came. `dialect`: what the content showed;
+    missing, by number; `waiting_since_ns`: the tap's clock when this gap was first seen. `dialect`: what the content showed;
     `hint`: what a weaker sign suggests. `terminal`: the protocol's own end was seen. `body_read`: a whole answer was parsed.
     `items`: the first source of the output of each item of an answer (`repeated_output.py`); None in the state of an older
     program, which does not show what a closing event repeats.
