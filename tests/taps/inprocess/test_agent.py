@@ -1,6 +1,7 @@
 """The agent that an application starts for its taps, with real processes."""
 
 import contextlib
+import fcntl
 import logging
 import os
 import signal
@@ -144,6 +145,16 @@ def test_an_unusable_directory_does_not_raise(tmp_path: Path, caplog: pytest.Log
     assert "no agent can be started" in caplog.text
     assert "up to 32 MiB of captured data wait in this process" in caplog.text
     assert agents() == []
+
+
+def test_an_attempt_that_fails_does_not_keep_the_lock(data_dir: Path) -> None:
+    with starting(data_dir) as one:
+        data_dir.mkdir(exist_ok=True)
+        (data_dir / "lock").symlink_to("nowhere")
+        one.ensure_started()
+        assert agents() == []
+        with (data_dir / "starter.lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 APPLICATION = textwrap.dedent(

@@ -87,6 +87,7 @@ BROKEN = [
     (section() + block(6, bytes(20)), "interface 0, which has no interface block"),
     (section() + interface() + block(6, bytes(16)), "too short"),
     (section() + block(1, b"abcd"), "too short"),
+    (section() + interface() + block(6, struct.pack("<IIIII", 0, 0x7FFF_FFFF, 0, 1, 1) + b"x"), "an impossible time"),
     (section() + interface() * 4_097, "too many interfaces"),
 ]
 

@@ -120,10 +120,14 @@ class Agent:
         self._start_lock = os.open(
             self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        if _is_locked_elsewhere(self._start_lock, fcntl.LOCK_EX) or self._runs():
+        try:
+            if not _is_locked_elsewhere(self._start_lock, fcntl.LOCK_EX) and not self._runs():
+                return True
+        except OSError:
             self._unlock()
-            return False
-        return True
+            raise
+        self._unlock()
+        return False
 
     def _runs(self) -> bool:
         """Whether an agent holds the data directory; it may be starting or draining."""

@@ -19,6 +19,7 @@ MAX_BLOCK_BYTES = 4 * 512 * 1024
 # Limit of interfaces in one section of a pcapng file.
 MAX_INTERFACES = 4_096
 _SECOND_NS = 1_000_000_000
+_MAX_STAMP_NS = 2**63 - 1  # the largest time that segments hold
 
 # The first four bytes of a file -> byte order, and nanoseconds for each unit of the stamps' fraction.
 _PCAP = {
@@ -239,4 +240,6 @@ def _packet(reader: _Reader, order: str, kind: int, body: bytes, interfaces: lis
         return Packet(0, interface.link_type, body[head.size : head.size + size])
     high, low, size = fields[-4:-1]
     at_ns = ((high << 32 | low) * _SECOND_NS) // interface.units + interface.offset_ns
+    if at_ns > _MAX_STAMP_NS:
+        raise reader.fault("a packet with an impossible time")
     return Packet(at_ns, interface.link_type, body[head.size : head.size + size])
