@@ -264,6 +264,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "recorder/protocol.py": ("recorder/test_process.py",),
     "taps/proxy/__main__.py": ("taps/proxy/test_process.py",),
     "taps/proxy/client_interface.py": ("taps/proxy/test_exchange.py", "taps/proxy/test_client.py"),
+    "taps/proxy/relay_settings.py": ("test_config.py", "taps/proxy/test_process.py"),
     "core/http1/body_position.py": ("taps/proxy/test_pump_handle.py",),
     "taps/replay/contract.py": ("taps/replay/test_files.py",),
     "taps/replay/json_parts.py": ("taps/replay/test_har.py", "taps/replay/test_cassette.py"),

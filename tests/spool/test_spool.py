@@ -263,3 +263,10 @@ def test_sync_forces_the_log_to_the_disk(path: Path, monkeypatch: pytest.MonkeyP
 def test_small_spool_limits_the_rows_in_flight(path: Path) -> None:
     assert Spool(path, max_bytes=MIB).most_in_flight < MIB / 4
     assert Spool(path, max_bytes=MIB).most_at_once < MIB / 8
+
+
+def test_rows_that_cannot_be_read_do_not_keep_others_from_making_space(spool: Spool) -> None:
+    """Rows of a later format may be the first ones after an older version was installed again."""
+    assert spool.put([NewRow(0, 1, b"later")] * 200 + [NewRow(0, 5, b"known" * 100)] * 3).failure is None
+    dropped = spool.drop_reads_for_space(10**6, lambda value: None if value == b"later" else b"-", newest=False)
+    assert dropped == 15

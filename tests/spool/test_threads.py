@@ -80,7 +80,7 @@ def test_what_waits_is_read_without_waiting_for_another_thread(spool: Spool) -> 
     working, go_on = threading.Event(), threading.Event()
 
     def works() -> None:
-        spool._file.run(lambda _: (working.set(), go_on.wait(WAIT_S)))  # type: ignore[arg-type]
+        spool._file.run(lambda _: (working.set(), go_on.wait(WAIT_S)))  # type: ignore[arg-type, func-returns-value]
 
     thread = threading.Thread(target=works)
     thread.start()

@@ -44,9 +44,9 @@ CODED = 8
 # How many waiting reads are searched for dropped reads at a time.
 MANY_READS = 1_024
 
-# An open stream's reads are sent at every fourth flush, once a second: recorder, spool, broker and worker pay the cost
-# of a segment for four times as many events. Its beginning up to the first reads, its end, and reads that the tap sent
-# in one message (ResponseReads) are sent at the next flush.
+# An open stream's reads are sent at every fourth flush, once a second: one segment, which has a fixed cost in recorder,
+# spool, broker and worker, then holds four times as many events. Its beginning up to the first reads, its end, and reads
+# that the tap sent in one message (ResponseReads) are sent at the next flush.
 FLUSHES_PER_SEGMENT = 4
 SEGMENT_NS = FLUSHES_PER_SEGMENT * BUNDLE_NS
 

@@ -2,7 +2,8 @@
 
 A stream that is behind has more waiting than one turn processes. Its events may be many and costly, and need not be recorded
 as fast as they arrived. Streams that are behind share half of the recorder's time, and about half of the time of the process
-that makes records: segments go there in one queue, so a segment that takes longer there delays the records of all streams.
+that makes records: segments reach that process in one queue, so a segment that takes longer there delays the records of all
+streams.
 """
 
 from collections.abc import Iterable

@@ -214,14 +214,12 @@ class RecorderProcess:
         self._count()
 
     async def upkeep(self) -> None:
-        """Force the spool to the disk, on a thread since it may be slow. Then drop the reads of rows that are too old.
-
-        If the disk had no space for the reserve at the start, write the reserve as soon as it has.
+        """Force the spool to the disk, on a thread since it may be slow; if the disk had no space for the reserve at its
+        start, write the reserve as soon as it has. Then drop the reads of rows that are too old.
         """
         await asyncio.to_thread(self._spool.sync)
         await asyncio.to_thread(self._reserve.keep)
-        until = time.monotonic() + UPKEEP_S
-        # What is left follows after the next sync.
+        until = time.monotonic() + UPKEEP_S  # what is left follows after the next sync
         while self._writer.drop_old_reads() and time.monotonic() < until:  # noqa: ASYNC110 - each call is one step
             await asyncio.sleep(BUNDLE_NS / 1e9)
 

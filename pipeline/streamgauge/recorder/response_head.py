@@ -6,8 +6,10 @@ from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 from streamgauge.core.capture.segments import Head
+from streamgauge.core.formats.sse import BOM
 from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
+from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.safe_values import safe_id
 
 # The first present of these is the provider's own id of the request.
@@ -17,9 +19,6 @@ _PROJECTS = ("openai-project",)
 
 # RFC 9110, 10.2.3: whole seconds, or a date; some servers send fractions.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-
-# From this status on a body is that of an error or a redirect, whatever its content type is.
-_FIRST_ERROR_STATUS = 300
 
 
 class Expected(Enum):
@@ -38,7 +37,6 @@ _STATUSES = range(100, 1000)
 # How much of the content is inspected (bytes): it may begin with blank lines, which do not show its kind.
 MAX_SNIFF_BYTES = 1024
 
-_BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _USUAL_FIELDS = (b"data:", b"event:")
 _FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
@@ -58,7 +56,7 @@ def reported_head(status: int | None, headers: list[tuple[str, str]]) -> Respons
 
 def expected_of(head: ResponseHead) -> Expected:
     """The kind of content that the head announces."""
-    events, error = names_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
+    events, error = names_event_stream(head.all("content-type")), head.status >= FIRST_ERROR_STATUS
     if error:
         return Expected.EVENTS_OF_ERROR if events else Expected.NO_EVENTS
     return Expected.EVENTS if events else Expected.OTHER
@@ -70,9 +68,9 @@ def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | N
     over = over or len(first) == MAX_SNIFF_BYTES
     if expected is Expected.NO_EVENTS:
         return False
-    if len(first) < len(_BOM) and _BOM.startswith(first) and not over:
+    if len(first) < len(BOM) and BOM.startswith(first) and not over:
         return None
-    first = first.removeprefix(_BOM)
+    first = first.removeprefix(BOM)
     if expected is Expected.EVENTS:
         first = first.lstrip(_BLANKS)
         return first[:1] not in (b"{", b"[", b"<") if first or over else None

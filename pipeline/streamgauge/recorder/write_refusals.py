@@ -42,8 +42,8 @@ class WriteRefusals:
             return
         self._reported, self._reported_s = True, now
         self._say(
-            f"the spool in {self._data_dir} cannot be written ({error}): new reads wait in memory, and are discarded and"
-            " counted as spool_failed when it is full; free space there, or make the directory writable"
+            f"the spool in {self._data_dir} cannot be written ({error}): new reads wait in memory; beyond its limit they are"
+            " discarded and counted as spool_failed; free space there, or make the directory writable"
         )
 
     def written(self) -> None:

@@ -2,7 +2,7 @@
 
 import errno
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Literal, cast
 
@@ -45,7 +45,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]
     """Put rows, as (slot, reads, value), at the end, and add them to the totals."""
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name='rows'").fetchone()
     if last is None:
-        raise DamagedError("the last id is gone")
+        raise DamagedError("the spool's last row id is missing")
     new = [
         (place, slot, reads, put_s, checksum(place, slot, reads, put_s, value), value)
         for place, (slot, reads, value) in enumerate(rows, last[0] + 1)
@@ -98,8 +98,9 @@ def strip_reads(
     damaged row stays as it is: `take` removes it.
     """
     freed = lost = 0
+    changed = 0
     for place in _with_reads(connection, order):
-        if want is not None and freed >= want:
+        if changed == STRIP_ROWS or (want is not None and freed >= want):
             break
         row = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id=?", (place,)).fetchone()
         if row is None:
@@ -116,18 +117,23 @@ def strip_reads(
         connection.execute(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", stripped)
         add_waiting(connection, -1, [(reads, len(value))])
         add_waiting(connection, 1, [(0, len(lighter_value))])
+        changed += 1
         freed += cost_of(value) - cost_of(lighter_value)
         lost += reads
     return lost
 
 
-def _with_reads(connection: sqlite3.Connection, order: Order) -> list[int]:
-    """The next rows that may lose their reads."""
+def _with_reads(connection: sqlite3.Connection, order: Order) -> Iterator[int]:
+    """The rows that may lose their reads, in that order: STRIP_ROWS by one query, so that rows may be changed meanwhile."""
+    after = "<" if order == "DESC" else ">"
     statement = (
         "SELECT id FROM rows INDEXED BY with_reads WHERE reads > 0 AND id > (SELECT taken FROM totals)"
-        f" ORDER BY id {order} LIMIT {STRIP_ROWS}"
+        f" AND id {after} ? ORDER BY id {order} LIMIT {STRIP_ROWS}"
     )
-    return [row[0] for row in connection.execute(statement)]
+    last = 2**63 - 1 if order == "DESC" else -1
+    while rows := connection.execute(statement, (last,)).fetchall():
+        for (last,) in rows:
+            yield last
 
 
 def totals(connection: sqlite3.Connection) -> tuple[int, int, int, int, int]:
@@ -136,7 +142,7 @@ def totals(connection: sqlite3.Connection) -> tuple[int, int, int, int, int]:
         "SELECT delivered, negative, waiting_rows, waiting_reads, waiting_bytes FROM totals"
     ).fetchone()
     if row is None or not all(isinstance(number, int) for number in row):
-        raise DamagedError("the books cannot be read")
+        raise DamagedError("the spool's totals cannot be read")
     return cast("tuple[int, int, int, int, int]", row)
 
 

@@ -317,7 +317,8 @@ def _payloads(
 ) -> tuple[list[bytes], list[bytes]]:
     """The data of events whose other lines are as in the first one, and their ids if they have any.
 
-    Where an event differs, its bytes are a part of the data before it, which then holds an end of line.
+    An event whose other lines differ is not separated from the one before: that payload then holds a line end, and the
+    decoder refuses it.
     """
     inside = joined[len(head) : -len(_BLANK)]
     if event_id is None:
@@ -335,7 +336,7 @@ def _objects(joined: bytes, head: bytes) -> list[bytes]:
     start, end = head + b"{", b"}" + _BLANK
     if not joined.startswith(start):
         return []
-    # Without a brace at its end the last one keeps its blank line, and so is no data either.
+    # If the last event does not end with a brace, its blank line stays, and the decoder refuses it.
     return joined[len(start) :].removesuffix(end).split(end + start)
 
 

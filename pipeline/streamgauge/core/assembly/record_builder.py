@@ -81,7 +81,7 @@ def _uuid(raw: bytes) -> str:
 def is_ignored(state: StreamState) -> bool:
     """Whether a stream gets no record: an event stream on a path that is no LLM endpoint, without an LLM's events.
 
-    A replay makes a record for every stream.
+    A replayed body always gets a record; replayed exchanges follow the rule for live ones.
     """
     opening = state.opening
     if opening is None or opening.tap == "replay" or opening.path is not None:

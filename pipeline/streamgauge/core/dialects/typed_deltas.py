@@ -119,7 +119,8 @@ class DeltaType:
         alike = (len(one) >= shortest and one.startswith(before) and one.endswith(after) for one in events)
         if not (next(alike) and next(alike)):
             return None
-        # If the event with another text there has that text, what stands there is the text.
+        # Decode the event with `-` at the found place. If its text is then `-`, the place is that of the text, and not of
+        # another member with the same name.
         found = self.decode([b"%b-%b" % (data[1 : text.start(1)], data[text.end(1) : -1])])
         if not found or self.texts(found) != ["-"]:
             return None

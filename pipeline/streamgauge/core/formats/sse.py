@@ -31,7 +31,7 @@ MAX_RETRY_DIGITS = 18
 # Replaces the last event of a stream that was cut inside that event: its data does not parse as JSON.
 HALF_EVENT = b"data: {\n"
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 # Marks an event over the cap in canonical bytes. The mark counts only in a block without data, so an upstream that
 # sends this line changes nothing that the standard would dispatch.
 _OVERSIZED = b"streamgauge-oversized"
@@ -114,11 +114,11 @@ class SseDecoder:
 
     def _after_bom(self, data: bytes) -> bytes:
         data = (self._start or b"") + data
-        if len(data) < len(_BOM) and _BOM.startswith(data):
+        if len(data) < len(BOM) and BOM.startswith(data):
             self._start = data
             return b""
         self._start = None
-        return data.removeprefix(_BOM)
+        return data.removeprefix(BOM)
 
     def _line_feeds(self, data: bytes) -> bytes:
         """The same lines, each ended by LF alone. A CR at the end ends its line; the next feed drops an LF that follows."""

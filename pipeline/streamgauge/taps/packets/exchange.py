@@ -11,7 +11,8 @@ from streamgauge.taps.proxy.capture_gate import CapturedRequest, CaptureGate
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import ResponseFraming
 
-# Replaces lost bytes: where the framing only counts bytes, it counts these; anywhere else they are a fault.
+# Fed to the framing in place of lost bytes. Inside a body the framing only counts them; in a head or a chunk's line they
+# are a fault.
 FILLER = bytes(64 * 1024)
 
 
@@ -37,18 +38,17 @@ class Reporting:
 
 
 class PacketExchange:
-    """One exchange. `whole`: the request is complete; `framing`: that of its response; `blind`: the end of the response
-    cannot be found any more.
+    """One exchange. `framing`: that of its response; `blind`: the end of the response cannot be found any more.
 
     `facts`: what identifies the exchange in a file, besides its start.
     """
 
-    __slots__ = ("_body_bytes", "_gate", "blind", "framing", "whole")
+    __slots__ = ("_body_bytes", "_gate", "blind", "framing")
 
     def __init__(
         self, request: Request, upstream: str | None, reporting: Reporting, facts: tuple[bytes | int, ...] = ()
     ) -> None:
-        self.whole = self.blind = False
+        self.blind = False
         self.framing = ResponseFraming(request.method)
         self._body_bytes = 0
         self._gate: CaptureGate | None = None  # None: not captured, or ended
@@ -81,7 +81,6 @@ class PacketExchange:
 
     def request_sent(self, at_ns: int) -> None:
         """Reports that the request's last byte was captured. The connection is older, so there is no connect time."""
-        self.whole = True
         if self._gate is not None:
             self._gate.request_sent(at_ns, None, self._body_bytes)
 

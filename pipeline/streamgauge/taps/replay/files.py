@@ -8,6 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from streamgauge.core.capture.segments import Bundle, Segment
+from streamgauge.core.formats.sse import BOM
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
 from streamgauge.taps.replay.body import replay
@@ -28,7 +29,6 @@ from streamgauge.taps.replay.formats import (
 MAX_DOCUMENT_BYTES = 1024**3
 
 _READ_BYTES = 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
 
 
 class ReplaySettings(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class _Capped:
     def whole(self) -> memoryview:
         """The whole content, without a byte order mark."""
         data = self.read(MAX_DOCUMENT_BYTES + 1)
-        return memoryview(data)[len(_BOM) if data.startswith(_BOM) else 0 :]
+        return memoryview(data)[len(BOM) if data.startswith(BOM) else 0 :]
 
 
 def _segments(kind: Format, path: Path, file: _WithFirstBytes, how: ReplaySettings, tally: Tally) -> Iterator[Segment]:

@@ -3,6 +3,8 @@
 import re
 from enum import Enum, auto
 
+from streamgauge.core.formats.sse import BOM
+
 # How much of a file is checked (bytes): leading comments and blank lines of a cassette fit.
 FIRST_BYTES = 64 * 1024
 
@@ -36,7 +38,6 @@ class Format(Enum):
     PACKED = auto()  # an archive of recordings
 
 
-_BOM = b"\xef\xbb\xbf"
 _SQLITE = b"SQLite format 3\0"
 # Offset of the application id in an SQLite file, big-endian (https://sqlite.org/fileformat.html, 1.3).
 _APPLICATION_AT = slice(68, 72)
@@ -76,7 +77,7 @@ def format_of(first: bytes, suffix: str = "") -> Format:
         return Format.PACKED
     if _FLOWS.match(first):
         return Format.FLOWS
-    first = first.removeprefix(_BOM)
+    first = first.removeprefix(BOM)
     return _of_json(first, suffix) or _of_yaml(first) or Format.BODY
 
 
