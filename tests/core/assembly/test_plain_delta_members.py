@@ -71,6 +71,14 @@ def shapes(events: list[bytes]) -> list[tuple[int, dict[str, Any]]]:
     return list(found.values())
 
 
+@pytest.mark.parametrize("name", ["openai-chat", "openai-completions"])
+def test_a_providers_times_in_a_usage_beside_content_are_read(name: str) -> None:
+    one = wire(name, 24)
+    times = b',"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"queue_time":0.25}}\n'
+    events = [event.replace(b"}\n", times, 1) if at > 20 else event for at, event in enumerate(one.events[:24])]
+    same(canonical(b"".join(events), one.path, masked=True), 1, masked=True, path=one.path)
+
+
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "replicate"])
 def test_a_member_with_another_value_is_read_the_same(name: str, masked: bool) -> None:

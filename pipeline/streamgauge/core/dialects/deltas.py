@@ -53,7 +53,8 @@ class Deltas(msgspec.Struct, frozen=True):
     the tool call. `item`: the index of the item of the response, reported by `Sink.part`. `response_id`, `model`: reported
     by `Sink.identify`. `tier`: the service tier; the first of these that has a value. `usage`: the usage object; "" if it is
     the event itself. `numbered`, `named`: events have a `sequence_number`, an `event_id`. `absent`: members outside of the
-    allowlist that a plain delta may not have.
+    allowlist that a plain delta may not have. `timed`: members of the usage that are times of the provider: a plain delta
+    does not have them.
     """
 
     kinds: tuple[Delta, ...] = ()
@@ -69,3 +70,4 @@ class Deltas(msgspec.Struct, frozen=True):
     numbered: bool = False
     named: bool = False
     absent: frozenset[str] = frozenset()
+    timed: frozenset[str] = frozenset()

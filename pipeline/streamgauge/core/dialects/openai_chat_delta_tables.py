@@ -1,13 +1,14 @@
 """The plain deltas of OpenAI chat and of the legacy completions."""
 
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
-from streamgauge.core.dialects.openai_chat_tables import MODELS, REASONING, REASONING_PARTS
+from streamgauge.core.dialects.openai_chat_tables import MODELS, PROVIDER_TIMING, REASONING, REASONING_PARTS
 
 _DELTA = "choices.delta"
 _CALL = f"{_DELTA}.tool_calls"
 _OTHERS = (*REASONING, REASONING_PARTS)
 
 _UNREAD = frozenset(("created", "system_fingerprint", "choices.native_finish_reason"))
+_TIMED = frozenset([path for given, *_ in PROVIDER_TIMING for path in given.split() if path.startswith("usage.")])
 
 CHAT_DELTAS = Deltas(
     kinds=(
@@ -41,6 +42,7 @@ CHAT_DELTAS = Deltas(
     model=MODELS,
     tier=("service_tier",),
     usage="usage",
+    timed=_TIMED,
 )
 
 COMPLETIONS_DELTAS = Deltas(
@@ -52,5 +54,6 @@ COMPLETIONS_DELTAS = Deltas(
     model=MODELS,
     tier=("service_tier",),
     usage="usage",
+    timed=_TIMED,
     absent=frozenset(("choices.delta",)),
 )

@@ -198,6 +198,7 @@ class _Plan:
         self.flags = {path: value for path, (value, *_) in when.items() if isinstance(value, bool)}
         self._when = {path: values for path, values in when.items() if path not in self.flags}
         self._unread = known.unread | delta.unread | _OF_ERRORS
+        self._timed = known.timed
         self._absent = known.absent
         self._indices = {known.choice, known.key, known.item}
         self._words = {*known.response_id, *known.model, *known.tier}
@@ -271,7 +272,7 @@ class _Plan:
             return str
         if path in self._usage.zero_is_absent:
             return Literal[0]
-        if at in self._unread:
+        if at in self._timed:
             return None
         if spec is Kind.COUNT:
             return _POSITIVE if path in self._usage.input_side else _COUNT
