@@ -195,7 +195,7 @@ def test_signals_of_rebalances_keep_their_receivers_and_call_each_in_any_order()
 
 
 def test_a_full_buffer_takes_a_partition_out_of_those_that_are_fetched_and_loses_nothing() -> None:
-    """`FaustConsumer.pause` and `resume`; messages that were fetched come from `_buffered_partitions`, too."""
+    """`transport.Consumer.hold` and `release`; messages that were fetched come from `_buffered_partitions`, too."""
 
     async def work() -> None:
         consumer = new_consumer()
@@ -207,6 +207,12 @@ def test_a_full_buffer_takes_a_partition_out_of_those_that_are_fetched_and_loses
         assert (consumer._get_active_partitions(), consumer._buffered_partitions) == ({PLACE}, set())
 
     run(work)
+
+
+def test_a_recovery_ends_with_all_partitions_fetched() -> None:
+    """`transport.Consumer.resume_partitions` forgets there which partitions were held."""
+    source = inspect.getsource(Recovery.on_recovery_completed)
+    assert source.index("table.on_recovery_completed(") < source.index("consumer.resume_partitions(")
 
 
 def test_before_its_thread_runs_a_consumer_says_that_it_is_not_started() -> None:
@@ -270,6 +276,8 @@ OVERRIDDEN: list[tuple[Any, str, list[str]]] = [
     (driver.Consumer, "_getmany", ["active_partitions", "timeout"]),
     (driver.Consumer, "seek_wait", ["partitions"]),
     (driver.Consumer, "perform_seek", []),
+    (driver.Consumer, "on_buffer_drop", ["tp"]),
+    (driver.Consumer, "resume_partitions", ["tps"]),
     (driver.Consumer, "_wait_next_records", ["timeout"]),
     (driver.Consumer, "_new_consumer_thread", []),
     (driver.Producer, "on_start", []),

@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import faust
 import pytest
 from faust.types import TP
 from mode.services import Service
+from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
 from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.faust.transport import Consumer, Eager, Transport, transport_of
@@ -192,6 +194,46 @@ def test_full_queues_return_to_faust_after_some_checks() -> None:
         consumer, fetched = full()
         assert await consumer._wait_next_records(1.0) == ({}, set())
         assert not fetched
+
+    asyncio.run(run())
+
+
+def test_a_held_partition_is_not_fetched_when_the_streams_queue_has_room_again() -> None:
+    """Faust fetched it again, although the worker's own queue was still full."""
+
+    async def run() -> None:
+        consumer = of_an_app()
+        consumer._active_partitions = {PLACE}
+        control = FlowControlEvent(initially_suspended=False)
+        queue = ThrowableQueue[int](4, flow_control=control)
+        full_at, room_at = partial(consumer.on_buffer_full, PLACE), partial(consumer.on_buffer_drop, PLACE)
+        for number in range(4):
+            queue.put_nowait_enhanced(number, on_pressure_high=full_at, on_pressure_drop=room_at)
+        assert PLACE in consumer._buffered_partitions  # the queue is full
+        consumer.hold(PLACE)
+        while not queue.empty():
+            queue.get_nowait()
+        await asyncio.wait({asyncio.ensure_future(queue.get())}, timeout=0.01)
+        assert not queue._pending_pressure_drop_callbacks  # the queue has room again
+        assert consumer._get_active_partitions() == set()
+        consumer.release(PLACE)
+        assert consumer._get_active_partitions() == {PLACE}
+
+    asyncio.run(run())
+
+
+def test_no_partition_is_held_after_a_recovery() -> None:
+    """The worker's queues are new ones then. Otherwise Faust would not fetch a partition again when its queue has room."""
+
+    async def run() -> None:
+        consumer = of_an_app()
+        consumer._active_partitions = {PLACE}
+        consumer.hold(PLACE)
+        consumer.resume_partitions({PLACE})
+        assert consumer._get_active_partitions() == {PLACE}
+        consumer.on_buffer_full(PLACE)
+        consumer.on_buffer_drop(PLACE)
+        assert consumer._get_active_partitions() == {PLACE}
 
     asyncio.run(run())
 

@@ -86,11 +86,11 @@ class FaustConsumer:
 
     def pause(self, partition: int) -> None:
         """Stop fetching a partition. Messages already fetched are still delivered; `pause_partitions` would lose them."""
-        self._faust_consumer.on_buffer_full(self._tp(partition))
+        self._faust_consumer.hold(self._tp(partition))
 
     def resume(self, partition: int) -> None:
         """Fetch the partition again."""
-        self._faust_consumer.on_buffer_drop(self._tp(partition))
+        self._faust_consumer.release(self._tp(partition))
 
     def end(self, partition: int) -> int | None:
         """The end of the partition's log as of the last fetch; None if not known yet, or if not assigned."""

@@ -8,8 +8,11 @@ Fetch wait: the client has one fetch request at a time in flight to a broker, fo
 messages. Faust lets the broker hold that request for 1.5 s if none of these has a message. A partition whose buffer becomes
 empty meanwhile waits as long. Here the broker may hold it for a tenth of a second.
 
-Full queues: if a stream's queue is full, Faust stops fetching that partition. If all partitions are stopped, it checks for
+Full queues: if a stream's queue is full, Faust stops fetching that partition. If all partitions are stopped, Faust checks for
 room once a second, so the queues may run empty before the next check. Here it checks more often.
+
+Held partitions: Faust fetches a partition again when its stream's queue has room. The worker's own queue for the partition
+may still be full at that time. Here a partition that the worker holds is not fetched until the worker releases it.
 
 Seeks: Faust may seek while its thread is still fetching. The in-flight fetch then returns messages past the new position,
 and Faust drops them, because the fetch began before the rebalance. A recovery then waits for its changelog without limit.
@@ -22,7 +25,7 @@ Start: Faust ends if the broker does not answer when its consumer or its produce
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
 import faust
@@ -134,7 +137,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 
 class Consumer(Eager, driver.Consumer):
-    """Faust's consumer, with the `wait_first` of Eager, and with a lock between fetches and seeks."""
+    """Faust's consumer, with the `wait_first` of Eager, with held partitions, and with a lock between fetches and seeks."""
 
     logger = FAUST_LOG
 
@@ -142,6 +145,28 @@ class Consumer(Eager, driver.Consumer):
         super().__init__(*given, **more)
         # Held by fetches and seeks, which move the read positions. First come, first served.
         self.position_lock = asyncio.Lock()
+        self._held: set[TP] = set()
+
+    def hold(self, tp: TP) -> None:
+        """Do not fetch the partition until `release`. Messages already fetched are still delivered."""
+        self._held.add(tp)
+        self.on_buffer_full(tp)
+
+    def release(self, tp: TP) -> None:
+        """Fetch the partition again."""
+        self._held.discard(tp)
+        self.on_buffer_drop(tp)
+
+    def on_buffer_drop(self, tp: TP) -> None:
+        """As Faust's, which calls it when a stream's queue has room again, but leaves out held partitions."""
+        if tp not in self._held:
+            super().on_buffer_drop(tp)
+
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
+        """As Faust's, which calls it at the end of each recovery: no partition is held any more."""
+        tps = set(tps)
+        self._held -= tps
+        super().resume_partitions(tps)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109
         async with self.position_lock:
