@@ -187,6 +187,10 @@ class LedgerSink:
             offsets = self._trackers.get(message.partition)
             if offsets is not None and await offsets.accept(message.offset):
                 batch.append(message)
+        if self._paused and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
+            for partition in self._paused:
+                self._consumer.resume(partition)
+            self._paused.clear()
         return batch
 
     async def _store_batch(self, batch: list[Any]) -> None:
@@ -198,10 +202,6 @@ class LedgerSink:
                 self._commits.done(message.partition, message.offset + 1)
         for result, count in (("new", stored.new), ("same", stored.same), ("different", stored.different)):
             self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
-        if self._paused and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
-            for partition in self._paused:
-                self._consumer.resume(partition)
-            self._paused.clear()
 
     async def _insert(self, records: list[bytes]) -> Stored:
         """Insert records, with retries until it succeeds; until then later records stay in Kafka."""
