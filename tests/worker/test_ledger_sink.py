@@ -115,3 +115,16 @@ def test_a_paused_partition_is_fetched_again_when_no_queued_record_was_due(monke
         made.sink.close()
 
     run(work())
+
+
+@pytest.mark.parametrize(("committed", "lost"), [(None, 0), (100, 400), (500, 0), (600, 0)])
+def test_deleted_records_count_as_lost_only_above_a_committed_offset(committed: int | None, lost: int) -> None:
+    """Without one, the ledger may have them all: the group's offsets expire, or an operator deletes them."""
+
+    async def work() -> None:
+        made = Sink(committed, begin=500)
+        await made.sink.on_recovered()
+        assert made.lost == lost
+        made.sink.close()
+
+    run(work())

@@ -97,7 +97,8 @@ class LedgerSink:
         if epoch is None or epoch != self._consumer.assignment_epoch:
             return  # the next rebalance has begun
         for number, (committed, begins, _) in found.items():
-            if begins > committed:
+            # Without a committed offset, the records may be in the ledger: the group's offsets expire after a week, too.
+            if 0 < committed < begins:
                 self._report_gap(begins - committed)
             self._trackers[number] = OffsetTracker(self._reading, number, max(committed, begins), self._report_gap)
         self._is_assigned = True
