@@ -306,7 +306,11 @@ class Shipper:
             self._wake.set()
 
     async def _confirm_alone(self, row: Row, future: "asyncio.Future[Any]") -> bool:
-        await asyncio.wait({future})
+        while not (await asyncio.wait({future}, timeout=_POLL_S))[0]:
+            self._check_progress()
+            if self._broken:
+                future.add_done_callback(partial(self._on_done, row.id))
+                return False  # the row stays in flight: `_start_over` goes back to it
         if not future.cancelled() and (error := future.exception()) is not None:
             return await self._on_failure(row, error)
         self._on_done(row.id, future)
