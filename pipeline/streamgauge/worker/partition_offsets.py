@@ -76,17 +76,22 @@ class OffsetTracker:
         self.next_offset = next_offset
         self._report_gap = report_gap
         self._quiet_since = asyncio.get_running_loop().time()
+        # The last message that was fetched before the seek back; None if none, or after the due one.
+        self._before_seek: int | None = None
 
     async def accept(self, offset: int) -> bool:
         """Whether to process the message at `offset` now. If so, the next offset becomes due."""
         if offset > self.next_offset:
+            if self._before_seek is not None and offset > self._before_seek and not self._is_quiet():
+                self._before_seek = offset  # fetched before the seek as well: it comes again after it
+                return False
             try:
                 await self._resolve_jump(offset)
             except (KafkaError, TimeoutError):
                 return False  # the broker is unreachable; `check_for_missed_messages` seeks back later
         if offset != self.next_offset:
             return False
-        self.next_offset = offset + 1
+        self.next_offset, self._before_seek = offset + 1, None
         self._quiet_since = asyncio.get_running_loop().time()
         return True
 
@@ -97,6 +102,7 @@ class OffsetTracker:
             self._topic, self._partition, self.next_offset, offset
         ):
             await self._seek_back()
+            self._before_seek = offset
         else:
             self.next_offset = offset
 
@@ -113,7 +119,7 @@ class OffsetTracker:
 
     async def check_for_missed_messages(self) -> None:
         """Seek back if messages are missing. Call this while the queue is empty. Raises LogRecreatedError."""
-        if asyncio.get_running_loop().time() - self._quiet_since < _PATIENCE_S:
+        if not self._is_quiet():
             return
         end = self._consumer.end(self._partition)
         if end is not None and end < self.next_offset:
@@ -125,8 +131,13 @@ class OffsetTracker:
             await self._seek_back()
         self._quiet_since = asyncio.get_running_loop().time()
 
+    def _is_quiet(self) -> bool:
+        """Whether the due message has not arrived for _PATIENCE_S."""
+        return asyncio.get_running_loop().time() - self._quiet_since >= _PATIENCE_S
+
     async def _seek_back(self) -> None:
         await self._consumer.seek(self._partition, self.next_offset)
+        self._before_seek = None
         self._quiet_since = asyncio.get_running_loop().time()
 
     async def _check_end(self) -> None:

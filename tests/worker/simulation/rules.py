@@ -152,7 +152,7 @@ RULES = (
     Rule(
         "3: compaction leaves new entries",
         (Replaced(topic_settings, "STATE_MIN_COMPACTION_LAG_MS", 0),),
-        (19, 21, 132),
+        (52, 74, 135),
         faults=_ZOMBIES,
     ),
     Rule(
