@@ -89,7 +89,7 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
             Topics(), ReadContext(consumer, anything), anything, metrics, lambda *_: None, failures.append, 3600.0, 60.0
         )
         sender: Any = Outbox()
-        partition = Partition(3, Assembling(), sender, context, next_offset=0, known=[])
+        partition = Partition(3, Assembling(), sender, context, acknowledged=0, next_offset=0, lost=0, known=[])
         time.now += 1_000  # before the task starts: no time of it
         nonlocal began  # type: ignore[misc]
         began = time.now

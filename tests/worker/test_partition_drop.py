@@ -31,7 +31,9 @@ def a_partition(producer: Producer, metrics: Metrics) -> Partition:
     anything: Any = SimpleNamespace(topic="segments", end=lambda number: 7)
     reading = ReadContext(anything, anything)
     around = PartitionContext(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 1.0, 60.0)
-    return Partition(3, Assembler(), ConfirmedSender(producer, _nowhere), around, next_offset=0, known=[])
+    return Partition(
+        3, Assembler(), ConfirmedSender(producer, _nowhere), around, acknowledged=0, next_offset=0, lost=0, known=[]
+    )
 
 
 def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,15 +176,19 @@ class Assignment:
                 f"the topic was recreated. {NEW_LOG_REMEDY}"
             )
         sender = ConfirmedSender(self._producer, self._store_refused)
-        due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # every message below it is completely processed
+        first_unprocessed = max(committed, 1 + assembler.applied_offset(PRODUCERS))
         # If the group's offsets have expired, only the state holds the offset at which reading continues.
-        next_offset = max(due if self._settings.segments_id and not committed else committed, begins)
-        partition = Partition(
-            number, assembler, sender, self._partition_context(), next_offset=next_offset, known=list(entries)
+        start = first_unprocessed if self._settings.segments_id and not committed else committed
+        return Partition(
+            number,
+            assembler,
+            sender,
+            self._partition_context(),
+            acknowledged=committed,
+            next_offset=max(start, begins),
+            lost=max(0, begins - first_unprocessed),
+            known=list(entries),
         )
-        if begins > due:
-            partition.report_gap(begins - due)
-        return partition
 
     async def _store_refused(self, message: Message) -> bool:
         """Write a record that the records topic refuses to the dead letter topic. False for any other message."""

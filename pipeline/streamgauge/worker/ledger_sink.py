@@ -100,6 +100,7 @@ class LedgerSink:
             # Without a committed offset, the records may be in the ledger: the group's offsets expire after a week, too.
             if 0 < committed < begins:
                 self._report_gap(begins - committed)
+                self._commits.done(number, begins)  # otherwise the next assignment would report them again
             self._trackers[number] = OffsetTracker(self._reading, number, max(committed, begins), self._report_gap)
         self._is_assigned = True
 

@@ -78,7 +78,8 @@ class PartitionContext:
 
 
 class Partition:
-    """One assigned partition. `next_offset`: where reading continues. `known`: the state entries in the changelog.
+    """One assigned partition. `acknowledged`: the committed offset. `next_offset`: where reading continues. `lost`: how many
+    messages below it expired before they were read. `known`: the state entries in the changelog.
 
     Start it with `start`; give it messages with `put`, in offset order.
     """
@@ -90,7 +91,9 @@ class Partition:
         sender: ConfirmedSender,
         context: PartitionContext,
         *,
+        acknowledged: int,
         next_offset: int,
+        lost: int,
         known: list[int],
     ) -> None:
         self._number = number
@@ -98,7 +101,8 @@ class Partition:
         self._sender = sender
         self._context = context
         self._offsets = OffsetTracker(context.reading, number, next_offset, self.report_gap)
-        self._acknowledged = next_offset
+        self._acknowledged = acknowledged
+        self._lost = lost
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
         self._paused = False
@@ -119,7 +123,9 @@ class Partition:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the task. Messages that were put before wait for it."""
+        """Report the lost messages, and start the task. Messages that were put before wait for it."""
+        if self._lost:
+            self.report_gap(self._lost)
         self._clock.take_seconds()  # discard the time before the task
         self._task = asyncio.create_task(self._run())
 
@@ -280,7 +286,8 @@ class Partition:
         if since < self._context.checkpoint_s:
             return False
         if not self._unacknowledged:
-            return bool(self._stale()) or bool(self._assembler.changed())
+            expired = self.next_offset > self._acknowledged  # acknowledged, so that they are not reported again
+            return expired or bool(self._stale()) or bool(self._assembler.changed())
         cheap = self._state_bytes <= _STATE_SHARE * self._read_bytes
         return cheap or since >= _MAX_TIMES * self._context.checkpoint_s
 
