@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from aiokafka.errors import KafkaError
 
 from streamgauge.kafka.log_throttle import BrokerMonitor, throttle_logs
 
@@ -69,6 +70,17 @@ def test_logger_that_was_silenced_is_enabled_again(logged: Logged) -> None:
     logging.getLogger("aiokafka.client").error("odd")
     monitor.report(True)
     assert logged.lines == ["aiokafka.client: odd"]
+
+
+def test_only_the_text_of_the_clients_own_errors_is_logged(logged: Logged) -> None:
+    """The text of another error may quote what a stream holds."""
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
+    for library, error in (("faust.agents", ValueError("a prompt")), ("aiokafka.client", KafkaError("no leader"))):
+        logging.getLogger(library).error("failed", exc_info=error)
+    monitor.report(True)
+    of_libraries = [line for line in logged.lines if not line.startswith("internal error")]
+    assert of_libraries == ["faust.agents: failed: ValueError", "aiokafka.client: failed: KafkaError('no leader')"]
+    assert not any("a prompt" in line for line in logged.lines)
 
 
 def test_information_is_not_passed_on(logged: Logged) -> None:

@@ -130,3 +130,20 @@ def test_deleted_records_count_as_lost_only_above_a_committed_offset(committed: 
         made.sink.close()
 
     run(work())
+
+
+def test_the_sentence_about_an_internal_error_does_not_quote_it() -> None:
+    """A parser's error quotes the record that it read."""
+
+    async def work() -> None:
+        made = Sink(committed=0, begin=0)
+        failed: list[BaseException] = []
+        made.sink._fail = failed.append
+        failing: Any = SimpleNamespace(get=lambda *_: int("a prompt"))
+        made.sink._trackers = failing
+        made.sink._queue.append(SimpleNamespace(partition=0, offset=0, key=b"", value=b"", headers=()))
+        await made.sink.run()
+        assert [str(error) for error in failed] == ["internal error while storing records: ValueError"]
+        made.sink.close()
+
+    run(work())

@@ -58,6 +58,15 @@ def test_a_bug_has_its_places_in_the_code_and_no_value() -> None:
     assert "sk-0123456789" not in json.dumps(line)
 
 
+def test_the_error_of_a_line_has_no_text_that_may_quote_a_stream() -> None:
+    try:
+        b"sk-0123456789 \xff".decode()
+    except UnicodeDecodeError as error:  # its text has the whole input
+        line = line_of(BugError("a part failed", error))
+    assert line["error"] == "UnicodeDecodeError"
+    assert "sk-0123456789" not in json.dumps(line)
+
+
 def test_stuck_worker_logs_the_stack_of_each_thread() -> None:
     from streamgauge.worker.watchdog.stacks import stacks_of
 

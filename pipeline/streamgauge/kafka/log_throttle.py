@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from streamgauge.kafka.security import Brokers
-from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.faults import described, report_fault
 
 _LOG = logging.getLogger("streamgauge.kafka")
 
@@ -47,11 +47,10 @@ class LogThrottle(logging.Handler):
         """Called by logging, with the handler's lock held."""
         text = _SERVICE.sub(r"\1: ", " ".join(record.getMessage().split()))[:_MAX_TEXT]
         if record.exc_info and record.exc_info[1] is not None:
-            text = f"{text}: {record.exc_info[1]!r}"[:_MAX_TEXT]
+            text = f"{text}: {described_of_client(record.exc_info[1])}"[:_MAX_TEXT]
             if not isinstance(record.exc_info[1], OSError) and not _is_of_kafka(record.exc_info[1]):
-                report_fault(
-                    f"code that {record.name} calls", record.exc_info[1]
-                )  # with its stack frames, which the throttled line does not have
+                # With its stack frames, which the throttled line does not have.
+                report_fault(f"code that {record.name} calls", record.exc_info[1])
         kind = f"{record.name}:{record.lineno}"
         if len(self._lines) >= _KINDS and kind not in self._lines:
             kind = "other"
@@ -80,6 +79,11 @@ class LogThrottle(logging.Handler):
         self.acquire()
         self._lines.clear()
         self.release()
+
+
+def described_of_client(error: BaseException) -> str:
+    """An error that a client library raised, as it may be logged: with its text only if that is the library's own."""
+    return repr(error) if _is_of_kafka(error) else described(error)
 
 
 def _is_of_kafka(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 
 from streamgauge.errors import Unavailable
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.runtime.faults import report_fault
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
 KEEPALIVE_S = 75.0
@@ -66,7 +67,6 @@ class AdminServer:
         self._checks: Mapping[str, Check] = {"/health/live": live, "/health/ready": ready}
         self._server = _BoundedServer(self._answer)
         self._runner = web.ServerRunner(self._server)
-        self._logged: set[type[Exception]] = set()
         self._logged_refusal = False
         self._address: tuple[str, int] | None = None
 
@@ -108,7 +108,8 @@ class AdminServer:
         try:
             response = self._response(request)
         except Exception as error:  # noqa: BLE001 - an internal error in a check or a page must not end the admin port
-            response = self._failed(error)
+            report_fault("the admin port", error)
+            response = _text(500, "internal error\n")
         try:
             async with asyncio.timeout(ANSWER_S):
                 await response.prepare(request)
@@ -117,13 +118,6 @@ class AdminServer:
             if request.transport is not None:
                 request.transport.abort()
         return response
-
-    def _failed(self, error: Exception) -> web.Response:
-        """Logs the first error of its kind only: a scraper repeats its request every few seconds."""
-        if type(error) not in self._logged:
-            self._logged.add(type(error))
-            _log.error("the admin port could not answer a request", exc_info=error)
-        return _text(500, "internal error\n")
 
     def _response(self, request: web.BaseRequest) -> web.Response:
         if not self._is_allowed_host(request):

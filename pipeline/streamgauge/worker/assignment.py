@@ -8,6 +8,7 @@ from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.metrics import table
+from streamgauge.runtime.faults import described
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import NEW_LOG_REMEDY, BugError, LogRecreatedError, NewerStateFoundError, WorkerError
@@ -126,7 +127,7 @@ class Assignment:
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - Faust would swallow it, and the worker run without its state
-            self._fail(BugError(f"internal error in the recovery: {error!r}", error))
+            self._fail(BugError(f"internal error in the recovery: {described(error)}", error))
 
     async def _load(self) -> None:
         await self._drop_partitions()

@@ -89,7 +89,7 @@ class LedgerSink:
         try:
             await self._load_offsets()
         except Exception as error:  # noqa: BLE001 - Faust would swallow it, and no record be stored
-            self._fail(BugError(f"internal error in the records topic's assignment: {error!r}", error))
+            self._fail(BugError(f"internal error in the records topic's assignment: {described(error)}", error))
 
     async def _load_offsets(self) -> None:
         epoch = self._consumer.assignment_epoch
@@ -155,7 +155,7 @@ class LedgerSink:
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._fail(BugError(f"internal error while storing records: {error!r}", error))
+            self._fail(BugError(f"internal error while storing records: {described(error)}", error))
 
     async def drain(self) -> None:
         """Store the queued records, accept no more, and commit the offsets."""

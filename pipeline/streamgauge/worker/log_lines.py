@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from streamgauge.runtime.faults import places_with_causes, report_fault
+from streamgauge.runtime.faults import described, places_with_causes, report_fault
 
 
 class OneLine(logging.Formatter):
@@ -19,14 +19,13 @@ class OneLine(logging.Formatter):
         """Return the line."""
         line: dict[str, object] = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
         line["message"] = " ".join(record.getMessage().split())
-        fault = getattr(
-            record, "fault", None
-        )  # set by streamgauge.runtime.faults; the message's later lines are its frames
+        # Set by streamgauge.runtime.faults; the message's later lines are its frames.
+        fault = getattr(record, "fault", None)
         if fault:
             line["message"] = record.getMessage().partition("\n")[0]
             line.update(fault)
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = repr(record.exc_info[1])
+            line["error"] = described(record.exc_info[1])
             line["traceback"] = places_with_causes(record.exc_info[1])
         stacks = getattr(record, "stacks", None)
         if stacks:

@@ -28,7 +28,7 @@ from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
-from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.faults import described, report_fault
 from streamgauge.worker.activity_clock import Activity, ActivityClock
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
@@ -165,7 +165,7 @@ class Partition:
         except WorkerError as error:
             self._context.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._context.fail(BugError(f"internal error in partition {self._number}: {error!r}", error))
+            self._context.fail(BugError(f"internal error in partition {self._number}: {described(error)}", error))
         finally:
             self.add_seconds()
 

@@ -18,12 +18,12 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 
 from streamgauge.kafka.administrator import Kind, Operation, Right, denied
 from streamgauge.kafka.cancelling import end_task
-from streamgauge.kafka.log_throttle import BrokerMonitor
+from streamgauge.kafka.log_throttle import BrokerMonitor, described_of_client
 from streamgauge.kafka.producer import Producer
 from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.runtime.faults import report_loop_faults
+from streamgauge.runtime.faults import described, report_loop_faults
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
@@ -217,7 +217,9 @@ class Worker:
         self.hung = self.hung or bool(waiting)
         for part in done:
             if (error := part.exception()) is not None:
-                _LOG.warning("a connection to the broker did not close cleanly: %r", error, exc_info=error)
+                _LOG.warning(
+                    "a connection to the broker did not close cleanly: %s", described_of_client(error), exc_info=error
+                )
 
     async def _run_faust(
         self,
@@ -275,14 +277,14 @@ class Worker:
         """End the worker if one of its background tasks has failed."""
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                self._fail(BugError(f"internal error in a part of the worker: {error!r}", error))
+                self._fail(BugError(f"internal error in a part of the worker: {described(error)}", error))
 
     def _has_crashed(self, running: FaustLifecycle, consumer: FaustConsumer) -> bool:
         reason = running.crash_reason or consumer.membership_error or running.start_error
         if reason is None:
             return False
         sentence = self._revoked_right(reason)
-        fault = FaustCrashedError(f"the consumer failed: {sentence or repr(reason)}")
+        fault = FaustCrashedError(f"the consumer failed: {sentence or described_of_client(reason)}")
         fault.__cause__ = reason
         self._fail(fault)
         return True

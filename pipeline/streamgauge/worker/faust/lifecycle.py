@@ -7,6 +7,7 @@ from typing import cast
 import faust
 
 from streamgauge.kafka.cancelling import end_task
+from streamgauge.kafka.log_throttle import described_of_client
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import StateTable
 
@@ -48,5 +49,5 @@ class FaustLifecycle:
             await end_task(self._starting)
         for task in done:
             if (error := task.exception()) is not None:
-                _LOG.warning("Faust did not stop cleanly: %r", error, exc_info=error)
+                _LOG.warning("Faust did not stop cleanly: %s", described_of_client(error), exc_info=error)
         return bool(done)
