@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from streamgauge.cli.replay import Replaying
+from streamgauge.config import Settings
 from tests.running import command
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample
@@ -180,6 +182,23 @@ def test_an_existing_installation_key_is_used(recorded: Path, tmp_path: Path) ->
     assert digests[0] == digests[1]
     assert len(digests[0] | digests[2] | digests[3]) == 3
     assert not (tmp_path / "none").exists()
+
+
+def test_a_key_of_another_user_is_not_used_and_the_digests_are_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory that only its owner may enter ended each replay of other users."""
+
+    def denied(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    replaying = Replaying(Settings(data_dir=Path("/var/lib/streamgauge")), None)
+    assert replaying.exit_code == 0
+    assert capsys.readouterr().err == (
+        "streamgauge replay: the digests of this run differ from those of the installation, because its key is not used: "
+        "Permission denied\n"
+    )
 
 
 def test_a_source_must_be_given() -> None:

@@ -108,16 +108,14 @@ class Replaying:
 
     def _key(self, data_dir: Path) -> bytes:
         """The installation's key if it exists, so that digests equal those of its records; else a random key for this run."""
-        if (data_dir / "key").is_file():
-            try:
+        try:
+            if (data_dir / "key").is_file():
                 return installation_key(data_dir)
-            except UnusableKeyError as error:
-                self._say(
-                    f"the digests of this run differ from those of the installation, because its key is not used: {error}",
-                    DONE,
-                )
-            except OSError:  # the file belongs to another user
-                pass
+        except (UnusableKeyError, OSError) as error:  # OSError: the directory or the file belongs to another user
+            why = (error.strerror or error) if isinstance(error, OSError) else error
+            self._say(
+                f"the digests of this run differ from those of the installation, because its key is not used: {why}", DONE
+            )
         return secrets.token_bytes(_KEY_BYTES)
 
     def _say(self, sentence: str, exit_code: int) -> None:
