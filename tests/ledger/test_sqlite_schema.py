@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.record import encode_record
-from streamgauge.ledger import Inserted, LedgerRow, SqliteLedger, Total
+from streamgauge.ledger import Inserted, LedgerRow, LedgerUnavailableError, SqliteLedger, Total
 from streamgauge.ledger.sqlite_schema import SCHEMA_VERSION, Database, bring_up_to_date, version_of
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import make_record, make_usage
@@ -199,3 +199,25 @@ def test_processes_that_open_it_at_once_carry_it_over_once(version: int, tmp_pat
     openers = [subprocess.Popen([sys.executable, "-c", program, str(path)], cwd=ROOT) for _ in range(3)]
     assert [opener.wait(100) for opener in openers] == [0, 0, 0]
     assert len(rows_of(path)) == 500
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path, *, create: bool) -> None:
+    path = tmp_path / "state.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE state(key INTEGER PRIMARY KEY, value BLOB NOT NULL)")
+        database.commit()
+    before = path.read_bytes()
+    with pytest.raises(LedgerUnavailableError, match=r"state\.sqlite holds other data than a ledger"):
+        SqliteLedger(path, create=create)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["state.sqlite"]
+
+
+def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    with pytest.raises(LedgerUnavailableError, match="a later version"):
+        SqliteLedger(path)
+    assert path not in [one.readlink() for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]

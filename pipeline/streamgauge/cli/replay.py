@@ -114,7 +114,8 @@ class Replaying:
         except (UnusableKeyError, OSError) as error:  # OSError: the directory or the file belongs to another user
             why = (error.strerror or error) if isinstance(error, OSError) else error
             self._say(
-                f"the digests of this run differ from those of the installation, because its key is not used: {why}", DONE
+                f"the digests of this run differ from those of the installation, because its key is not used: {why}",
+                DONE,
             )
         return secrets.token_bytes(_KEY_BYTES)
 

@@ -29,6 +29,7 @@ from streamgauge.ledger.sqlite_schema import (
     COLUMNS,
     SCHEMA_VERSION,
     bring_up_to_date,
+    is_of_another_program,
     version_of,
 )
 from streamgauge.ledger.sqlite_totals import totals_of
@@ -55,7 +56,11 @@ class SqliteLedger:
         with self._translated("opened"):
             _touch(path, create)
             self._writer = self._connect()
-            self._prepare()
+            try:
+                self._prepare()
+            except BaseException:
+                self._writer.close()
+                raise
 
     @staticmethod
     def path_of(rest: str) -> Path:
@@ -107,6 +112,8 @@ class SqliteLedger:
         return database
 
     def _prepare(self) -> None:
+        if is_of_another_program(self._writer):
+            raise LedgerUnavailableError(f"the file {self._path} holds other data than a ledger")
         _use_wal(self._writer)
         if version_of(self._writer) < SCHEMA_VERSION:
             with _transaction(self._writer) as database:

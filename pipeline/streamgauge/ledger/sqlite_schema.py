@@ -56,6 +56,9 @@ _CREATE = (
     "CREATE INDEX records_legs ON records (resumed_from) WHERE resumed_from IS NOT NULL",
 )
 _NOW_CURRENT = f"PRAGMA user_version = {SCHEMA_VERSION}"
+_HAS_OTHER_CONTENT = (
+    "SELECT EXISTS (SELECT 1 FROM sqlite_master) AND (SELECT user_version FROM pragma_user_version) = 0"
+)
 _SET_ASIDE = (
     "DROP INDEX records_by_start",
     "DROP INDEX IF EXISTS records_legs",  # version 1 has none
@@ -88,6 +91,12 @@ class Database(Protocol):
 def version_of(database: Database) -> int:
     """The version of a ledger's file; 0 for an empty one."""
     return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_of_another_program(database: Database) -> bool:
+    """Whether a file has content, and not that of a ledger."""
+    # One statement, because another process may make the tables and set the version meanwhile.
+    return bool(database.execute(_HAS_OTHER_CONTENT).fetchone()[0])
 
 
 def bring_up_to_date(database: Database) -> None:
