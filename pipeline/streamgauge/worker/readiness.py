@@ -20,15 +20,18 @@ class Readiness:
     def update(self, why: str | None, now: float, partitions: int | None = None) -> None:
         """Record one check. `why`: why the worker is not ready at `now` (seconds, monotonic); None if ready or unknown.
 
-        `partitions`: its number of partitions; None if unknown.
+        `partitions`: its number of partitions; None if unknown. Both None: unknown whether it is ready.
         """
+        if why is None and partitions is None:  # unknown
+            if not self._logged:
+                self._since = None
+            return
         if why is None:
-            if self._logged and self._since is not None:
-                _LOG.warning("the worker is ready again, after %.0f s", now - self._since)
-            elif not self._was_ready and partitions is not None:
+            if not self._was_ready:
                 _LOG.info("the worker is ready, with %d partitions", partitions)
-            self._was_ready = self._was_ready or partitions is not None
-            self._since, self._logged = None, False
+            elif self._logged and self._since is not None:
+                _LOG.warning("the worker is ready again, after %.0f s", now - self._since)
+            self._was_ready, self._since, self._logged = True, None, False
             return
         self._since = now if self._since is None else self._since
         if not self._logged and now - self._since >= LOGGED_AFTER_S:
