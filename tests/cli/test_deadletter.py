@@ -176,7 +176,7 @@ def test_a_long_list_is_printed_page_by_page(kafka: str, prefix: str) -> None:
     ("arguments", "says"),
     [
         (("retry",), "no dead letters are selected"),
-        (("retry", "1", "--all"), "no dead letters are selected"),
+        (("retry", "1", "--all"), "numbers and --all exclude each other: give one of them"),
         (("retry", "1", "--stage", "decode"), "filters and numbers exclude each other"),
         (("list", "--stage", "dekode"), "--stage dekode is not a stage: use one of decode, assemble, record, ledger"),
         (("list", "--since", "-1"), "--since -1 is out of range: give 0 to 31622400 seconds (366 days)"),

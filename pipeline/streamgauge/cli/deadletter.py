@@ -80,7 +80,9 @@ def _wanted(args: Arguments) -> Wanted:
 
 
 def _numbers(args: Arguments) -> frozenset[int] | None:
-    if bool(args.letters) == args.all:
+    if args.letters and args.all:
+        raise UsageFault("numbers and --all exclude each other: give one of them")
+    if not args.letters and not args.all:
         raise UsageFault("no dead letters are selected: give their numbers, or --all for all that match the filters")
     filters = (args.stage, args.error_class, args.partition, args.since)
     if args.letters and any(one is not None for one in filters):
