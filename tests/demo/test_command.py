@@ -3,6 +3,9 @@
 import signal
 from pathlib import Path
 
+import pytest
+
+from streamgauge.errors import DONE, INTERRUPTED
 from streamgauge_demo.scenarios import SCENARIOS
 from tests.running import command, start, wait_for
 
@@ -12,6 +15,13 @@ def test_it_ends_by_itself_and_all_is_as_expected() -> None:
     count = len(SCENARIOS)
     assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in done.stdout, done.stdout
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, DONE)])
+def test_a_demo_that_is_interrupted_does_not_end_as_expected(number: int, code: int, tmp_path: Path) -> None:
+    with start("demo", ["--data-dir", str(tmp_path / "data")], tmp_path / "data") as running:
+        wait_for(lambda: "metrics at" in running.log, "address")
+        assert running.stop(number) == code
 
 
 def test_serving_ends_with_0_on_sigterm(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import signal
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,7 +17,7 @@ from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
 from streamgauge.core.record import Record, encode_record
-from streamgauge.errors import Unavailable
+from streamgauge.errors import DONE, INTERRUPTED, Unavailable
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.setting_types import Upstream
@@ -28,7 +29,7 @@ _ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
 def run(settings: Settings, args: Arguments) -> int:
-    """Runs the demo. Returns 0 if all results were as expected, else 1; with --serve 0."""
+    """Runs the demo. Returns 0 if all results were as expected, else 1; with --serve 0. Ctrl-C before that: INTERRUPTED."""
     try:
         from streamgauge_demo.run import UPSTREAM_IDLE_TIMEOUT_S, run_demo
     except ModuleNotFoundError as error:
@@ -65,7 +66,7 @@ def run(settings: Settings, args: Arguments) -> int:
         stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             return await playing
-        return 0
+        return INTERRUPTED if signals.first == signal.SIGINT else DONE
 
     if "data_dir" in settings.given:
         return asyncio.run(demo(settings.data_dir))

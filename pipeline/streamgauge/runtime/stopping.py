@@ -16,7 +16,7 @@ SAME_S = 0.1
 
 
 class StopSignal:
-    """Sets `stop` at the first signal, and ends the process at the second.
+    """Sets `stop` at the first signal, and ends the process at the second. `first`: the first signal; None before it.
 
     `say` takes a sentence for the operator; `left` gives the words for what a second signal leaves unfinished.
     `before_exit`, if set, is called before the second signal ends the process.
@@ -24,6 +24,7 @@ class StopSignal:
 
     def __init__(self, command: str, say: Callable[[str], None], left: Callable[[], str]) -> None:
         self.stop = asyncio.Event()
+        self.first: signal.Signals | None = None
         self.before_exit: Callable[[], None] | None = None
         self._command, self._say, self._left = command, say, left
         self._loop = asyncio.get_running_loop()
@@ -34,7 +35,7 @@ class StopSignal:
     def _on_signal(self, number: signal.Signals) -> None:
         now = self._loop.time()
         if self._first_s is None:
-            self._first_s = now
+            self._first_s, self.first = now, number
             self.stop.set()
         elif now - self._first_s >= SAME_S:
             self._end(number)
