@@ -67,17 +67,30 @@ def test_a_password_s_file_is_named_where_its_directory_is_there(tmp_path: Path)
             Password(file=file)
 
 
-def test_password_file_is_read_again_and_the_last_password_stays(tmp_path: Path) -> None:
+def test_password_file_is_read_again_and_the_last_password_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "password"
     file.write_text("one\n")
     password = Password(file=file)
     assert password.now() == "one"
     replace(file, b"two")
     assert password.now() == "two"
+    assert caplog.messages == []
     replace(file, b"")
-    assert password.now() == "two"
+    assert [password.now(), password.now()] == ["two"] * 2
     file.unlink()
     assert password.now() == "two"
+    replace(file, b"three")
+    assert password.now() == "three"
+    file.unlink()
+    assert password.now() == "three"
+    missing = f"the password file {file} cannot be read: No such file or directory; the previous password stays in use"
+    assert caplog.messages == [
+        f"the password file {file} does not contain exactly one line with a password; the previous password stays in use",
+        missing,
+        missing,
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe", b"a\nb", b"a\0b", b"x" * 5000])

@@ -55,7 +55,8 @@ class Mechanism(StrEnum):
 
 
 class Password:
-    """A password, or the file that holds one. `now` reads the file again; if that fails, it returns the last one read.
+    """A password, or the file that holds one. `now` reads the file again; if that fails, it logs why once and
+    returns the last one read.
 
     Raises ValueError for a file that cannot be read or does not hold exactly one password.
     """
@@ -63,6 +64,7 @@ class Password:
     def __init__(self, text: str | None = None, file: Path | None = None) -> None:
         self._file = file
         self._last = text if file is None else _password_in(file)
+        self._warned = ""
         if not self._last:
             raise ValueError("the password is empty")
 
@@ -70,9 +72,11 @@ class Password:
         """The password to log in with."""
         if self._file is not None:
             try:
-                self._last = _password_in(self._file)
+                self._last, self._warned = _password_in(self._file), ""
             except ValueError as fault:
-                _LOG.debug("the previous password stays in use: %s", fault)
+                if str(fault) != self._warned:  # it is read for each connection
+                    self._warned = str(fault)
+                    _LOG.warning("%s; the previous password stays in use", fault)
         assert self._last is not None
         return self._last
 
