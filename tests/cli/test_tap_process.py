@@ -61,6 +61,13 @@ def test_tenants_come_from_a_header_or_from_a_file(small: Provider, tmp_path: Pa
         assert newest(up, 3)["tenant"] is None
 
 
+def test_the_tenants_file_is_utf_8_in_any_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants = tmp_path / "tenants.toml"
+    tenants.write_text('a = "Zürich"\n', encoding="utf-8")
+    monkeypatch.setattr(Path, "read_text", lambda self: self.read_bytes().decode("latin-1"))  # as in such a locale
+    assert tap_process._tenants(tenants) == {"a": "Zürich"}
+
+
 def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_path: Path) -> None:
     with start_up({"small": small.url}, tmp_path / "data", environment={"STREAMGAUGE_WORKERS": "3"}) as up:
         assert len([line for line in children(up.process.pid).values() if "streamgauge.taps.proxy" in line]) == 3

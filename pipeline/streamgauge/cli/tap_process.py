@@ -314,7 +314,7 @@ def _tenants(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
     try:
-        return msgspec.convert(tomllib.loads(file.read_text()), dict[str, str])
+        return msgspec.convert(tomllib.loads(file.read_bytes().decode()), dict[str, str])
     except OSError as error:
         raise UsageFault(f"--tenants {file} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
