@@ -7,12 +7,14 @@ import pytest
 from aiokafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
+    KafkaConnectionError,
     KafkaError,
     NotCoordinatorError,
 )
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
 from streamgauge.kafka.security import brokers_at
+from streamgauge.worker import log as log_module
 from streamgauge.worker.log import Log
 
 
@@ -52,3 +54,37 @@ def test_offsets_and_notes_are_those_of_the_topic_that_has_some() -> None:
     assert asyncio.run(log.committed("topic")) == {0: 7, 2: 0}
     assert asyncio.run(log.committed_metadata("topic")) == {0: "id", 2: ""}
     assert asyncio.run(asked([]).committed("topic")) == {}
+
+
+class Client:
+    """A client that can neither start nor stop. `calls`: those to all clients, in order."""
+
+    calls: list[str]
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    async def start(self) -> None:
+        self.calls.append("start")
+        raise KafkaConnectionError
+
+    async def stop(self) -> None:
+        self.calls.append("stop")
+        raise KafkaConnectionError
+
+    async def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_clients_are_closed_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "AIOKafkaConsumer", Client)
+    Client.calls = []
+    log = Log(brokers_at("127.0.0.1:1"), "group")
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(log.has_message("topic", 0, 1, 2))
+    assert Client.calls == ["start", "stop"]
+    Client.calls = []
+    log._consumer = log._admin = Client()
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(log.stop())
+    assert Client.calls == ["stop", "close"]

@@ -43,8 +43,10 @@ class Log:
     async def stop(self) -> None:
         """Disconnect, if `start` was called."""
         if self._consumer is not None:
-            await self._consumer.stop()
-            await self._admin.close()
+            try:
+                await self._consumer.stop()
+            finally:
+                await self._admin.close()
 
     async def committed(self, topic: str) -> dict[int, int]:
         """The offset that the group has committed, by partition; without partitions that have none."""
@@ -83,8 +85,8 @@ class Log:
         reader = AIOKafkaConsumer(
             **self._brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
-        await reader.start()
         try:
+            await reader.start()
             reader.assign([place])
             reader.seek(place, start)
             async with asyncio.timeout(_READ_TIMEOUT_S):
