@@ -158,7 +158,7 @@ EDGES: dict[str, set[str]] = {
     "worker/watchdog/stacks.py": set(),
     "worker/faust/store.py": {"faust"},
     "worker/ledger_sink.py": set(),
-    "worker/faust/transport.py": {"faust", "aiokafka", "mode"},  # mode is what Faust's services are made of
+    "worker/faust/transport.py": {"faust", "mode"},  # mode is what Faust's services are made of
     "worker/watchdog/watchdog.py": set(),
     # Without Kafka, and the storage of records.
     "ledger/sqlite.py": set(),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka.errors import KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError
 
 import streamgauge
 from streamgauge.core.capture.segments import FORMAT_VERSION
@@ -154,6 +155,26 @@ def test_a_broker_that_goes_away_meanwhile_is_not_waited_for_for_ever(
 
     with pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [RequestTimedOutError, NodeNotReadyError, KafkaTimeoutError, TimeoutError])
+def test_a_broker_that_is_too_slow_is_unreachable(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And has not denied anything."""
+
+    async def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("streamgauge.kafka.dead_letters.AIOKafkaConsumer.start", fails)
+    with pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):
+        asyncio.run(read_letters("127.0.0.1:1", NAMES))
+
+    async def send() -> None:
+        sender = Sender("127.0.0.1:1")
+        monkeypatch.setattr(sender._producer, "send", fails)
+        await sender.send(Message(NAMES.segments, b"one"))
+
+    with pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):
+        asyncio.run(send())
 
 
 @pytest.mark.kafka

@@ -41,6 +41,9 @@ _REQUEST_TIMEOUT_MS = 10_000
 _COORDINATOR_TRIES = 20
 _COORDINATOR_RETRY_S = 0.5
 
+# The errors of a client that cannot connect, or that gets no answer.
+UNREACHABLE = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
+
 _TOPIC_DENIED, _GROUP_DENIED = 29, 30  # TOPIC_ and GROUP_AUTHORIZATION_FAILED
 _COORDINATOR_MOVES = (
     GroupCoordinatorNotAvailableError,
@@ -208,7 +211,7 @@ async def administrator(brokers: Brokers) -> AsyncIterator[AIOKafkaAdminClient]:
     try:
         await client.start()
         yield client
-    except (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, KafkaTimeoutError, TimeoutError) as error:
+    except UNREACHABLE as error:
         raise await unreachable(brokers) from error
     except KafkaError as error:
         raise TopicsDeniedError(f"the broker at {brokers} rejected a request: {type(error).__name__}") from error

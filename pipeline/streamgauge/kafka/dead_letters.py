@@ -18,11 +18,11 @@ from enum import StrEnum
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
+from aiokafka.errors import KafkaConnectionError, KafkaError  # type: ignore[import-untyped]
 
 import streamgauge
 from streamgauge.core.capture.segments import FORMAT_VERSION
-from streamgauge.kafka.administrator import unreachable
+from streamgauge.kafka.administrator import UNREACHABLE, unreachable
 from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS, Message, Producer
@@ -137,7 +137,7 @@ async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> Asyn
             )
         async for message in _messages(consumer, TopicPartition(topics.deadletter, 0), start):
             yield _from_message(message)
-    except KafkaConnectionError as error:
+    except UNREACHABLE as error:
         raise await unreachable(brokers_at(bootstrap)) from error
     except KafkaError as error:
         raise TopicsDeniedError(f"topic {topics.deadletter} cannot be read: {type(error).__name__}") from error
@@ -187,7 +187,7 @@ class Sender:
             # aiokafka itself waits without limit for the confirmation of an idempotent message.
             async with asyncio.timeout(CONFIRM_S):
                 await (await self._producer.send(message))
-        except (TimeoutError, KafkaTimeoutError, KafkaConnectionError) as error:
+        except UNREACHABLE as error:
             raise await unreachable(brokers_at(self._bootstrap)) from error
         except KafkaError as error:
             raise TopicsDeniedError(

@@ -29,16 +29,11 @@ from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
 import faust
-from aiokafka.errors import (  # type: ignore[import-untyped]
-    KafkaConnectionError,
-    KafkaTimeoutError,
-    NodeNotReadyError,
-    RequestTimedOutError,
-)
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.services import Service, WaitResults
 
+from streamgauge.kafka.administrator import UNREACHABLE
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.security import Brokers
 from streamgauge.worker.faust.group_leader import wait_for_topics_before_assigning
@@ -53,8 +48,6 @@ _ROOM_CHECKS = 100
 _FETCH_S = 0.25
 # How soon a broker that did not answer at the start is tried again (seconds).
 _RETRY_S = 1.0
-# The errors of a client that could not connect.
-_UNREACHABLE = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
 
 
 class _StartedCoroutine:
@@ -216,7 +209,7 @@ async def _answered(start: Awaitable[None], transport: Any) -> bool:
     """Start a client; returns whether the broker answered. Raises the client's error if the broker refuses permanently."""
     try:
         await start
-    except _UNREACHABLE:
+    except UNREACHABLE:
         refusal = await refusal_of(transport.brokers)
         if refusal is not None and refusal.final:
             raise
