@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.errors import KafkaError
 
+from streamgauge.kafka import log_throttle
 from streamgauge.kafka.log_throttle import BrokerMonitor, throttle_logs
 
 
@@ -115,6 +116,26 @@ def test_broker_is_checked_only_after_a_log_line(logged: Logged) -> None:
         "the broker at 127.0.0.1:9 does not answer",
         "the broker at 127.0.0.1:9 answers again",
     ]
+
+
+def test_the_number_of_a_line_comes_without_a_further_line(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for the next one, for hours."""
+    monkeypatch.setattr(log_throttle, "_REPEAT_S", 1.0)
+    monkeypatch.setattr(log_throttle, "_CHECK_EVERY_S", 0.1)
+
+    async def run() -> None:
+        running = asyncio.create_task(BrokerMonitor("127.0.0.1:9", is_up, "it is waited for").run())
+        library = logging.getLogger("faust.somewhere.else")
+        await asyncio.sleep(0.3)
+        for _ in range(2):  # the second time, within _REPEAT_S
+            for _ in range(5):
+                library.warning("odd")
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
+        running.cancel()
+
+    asyncio.run(run())
+    assert logged.lines == ["faust.somewhere.else: odd (5 times)"] * 2
 
 
 def test_each_problem_is_logged_once_per_outage(logged: Logged) -> None:

@@ -139,6 +139,8 @@ class BrokerMonitor:
                 is_up = await self._answers()
                 if is_up is not None:
                     self.report(is_up, None if is_up else await self._diagnose())
+            else:
+                self._pass_on()
             await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _diagnose(self) -> str | None:
@@ -167,7 +169,11 @@ class BrokerMonitor:
             self._diagnosed_at, problem = -_DIAGNOSE_EVERY_S, None
         self.connected, self.unreachable, self.problem = is_up, not is_up, problem
         if is_up:
-            for line in self._throttle.take_due(time.monotonic()):
-                _LOG.warning("%s", line)
+            self._pass_on()
         else:
             self._throttle.forget()
+
+    def _pass_on(self) -> None:
+        """Log the held lines that are due."""
+        for line in self._throttle.take_due(time.monotonic()):
+            _LOG.warning("%s", line)
