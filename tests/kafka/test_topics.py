@@ -3,6 +3,8 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -123,3 +125,16 @@ def test_topics_that_were_made_are_waited_for_until_the_brokers_list_them(monkey
     monkeypatch.setattr(topics, "_LIST_POLL_S", 0.0)
     asyncio.run(topics._wait_until_listed(None, ["a", "b"]))
     assert len(answers) == 1, "one that may not be described is not waited for"
+
+
+def test_a_topic_that_another_process_created_meanwhile_is_not_reported_as_created() -> None:
+    async def answer(*_: object) -> object:
+        return SimpleNamespace(
+            topic_errors=[(name, code, None) for name, code in zip(names, (0, 36, 0, 0), strict=True)]
+        )
+
+    missing = topics.Topics("sg").wanted(1)
+    names = [topic.name for topic in missing]
+    admin: Any = SimpleNamespace(create_topics=answer)
+    created = asyncio.run(topics._create_missing(admin, brokers_at("127.0.0.1:1"), missing, 1))
+    assert created == [names[0], *names[2:]]

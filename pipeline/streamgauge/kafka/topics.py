@@ -222,7 +222,7 @@ async def create(
                 result.differences.extend(_differences(wanted, found[wanted.name]))
         if missing:
             result.created.extend(await _create_missing(admin, brokers, missing, replicas))
-            await _wait_until_listed(admin, result.created)
+            await _wait_until_listed(admin, [topic.name for topic in missing])
     return result
 
 
@@ -330,12 +330,13 @@ async def _create_missing(
     count = replicas or min(DEFAULT_REPLICAS, len((await admin.describe_cluster())["brokers"]))
     new = [NewTopic(topic.name, topic.partitions, count, topic_configs=dict(topic.config)) for topic in missing]
     answer: Any = await admin.create_topics(new)
+    created = [name for name, code, *_ in answer.topic_errors if not code]
     for name, code, *_ in answer.topic_errors:
         if code in _DENIED:
             raise denied(brokers.login.username if brokers.login else None, [Right(Operation.CREATE, Kind.TOPIC, name)])
         if code and code != _TOPIC_EXISTS:  # another process may create the topic at the same moment
             raise TopicsDeniedError(f"topic {name} could not be created: {for_code(code).__name__}")
-    return [topic.name for topic in missing]
+    return created
 
 
 def _listed(names: list[str]) -> str:
