@@ -255,6 +255,7 @@ def test_a_capture_file_is_read_to_its_end(tmp_path: Path, broken: bool, code: i
             ("completed", "2023-11-14T22:13:22"),
         ]
         assert ("is damaged: a packet of 4294967295 bytes, at byte" in up.log) is broken
+        assert ("has been read to its end" in up.log) is not broken
 
 
 def test_a_capture_file_that_is_read_twice_is_counted_once(tmp_path: Path) -> None:

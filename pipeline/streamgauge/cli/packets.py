@@ -181,6 +181,8 @@ def _code(settings: Settings, source: _Source) -> int:
 
 
 def _say_end(command: str, settings: Settings, source: _Source) -> None:
+    if source.fault:
+        return  # `_code` says what is wrong with the file
     if source.read.is_set():
         say(f"{command}: {settings.pcap} has been read to its end")
     else:
