@@ -48,6 +48,18 @@ def test_data_directories_have_ids_of_their_own(tmp_path: Path) -> None:
         assert one.instance_id != other.instance_id
 
 
+def test_an_empty_id_is_replaced_by_another_one(tmp_path: Path) -> None:
+    """A power cut may leave it empty. Workers of two hosts would then have the same id."""
+    for name in ("a", "b"):
+        (tmp_path / name / "worker-slots").mkdir(parents=True)
+        (tmp_path / name / "worker-slots" / "id").touch()
+    with Slot(tmp_path / "a") as one, Slot(tmp_path / "b") as other:
+        assert one.instance_id != other.instance_id
+        made = one.instance_id
+    with Slot(tmp_path / "a") as again:
+        assert again.instance_id == made
+
+
 def test_what_lies_there_is_private_and_no_link_is_followed(tmp_path: Path) -> None:
     slots = tmp_path / "worker-slots"
     before = os.umask(0)

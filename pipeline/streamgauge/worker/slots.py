@@ -57,10 +57,14 @@ class Slot:
 def _directory_id(directory: Path) -> str:
     """The id of the data directory. The first process creates it."""
     path = directory / "id"
+    with contextlib.suppress(FileNotFoundError):
+        if not path.stat().st_size:
+            path.unlink()  # the host lost power after a version that did not sync it had made it
     if not path.exists():
         with tempfile.NamedTemporaryFile("w", dir=directory, prefix=".id-") as made:
             made.write(uuid.uuid4().hex)
             made.flush()
+            os.fsync(made.fileno())
             with contextlib.suppress(FileExistsError):  # another process created it at the same moment: use its id
                 os.link(made.name, path)
     return path.read_text()
