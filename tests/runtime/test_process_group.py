@@ -121,6 +121,24 @@ def test_relay_ended_gets_the_exit_code_before_the_next_start(log: Path) -> None
     assert ends == [(-signal.SIGSEGV, 1), (-signal.SIGKILL, 2)]
 
 
+def test_a_relay_is_started_again_although_relay_ended_fails(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def failing(code: int) -> None:
+        raise LookupError("sk-0123456789")
+
+    async def work() -> None:
+        relay = child(log, "relay")
+        group = Group(child(log, "recorder"), [relay], lambda _: None, relay_ended=failing)
+        await group.start()
+        os.kill(pids(log, "relay")[0], signal.SIGKILL)
+        await until(lambda: len(pids(log, "relay")) == 2 and relay.ready)
+        await group.stop(5)
+
+    play(work)
+    assert [message.splitlines()[0] for message in caplog.messages] == [
+        "internal error in the callback after the end of the relay: LookupError"
+    ]
+
+
 def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     lines: list[str] = []
 

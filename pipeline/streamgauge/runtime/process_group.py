@@ -184,7 +184,10 @@ class Group:
             code = await child.wait()
             self._say(f"the {child.name} ended unexpectedly ({_ended(code)}); restarting it")
             if child is not self._recorder:
-                self._relay_ended(code)
+                try:
+                    self._relay_ended(code)
+                except Exception as error:  # noqa: BLE001 - without its supervision, the child would not be started again
+                    report_fault(f"the callback after the end of the {child.name}", error)
             await self._restart(child)
 
     async def _restart(self, child: Child) -> None:

@@ -59,7 +59,7 @@ def _directory_id(directory: Path) -> str:
     path = directory / "id"
     with contextlib.suppress(FileNotFoundError):
         if not path.stat().st_size:
-            path.unlink()  # the host lost power after a version that did not sync it had made it
+            path.unlink()  # left so by a loss of power
     if not path.exists():
         with tempfile.NamedTemporaryFile("w", dir=directory, prefix=".id-") as made:
             made.write(uuid.uuid4().hex)
