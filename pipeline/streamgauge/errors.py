@@ -1,7 +1,8 @@
-"""Errors that an operator can correct. Each is one or two sentences: the fault, and what to do.
+"""Errors that an operator can correct. The text of each says what is wrong, and what to do.
 
 Exit codes are a contract: 0 done, 1 the command ran and found a problem, 2 wrong usage or settings, 3 a required service is
 unavailable (port, broker, database), 70 an internal error, 75 a worker was stuck, 130 ended by Ctrl-C before it was done.
+128 + the signal's number (130, 143): a second signal ended the command at once.
 """
 
 DONE = 0

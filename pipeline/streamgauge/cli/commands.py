@@ -120,7 +120,8 @@ Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and
 before the file. The sections Arguments and Options of a command's help list what is no setting.
 
 Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
-70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C.
+70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C. A second signal ends a command at once, with 128 + its
+number.
 """
 
 _UP_EPILOG = """\

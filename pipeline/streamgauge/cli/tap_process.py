@@ -1,7 +1,8 @@
 """The code that `up` and `tap` share: a tap's process group, its spool, its counters and its admin port.
 
 With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder receives the data that taps in
-applications capture. They find it at DATA_DIR/run/recorder.sock.
+applications capture. They find it at DATA_DIR/run/recorder.sock, through a link to a directory below TMPDIR
+(`runtime/socket_directory.py`).
 """
 
 import asyncio

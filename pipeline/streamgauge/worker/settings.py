@@ -78,7 +78,7 @@ class WorkerMetrics(Protocol):
     """The metrics interface that a worker uses; `metrics.prometheus.Metrics` implements it."""
 
     def observe(self, record: Record) -> None:
-        """Add a record that is new to the ledger to the metrics of streams."""
+        """Add a finished stream's record to the metrics."""
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         """Add to a counter, by its full name and label values."""

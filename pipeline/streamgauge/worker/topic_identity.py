@@ -12,6 +12,8 @@ commit of a partition, of offset 0, comes before any state. From then on:
     another partition count while it runs         the topic was changed or recreated
     a topic missing while it runs                 the topic was deleted
 
+The records topic has no state: it is compared only while the worker runs.
+
 Each of these ends the worker with a sentence. Continuing would silently lose streams, or give some a second record.
 
 Kafka also deletes a group's committed offsets when no worker has run for a week (`offsets.retention.minutes`). Only an
