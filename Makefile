@@ -1,5 +1,5 @@
-# What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
-# benchmarks meet, which come from Debian's packages where make runs as root.
+# The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
+# benchmarks use: make installs Debian's packages of them if it runs as root.
 .PHONY: help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
@@ -14,8 +14,8 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 	$(BIN)/streamgauge demo
 
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
-	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
-	./scripts/install_bench_peers || echo 'what needs them is skipped, and says so'
+	./scripts/install_test_parts || echo 'tests that need it are skipped'
+	./scripts/install_bench_peers || echo 'tests that need them are skipped'
 	./scripts/run_tests
 
 interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
@@ -70,7 +70,7 @@ bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1
 	$(BIN)/python -m bench.startup
 
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
-	./scripts/install_bench_peers || echo 'who is missing is left out, and the table says so'
+	./scripts/install_bench_peers || echo 'missing proxies are left out, as the table says'
 	$(BIN)/python -m bench.tap --document docs/performance.md
 
 bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)

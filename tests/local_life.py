@@ -52,7 +52,7 @@ class Life:
         self.now = 0.0
         self._step_around(self.state, "save")
         self._step_around(self.spool, "done")
-        self._step_around(self.state, "bury")
+        self._step_around(self.state, "keep_dead_letter")
         self.loop = LocalLoop(self.spool, self.state, self._deliver, self.counted, limits or Limits(), self.said.append)
 
     def work(self, steps: int = 1) -> None:

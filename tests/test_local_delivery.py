@@ -222,7 +222,7 @@ def test_dead_letters_are_bounded_and_the_newest_are_kept(data_dir: Path, monkey
     monkeypatch.setattr(local_delivery, "DEADLETTER_BYTES", 250)
     state = StateFile(data_dir / "state.sqlite")
     for number in range(9):
-        state.bury(Row(number, 0, 0, b"%d" % number * 100), "frame")
+        state.keep_dead_letter(Row(number, 0, 0, b"%d" % number * 100), "frame")
     state.close()
     assert deadletters(data_dir) == [("frame", b"7" * 100), ("frame", b"8" * 100)]
 

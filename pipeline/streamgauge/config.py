@@ -151,7 +151,7 @@ class SpoolSettings:
 class Settings(ProxySettings, SpoolSettings):
     """The value of every setting. `given`: the names of those that are not defaults.
 
-    `Settings.x` is the default of x, except for `data_dir`. A part of the program that has a default of its own names it so.
+    `Settings.x` is the default of x, except for `data_dir`; dataclasses of parts take their defaults from it.
     """
 
     upstream: tuple[Upstream, ...] = _set(

@@ -1,9 +1,9 @@
 """Delivers bundles without Kafka: spool -> assembler -> ledger, in one thread of one process.
 
 The order of durable writes is the same as with Kafka: first the records (the ledger stores each stream once), then the
-changed state, then the removal of the spool's rows. After a crash in between, the state skips rows that are repeated, and
-the ledger has the records that are repeated. The log's time is the tap's own monotonic clock, since there is one tap: a
-step of the wall clock abandons no stream.
+changed state, then the removal of the spool's rows. After a crash in between, rows are read again: the assembler skips
+those that its state includes, and the ledger recognises the records that it has. The log's time is the tap's own
+monotonic clock, since there is one tap: a step of the wall clock abandons no stream.
 """
 
 import sqlite3
@@ -81,7 +81,7 @@ class StateFile:
             self._database.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", list(self._unsaved.items()))
         self._unsaved = {}
 
-    def bury(self, row: Row, error_class: str) -> None:
+    def keep_dead_letter(self, row: Row, error_class: str) -> None:
         """Keep a row as a dead letter, with the class of its error."""
         self._database.execute("INSERT OR REPLACE INTO deadletter VALUES (?, ?, ?)", (row.id, error_class, row.value))
         self._database.execute(_TRIM, (DEADLETTER_BYTES,))
@@ -225,18 +225,18 @@ class LocalLoop:
             stage = "assemble"
             records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
         except UnreadableBundle as error:
-            self._bury(row, stage, error.error_class)
+            self._dead_letter(row, stage, error.error_class)
             return []
         except Exception as error:  # noqa: BLE001 - a row that triggers a bug of ours must not stop all others
             report_fault("the assembler", error)
-            self._bury(row, stage, type(error).__name__)
+            self._dead_letter(row, stage, type(error).__name__)
             return self._assembler.take_finished()
         self._counts.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
         return records
 
-    def _bury(self, row: Row, stage: str, error_class: str) -> None:
-        self._state.bury(row, error_class)
+    def _dead_letter(self, row: Row, stage: str, error_class: str) -> None:
+        self._state.keep_dead_letter(row, error_class)
         self._counts.add(DEAD_LETTERS.name, stage=stage, error_class=error_class)
 
 

@@ -1,4 +1,4 @@
-"""The public face of the record: for programs that read records. Its JSON Schema is schemas/record.v1.json.
+"""The public model of the record: for programs that read records. Its JSON Schema is schemas/record.v1.json.
 
 The docstring of a field is its description in the schema, and in docs/reference/record.md. Rules for all fields:
 

@@ -217,7 +217,7 @@ async def _discard(producer: Any) -> None:
         sender.cancel()
         await asyncio.wait({sender}, timeout=_DISCARD_TIMEOUT_S)
     accumulator = producer._message_accumulator
-    accumulator.fail_all(KafkaConnectionError("the producer was given up"))
+    accumulator.fail_all(KafkaConnectionError("the producer was discarded"))
     for batch in (one for batches in accumulator._batches.values() for one in batches):
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
             batch._drain_waiter.exception()  # retrieved, because asyncio logs an exception that was never retrieved

@@ -21,7 +21,8 @@ from streamgauge.runtime.certificates import State, load_certificate, reading_au
 
 _LOG = logging.getLogger("streamgauge.kafka")
 
-# The most that is read of a password file (bytes): an operator may name a wrong, large file. Passwords are far shorter.
+# The most that is read of a password file (bytes), as the operator may give the wrong file, which may be large. Passwords are
+# far shorter.
 _MAX_PASSWORD = 4096
 # The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
 _PASSWORD_ATTRIBUTE = "_sasl_plain_password"

@@ -171,11 +171,11 @@ class Shipper:
                 await self._pause(self._backoff.failed())
 
     async def _monitor_always(self) -> None:
-        """Run the watch, and run it again after an error: without it, `connected` would keep its last value."""
+        """Run the monitor, and run it again after an error: without it, `connected` would keep its last value."""
         while True:
             try:
                 await self._monitor.run()
-            except Exception as error:  # noqa: BLE001 - the shipper continues, and the watch starts again
+            except Exception as error:  # noqa: BLE001 - the shipper continues, and the monitor starts again
                 report_fault("the check of the broker connection", error)
                 await asyncio.sleep(_RETRY_S)
 
@@ -364,7 +364,7 @@ class Shipper:
     async def _update_spool(self, take: Callable[[int], list[Row]]) -> list[Row]:
         """Remove confirmed and refused rows from the spool, then call `take` for new rows, all in one call in another thread.
 
-        Rows that the spool fails to remove stay listed for the next visit.
+        Rows that the spool fails to remove stay listed for the next call.
         """
         after = self._first_after()
         confirmed, self._confirmed = self._confirmed, []

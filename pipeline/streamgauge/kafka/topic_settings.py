@@ -1,4 +1,7 @@
-"""What each topic holds and how it is configured, each setting with its reason. docs/reference/topics.md is made of this."""
+"""What each topic holds and how it is configured, each setting with its reason.
+
+docs/reference/topics.md is generated from it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -52,7 +52,8 @@ _CREATE = (
     )
     """,
     f"CREATE INDEX records_by_start ON records (ifnull(started_us, {NO_START}), stream_id)",
-    # A partial index: few records are resumed streams, so it is small, and shows at once whether there are any.
+    # A partial index: few records are resumed streams, so it is small, and shows at once whether there are any. Its name is
+    # from version 2, which called resumed streams legs.
     "CREATE INDEX records_legs ON records (resumed_from) WHERE resumed_from IS NOT NULL",
 )
 _NOW_CURRENT = f"PRAGMA user_version = {SCHEMA_VERSION}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("streamgauge.runtime.faults")
 
-# How often the count of one kind is logged at most (seconds): often enough to be seen, too seldom to fill a disk.
+# The shortest time between two log lines about one kind (seconds): often enough to be seen, too seldom to fill a disk.
 REPEAT_S = 60.0
 # Kinds with a count of their own: the code has a few dozen places that catch bugs. Further kinds share one count.
 MAX_KINDS = 256

@@ -104,9 +104,9 @@ def not_available(address: str, option: str, error: OSError) -> Unavailable:
     return Unavailable(f"the address {address} cannot be used ({why}): choose another with {option}")
 
 
-def bound_address(open_listeners: socket.socket) -> str:
+def bound_address(bound: socket.socket) -> str:
     """The address of a bound socket, as HOST:PORT."""
-    host, port = open_listeners.getsockname()[:2]
+    host, port = bound.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

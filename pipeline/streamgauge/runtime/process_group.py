@@ -35,7 +35,7 @@ RESERVE_S = 3.0
 # The time of the same timeout in which the command itself ends after all that: two interpreters exit (s).
 END_S = 0.3
 
-# A child that has not ended so long after the deadline is stuck, and is killed (seconds).
+# A child that still runs this long after the deadline is killed (seconds).
 HANGS_S = 5.0
 
 

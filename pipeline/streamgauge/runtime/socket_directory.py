@@ -129,7 +129,8 @@ def _is_ours(directory: Path) -> bool:
 
 def _is_used(path: Path) -> bool:
     """Whether a process listens on the socket at this path."""
-    if not path.exists():  # its path may be too long for a connection
+    # Without this check, `connect` to a path that is too long would count as a used socket.
+    if not path.exists():
         return False
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(_ASK_S)

@@ -8,7 +8,7 @@ committing   a checkpoint: confirmation of what was sent, the state, the metrics
 
 All partitions of a worker share one event loop, and each measures wall-clock seconds of its own. So the five activities
 add up to one second per second for one partition, and to eight for eight partitions. `decoding` and `applying` never wait,
-so their sum over all partitions is the share of time for which they keep the event loop busy. A partition that waits may
+so the sum of both over all partitions is the share of time in which the event loop runs them. A partition that waits may
 have messages to read: the lag shows that. While a partition sends or commits, it may wait for the broker, and other
 partitions run. Other tasks commit the offsets of all partitions and write the ledger; no partition's time includes that.
 """

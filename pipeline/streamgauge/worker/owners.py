@@ -39,14 +39,14 @@ class Owners:
         """Check the owners now. Keeps the last result while the group rebalances. Raises KafkaError."""
         epoch = self._consumers[0].assignment_epoch
         topics = [consumer.topic for consumer in self._consumers]
-        there = await self._log.identities(topics)
+        existing = await self._log.identities(topics)
         group = await self._log.group()
         if epoch is None or epoch != self._consumers[0].assignment_epoch or group is None or not group.stable:
             return
         without = [
             f"{topic}/{number}"
             for topic in topics
-            for number in range(there[topic].partitions if topic in there else 0)
+            for number in range(existing[topic].partitions if topic in existing else 0)
             if number not in group.assigned.get(topic, ())
         ]
         self._checked_epoch, self._missing = epoch, _sentence(without)

@@ -179,8 +179,10 @@ class Worker:
 
     async def _work(self, instance_id: str, stopping: "asyncio.Task[bool]") -> None:
         producer = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
-        other = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
-        dead_letters = DeadLetters(other, self._settings.topics, self._metrics)
+        dead_letter_producer = Producer(
+            self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES
+        )
+        dead_letters = DeadLetters(dead_letter_producer, self._settings.topics, self._metrics)
         log = Log(self._settings.brokers, self._settings.prefix)
         monitor = BrokerMonitor(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
         try:
@@ -191,7 +193,7 @@ class Worker:
         except KafkaError as error:
             self._fail(FaustCrashedError(f"the connection to the broker was lost at the start: {error!r}"))
         finally:
-            await self._disconnect(producer, other, log)
+            await self._disconnect(producer, dead_letter_producer, log)
 
     async def _connect(self, producer: Producer, log: Log) -> None:
         """Connect both. Waits again, as at the start, for a broker that became unreachable since the check."""
@@ -208,11 +210,13 @@ class Worker:
             else:
                 return
 
-    async def _disconnect(self, producer: Producer, other: Producer, log: Log) -> None:
+    async def _disconnect(self, producer: Producer, dead_letter_producer: Producer, log: Log) -> None:
         """Close all connections in parallel, within the remaining time. If one does not close in time, `hung` is set."""
         timeout_s = self._step_s(1)
-        # `other` needs no time: each dead letter is confirmed, or its message is read again.
-        parts = [asyncio.ensure_future(part) for part in (producer.stop(timeout_s), other.stop(0), log.stop())]
+        # The dead letters' producer needs no time to flush: `DeadLetters.write` returns only after the confirmation.
+        parts = [
+            asyncio.ensure_future(part) for part in (producer.stop(timeout_s), dead_letter_producer.stop(0), log.stop())
+        ]
         done, waiting = await asyncio.wait(parts, timeout=timeout_s + _TEARDOWN_S / 2)
         self.hung = self.hung or bool(waiting)
         for part in done:

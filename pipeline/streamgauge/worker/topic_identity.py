@@ -93,13 +93,13 @@ class TopicIdentityCheck:
         while epoch is not None and epoch == self._consumer.assignment_epoch:
             try:
                 metadata = await self._log.committed_metadata(self._topics.segments)
-                there = (await self._log.identities([self._topics.segments])).get(self._topics.segments)
+                existing = (await self._log.identities([self._topics.segments])).get(self._topics.segments)
             except KafkaError:
-                there = None
-            if there is not None and epoch == self._consumer.assignment_epoch:
+                existing = None
+            if existing is not None and epoch == self._consumer.assignment_epoch:
                 for number, (committed, begins, _) in places.items():
-                    self._compare(number, metadata.get(number), there.id, (committed, begins, applied[number]))
-                self._consumer.commit_metadata = there.id or _NO_ID
+                    self._compare(number, metadata.get(number), existing.id, (committed, begins, applied[number]))
+                self._consumer.commit_metadata = existing.id or _NO_ID
                 first = {number: 0 for number in places if number not in metadata}
                 if await self._consumer.commit({**first, **resume}):
                     return True
@@ -174,9 +174,9 @@ class TopicsMonitor:
                 return
             await asyncio.sleep(_EVERY_S)
 
-    def _check(self, there: Mapping[str, Identity]) -> None:
+    def _check(self, existing: Mapping[str, Identity]) -> None:
         for name in self._names:
-            now, before = there.get(name), self._known.get(name)
+            now, before = existing.get(name), self._known.get(name)
             self._missing[name] = self._missing[name] + 1 if now is None else 0
             if self._missing[name] >= _MISSING_CHECKS:
                 raise TopicsChangedError(
@@ -189,7 +189,7 @@ class TopicsMonitor:
                     f"topic {name} has {now.partitions} partitions now, and had {before.partitions}: stop all workers, give "
                     "the segments and state topics the same count, start the workers (docs/guides/partitions.md)"
                 )
-        self._known.update(there)
+        self._known.update(existing)
         self._waiting = self._unread()
 
     def _remedy(self, name: str) -> str:

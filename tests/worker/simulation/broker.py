@@ -147,13 +147,13 @@ class SimulatedProducer:
         self.generation += 1
         self._used_up = max(self._used_up, failed)
         for future in list(self._in_flight):
-            self._settle(future, KafkaConnectionError("the producer was given up"))
+            self._settle(future, KafkaConnectionError("the producer was discarded"))
         await asyncio.sleep(self._world.chance.random())
         return self._broker.up
 
     def _to_wire(self, generation: int, message: Message, future: "asyncio.Future[Any]") -> None:
         if generation <= self._used_up:
-            return self._settle(future, KafkaConnectionError("the producer was given up"))
+            return self._settle(future, KafkaConnectionError("the producer was discarded"))
         chance = self._world.chance
         if chance.random() < self._broker.trouble:
             self._used_up = generation
