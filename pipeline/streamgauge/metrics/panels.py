@@ -335,8 +335,8 @@ _WORKERS = Row(
             ),
         ),
         Panel(
-            "Expired messages",
-            "Messages that expired in Kafka (retention) before a worker read them, in 1 hour.",
+            "Messages deleted unread",
+            "Messages that were deleted from Kafka before a worker read them, in 1 hour.",
             "short",
             (
                 (_seldom("sum by (instance) (increase(streamgauge_log_gaps_total[1h]))"), "gaps {{instance}}"),

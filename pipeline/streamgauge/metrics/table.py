@@ -176,7 +176,7 @@ TAP_REFUSED = _counter(
     "reason",
     page=4_500,
 )
-SPOOL_BYTES = _gauge(MetricSource.TAP, "spool_bytes", "Size of the bundles that wait in the spool.", "bytes")
+SPOOL_BYTES = _gauge(MetricSource.TAP, "spool_bytes", "Size of the spool's file, with its free pages.", "bytes")
 SPOOL_LIMIT = _gauge(MetricSource.TAP, "spool_limit_bytes", "Size limit of the spool.", "bytes")
 SPOOL_ROWS = _gauge(MetricSource.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
 SPOOL_WRITES_REFUSED = _gauge(
@@ -233,7 +233,9 @@ LOG_GAPS = _counter(
     counted_as="log_gaps",
 )
 LOG_GAP_MESSAGES = _counter(
-    MetricSource.WORKER, "log_gap_messages", "Messages that expired in Kafka (retention) before a worker read them."
+    MetricSource.WORKER,
+    "log_gap_messages",
+    "Messages that were deleted from Kafka before a worker read them: by retention, or with a recreated topic.",
 )
 WORKER_LAG = _gauge(
     MetricSource.WORKER,
@@ -282,7 +284,7 @@ LABELS_CUT = _counter(
     "label",
     page=5_000,
 )
-SOURCE_FAILURES = _counter(MetricSource.SELF, "metric_source_failures", "Scrapes during which a metric source failed.")
+SOURCE_FAILURES = _counter(MetricSource.SELF, "metric_source_failures", "Failures of metric sources during scrapes.")
 BUILD_INFO = _gauge(MetricSource.SELF, "build_info", "Always 1. The label holds the version.", "1", "version")
 
 TABLE: tuple[Metric, ...] = (
