@@ -7,12 +7,11 @@ import os
 import signal
 import sys
 
-# What a shell gives for a command that Ctrl-C ended.
-_INTERRUPTED = 130
+from streamgauge.errors import DONE, INTERRUPTED
 
 
 def _leave(number: int, _: object) -> None:
-    os._exit(_INTERRUPTED if number == signal.SIGINT else 0)
+    os._exit(INTERRUPTED if number == signal.SIGINT else DONE)
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ def main() -> int:
             made.append(self)
 
     def announce() -> None:
-        while not (made and made[0].ready):
+        while not (made and made[0].unready is None):
             time.sleep(0.05)
         print("ready", flush=True)
 

@@ -70,7 +70,7 @@ def test_broker_that_hangs_during_a_request_is_unreachable(
 ) -> None:
     """A worker waits for a broker that is away; one that refuses ends it."""
     broker = own_broker()
-    monkeypatch.setattr(administration, "_REQUEST_TIMEOUT_MS", 2_000)
+    monkeypatch.setattr(administration, "REQUEST_TIMEOUT_MS", 2_000)
 
     async def ask() -> None:
         async with administration.administrator(brokers_at(broker.bootstrap)) as client:

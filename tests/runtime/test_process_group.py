@@ -65,13 +65,14 @@ def test_starts_all_and_stops_relays_before_the_recorder(log: Path) -> None:
     sentences: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "one"), child(log, "two")], sentences.append)
+        members = [child(log, name) for name in ("recorder", "one", "two")]
+        group = Group(members[0], members[1:], sentences.append)
         assert not group.serving
         await group.start()
         assert group.serving
         await group.stop(5)
         assert not group.serving
-        assert group.restarts == 0
+        assert [member.starts for member in members] == [1, 1, 1]
 
     play(work)
     assert lines(log)[0].startswith("recorder started"), "relays look for it at once"
@@ -91,7 +92,7 @@ def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str
         await group.start()
         os.kill(pids(log, name)[0], signal.SIGKILL)
         await until(lambda: len(pids(log, name)) == 2 and members[name].ready)
-        assert group.restarts == 1
+        assert {one: member.starts for one, member in members.items()} == {"recorder": 1, "relay": 1, name: 2}
         await group.stop(5)
 
     play(work)
@@ -243,10 +244,11 @@ def test_cancelled_start_leaves_no_process(log: Path) -> None:
 
 def test_stop_during_a_restart_leaves_no_process(log: Path) -> None:
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "relay")], lambda _: None)
+        relay = child(log, "relay")
+        group = Group(child(log, "recorder"), [relay], lambda _: None)
         await group.start()
         os.kill(pids(log, "relay")[0], signal.SIGKILL)
-        await until(lambda: group.restarts)
+        await until(lambda: relay.starts > 1)
         await group.stop(5)
 
     play(work)

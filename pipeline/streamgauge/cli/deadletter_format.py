@@ -52,15 +52,13 @@ def why_not_sent(topics: Topics, one: DeadLetter) -> str | None:
             decode_bundle(message.value)
         else:
             LedgerRow.of_json(message.value or b"")
-    except UnreadableBundle as error:
-        return f"this version cannot read it either ({error}): retry with a version that can"
-    except UnreadableRecordError as error:
+    except (UnreadableBundle, UnreadableRecordError) as error:
         return f"this version cannot read it either ({error}): retry with a version that can"
     return None
 
 
 def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
-    """The dead letter for JSON output. `whole`: with key and value, in base64."""
+    """The dead letter for JSON output; `cut`: it is truncated. `whole`: with key and value, in base64."""
     key_bytes, value_bytes = one.whole or (len(one.key or b""), len(one.value or b""))
     shown: dict[str, Any] = {
         "letter": one.offset,

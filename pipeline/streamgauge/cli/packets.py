@@ -9,30 +9,25 @@ import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.tap import broker_samples
+from streamgauge.cli.tap import ship_until, shipper_of
 from streamgauge.cli.tap_announcements import say_stopping, say_undelivered
 from streamgauge.cli.tap_process import Tap, running_tap, say, stop_signal
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
-from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.child_settings import encode_settings
-from streamgauge.runtime.process_group import END_S, Child, streams_drain_s
+from streamgauge.runtime.process_group import Child, streams_drain_s
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
 from streamgauge.taps.packets.privilege import drop_net_raw
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.packets.ring import ANY, capture_socket
-
-# Least time to ship the rest at the end, even if streams took the whole drain timeout (seconds).
-_FINISH_S = 1.0
 
 _NEEDS_NET_RAW = (
     "capturing packets requires the capability CAP_NET_RAW: give it to this command only (AmbientCapabilities=CAP_NET_RAW"
@@ -158,18 +153,10 @@ async def _tap(settings: Settings, source: _Source) -> int:
     stop = stop_signal("tap packets", settings)
     metrics = Metrics((MetricSource.TAP,))
     async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
-        shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
-        metrics.register(lambda: broker_samples(shipper))
-        shipping = asyncio.create_task(shipper.run())
+        shipper = shipper_of(tap, settings, brokers, metrics)
         _announce("tap packets", tap, settings)
         source.stop_at_end(stop)
-        await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
-        if not shipping.done():
-            _say_end("tap packets", settings, source)
-            deadline = time.monotonic() + settings.drain_timeout - END_S
-            await tap.group.stop(settings.drain_timeout)
-            await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
-        await shipping
+        await ship_until(stop, shipper, tap, settings, lambda: _say_end("tap packets", settings, source))
         say_undelivered("tap packets", settings)
     return _code(settings, source) or tap.group.exit_code
 

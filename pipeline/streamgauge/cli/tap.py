@@ -8,12 +8,12 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
-from streamgauge.cli.tap_process import running_tap, stop_signal, tap_settings
+from streamgauge.cli.tap_process import Tap, running_tap, stop_signal, tap_settings
 from streamgauge.config import Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
@@ -40,22 +40,35 @@ async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
     stop = stop_signal("tap", settings, with_stdin=child)
     metrics = Metrics((MetricSource.TAP,))
     async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
-        shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
-        metrics.register(lambda: broker_samples(shipper))
-        shipping = asyncio.create_task(shipper.run())
+        shipper = shipper_of(tap, settings, brokers, metrics)
         announce("tap", tap, settings)
-        await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
-        if not shipping.done():
-            say_stopping("tap", settings)
-            deadline = time.monotonic() + settings.drain_timeout - END_S
-            await tap.group.stop(settings.drain_timeout)
-            await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
-        await shipping
+        await ship_until(stop, shipper, tap, settings, lambda: say_stopping("tap", settings))
         say_undelivered("tap", settings)
     return tap.group.exit_code
 
 
-def broker_samples(shipper: Shipper) -> Iterable[Sample]:
+def shipper_of(tap: Tap, settings: Settings, brokers: Brokers, metrics: Metrics) -> Shipper:
+    """The shipper of a tap's spool, with its metrics."""
+    shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
+    metrics.register(lambda: _broker_samples(shipper))
+    return shipper
+
+
+async def ship_until(
+    stop: asyncio.Event, shipper: Shipper, tap: Tap, settings: Settings, say_end: Callable[[], None]
+) -> None:
+    """Ships until `stop` is set. Then calls `say_end`, stops the tap's processes, and ships the rest."""
+    shipping = asyncio.create_task(shipper.run())
+    await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
+    if not shipping.done():
+        say_end()
+        deadline = time.monotonic() + settings.drain_timeout - END_S
+        await tap.group.stop(settings.drain_timeout)
+        await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
+    await shipping
+
+
+def _broker_samples(shipper: Shipper) -> Iterable[Sample]:
     """The metrics of a tap's connection to its broker."""
     yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
     yield Sample(table.BROKER_PROBLEM.name, int(shipper.problem is not None), {})

@@ -32,10 +32,9 @@ from streamgauge.kafka.admin_requests import send
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.faults import BrokerRefusesError, BrokerUnreachableError, TopicsDeniedError
 from streamgauge.kafka.log_throttle import throttle_logs
+from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers
 
-# How long one admin request may take before the broker counts as unreachable (milliseconds).
-_REQUEST_TIMEOUT_MS = 10_000
 # A cluster without any group yet creates its coordinator at the first request. The number of requests, and the pause
 # between two of them (seconds).
 _COORDINATOR_TRIES = 20
@@ -207,7 +206,7 @@ class _Groups(Request[_GroupsStruct]):  # type: ignore[misc]
 async def administrator(brokers: Brokers) -> AsyncIterator[AIOKafkaAdminClient]:
     """A connected admin client as a context. Throttles aiokafka's log lines; turns its errors into TopicsError."""
     throttle_logs()
-    client = AIOKafkaAdminClient(**brokers.options(), request_timeout_ms=_REQUEST_TIMEOUT_MS)
+    client = AIOKafkaAdminClient(**brokers.options(), request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await client.start()
         yield client

@@ -25,7 +25,7 @@ from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka.administrator import UNREACHABLE, unreachable
 from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.log_throttle import throttle_logs
-from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS, Message, Producer
+from streamgauge.kafka.producer import PATIENCE_S, REQUEST_TIMEOUT_MS, Message, Producer
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import (
     MAX_DEADLETTER_BYTES,
@@ -43,12 +43,10 @@ _HEADERS_BYTES = 16 * 1024
 MAX_WHOLE_BYTES = MAX_DEADLETTER_BYTES - _HEADERS_BYTES
 # How much of a truncated key and of a truncated value is kept (bytes): enough to recognise them.
 TRUNCATED_BYTES = 4 * 1024
-# How long reading may return nothing although the topic has more messages (seconds): three failed requests.
-_PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
 # How long one fetch of dead letters waits (milliseconds).
 _FETCH_WAIT_MS = 1_000
 # How long a message that is sent back may wait for the broker's confirmation (seconds).
-CONFIRM_S = 3 * REQUEST_TIMEOUT_MS / 1000
+CONFIRM_S = PATIENCE_S
 # The most dead letters of one fetch: each may have 8 MiB.
 _AT_ONCE = 16
 
@@ -159,7 +157,7 @@ async def _messages(consumer: Any, topic_partition: TopicPartition, start: int) 
             if message.offset < end:
                 yield message
             received_s = asyncio.get_running_loop().time()
-        if asyncio.get_running_loop().time() > received_s + _PATIENCE_S:
+        if asyncio.get_running_loop().time() > received_s + PATIENCE_S:
             raise KafkaConnectionError("no more messages arrive")
 
 

@@ -9,12 +9,9 @@ from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
 from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
-from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
+from streamgauge.kafka.producer import PATIENCE_S, REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers, brokers_at
 
-# How long reading may return nothing although the log has more, until the broker counts as unreachable (seconds): three
-# failed requests.
-PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
 # How long one fetch waits for messages (milliseconds).
 _FETCH_WAIT_MS = 500
 # The most messages of one fetch: about 10 MiB of bundles at their most common size.

@@ -39,6 +39,8 @@ from streamgauge.kafka.security import Brokers, brokers_at
 # How long the broker may take to answer one request before the connection counts as dead (milliseconds). Half-open
 # connections are detected within this time.
 REQUEST_TIMEOUT_MS = 10_000
+# How long a broker may give no result, although it answers, until it counts as unreachable (seconds): three failed requests.
+PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
 
 # How long the sender task of a discarded producer may take to end (seconds).
 _DISCARD_TIMEOUT_S = 2.0

@@ -83,8 +83,7 @@ class ShipperSettings:
 class Shipper:
     """Ships until it is stopped. It calls the spool from other threads, never from the event loop's thread.
 
-    `connected`: the broker answers. `lag`: the rows that were sent and are not confirmed. `problem`: one sentence on what
-    an operator has to fix; None if there is nothing.
+    `connected`: the broker answers. `problem`: one sentence on what an operator has to fix; None if there is nothing.
     """
 
     def __init__(self, spool: Spool, settings: ShipperSettings) -> None:
@@ -124,11 +123,6 @@ class Shipper:
     def connected(self) -> bool:
         """Whether the broker answered the latest check."""
         return self._monitor.connected
-
-    @property
-    def lag(self) -> int:
-        """How many rows were sent and are not acknowledged yet."""
-        return len(self._in_flight)
 
     async def run(self) -> None:
         """Ship until `stop` is called. Returns when all rows are shipped, or when the stop's deadline has passed."""

@@ -1,7 +1,6 @@
 """The topics of Streamgauge: creates, compares and describes them. `topic_settings.py` says what each one holds."""
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +9,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import for_code  # type: ignore[import-untyped]
 
-from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS, Settings
+from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS, SETTINGS, Settings
 from streamgauge.core.capture.segments import SLOTS
 from streamgauge.kafka.administrator import (
     ExistingTopic,
@@ -69,7 +68,6 @@ DEFAULT_PREFIX = Settings.topic_prefix
 _LIST_POLLS = 100
 _LIST_POLL_S = 0.1
 
-_PREFIX_FORM = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 # Error codes of the protocol.
 _TOPIC_EXISTS = 36  # TOPIC_ALREADY_EXISTS
 _DENIED = (29, 31)  # TOPIC_ and CLUSTER_AUTHORIZATION_FAILED
@@ -92,10 +90,7 @@ class Topics:
     prefix: str = DEFAULT_PREFIX
 
     def __post_init__(self) -> None:
-        if not _PREFIX_FORM.fullmatch(self.prefix):
-            raise ValueError(
-                f"{self.prefix!r} is not a topic prefix: use at most 100 letters, digits, '.', '_' and '-'"
-            )
+        SETTINGS["topic_prefix"].type.read(self.prefix)
 
     @property
     def segments(self) -> str:

@@ -174,11 +174,6 @@ class Group:
         process = self._recorder.process
         return UNAVAILABLE if process is not None and process.returncode == UNAVAILABLE else DONE
 
-    @property
-    def restarts(self) -> int:
-        """How often children were started again, over all of them."""
-        return sum(child.starts - 1 for child in (self._recorder, *self._relays) if child.starts)
-
     async def _supervise(self, child: Child) -> None:
         while True:
             code = await child.wait()

@@ -306,9 +306,8 @@ class Partition:
         changed = set(self._assembler.changed())
         entries = self._stale() | changed
         if done > self._acknowledged and PRODUCERS not in self._written_at:
-            entries.add(
-                PRODUCERS
-            )  # acknowledged messages need state, even if all were unreadable (`topic_identity.py`)
+            # Acknowledged messages need state, even if all were unreadable (`topic_identity.py`).
+            entries.add(PRODUCERS)
         sizes = await self._write(sorted(entries - {PRODUCERS}))
         if PRODUCERS in entries:
             sizes |= await self._write([PRODUCERS])

@@ -83,11 +83,6 @@ class Worker:
         self.hung = False  # a thread or a connection did not end: the process has to end with os._exit
 
     @property
-    def ready(self) -> bool:
-        """Whether /health/ready succeeds."""
-        return self.unready is None
-
-    @property
     def unready(self) -> str | None:
         """Why the worker is not ready, as a part of a sentence; None if it is."""
         if self.watchdog.stuck is not None:
