@@ -14,8 +14,8 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 	$(BIN)/streamgauge demo
 
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
-	./scripts/install_test_parts || echo 'tests that need it are skipped'
-	./scripts/install_bench_peers || echo 'tests that need them are skipped'
+	./scripts/install_packages prometheus promtool prometheus || echo 'tests that need it are skipped'
+	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
 	./scripts/run_tests
 
 interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
@@ -70,7 +70,7 @@ bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1
 	$(BIN)/python -m bench.startup
 
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
-	./scripts/install_bench_peers || echo 'missing proxies are left out, as the table says'
+	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'missing proxies are left out, as the table says'
 	$(BIN)/python -m bench.tap --document docs/performance.md
 
 bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)
@@ -78,7 +78,7 @@ bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back
-	./scripts/install_test_parts
+	./scripts/install_packages prometheus promtool prometheus
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 
 chaos: MINUTES := 5

@@ -111,5 +111,5 @@ def haproxy(upstream: Origin, directory: Path) -> Iterator[Peer]:
 def _find(name: str) -> str:
     program = shutil.which(name) or shutil.which(name, path=_SYSTEM)
     if program is None:
-        raise MissingError(f"{name} is not installed: scripts/install_bench_peers")
+        raise MissingError(f"{name} is not installed: apt-get install {name}")
     return program

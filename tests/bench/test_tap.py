@@ -59,7 +59,7 @@ def test_an_unexpected_response_gives_no_figure() -> None:
 
 def skip_without(name: str) -> None:
     if not shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"):
-        pytest.skip(f"{name} is not installed: scripts/install_bench_peers")
+        pytest.skip(f"{name} is not installed: apt-get install {name}")
 
 
 @pytest.mark.parametrize("name", [PYTHON_PEER, "nginx", "haproxy", "C, bytes alone"])

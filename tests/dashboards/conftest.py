@@ -14,6 +14,11 @@ def prometheus_tools() -> None:
     """Puts promtool and prometheus on the PATH; skips with the script's reason if they cannot be installed."""
     if shutil.which("promtool") and shutil.which("prometheus"):
         return
-    script = subprocess.run([ROOT / "scripts" / "install_test_parts"], capture_output=True, text=True, check=False)
+    script = subprocess.run(
+        [ROOT / "scripts" / "install_packages", "prometheus", "promtool", "prometheus"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if script.returncode != 0:
         pytest.skip(script.stderr.strip().splitlines()[-1])
