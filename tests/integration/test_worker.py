@@ -118,6 +118,7 @@ def test_repeated_sigkill_in_the_middle_of_streams(kafka: str, prefix: str, tmp_
             time.sleep(chance.uniform(0.1, 1.2))
             process.kill()
     with worker(tmp_path, **settings) as process:
+        process.wait_ready()  # all may be done already, and a signal before its handler is there ends it with another code
         found = records_of(kafka, prefix, 400)
         rows = wait_for_ledger(ledger, 400)
         assert process.stop() == 0
