@@ -24,6 +24,7 @@ from streamgauge.core.capture.segments import (
     Ending,
     Head,
     Opening,
+    RateLimit,
     Read,
     RequestFacts,
     Segment,
@@ -238,7 +239,9 @@ def _chat() -> Segment:
         body_bytes=512, model="llama-3.3-70b-versatile", stream=True, n=1, max_tokens=256, include_usage=True,
         digest="5d1c0f0b9a7e4c6f8a3b2d1e0f9c8b7a", connect_ns=38 * _MS, sent_ns=39 * _MS,
     )  # fmt: skip
-    head = _head_of(200, provider_request_id="req_01kb3vq2", organization="org-river", project="proj-gauge")
+    limits = RateLimit(14_400, 14_370, 179_560 * _MS, 18_000, 17_655, 1_150 * _MS)
+    names = {"provider_request_id": "req_01kb3vq2", "organization": "org-river", "project": "proj-gauge"}
+    head = _head_of(200, **names, rate_limit=limits)
     return _segment("groq", "/chat/completions", request, head, reads, 704)
 
 
@@ -308,7 +311,7 @@ def _opening(upstream: str, path: str) -> Opening:
     return Opening(
         "proxy", "0.1.0", "masked", upstream=upstream, path=path, started_at_ns=_WALL_NS,
         trace_id="4bf92f3577b34da6a3ce929d0e0e4736", tenant="team-river",
-        credential_id="9b1f4c2d7a8e3b5c6d0f1a2b3c4d5e6f", attempt=1,
+        credential_id="9b1f4c2d7a8e3b5c6d0f1a2b3c4d5e6f", attempt=1, attributes=(("agent", "planner"),),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from streamgauge.records import Record, json_schema
 SCHEMA = Path(__file__).parent.parent / "schemas" / "record.v1.json"
 # The digest of the schema without its descriptions. A change of a name or type changes this line, in the same commit:
 # additions only.
-FROZEN = "399fc4449ccfb776c863479242b96e6e55b2c68548dbd23e391f120287133c8f"
+FROZEN = "3b7a68b593828373808afe78fbe046ecdfc97b8ec49e02e2d0116ddcd126122e"
 
 
 def test_published_schema_is_the_generated_one() -> None:
@@ -83,6 +83,7 @@ def names(model: type[BaseModel]) -> list[str]:
         "Gaps",
         "Timing",
         "ProviderTiming",
+        "RateLimit",
         "Usage",
         "Counts",
         "Integrity",
@@ -111,3 +112,12 @@ def test_a_record_without_a_name_is_refused(a_record: made.Record) -> None:
     del lacking["outcome"]
     with pytest.raises(ValueError, match="outcome"):
         Record.model_validate(lacking)
+
+
+def test_a_record_of_an_earlier_version_is_read(a_record: made.Record) -> None:
+    """It has neither attributes nor rate limits; the schema accepts it, too."""
+    earlier = msgspec.json.decode(made.encode_record(a_record))
+    del earlier["attributes"], earlier["rate_limit"]
+    record = Record.model_validate(earlier)
+    assert (record.attributes, record.rate_limit) == ({}, None)
+    jsonschema.Draft202012Validator(msgspec.json.decode(SCHEMA.read_bytes())).validate(earlier)

@@ -112,6 +112,11 @@ def test_every_panel_of_a_healthy_system_has_data(tmp_path: Path, prometheus_too
         start_up({"small": small.url}, tmp_path / "up") as up,
         prometheus(tmp_path, urlsplit(up.admin).netloc) as base,
     ):
+        small.headers = {
+            "x-ratelimit-limit-requests": "500",
+            "x-ratelimit-remaining-requests": "499",
+            "x-ratelimit-reset-requests": "120ms",
+        }
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             ask_small(up)

@@ -14,6 +14,9 @@ from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFau
 from streamgauge.core.http1.framing import Chunked, Plain
 from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, ResponseHead
 from streamgauge.core.http1.response import ResponseReader
+from streamgauge.core.safe_values import MAX_SAFE_INTEGER
+from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
+from streamgauge.recorder.response_head import head_facts
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.streams import STACK_FRAMES, deeper, in_pieces
 from tests.vectors.drive import encoded
@@ -181,3 +184,30 @@ def _read(text: str, most_digits: int) -> object:
         return json.loads(text, parse_constant=float, parse_int=whole)
     except ValueError:
         return UNPARSED
+
+
+def check_rate_limit(data: bytes) -> None:
+    """Values of rate limits, a line each: nothing raises, each number is in its bounds, and none depends on another value
+    (but a reset's time on that of the response).
+    """
+    date, *values = data.decode("latin-1").split("\n")
+    names = sorted(RATE_LIMIT_HEADERS)
+    headers = [("date", date), *zip(names, values, strict=False)]
+    found = _rate_limits(headers)
+    assert all(type(number) is int and 0 <= number <= MAX_SAFE_INTEGER for number in found.values())
+    alone = [_rate_limits([headers[0], header]) for header in headers[1:]]
+    assert found.keys() == {field for one in alone for field in one}
+    assert all(number in [one.get(field) for one in alone] for field, number in found.items())
+
+
+def _rate_limits(headers: list[tuple[str, str]]) -> dict[str, int]:
+    head = head_facts(ResponseHead(200, 1, headers), 5, event_stream=True, began_wall_ns=1_795_687_200_000_000_000)
+    limits = {} if head.rate_limit is None else msgspec.structs.asdict(head.rate_limit)
+    assert head.rate_limit is None or any(value is not None for value in limits.values())
+    return {field: value for field, value in limits.items() if value is not None}
+
+
+def rate_limit_seeds() -> list[bytes]:
+    date = b"Fri, 27 Nov 2026 10:00:00 GMT"
+    resets = (b"6m0s", b"12ms", b"1h2m3.5s", b"2026-11-27T10:01:30Z", b"2026-11-27 11:01:30.25+01:00", b"60", b"1.5")
+    return [b"\n".join((one, *[b"500", reset, b"499"] * 4)) for one in (date, b"") for reset in resets]

@@ -116,6 +116,7 @@ TARGETS: dict[str, Target] = {
     "json_check": Target(parsers.check_json_check, _json_seeds),
     "json_text": Target(parsers.check_json_text, _json_seeds),
     "masker": Target(meanings.check_masker, _event_seeds),
+    "rate_limit": Target(parsers.check_rate_limit, parsers.rate_limit_seeds),
     "usage": Target(meanings.check_usage, meanings.usage_seeds),
     "stream": Target(check_stream_bytes, stream_seeds, mutate_stream),
     "log": Target(logs.check_log, _log_seeds),

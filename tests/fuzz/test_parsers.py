@@ -27,6 +27,7 @@ PLAIN = {
     "json_check": parsers.check_json_check,
     "json_text": parsers.check_json_text,
     "bundle": logs.check_bundle,
+    "rate_limit": parsers.check_rate_limit,
 }
 CHOSEN = {
     "sse": parsers.check_sse,

@@ -24,22 +24,29 @@ REST = (
 
 
 class Provider(LocalServer):
-    """`go_on`: while it is cleared, streams stop after their beginning; once set, they end."""
+    """`go_on`: while it is cleared, streams stop after their beginning; once set, they end. `headers`: further headers of
+    responses. `asked`: the headers of each request, in lower case.
+    """
 
     def __init__(self) -> None:
         super().__init__(_Handler)
         self.go_on = threading.Event()
         self.go_on.set()
+        self.headers: dict[str, str] = {}
+        self.asked: list[dict[str, str]] = []
 
 
 class _Handler(Quiet, BaseHTTPRequestHandler):
     server: Provider
 
     def do_POST(self) -> None:
+        self.server.asked.append({name.lower(): value for name, value in self.headers.items()})
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self._chunk(BEGIN)
         if not self.server.go_on.wait(PATIENCE_S):

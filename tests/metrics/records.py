@@ -69,6 +69,7 @@ def make_record(**changes: Any) -> Record:
         "request": Request(stream=True),
         "request_model": "gpt-4o",
         "response_model": "gpt-4o-2024-08-06",
+        "attributes": {},
         "started_at": "2026-03-01T12:00:00.000000Z",
         "status_code": 200,
         "outcome": "completed",

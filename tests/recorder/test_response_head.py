@@ -52,11 +52,31 @@ def test_retry_after(headers: list[tuple[str, str]], seconds: float | None) -> N
 
 @given(st.text(), st.text())
 def test_no_header_value_raises(one: str, two: str) -> None:
-    names = ("retry-after", "date", "content-type", "content-encoding", "x-request-id", "openai-organization")
+    names = ("retry-after", "date", "content-type", "content-encoding", "x-request-id", "openai-organization", RESET[0])
     for name in names:
         given_head = head((name, one), ("date", two))
         assert head_facts(given_head, None, event_stream=False).status == 200
         assert expected_of(given_head) in Expected
+
+
+RESET = ("anthropic-ratelimit-tokens-reset", "1994-11-15T08:13:31Z")
+
+
+def test_a_reset_counts_from_the_date_of_the_response_else_from_when_its_head_came() -> None:
+    began = 784_887_150 * 10**9  # 08:12:30
+    for headers, stamp_ns, began_ns, seconds in (
+        ([RESET, DATE], None, None, 60.0),
+        ([RESET, DATE], 0, began, 60.0),
+        ([RESET, ("date", "Tue, 15 Nov 1994 08:12:31 -0000")], 0, began, 60.0),
+        ([RESET], 500_000_000, began, 60.5),
+        ([RESET, ("date", "today")], 500_000_000, began, 60.5),
+        ([RESET], None, began, None),
+        ([RESET], 5, None, None),
+        ([RESET], 5, 10**21, None),
+    ):
+        facts = head_facts(head(*headers), stamp_ns, event_stream=True, began_wall_ns=began_ns)
+        found = None if facts.rate_limit is None else facts.rate_limit.tokens_reset_ns
+        assert found == (None if seconds is None else round(seconds * 1e9)), headers
 
 
 def test_facts_by_allowlist() -> None:

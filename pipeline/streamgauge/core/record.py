@@ -96,6 +96,17 @@ class ProviderTiming(msgspec.Struct):
     total_s: float | None = None
 
 
+class RateLimit(msgspec.Struct):
+    """What is left of the provider's rate limits, and the seconds until they are whole again."""
+
+    requests_limit: int | None
+    requests_remaining: int | None
+    requests_reset_s: float | None
+    tokens_limit: int | None
+    tokens_remaining: int | None
+    tokens_reset_s: float | None
+
+
 class Usage(msgspec.Struct):
     """Tokens as the provider counts them."""
 
@@ -176,6 +187,8 @@ class Record(msgspec.Struct):
     resumed_from: str | None
     last_event_id: str | None
     last_sequence_number: int | None
+    attributes: dict[str, str]
+    rate_limit: RateLimit | None
     started_at: str | None
     status_code: int | None
     content_encoding: str | None

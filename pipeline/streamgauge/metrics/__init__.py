@@ -5,6 +5,7 @@ declarations.py   the types of metrics and labels, and the limits of the page
 prometheus.py  the exporter: our own counts behind a prometheus_client collector
 series.py      the counts: series within the budgets of their labels
 observe.py     what a record adds
+rate_limits.py   the rate limits of the newest responses, as gauges; table_limits.py has their rows
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
 tap.py         a tap's counters as a source of metrics
 generate_docs.py   writes the table as dashboards/METRICS.md

@@ -45,6 +45,7 @@ LABELS: Mapping[str, Label] = {
         "the name of the provider endpoint from the settings; without a name its host and port", 64, open=True
     ),
     "model": Label("the requested model; the model of the response if the request is unknown", 200, open=True),
+    "credential_id": Label("the keyed hash of the API key: `credential_id` of the record", 100, open=True),
     "dialect": Label("the API format", 16),
     "outcome": Label("the outcome of the stream", 12),
     "finish_reason": Label("the normalised finish reason of the record", 12),
@@ -60,7 +61,7 @@ LABELS: Mapping[str, Label] = {
     "stage": Label("the step that failed on a message", 8),
     "error_class": Label("the kind of failure", 16),
     "partition": Label("a partition of the segments topic", 66),
-    "label": Label("the name of the label", 24),
+    "label": Label("the name of the label", 40),
     "version": Label("the version of this program", 3),
 }
 

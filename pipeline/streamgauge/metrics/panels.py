@@ -192,6 +192,24 @@ _USAGE = Row(
             ((_seldom(_rate("usage_anomalies_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
+            "Rate-limit headroom",
+            "Share of the provider's rate limit that is left, of the API key with the least.",
+            "percentunit",
+            (
+                (
+                    f"min by (upstream, kind) (streamgauge_rate_limit_remaining{{{_UP}}}"
+                    f" / streamgauge_rate_limit_limit{{{_UP}}})",
+                    "{{upstream}} {{kind}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Rate-limit reset",
+            "Longest time until a rate limit of the provider is whole again.",
+            "s",
+            ((f"max by (upstream, kind) (streamgauge_rate_limit_reset_seconds{{{_UP}}})", "{{upstream}} {{kind}}"),),
+        ),
+        Panel(
             "Token events and bytes",
             "Token events and bytes of response bodies, per second.",
             "short",

@@ -5,6 +5,7 @@ Values come in three ways: `observe` for a finished stream; `add` and `set` from
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -22,6 +23,7 @@ from streamgauge.core.record import Record
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import Kind, MetricSource
 from streamgauge.metrics.observe import observe
+from streamgauge.metrics.rate_limits import RateLimitGauges
 from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.metrics.series import Family, Key, LabelBudgets
 from streamgauge.runtime.faults import report_fault
@@ -60,14 +62,17 @@ class Metrics(Collector):
     """All metrics of one process. Thread-safe: one lock is held for one update or one scrape.
 
     `parts`: the parts that this process runs. Their counters without labels begin at 0, so that the first increase is
-    visible; all other series appear with their first value.
+    visible; all other series appear with their first value. `clock`: monotonic time in seconds.
     """
 
-    def __init__(self, parts: Collection[MetricSource] = tuple(MetricSource)) -> None:
+    def __init__(
+        self, parts: Collection[MetricSource] = tuple(MetricSource), clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._lock = Lock()
         self._budgets = LabelBudgets()
         self._families = {metric.name: Family(metric, self._budgets) for metric in table.TABLE}
         self._resumed_usage = ResumedUsage()
+        self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -80,6 +85,7 @@ class Metrics(Collector):
         """Counts a finished stream."""
         with self._lock:
             observe(self._families, self._resumed_usage, record)
+            self._rate_limits.observe(record)
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         """Adds to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not finite and
@@ -127,6 +133,7 @@ class Metrics(Collector):
         """The families with their present values, for prometheus_client."""
         samples = [sample for source in list(self._sources) for sample in self._samples_of(source)]
         with self._lock:
+            self._rate_limits.remove_expired()
             sampled = self._sampled(samples)
             return iter([_exposed(family, sampled.get(family.metric.name, {})) for family in self._families.values()])
 

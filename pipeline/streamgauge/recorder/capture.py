@@ -92,7 +92,8 @@ class RecordedStream:
         masker = Masker(opening.path, settings.capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
-        self._response = Response(opened.method, masker, budget, memory, on_wire=opened.tap not in OFF_THE_WIRE)
+        on_wire, began = opened.tap not in OFF_THE_WIRE, opened.wall_ns
+        self._response = Response(opened.method, masker, budget, memory, on_wire=on_wire, began_wall_ns=began)
 
     def begin_body(self) -> None:
         """Begin the body at once: the response has no head, as in a recording."""

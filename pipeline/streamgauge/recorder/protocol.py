@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 
 # The recorder reads request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
 MAX_REQUEST_BODY = 16 * 1024 * 1024
@@ -168,6 +169,7 @@ RESPONSE_HEADERS = frozenset(
         "anthropic-organization-id",
         "openai-project",
     }
+    | RATE_LIMIT_HEADERS
 )
 
 _LENGTH = struct.Struct(">I")

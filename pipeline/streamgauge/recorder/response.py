@@ -51,8 +51,16 @@ class Response:
     """Reads one response. `head` and `loss` hold what is new since the caller last reset them."""
 
     def __init__(
-        self, method: str, masker: Masker, budget: Budget, memory: DecoderMemory, *, on_wire: bool = True
+        self,
+        method: str,
+        masker: Masker,
+        budget: Budget,
+        memory: DecoderMemory,
+        *,
+        on_wire: bool = True,
+        began_wall_ns: int | None = None,
     ) -> None:
+        """`began_wall_ns`: UTC when the request began."""
         self.head: Head | None = None
         self.loss = Loss()
         self.body_bytes = 0
@@ -60,6 +68,7 @@ class Response:
         self.on_wire = on_wire  # False: the reads hold the body alone
         self.fault: DecodeFault | None = None
         self._masker, self._budget, self._memory = masker, budget, memory
+        self._began_wall_ns = began_wall_ns
         self._reader = ResponseReader(method)
         self._raw_head: ResponseHead | None = None
         self._head_stamp: int | None = None
@@ -278,8 +287,10 @@ class Response:
     def _report_head(self, event_stream: bool) -> None:
         """Set `head` for the caller; set it again if the content is not of the kind that the head announced."""
         raw, self._reported_events = self._raw_head, event_stream
-        stamp = self._head_stamp
-        self.head = Head(None, None, event_stream) if raw is None else head_facts(raw, stamp, event_stream=event_stream)
+        if raw is None:
+            self.head = Head(None, None, event_stream)
+        else:
+            self.head = head_facts(raw, self._head_stamp, event_stream=event_stream, began_wall_ns=self._began_wall_ns)
 
     def _is_plain(self) -> bool:
         head = self._raw_head

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
@@ -11,6 +12,7 @@ from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.safe_values import safe_id
+from streamgauge.recorder.rate_limit import rate_limit_of
 
 # The first present of these is the provider's own id of the request.
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
@@ -29,6 +31,8 @@ class Expected(Enum):
     OTHER = auto()  # another content type, or none: an event stream only if its first lines are those of one
     NO_EVENTS = auto()  # an error
 
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Stands for a missing status; no server can send it (RFC 9110, 15).
 _NO_STATUS = 0
@@ -100,8 +104,14 @@ def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool
     return None if not over and any(field.startswith(first) for field in fields) else False
 
 
-def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) -> Head:
-    """The facts that are kept of a head. `stamp_ns`: the stamp of the read that completed it."""
+def head_facts(
+    head: ResponseHead, stamp_ns: int | None, *, event_stream: bool, began_wall_ns: int | None = None
+) -> Head:
+    """The facts that are kept of a head.
+
+    `stamp_ns`: the stamp of the read that completed it, in nanoseconds since the request began; `began_wall_ns`: UTC at that
+    beginning.
+    """
     first = head.firsts()
     return Head(
         status=head.status or None,
@@ -112,6 +122,7 @@ def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) 
         provider_request_id=_first(first, _REQUEST_IDS),
         organization=_first(first, _ORGANIZATIONS),
         project=_first(first, _PROJECTS),
+        rate_limit=rate_limit_of(first, lambda: _response_time(first, stamp_ns, began_wall_ns)),
     )
 
 
@@ -126,8 +137,28 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
     if _SECONDS.fullmatch(value):
         return float(value)
+    then, now = _date(value), _date(headers.get("date", ""))
     try:
-        then, now = parsedate_to_datetime(value), parsedate_to_datetime(headers.get("date", ""))
-        return max((then - now).total_seconds(), 0.0)
-    except (ValueError, TypeError, IndexError, OverflowError):  # no date, or one with a zone and one without
+        return None if then is None or now is None else max((then - now).total_seconds(), 0.0)
+    except (TypeError, OverflowError):  # one has a zone and the other has none
+        return None
+
+
+def _date(value: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _response_time(headers: Mapping[str, str], stamp_ns: int | None, began_wall_ns: int | None) -> datetime | None:
+    """When the response was sent: its own Date, whose clock is that of its other times; else when its head came."""
+    own = _date(headers.get("date", ""))
+    if own is not None:
+        return own.replace(tzinfo=own.tzinfo or UTC)
+    if stamp_ns is None or began_wall_ns is None:
+        return None
+    try:
+        return _EPOCH + timedelta(microseconds=(began_wall_ns + stamp_ns) // 1000)
+    except OverflowError:  # a recording may claim any time
         return None

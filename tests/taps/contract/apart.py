@@ -75,7 +75,10 @@ _BODY_ALONE = (
     Apart("nor that this was too long", ("integrity.reasons.*",), frozenset({"long-prompt"})),
     Apart(
         "nor of its head",
-        ("status_code", "provider_request_id", "provider_organization", "provider_project", "retry_after_s"),
+        (
+            "status_code", "provider_request_id", "provider_organization", "provider_project", "retry_after_s",
+            "rate_limit", "rate_limit.*",
+        ),
     ),
     Apart(
         "without the status an error page is an answer that was cut short, and an error object one that failed",

@@ -46,7 +46,12 @@ OPENAI = (
     Scenario(
         name="chat",
         reads=CHAT,
-        headers=(SSE, ("X-Request-Id", "req-7"), ("OpenAI-Organization", "org-1"), ("OpenAI-Project", "proj-1")),
+        headers=(
+            SSE, ("X-Request-Id", "req-7"), ("OpenAI-Organization", "org-1"), ("OpenAI-Project", "proj-1"),
+            ("x-ratelimit-limit-requests", "5000"), ("x-ratelimit-remaining-requests", "4999"),
+            ("x-ratelimit-reset-requests", "12ms"), ("x-ratelimit-limit-tokens", "160000"),
+            ("x-ratelimit-remaining-tokens", "SECRET"), ("x-ratelimit-reset-tokens", "6m0s"),
+        ),
         record={
             **COMPLETED,
             "usage": {"source": "absent", "input_tokens": None},
@@ -57,6 +62,10 @@ OPENAI = (
             "provider_request_id": "req-7",
             "provider_organization": "org-1",
             "provider_project": "proj-1",
+            "rate_limit": {
+                "requests_limit": 5000, "requests_remaining": 4999, "requests_reset_s": 0.012,
+                "tokens_limit": 160_000, "tokens_remaining": None, "tokens_reset_s": 360.0,
+            },
         },
     ),
     Scenario(
@@ -189,7 +198,11 @@ OTHERS = (
         target="/v1/messages",
         request_body=b'{"model":"c-1","max_tokens":99,"stream":true,"messages":[{"role":"user","content":"SECRET"}]}',
         asked_headers=(("X-Api-Key", SECRET), ("Anthropic-Version", "2023-06-01")),
-        headers=(SSE, ("Request-Id", "req_8"), ("Anthropic-Organization-Id", "org-2")),
+        headers=(
+            SSE, ("Request-Id", "req_8"), ("Anthropic-Organization-Id", "org-2"),
+            ("Date", "Fri, 27 Nov 2026 10:00:00 GMT"), ("anthropic-ratelimit-tokens-remaining", "39000"),
+            ("anthropic-ratelimit-tokens-reset", "2026-11-27T10:01:30Z"),
+        ),
         reads=TOOL_CALL,
         record={
             "outcome": "completed", "dialect": "anthropic-messages", "endpoint": "/messages",
@@ -197,6 +210,7 @@ OTHERS = (
             "usage": {"source": "final", "input_tokens": 25, "output_tokens": 12},
             "counts": {"events": 9, "token_events": 3, "text_chars": len(CANARY)},
             "credential_id": PRESENT, "request": {"max_tokens": 99},
+            "rate_limit": {"requests_limit": None, "tokens_remaining": 39_000, "tokens_reset_s": 90.0},
         },
     ),
     Scenario(

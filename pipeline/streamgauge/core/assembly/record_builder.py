@@ -6,7 +6,7 @@ from operator import attrgetter
 from streamgauge.core import record as made
 from streamgauge.core.assembly.state import ChoiceState, LossState, StreamState, ToolState
 from streamgauge.core.assembly.timing import TimingState, gaps_of, is_burst, seconds, wire_max_gap
-from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.core.capture.segments import Ending, RateLimit, TransportFault
 from streamgauge.core.dialects import BY_NAME, OTHER, dialect_of_endpoint
 from streamgauge.core.formats.json_validator import is_valid
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
@@ -55,6 +55,8 @@ def record_of(state: StreamState) -> made.Record:
         resumed_from=opening.resumed_from if opening else None,
         last_event_id=identity.last_event_id,
         last_sequence_number=identity.last_sequence_number,
+        attributes=dict(opening.attributes) if opening else {},
+        rate_limit=_rate_limit(head.rate_limit if head else None),
         started_at=_started_at(opening.started_at_ns if opening else None),
         status_code=head.status if head else None,
         content_encoding=head.content_encoding if head else None,
@@ -171,6 +173,19 @@ def _started_at(wall_ns: int | None) -> str | None:
     if wall_ns is None:
         return None
     return (_EPOCH + timedelta(microseconds=wall_ns // 1000)).isoformat(timespec="microseconds") + "Z"
+
+
+def _rate_limit(reported: RateLimit | None) -> made.RateLimit | None:
+    if reported is None:
+        return None
+    return made.RateLimit(
+        requests_limit=reported.requests_limit,
+        requests_remaining=reported.requests_remaining,
+        requests_reset_s=seconds(reported.requests_reset_ns),
+        tokens_limit=reported.tokens_limit,
+        tokens_remaining=reported.tokens_remaining,
+        tokens_reset_s=seconds(reported.tokens_reset_ns),
+    )
 
 
 def _choice(choice: ChoiceState, timing: TimingState) -> made.Choice:

@@ -42,6 +42,8 @@ Wall = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # word. A forger can put some 300 KB into one stream; `state_size.MAX_BUCKET_BYTES` bounds the sum over the streams of a
 # bucket.
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
+# Attributes of one request: each may become a label of metrics, and all of them stay in the state of the open stream.
+MAX_ATTRIBUTES = 8
 
 
 class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -70,6 +72,8 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     dialect: Word | None = None
     # The id of the stored response that the path of a resumed stream's request names.
     continues: Word | None = None
+    # Names and values of what the operator attributes requests to (`--attribute`).
+    attributes: Annotated[tuple[tuple[Word, Word], ...], msgspec.Meta(max_length=MAX_ATTRIBUTES)] = ()
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -89,6 +93,17 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     capped: bool = False
 
 
+class RateLimit(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The provider's rate limits, as the response's head reports them. `reset_ns`: from the response on."""
+
+    requests_limit: Count | None = None
+    requests_remaining: Count | None = None
+    requests_reset_ns: Count | None = None
+    tokens_limit: Count | None = None
+    tokens_remaining: Count | None = None
+    tokens_reset_ns: Count | None = None
+
+
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The response's head, with allowed headers only. `event_stream`: the content is read as server-sent events."""
 
@@ -100,6 +115,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     provider_request_id: Word | None = None
     organization: Word | None = None
     project: Word | None = None
+    rate_limit: RateLimit | None = None
 
 
 class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):
