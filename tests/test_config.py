@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
@@ -40,6 +41,10 @@ def one(name: str) -> tuple[Upstream, ...]:
 
 def ports(*given: tuple[str, int]) -> tuple[ServerPort, ...]:
     return tuple(ServerPort(name=name, port=port) for name, port in given)
+
+
+def attributes(*given: tuple[str, str]) -> tuple[Attribute, ...]:
+    return tuple(Attribute(name, header) for name, header in given)
 
 
 # Each setting: default; then what is written in the file, the environment and on the command line, and what it means.
@@ -81,6 +86,12 @@ TABLE: dict[str, Ways] = {
     "pump": ("auto", ("off", "off"), ("auto", "auto"), ("off", "off")),
     "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
     "tenant_header": (None, ("x-f", "x-f"), ("x-e", "x-e"), ("X-Tenant", "X-Tenant")),
+    "attribute": (
+        (),
+        (["f=x-f", "g=x-g"], attributes(("f", "x-f"), ("g", "x-g"))),
+        ("e=X-E, h=x-h", attributes(("e", "x-e"), ("h", "x-h"))),
+        (["agent=X-Agent"], attributes(("agent", "x-agent"))),
+    ),
     "tenants": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("/a.toml", Path("/a.toml"))),
     "upstream_idle_timeout": (900.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "interface": (None, ("lo", "lo"), ("any", "any"), ("eth0", "eth0")),
@@ -96,6 +107,7 @@ TABLE: dict[str, Ways] = {
     "segments_id": ("", ("f", "f"), ("e", "e"), ("a", "a")),
     "abandon_after": (3600.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "stall_seconds": (5.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "metric_attribute": ((), (["f", "g"], ("f", "g")), ("e, h", ("e", "h")), (["agent"], ("agent",))),
     "connect_timeout": (10.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "upstream_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "upstream_certificate": (
@@ -112,6 +124,7 @@ TABLE: dict[str, Ways] = {
         ("~/a.pem", Path.home() / "a.pem"),
     ),
     "tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "strip_attributes": (False, (True, True), ("off", False), (True, True)),
     "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
     "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
     "max_connections": (6000, (100, 100), ("1", 1), ("1000000", 1_000_000)),
@@ -130,6 +143,8 @@ TABLE: dict[str, Ways] = {
 def toml_of(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(toml_of, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
@@ -177,8 +192,9 @@ def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -
     for path in setting.commands:
         needed = ["1"] if path == "deadletter show" else []
         for flag in (f"--{name.replace('_', '-')}", setting.flag):
-            given = parse([*path.split(), *needed, flag, value]).settings
-            assert given == {name: [value] if setting.type.is_list else value}
+            written = [flag] if setting.type.is_switch else [flag, value]
+            given = parse([*path.split(), *needed, *written]).settings
+            assert given == {name: True if setting.type.is_switch else [value] if setting.type.is_list else value}
         assert f"\n  {setting.flag} " in helped(path)
     for path in COMMANDS.keys() - set(setting.commands):
         with pytest.raises(SystemExit):
@@ -199,7 +215,7 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
             shown = setting.shown_default(path)
             assert not shown or f"(default: {shown})" in " ".join(helped(path).split())
             value = getattr(with_worker_admin_port(defaults) if path == "worker" else defaults, name)
-            if path != "demo" and value is not None and not setting.default_text and value not in ((), ""):
+            if path != "demo" and value is not None and not setting.default_text and value not in (False, (), ""):
                 named += 1
                 assert shown.partition(", ")[0] == (f"{value:g}" if isinstance(value, float) else str(value))
     assert named > 15
@@ -345,6 +361,23 @@ BAD: dict[str, tuple[str, str]] = {
     "spool without end": ("spool_bytes", "9" * 30),
     "header with a space": ("tenant_header", "x tenant"),
     "empty header": ("tenant_header", ""),
+    "attribute without a header": ("attribute", "agent"),
+    "attribute of an empty header": ("attribute", "agent="),
+    "attribute of a header with a space": ("attribute", "agent=x agent"),
+    "attribute with a capital": ("attribute", "Agent=x-agent"),
+    "attribute with a dash": ("attribute", "my-agent=x-agent"),
+    "attribute of a long name": ("attribute", "a" * 33 + "=x-agent"),
+    "attribute that is a column": ("attribute", "model=x-model"),
+    "attribute that is a label": ("attribute", "le=x-le"),
+    "attribute of a credential": ("attribute", "agent=Authorization"),
+    "attribute of a header of the body": ("attribute", "agent=content-length"),
+    "attributes of one name": ("attribute", "agent=x-a,agent=x-b"),
+    "nine attributes": ("attribute", ",".join(f"a{number}=x-a" for number in range(9))),
+    "label of no name": ("metric_attribute", "x-agent"),
+    "label that is one already": ("metric_attribute", "upstream"),
+    "label twice": ("metric_attribute", "agent,agent"),
+    "five labels": ("metric_attribute", "a,b,c,d,e"),
+    "a switch between on and off": ("strip_attributes", "maybe"),
     "drain without end": ("drain_timeout", "inf"),
     "drain that is no number": ("drain_timeout", "nan"),
     "drain below zero": ("drain_timeout", "-1"),

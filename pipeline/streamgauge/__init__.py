@@ -1,7 +1,8 @@
 """Streamgauge: how fast every LLM token stream came, how it ended, and what it used.
 
 records.py         public: the record for readers; record_parts.py: its parts
-config.py          the settings, and setting_types.py; errors.py: what an operator can put right, and exit codes
+config.py          the settings; setting_types.py and attribute_types.py: their types
+errors.py          what an operator can put right, and exit codes
 cli/               the command line, one module a command
 core/              pure: captured reads in, records out
 taps/              where streams are captured; httpx.py and asgi.py are public

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
 from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import (
@@ -29,6 +30,7 @@ from streamgauge.setting_types import (
     Upstream,
     choice,
     seconds,
+    switch,
     text,
     whole,
 )
@@ -91,6 +93,9 @@ class ProxySettings:
         "the certificate with which clients are served over TLS; reloaded when it changes", _RELAYS, _CLIENTS
     )
     tls_key: Path | None = _pem("the private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="that file")
+    strip_attributes: bool = _set(
+        switch(), False, "do not pass the headers of --attribute on to upstreams", _RELAYS, _CAPTURE
+    )
     # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
     # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
     max_request_head: int = _set(
@@ -281,6 +286,9 @@ class Settings(ProxySettings, SpoolSettings):
     tenant_header: str | None = _set(
         HEADER, None, "request header that names the tenant: a team or a customer", _TAPS, _CAPTURE
     )
+    attribute: tuple[Attribute, ...] = _set(
+        ATTRIBUTES, (), "record the value of a request header as an attribute; repeatable", _TAPS, _CAPTURE
+    )
     tenants: Path | None = _set(
         FILE,
         None,
@@ -350,6 +358,9 @@ class Settings(ProxySettings, SpoolSettings):
         "count a pause in the output of a stream as a stall if it is longer than this",
         _ASSEMBLES,
         _RECORDS,
+    )
+    metric_attribute: tuple[str, ...] = _set(
+        ATTRIBUTE_NAMES, (), "make an attribute a label of the metrics of streams; repeatable", _TO_LEDGER, _OPERATION
     )
     given: frozenset[str] = frozenset()
 

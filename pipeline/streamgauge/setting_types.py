@@ -74,6 +74,8 @@ class SettingType:
     choices: tuple[str, ...] = ()
     # The option may be repeated, and a file may hold a list.
     is_list: bool = False
+    # The option takes no value.
+    is_switch: bool = False
     unit: str = ""
 
     def shown(self, value: object) -> str:
@@ -123,7 +125,7 @@ class Setting:
             return self.elsewhere[command]
         if self.default_text:
             return self.default_text
-        return "" if self.default is None or self.default in ((), "") else self.type.shown(self.default)
+        return "" if self.default in (None, False, (), "") else self.type.shown(self.default)
 
     def note(self, command: str) -> str:
         """What help and reference say about a command without this setting: "required", or "default: ..."; may be empty."""
@@ -174,6 +176,19 @@ def choice(*names: str, metavar: str = "") -> SettingType:
         return text
 
     return SettingType(metavar or "|".join(names), read, listed(names), choices=names)
+
+
+def switch() -> SettingType:
+    """On or off: its option takes no value."""
+    words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
+
+    def read(value: object) -> bool:
+        found = value if isinstance(value, bool) else words.get(str(value).strip().lower())
+        if found is None:
+            raise ValueError("give true or false")
+        return found
+
+    return SettingType("", read, "true or false", is_switch=True)
 
 
 def text(metavar: str) -> SettingType:
@@ -245,7 +260,7 @@ def parse_upstream(text: str, shown: str | None = None) -> Upstream:
     return Upstream(name=name, url=url.rstrip("/"))
 
 
-def _items(value: object) -> list[Any]:
+def items_of(value: object) -> list[Any]:
     """The items of a list: of the file, of a repeated option, or of text with commas."""
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
@@ -259,7 +274,7 @@ def _text(value: object) -> str:
 
 
 def _upstreams(value: object) -> tuple[Upstream, ...]:
-    items = _items(value)
+    items = items_of(value)
     if not all(isinstance(item, str) for item in items):
         raise ValueError("write NAME=URL, or a list of these, as in ['openai=https://api.openai.com']")
     upstreams = tuple(parse_upstream(item, redacted_item(item, value)) for item in items)
@@ -272,8 +287,8 @@ def _upstreams(value: object) -> tuple[Upstream, ...]:
 
 
 def _server_ports(value: object) -> tuple[ServerPort, ...]:
-    items = [value] if isinstance(value, str) else _items(value)
-    given = [(part, one) for one in items for part in (_items(one) if isinstance(one, str) else [one])]
+    items = [value] if isinstance(value, str) else items_of(value)
+    given = [(part, one) for one in items for part in (items_of(one) if isinstance(one, str) else [one])]
     ports = tuple(parse_server_port(str(part), redacted_item(str(part), whole)) for part, whole in given)
     if len({one.port for one in ports}) != len(ports):
         raise ValueError("a port is given twice: give each port once")
@@ -281,7 +296,7 @@ def _server_ports(value: object) -> tuple[ServerPort, ...]:
 
 
 def _hosts(value: object) -> tuple[str, ...]:
-    items = _items(value)
+    items = items_of(value)
     if not all(isinstance(item, str) for item in items):
         raise ValueError("give a host name, or a list of host names")
     return tuple(items)

@@ -70,7 +70,12 @@ TAKING_VALUES = [
     for path, command in COMMANDS.items()
     for flag in [
         *(one.name for one in (*command.options, CONFIG) if not one.is_argument and one.kind is not bool),
-        *(flag for setting in command.settings for flag in (setting.flag, *setting.aliases)),
+        *(
+            flag
+            for setting in command.settings
+            for flag in (setting.flag, *setting.aliases)
+            if not setting.type.is_switch
+        ),
     ]
 ]
 

@@ -32,8 +32,8 @@ def fields_of(bundle: Bundle) -> list[Any]:
 
 
 def trimmed(fields: list[Any]) -> list[Any]:
-    """Without what an older writer did not have: trailing fields that are None."""
-    while fields and fields[-1] is None:
+    """Without what an older writer did not have: trailing fields that are None or empty."""
+    while fields and fields[-1] in (None, []):
         fields = fields[:-1]
     return [trimmed(field) if isinstance(field, list) else field for field in fields]
 

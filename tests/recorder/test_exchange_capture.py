@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.exchange_capture import ExchangeCapture, kept_headers
+from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in, kept_headers
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
@@ -276,3 +277,21 @@ def test_all_reads_are_counted_and_the_exchange_is_reported_in_order(
 
 def _first_fault(steps: list[tuple[str, bool]]) -> int:
     return next((place for place, (kind, _) in enumerate(steps) if kind == "f"), len(steps))
+
+
+def test_attributes_come_from_the_first_field_of_their_headers() -> None:
+    wanted = (Attribute("agent", "x-agent"), Attribute("again", "x-agent"), Attribute("session", "x-session"))
+    headers: list[tuple[str | bytes, str | bytes]] = [
+        (b"X-Agent", b"pl\xe4n"), ("x-agent", "second"), ("cookie", "secret"),
+    ]  # fmt: skip
+    assert attributes_in(headers, wanted) == [("agent", "pl\xe4n"), ("again", "pl\xe4n")]
+    assert attributes_in(headers, ()) == []
+
+
+def test_attributes_are_reported_with_the_start() -> None:
+    room = FakeClient(first=7)
+    found = [("agent", "planner")]
+    ExchangeCapture(room).start(5, 6, "up", "POST", "/x", [("x-api-key", "k")], tap="httpx", attributes=found)
+    assert room.messages == [
+        RequestStarted(7, 5, 6, "up", "POST", "/x", [("x-api-key", "k")], "httpx", attributes=found)
+    ]

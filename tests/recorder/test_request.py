@@ -6,6 +6,7 @@ import hmac
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,6 +218,32 @@ def test_the_tenant_comes_from_the_header_or_the_credential() -> None:
     assert opening("/x", ("x-tenant", "ünknown"), **tenants).tenant == "masked"
     assert opening("/x", ("authorization", "Bearer sk-2"), **tenants).tenant is None
     assert opening("/x", key, ("x-tenant", "other")).tenant is None
+
+
+def attributes_of(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    started = msgspec.structs.replace(opened("/v1/messages"), attributes=list(pairs))
+    return opening_of(started, talk.settings("masked")).attributes
+
+
+def test_attributes_are_safe_and_bounded() -> None:
+    pairs = [
+        ("agent", " planner\t"),
+        ("agent", "second"),
+        ("b", "ünsafe"),
+        ("c", "x" * 257),
+        ("d", ""),
+        ("E", "x"),
+        ("", "x"),
+    ]
+    assert attributes_of(*pairs) == (("agent", "planner"), ("b", "masked"), ("c", "masked"))
+    assert attributes_of(*[(f"a{number}", "x") for number in range(20)]) == tuple((f"a{n}", "x") for n in range(8))
+    assert attributes_of() == ()
+
+
+@given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=300))))
+def test_any_attributes_can_be_decoded_by_a_worker(pairs: list[tuple[str, str]]) -> None:
+    opening = Opening("proxy", "1", "masked", attributes=attributes_of(*pairs))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(opening), type=Opening) == opening
 
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -137,11 +137,13 @@ def test_a_request_that_the_application_does_not_read(client: FakeClient) -> Non
 def test_headers_are_reported_by_the_allowlist(client: FakeClient) -> None:
     headers = [(b"authorization", b"Bearer key"), (b"cookie", b"secret"), (b"x-tenant", b"red"), (b"host", b"h")]
     start = {**START, "headers": [*SSE, (b"set-cookie", b"secret"), (b"x-request-id", b"r")]}
-    run(answers(start, END), Server(), scope(headers=headers), tenant_header="X-Tenant")
+    named: Any = {"tenant_header": "X-Tenant", "attributes": {"agent": "X-Agent"}}
+    run(answers(start, END), Server(), scope(headers=[*headers, (b"x-agent", b"planner")]), **named)
     opened, answered = client.messages[0], client.messages[-2]
     assert isinstance(opened, RequestStarted)
     assert isinstance(answered, ResponseHead)
     assert opened.headers == [("authorization", "Bearer key"), ("x-tenant", "red")]
+    assert opened.attributes == [("agent", "planner")]
     assert answered.headers == [("content-type", "text/event-stream; charset=utf-8"), ("x-request-id", "r")]
 
 

@@ -197,13 +197,15 @@ def test_other_paths_are_captured_only_with_an_event_stream(
 
 def test_facts_of_the_request(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     headers = {"Authorization": "Bearer k", "X-Tenant": "blue", "Cookie": "c", "X-Stainless-Retry-Count": "1"}
+    headers["X-Agent"] = "planner"
     with RawUpstream(answering(STREAM)) as upstream:
-        asker = Asker(*way, tmp_path, upstream="prod", tenant_header="x-tenant")
+        asker = Asker(*way, tmp_path, upstream="prod", tenant_header="x-tenant", attributes={"agent": "X-Agent"})
         asker.ask(f"{upstream.url}/base/v1/models/m%2F1:streamGenerateContent?alt=sse&key=k", headers=headers)
     opened = only(recorder.ended(), RequestStarted)
     assert (opened.upstream, opened.target) == ("prod", "/base/v1/models/m%2F1:streamGenerateContent?alt=sse&key=k")
     kept = {("authorization", "Bearer k"), ("x-tenant", "blue"), ("x-stainless-retry-count", "1")}
     assert set(opened.headers) == kept
+    assert opened.attributes == [("agent", "planner")]
 
 
 def test_a_redirect_is_a_separate_exchange(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:

@@ -114,7 +114,7 @@ def _flags(one: Option | Setting) -> tuple[str, ...]:
 
 
 def _is_switch(one: Option | Setting) -> bool:
-    return isinstance(one, Option) and one.kind is bool
+    return one.kind is bool if isinstance(one, Option) else one.type.is_switch
 
 
 def _no_value(one: Option | Setting) -> str:
@@ -257,7 +257,7 @@ def _arguments(command: Command, values: dict[str, Any]) -> Arguments:
     for one in _options_of(command.path):
         value = values[one.name if isinstance(one, Setting) else one.key]
         if isinstance(one, Setting):
-            if value is not None:
+            if value is not None and value is not False:  # False: the switch was not given
                 settings[one.name] = value
                 _check_choice(command, one, value)
         else:

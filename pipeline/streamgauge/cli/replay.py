@@ -70,7 +70,7 @@ class Replaying:
         self._limits = settings.select(Limits)
         key = self._key(settings.data_dir)
         capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
-        self._how = ReplaySettings(capture, secrets.token_bytes(16), dialect)
+        self._how = ReplaySettings(capture, secrets.token_bytes(16), dialect, settings.attribute)
 
     def records(self, files: Iterable[Path], *, of_topic: bool) -> Iterator[Record]:
         """The records of each file, then those of the topic. Raises Unavailable if the broker is unavailable."""

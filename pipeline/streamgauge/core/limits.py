@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+# Attributes of one request (`--attribute`): each may become a label of metrics, and all of them stay in the state of the
+# open stream.
+MAX_ATTRIBUTES = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:

@@ -13,6 +13,9 @@ CODE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
 # The longest id seen is an encrypted response id of 190 characters.
 MAX_ID_CHARS = 256
 
+# The name of an attribute (`--attribute`): it is a label of metrics, too.
+_ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
 
 def safe_code(value: object) -> str | None:
     """A type, code or raw reason: unchanged if it looks like one, `masked` if not, None for null and empty.
@@ -36,6 +39,11 @@ def safe_id(value: object) -> str | None:
 def is_id(text: str) -> bool:
     """Whether a text is printable ASCII up to MAX_ID_CHARS characters, or empty."""
     return text.isascii() and text.isprintable() and len(text) <= MAX_ID_CHARS
+
+
+def is_attribute_name(text: str) -> bool:
+    """Whether a text may be the name of an attribute."""
+    return _ATTRIBUTE_NAME.fullmatch(text) is not None
 
 
 # Up to this, integers are exact in every JSON reader, also in those that use doubles (RFC 8259, section 6).

@@ -5,10 +5,11 @@ A tap calls `start`, then in the order of the traffic `request_body`, `request_s
 not read the wire) and `read`, then `end`. The messages go to a client of the recorder (client.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
@@ -105,6 +106,7 @@ class ExchangeCapture:
         dialect: str | None = None,
         stream_id: bytes | None = None,
         tenant_header: str | None = None,
+        attributes: list[tuple[str, str]] | None = None,
     ) -> None:
         """Reports the start of the exchange: see RequestStarted. If the client is overfull, nothing of the exchange is
         reported, and its reads are dropped.
@@ -113,10 +115,12 @@ class ExchangeCapture:
         self.stream = client.new_stream()
         if client.overfull:
             return
-        size = len(target) + sum([len(name) + len(value) for name, value in headers])
+        attributes = attributes or []
+        size = len(target) + sum([len(name) + len(value) for pairs in (headers, attributes) for name, value in pairs])
         started = RequestStarted(
-            self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header
-        )
+            self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header,
+            attributes,
+        )  # fmt: skip
         client.put(started, size)
         self._started = self.steady = True
 
@@ -230,6 +234,14 @@ def kept_headers(headers: Headers, wanted: frozenset[str]) -> list[tuple[str, st
     """The wanted header fields, as text, with names in lower case. No other field leaves the tap's process."""
     pairs = ((_text(name).lower(), value) for name, value in headers)
     return [(name, _text(value)) for name, value in pairs if name in wanted]
+
+
+def attributes_in(headers: Headers, attributes: Sequence[Attribute]) -> list[tuple[str, str]]:
+    """The request's attributes, by name: of each header the first field counts."""
+    if not attributes:
+        return []
+    first = dict(reversed(kept_headers(headers, frozenset(one.header for one in attributes))))
+    return [(one.name, first[one.header]) for one in attributes if one.header in first]
 
 
 def _text(raw: str | bytes) -> str:

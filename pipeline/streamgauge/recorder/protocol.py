@@ -28,7 +28,8 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
     those of REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
     the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
-    tenant, so that its agent can warn if its own setting differs.
+    tenant, so that its agent can warn if its own setting differs. `attributes`: names and values of the request's
+    attributes, as the tap read them from the request's headers.
     """
 
     stream: int
@@ -42,6 +43,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     dialect: str | None = None  # the dialect that the operator names (`replay --dialect`)
     stream_id: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
     tenant_header: str | None = None
+    attributes: list[tuple[str, str]] = []
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

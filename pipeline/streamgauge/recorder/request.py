@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -14,7 +14,8 @@ from streamgauge.core.capture.segments import FROM_START, Opening, RequestFacts
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.http1.body import BodyDecoder
-from streamgauge.core.safe_values import safe_code, safe_id, whole_number
+from streamgauge.core.limits import MAX_ATTRIBUTES
+from streamgauge.core.safe_values import is_attribute_name, safe_code, safe_id, whole_number
 from streamgauge.recorder.budget import BodyBuffer, Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
 
@@ -134,7 +135,18 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
         resumed_after=resumption.resumed_after,
         dialect=opened.dialect,
         continues=resumption.continues,
+        attributes=_attributes(opened.attributes),
     )
+
+
+def _attributes(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The attributes with valid names and with values, at most MAX_ATTRIBUTES; of a name that occurs twice the first."""
+    known: dict[str, str] = {}
+    for name, value in given:
+        safe = safe_id(value.strip(" \t"))
+        if is_attribute_name(name) and safe is not None and len(known) < MAX_ATTRIBUTES:
+            known.setdefault(name, safe)
+    return tuple(known.items())
 
 
 def digest(key: bytes, secret: bytes) -> str:

@@ -9,6 +9,7 @@ Messages pass unchanged and without delay. The tap sends what it captures to the
     STREAMGAUGE_DATA_DIR        the agent's data directory; or STREAMGAUGE_CONFIG, its settings file
     STREAMGAUGE_TAP_NAME        the upstream name of this application in records (default: app)
     STREAMGAUGE_TENANT_HEADER   the request header that names the tenant
+    STREAMGAUGE_ATTRIBUTE       attributes of requests, as NAME=HEADER[,NAME=HEADER...]
     STREAMGAUGE_KAFKA           start an agent if none runs (see taps/inprocess/agent.py)
 
 Times are the server's: zero is the call of the application; a piece is stamped when the application sends it. The ending
@@ -24,7 +25,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,7 +34,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.inprocess.background_senders import finish, sender_of
-from streamgauge.taps.inprocess.capture import SeenRequest, is_event_stream, is_llm, start_capture
+from streamgauge.taps.inprocess.capture import SeenRequest, attributes_of, is_event_stream, is_llm, start_capture
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -64,11 +65,13 @@ class TapMiddleware:
         upstream: str | None = None,
         data_dir: str | Path | None = None,
         tenant_header: str | None = None,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         self._app = app
         self._upstream = _name(upstream or os.environ.get("STREAMGAUGE_TAP_NAME"))
         self._data_dir = data_dir
         self._tenant_header = tenant_header or os.environ.get("STREAMGAUGE_TENANT_HEADER") or None
+        self._attributes = attributes_of(attributes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application for one scope. Raises what the application raises."""
@@ -84,7 +87,7 @@ class TapMiddleware:
 
     def capture_of(self, request: SeenRequest) -> ExchangeCapture:
         """Opens the capture of one stream."""
-        return start_capture(sender_of(self._data_dir), request, self._tenant_header)
+        return start_capture(sender_of(self._data_dir), request, self._tenant_header, self._attributes)
 
     def request_of(self, scope: Scope, began_ns: int) -> SeenRequest:
         """The request's method, target and headers."""

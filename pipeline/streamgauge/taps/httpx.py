@@ -9,10 +9,12 @@ imports neither. Errors in the tap itself never reach the application.
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
@@ -26,7 +28,7 @@ from streamgauge.taps.httpx_streams import (
     stream_classes_of,
 )
 from streamgauge.taps.inprocess.background_senders import sender_of
-from streamgauge.taps.inprocess.capture import SeenRequest, is_event_stream, is_llm, start_capture
+from streamgauge.taps.inprocess.capture import SeenRequest, attributes_of, is_event_stream, is_llm, start_capture
 
 _TAP = "httpx"
 # The same variable as for the command line's setting.
@@ -46,6 +48,7 @@ class _Settings(NamedTuple):
     upstream: str | None
     data_dir: Path | str | None
     tenant_header: str | None
+    attributes: tuple[Attribute, ...]
 
 
 class _Tap(_AnyTransport):  # type: ignore[misc]
@@ -60,12 +63,16 @@ class _Tap(_AnyTransport):  # type: ignore[misc]
         upstream: str | None = None,
         data_dir: Path | str | None = None,
         tenant_header: str | None = None,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         """`upstream`: its name in records (default: the URL's host and port). `data_dir`: the agent's data directory
         (default: STREAMGAUGE_DATA_DIR, then the default of `streamgauge up`). `tenant_header`: the request header that
-        names the tenant (default: STREAMGAUGE_TENANT_HEADER).
+        names the tenant (default: STREAMGAUGE_TENANT_HEADER). `attributes`: names of attributes, each with the request
+        header from which it is read (default: STREAMGAUGE_ATTRIBUTE).
         """
-        self._settings = _Settings(upstream, data_dir, tenant_header or os.environ.get(_TENANT_HEADER))
+        self._settings = _Settings(
+            upstream, data_dir, tenant_header or os.environ.get(_TENANT_HEADER), attributes_of(attributes)
+        )
         self._inner = inner
         self._making = threading.Lock()
 
@@ -173,7 +180,8 @@ class _Exchange:
         request.stream = stream_classes_of(request).request(self._stream, self._body)
 
     def _start_capture(self) -> ExchangeCapture:
-        return start_capture(sender_of(self._settings.data_dir), self._seen, self._settings.tenant_header)
+        settings = self._settings
+        return start_capture(sender_of(settings.data_dir), self._seen, settings.tenant_header, settings.attributes)
 
     def _restore(self) -> None:
         """Puts the request's own stream back, unless other code has replaced ours."""

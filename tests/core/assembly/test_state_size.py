@@ -12,7 +12,7 @@ from streamgauge.core.assembly import assembler as assembling
 from streamgauge.core.assembly import state_size
 from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, bucket_of
 from streamgauge.core.assembly.state_size import FEW_STREAMS, MAX_BUCKET_BYTES
-from streamgauge.core.capture.segments import Bundle, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Head, Opening, RateLimit, Read, RequestFacts, Segment
 from streamgauge.core.record import Record, encode_record
 from streamgauge.kafka.topics import MAX_STATE_BYTES
 from tests.streams import INSTANCE, bundles_of, chat_segments, opening, stream_id
@@ -21,9 +21,11 @@ WORD = "😀" * 4096
 FAT = Segment(
     b"",
     0,
-    Opening(WORD, WORD, "full", WORD, WORD, 1, WORD, WORD, WORD, 1, WORD, 1, WORD, WORD),
+    Opening(
+        WORD, WORD, "full", WORD, WORD, 1, WORD, WORD, WORD, 1, WORD, 1, WORD, WORD, ((WORD[:32], WORD[:256]),) * 8
+    ),
     RequestFacts(model=WORD, service_tier=WORD, digest=WORD),
-    Head(200, 0, True, WORD, None, WORD, WORD, WORD),
+    Head(200, 0, True, WORD, None, WORD, WORD, WORD, RateLimit(*[2**53] * 6)),
 )
 # Choices and tools with names of the largest kept length.
 CALL = b'{"index":0,"id":"call","function":{"name":"%s","arguments":"%s"}}' % (b"n" * 256, b"[" * 256)

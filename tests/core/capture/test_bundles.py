@@ -9,7 +9,17 @@ import zstandard
 
 from streamgauge.core.capture import bundles
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
-from streamgauge.core.capture.segments import FORMAT_VERSION, SLOTS, Bundle, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import (
+    FORMAT_VERSION,
+    SLOTS,
+    Bundle,
+    Head,
+    Opening,
+    RateLimit,
+    Read,
+    RequestFacts,
+    Segment,
+)
 from tests.streams import INSTANCE, bundles_of, interleaved
 
 GOOD = encode_bundle(bundles_of(interleaved(3))[0])
@@ -34,6 +44,13 @@ def _with_model(model: str) -> Segment:
     return Segment(bytes(16), 0, request=RequestFacts(model=model))
 
 
+def _with_attributes(*attributes: tuple[str, str]) -> Segment:
+    return Segment(bytes(16), 0, Opening("proxy", "1", "masked", attributes=attributes))
+
+
+_HEAD_BELOW_ZERO = [200, 1, True, None, None, None, None, None, [-1]]
+
+
 REFUSED: dict[str, tuple[bytes | None, str]] = {
     "nothing": (None, "frame"),
     "no bytes": (b"", "frame"),
@@ -50,6 +67,12 @@ REFUSED: dict[str, tuple[bytes | None, str]] = {
     "a number beyond all": (packed([INSTANCE, 0, 2**63, 0]), "schema"),
     "a dead instance that is none": (packed(Bundle(INSTANCE, 0, 0, 0, dead=[b"short"])), "schema"),
     "a word that would fill the state": (packed(Bundle(INSTANCE, 0, 0, 0, [_with_model("m" * 1_000_000)])), "schema"),
+    "nine attributes": (packed(Bundle(INSTANCE, 0, 0, 0, [_with_attributes(*[("a", "b")] * 9)])), "schema"),
+    "an attribute that would fill the state": (
+        packed(Bundle(INSTANCE, 0, 0, 0, [_with_attributes(("a", "b" * 257))])),
+        "schema",
+    ),
+    "a rate limit below zero": (packed([INSTANCE, 0, 0, 0, [[bytes(16), 0, None, None, _HEAD_BELOW_ZERO]]]), "schema"),
     "reads without number": (packed([INSTANCE, 0, 0, 0, [[bytes(16), 0, None, None, None, [[]] * 200_001]]]), "schema"),
     "segments without number": (packed([INSTANCE, 0, 0, 0, [[]] * 50_001]), "schema"),
     "the dead without number": (packed([INSTANCE, 0, 0, 0, [], False, [b""] * 100_001]), "schema"),
@@ -120,3 +143,17 @@ def test_a_damaged_bundle_is_refused_or_decoded() -> None:
         except UnreadableBundle:
             refused += 1
     assert refused > 1_000
+
+
+def test_bundles_of_an_earlier_version_have_neither_attributes_nor_rate_limits() -> None:
+    opening, head = ["proxy", "1", "masked"], [200, 5, True]
+    [segment] = decode_bundle(packed([INSTANCE, 0, 0, 0, [[bytes(16), 0, opening, None, head]]])).segments
+    assert (segment.opening, segment.head) == (Opening("proxy", "1", "masked"), Head(200, 5, True))
+    assert segment.opening is not None and segment.opening.attributes == ()
+
+
+def test_attributes_and_rate_limits_are_decoded_as_they_were_encoded() -> None:
+    opening = Opening("proxy", "1", "masked", attributes=(("agent", "planner"), ("b" * 32, "c" * 256)))
+    segment = Segment(bytes(16), 0, opening, head=Head(200, rate_limit=RateLimit(1, 2, 3, None, 5, 2**53)))
+    bundle = Bundle(INSTANCE, 0, 0, 0, [segment])
+    assert decode_bundle(encode_bundle(bundle)) == bundle

@@ -26,7 +26,7 @@ from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.files import ReplaySettings, log_of
 from tests.taps.asking import Asker
 from tests.taps.contract.asking import RawClient, Received, ask_library, ask_raw
-from tests.taps.contract.scenario import TENANT_HEADER, UPSTREAM, Scenario
+from tests.taps.contract.scenario import ATTRIBUTES, TENANT_HEADER, UPSTREAM, Scenario
 from tests.taps.contract.serving import asgi_server, play, scenario_of
 from tests.taps.contract.written import INSTANCE, Written, from_bundles, settings, written
 from tests.taps.inprocess.rig import recorder_at
@@ -139,7 +139,13 @@ def _proxy(folder: Path) -> Iterator[Running]:
         RawUpstream(play) as upstream,
         RawRecorder(folder / "recorder.sock") as recorder,
         RunningRelay(
-            settings_for(folder, upstream.url, upstreams=[(UPSTREAM, upstream.url)], tenant_header=TENANT_HEADER)
+            settings_for(
+                folder,
+                upstream.url,
+                upstreams=[(UPSTREAM, upstream.url)],
+                tenant_header=TENANT_HEADER,
+                attribute=ATTRIBUTES,
+            )
         ) as relay,
     ):
         yield Running(partial(ask_raw, relay.port), recorder, partial(RawClient, relay.port))
@@ -159,7 +165,8 @@ def _in_process(folder: Path) -> Iterator[RawRecorder]:
 
 @contextlib.contextmanager
 def _httpx(library: Any, kind: Any, folder: Path) -> Iterator[Running]:
-    asker = Asker(library, kind, folder, upstream=UPSTREAM, tenant_header=TENANT_HEADER)
+    attributes = {one.name: one.header for one in ATTRIBUTES}
+    asker = Asker(library, kind, folder, upstream=UPSTREAM, tenant_header=TENANT_HEADER, attributes=attributes)
     with RawUpstream(play) as upstream, _in_process(folder) as recorder:
         yield Running(partial(ask_library, asker, upstream.port), recorder)
 
@@ -184,6 +191,7 @@ def _packets(folder: Path) -> Iterator[Running]:
             capture_socket().detach(),
             "lo",
             tenant_header=TENANT_HEADER,
+            attribute=ATTRIBUTES,
         )
         with _live(given, Counters(folder / "counters", "relay-0")):
             yield Running(partial(ask_raw, upstream.port), recorder, partial(RawClient, upstream.port))
@@ -239,7 +247,7 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
     place, path = folder / f"{scenario.name}.pcap", folder / "recorder.sock"
     place.write_bytes(packets_of(scenario))
     ports: list[tuple[int, str | None]] = [(wire.SERVER[1], UPSTREAM)]
-    given = PacketSettings(ports, str(path), "", pcap=place, tenant_header=TENANT_HEADER)
+    given = PacketSettings(ports, str(path), "", pcap=place, tenant_header=TENANT_HEADER, attribute=ATTRIBUTES)
     counters = Counters(folder / "counters", "relay-0")
 
     async def tell() -> None:
@@ -276,7 +284,7 @@ def _replay(
     place.write_bytes(make(scenario))
 
     def write(capture: str) -> Written:
-        log = log_of(place, ReplaySettings(settings(capture), INSTANCE), Tally())
+        log = log_of(place, ReplaySettings(settings(capture), INSTANCE, attributes=ATTRIBUTES), Tally())
         return from_bundles(logged.bundle for logged in log)
 
     return write

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
@@ -22,6 +23,7 @@ CANARY = "CANARY"
 # Part of every prompt, key, cookie, unknown header and query value: must not occur in anything that any capture writes.
 SECRET = "SECRET"
 TENANT_HEADER = "x-tenant"
+ATTRIBUTES = (Attribute("agent", "x-agent"),)
 UPSTREAM = "up"
 SSE = ("Content-Type", "text/event-stream; charset=utf-8")
 JSON = ("Content-Type", "application/json")
@@ -115,7 +117,10 @@ def reference(scenario: Scenario) -> list[Message]:
         return []
     wanted = REQUEST_HEADERS | {TENANT_HEADER}
     headers = [(name.lower(), value) for name, value in scenario.asked_headers if name.lower() in wanted]
-    opened = RequestStarted(1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference")
+    found = [("agent", value) for name, value in scenario.asked_headers if name.lower() == "x-agent"]
+    opened = RequestStarted(
+        1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference", attributes=found
+    )
     whole = scenario.early and len(scenario.request_body) <= MAX_REQUEST_BODY
     reported: list[Message] = [
         opened,

@@ -255,6 +255,7 @@ ASKED = (
         asked_headers=(
             ("Authorization", f"Bearer {SECRET}"),
             (TENANT_HEADER, "team-a"),
+            ("X-Agent", "planner"),
             ("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
             ("X-Stainless-Retry-Count", "2"),
             ("X-Secret", SECRET),
@@ -264,6 +265,7 @@ ASKED = (
         record={
             **COMPLETED,
             "tenant": "team-a",
+            "attributes": {"agent": "planner"},
             "trace_id": "0af7651916cd43dd8448eb211c80319c",
             "attempt": 3,
             "resumed_from": "event-41",

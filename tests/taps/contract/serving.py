@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 
 from streamgauge.taps.asgi import TapMiddleware
-from tests.taps.contract.scenario import TENANT_HEADER, UPSTREAM, Scenario, heard
+from tests.taps.contract.scenario import ATTRIBUTES, TENANT_HEADER, UPSTREAM, Scenario, heard
 from tests.taps.contract.scenarios import BY_NAME
 from tests.taps.proxy.rig import PATIENCE_S, receive_all, receive_request, reset
 
@@ -79,7 +79,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 @contextlib.contextmanager
 def asgi_server(data_dir: str) -> Iterator[int]:
     """A uvicorn with the application and the tap in its own thread; gives its port."""
-    app = TapMiddleware(application, upstream=UPSTREAM, data_dir=data_dir, tenant_header=TENANT_HEADER)
+    named: Any = {"tenant_header": TENANT_HEADER, "attributes": {one.name: one.header for one in ATTRIBUTES}}
+    app = TapMiddleware(application, upstream=UPSTREAM, data_dir=data_dir, **named)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", ws="none"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

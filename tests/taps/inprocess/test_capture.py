@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
     ExchangeEnded,
@@ -13,7 +14,7 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
     ResponseRead,
 )
-from streamgauge.taps.inprocess.capture import is_event_stream, is_llm, start_capture
+from streamgauge.taps.inprocess.capture import attributes_of, is_event_stream, is_llm, start_capture
 from tests.recorder.fake_client import BugError, FakeClient
 from tests.taps.inprocess.rig import report_stream, seen_request
 from tests.taps.talk import EVENTS
@@ -72,3 +73,28 @@ def test_what_is_captured() -> None:
     assert not is_llm("POST", "/v1/embeddings")
     assert is_event_stream([(b"Content-Type", b"Text/Event-Stream; charset=utf-8")])
     assert not is_event_stream([("content-type", "application/json"), ("x", "text/event-stream")])
+
+
+def test_attributes_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMGAUGE_ATTRIBUTE", "agent=X-Agent, session=x-session")
+    from_environment, given = attributes_of(None), attributes_of({"agent": "X-Agent"})
+    assert given == (Attribute("agent", "x-agent"),)
+    assert from_environment == (*given, Attribute("session", "x-session"))
+    client = FakeClient()
+    headers = iter([(b"X-Agent", b"planner"), (b"Authorization", b"Bearer k"), (b"Cookie", b"c")])
+    start_capture(client, seen_request(headers=headers), attributes=from_environment)
+    [started] = client.messages
+    assert isinstance(started, RequestStarted)
+    assert started.attributes == [("agent", "planner")]
+    assert started.headers == [("authorization", "Bearer k")]
+
+
+@pytest.mark.parametrize("given", [{"Agent": "x"}, {"agent": "authorization"}, {"agent": ""}, 5])
+def test_invalid_attributes_are_reported_and_raise_nothing(given: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert attributes_of(given) == ()
+    assert "no attributes are captured" in caplog.text
+
+
+def test_without_attributes_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMGAUGE_ATTRIBUTE", raising=False)
+    assert attributes_of(None) == attributes_of({}) == ()

@@ -3,9 +3,11 @@
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder import protocol as wire
 from streamgauge.recorder.loop_client import FLUSH_S, LoopClient
@@ -27,6 +29,7 @@ from tests.taps.proxy.rig import (
     RawUpstream,
     RunningRelay,
     answering,
+    apart,
     arrived,
     chunked,
     exchange_rig,
@@ -35,6 +38,7 @@ from tests.taps.proxy.rig import (
     receive,
     receive_all,
     receive_head,
+    receive_request,
     settings_for,
 )
 
@@ -260,3 +264,34 @@ def test_a_request_that_reached_no_upstream_is_not_reported(tmp_path: Path) -> N
             assert receive_all(client).startswith(b"HTTP/1.1 404 ")
         time.sleep(3 * FLUSH_S)
         assert recorder.messages == []
+
+
+ATTRIBUTES = (Attribute("agent", "x-agent"), Attribute("session", "x-session"), Attribute("feature", "x-feature"))
+FIELDS = (b"X-AGENT: planner", b"x-agent: second", b"X-Session: s-1", b"X-Other: kept")
+
+
+@pytest.mark.parametrize("pump", [True, False])
+@pytest.mark.parametrize("strip", [True, False])
+def test_attributes_are_reported_and_their_headers_go_on_unless_stripped(
+    tmp_path: Path, pump: bool, strip: bool
+) -> None:
+    asked: list[bytes] = []
+
+    def handler(one: socket.socket) -> None:
+        asked.append(receive_request(one))
+        for piece in (SSE[at : at + 40] for at in range(0, len(SSE), 40)):  # slow enough for the pump to take over
+            one.sendall(piece)
+            time.sleep(0.01)
+
+    settings: Any = {"attribute": ATTRIBUTES, "strip_attributes": strip, "pump": pump}
+    with exchange_rig(tmp_path, handler, **settings) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(post(b"/v1/chat/completions", b"{}", *FIELDS))
+            assert receive(client, len(SSE)) == SSE
+        messages = recorder.ended()
+    opened = only(messages, RequestStarted)
+    assert opened.attributes == [("agent", "planner"), ("session", "s-1")]
+    assert opened.headers == []
+    assert arrived(apart(messages)) == SSE
+    [head] = asked
+    assert [field in head for field in FIELDS] == [not strip, not strip, not strip, True]

@@ -207,3 +207,12 @@ def test_invalid_upstreams() -> None:
     for upstreams, single in (([], True), ([], False), ([("a", "http://a"), ("b", "http://b")], True)):
         with pytest.raises(ValueError, match="upstream"):
             Routes(upstreams, single)
+
+
+def test_stripped_fields_are_not_passed_on_and_all_others_are() -> None:
+    fields = [(b"X-AGENT", b"a"), (b"x-agents", b"b"), (b"x-agent", b"c"), (b"Authorization", b"k")]
+    given = request(b"/v1/messages", *fields)
+    for stripped, kept in ((frozenset({b"x-agent"}), fields[1::2]), (frozenset[bytes](), fields)):
+        head = Routes([("", "http://127.0.0.1:9")], single=True, stripped=stripped).outgoing(given).head
+        written = [line for line in head.split(b"\r\n")[1:-2] if not line.lower().startswith(b"host")]
+        assert written == [name + b": " + value for name, value in kept]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record
@@ -122,6 +123,13 @@ def test_headers_by_allowlist_and_the_tenant_header() -> None:
     assert (made.tenant, made.trace_id) == ("a-team", "1" * 32)
     kept = segments(exchange(request_headers=headers, headers=[SSE, ("x-request-id", "r"), ("set-cookie", "A SECRET")]))
     assert "SECRET" not in repr(kept)
+
+
+def test_attributes_of_a_recorded_request() -> None:
+    named = exchange(request_headers=[("x-agent", "planner"), ("x-other", "A SECRET")])
+    wanted = [Attribute("agent", "x-agent")]
+    found = [one.opening for one in segments_of([named], talk.settings("masked"), Tally(), attributes=wanted)]
+    assert [one.attributes for one in found if one is not None] == [(("agent", "planner"),)]
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ def shared(opening: Opening) -> Opening:
     """The opening with interned values: streams with equal values share one copy, which saves memory."""
     if len(_words) >= _MAX_WORDS:
         _words.clear()
-    words = [getattr(opening, name) for name in _SHARED_FIELDS]
-    return msgspec.structs.replace(
-        opening, **{name: _words.setdefault(word, word) for name, word in zip(_SHARED_FIELDS, words, strict=True)}
-    )
+    same: dict[str, object] = {name: _words.setdefault(word := getattr(opening, name), word) for name in _SHARED_FIELDS}
+    if opening.attributes:
+        same["attributes"] = tuple([tuple([_words.setdefault(x, x) for x in pair]) for pair in opening.attributes])
+    return msgspec.structs.replace(opening, **same)
 
 
 class Stream:

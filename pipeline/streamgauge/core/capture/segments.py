@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from streamgauge.core.limits import MAX_ATTRIBUTES
+
 FORMAT_VERSION = 1
 
 # A recorder closes a bundle at about this size or age (192 KiB or 250 ms). That is large enough that some hundred
@@ -42,8 +44,8 @@ Wall = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # word. A forger can put some 300 KB into one stream; `state_size.MAX_BUCKET_BYTES` bounds the sum over the streams of a
 # bucket.
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
-# Attributes of one request: each may become a label of metrics, and all of them stay in the state of the open stream.
-MAX_ATTRIBUTES = 8
+# Name and value of an attribute, of which a stream may have several: exactly what a recorder sends at most.
+Attribute = tuple[Annotated[str, msgspec.Meta(max_length=32)], Annotated[str, msgspec.Meta(max_length=256)]]
 
 
 class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -73,7 +75,7 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     # The id of the stored response that the path of a resumed stream's request names.
     continues: Word | None = None
     # Names and values of what the operator attributes requests to (`--attribute`).
-    attributes: Annotated[tuple[tuple[Word, Word], ...], msgspec.Meta(max_length=MAX_ATTRIBUTES)] = ()
+    attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(max_length=MAX_ATTRIBUTES)] = ()
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):

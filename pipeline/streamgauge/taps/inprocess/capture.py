@@ -1,14 +1,28 @@
 """Starts the capture of a request that a tap in an application sees."""
 
+import logging
+import os
 import time
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from streamgauge.attribute_types import ATTRIBUTES, Attribute
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import names_event_stream
-from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture, Headers, kept_headers
+from streamgauge.recorder.exchange_capture import (
+    CaptureClient,
+    ExchangeCapture,
+    Headers,
+    attributes_in,
+    kept_headers,
+)
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 
 _CONTENT_TYPE = frozenset(("content-type",))
+# The same variable as for the command line's setting.
+_ATTRIBUTE = "STREAMGAUGE_ATTRIBUTE"
+
+_log = logging.getLogger("streamgauge")
 
 
 class SeenRequest(NamedTuple):
@@ -22,12 +36,19 @@ class SeenRequest(NamedTuple):
     began_ns: int
 
 
-def start_capture(client: CaptureClient, request: SeenRequest, tenant_header: str | None = None) -> ExchangeCapture:
+def start_capture(
+    client: CaptureClient,
+    request: SeenRequest,
+    tenant_header: str | None = None,
+    attributes: Sequence[Attribute] = (),
+) -> ExchangeCapture:
     """The capture of an exchange that begins with this request. Never raises."""
     capture = ExchangeCapture(client)
     try:
         tenant = tenant_header.lower() if tenant_header else None
-        headers = kept_headers(request.headers, REQUEST_HEADERS if tenant is None else REQUEST_HEADERS | {tenant})
+        given = list(request.headers) if attributes else request.headers  # it may be readable only once
+        found = attributes_in(given, attributes)
+        headers = kept_headers(given, REQUEST_HEADERS if tenant is None else REQUEST_HEADERS | {tenant})
         wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
     except Exception as error:  # noqa: BLE001 - capture fails open
         capture.fail(error)
@@ -41,8 +62,23 @@ def start_capture(client: CaptureClient, request: SeenRequest, tenant_header: st
         headers,
         tap=request.tap,
         tenant_header=tenant,
+        attributes=found,
     )
     return capture
+
+
+def attributes_of(given: Mapping[str, str] | None) -> tuple[Attribute, ...]:
+    """The attributes of a tap in an application: header by name, as given in code, else of STREAMGAUGE_ATTRIBUTE.
+
+    Invalid ones are reported, and none is captured: a setting of the tap must not stop the application.
+    """
+    try:
+        written = os.environ.get(_ATTRIBUTE, "") if given is None else [f"{one}={given[one]}" for one in given]
+        found: tuple[Attribute, ...] = ATTRIBUTES.read(written)
+        return found
+    except (ValueError, TypeError) as error:
+        _log.warning("streamgauge: no attributes are captured: %s", error)
+        return ()
 
 
 def is_llm(method: str, target: str) -> bool:

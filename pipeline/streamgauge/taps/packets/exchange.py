@@ -7,7 +7,7 @@ from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.recorder.stream_id import derived_stream_id
 from streamgauge.spool.read_counters import DropReason
-from streamgauge.taps.proxy.capture_gate import CapturedRequest, CaptureGate
+from streamgauge.taps.proxy.capture_gate import NO_NAMED_HEADERS, CapturedRequest, CaptureGate, NamedHeaders
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import ResponseFraming
 
@@ -27,13 +27,13 @@ class Reporting:
         self,
         client: CaptureClient,
         tap: str,
-        tenant_header: str | None = None,
+        named: NamedHeaders = NO_NAMED_HEADERS,
         wall_offset_ns: int = 0,
         *,
         derives_ids: bool = False,
     ) -> None:
         self.client, self.tap, self.wall_offset_ns, self.derives_ids = client, tap, wall_offset_ns, derives_ids
-        self.tenant_header = tenant_header.lower().encode() if tenant_header else None
+        self.named = named
         self.draining = False
 
 
@@ -57,7 +57,7 @@ class PacketExchange:
         wall_ns = request.began_ns + reporting.wall_offset_ns
         stream_id = derived_stream_id(wall_ns, *facts) if reporting.derives_ids else None
         captured = CapturedRequest(
-            request, request.target, upstream, reporting.tenant_header, wall_ns, reporting.tap, stream_id
+            request, request.target, upstream, reporting.named, wall_ns, reporting.tap, stream_id
         )
         self._gate = CaptureGate(reporting.client, captured)
         self._gate.begin()

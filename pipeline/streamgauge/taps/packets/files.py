@@ -13,6 +13,7 @@ from streamgauge.recorder.protocol import Message
 from streamgauge.taps.packets.connections import CaptureScope, Connections
 from streamgauge.taps.packets.decode import decode
 from streamgauge.taps.packets.exchange import Reporting
+from streamgauge.taps.proxy.capture_gate import NO_NAMED_HEADERS, NamedHeaders
 
 # Limit of a packet or block of a file (bytes): four of the largest packets that any kernel makes (BIG TCP).
 MAX_BLOCK_BYTES = 4 * 512 * 1024
@@ -72,16 +73,16 @@ def messages_of(
     source: Source,
     ports: Mapping[int, str | None] | None = None,
     tap: str = "replay",
-    tenant_header: str | None = None,
+    named: NamedHeaders = NO_NAMED_HEADERS,
 ) -> Iterator[Message]:
     """The messages of the exchanges in a file; those open at its end are cut. Stamps are those of the packets.
 
     Stream ids are derived from the packets, so reading a file again gives the same ids. `ports`: servers' ports, each with
-    its upstream's name; None: every HTTP/1 server. `tenant_header`: the request header that names the tenant. Raises
+    its upstream's name; None: every HTTP/1 server. `named`: the request headers that settings name. Raises
     PcapFault at damage, after the messages of everything before it.
     """
     messages: deque[Message] = deque()
-    reporting = Reporting(DirectClient(messages.append), tap, tenant_header, derives_ids=True)
+    reporting = Reporting(DirectClient(messages.append), tap, named, derives_ids=True)
     try:
         for _ in follow(source, Connections(CaptureScope(ports), reporting)):
             while messages:

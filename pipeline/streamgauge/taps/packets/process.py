@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.config import Settings
 from streamgauge.errors import BUG
 from streamgauge.recorder.client import CAPACITY_BYTES
@@ -33,6 +34,7 @@ from streamgauge.taps.packets.decode import decode_ip
 from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.files import PcapFault, follow
 from streamgauge.taps.packets.ring import ANY, Ring
+from streamgauge.taps.proxy.capture_gate import NamedHeaders, named_headers
 
 # Interval at which overdue connections are ended and the kernel's counts are read (seconds).
 TICK_S = 1.0
@@ -65,6 +67,7 @@ class PacketSettings:
     done_fd: int = -1
     role: str = "relay-0"
     tenant_header: str | None = Settings.tenant_header
+    attribute: tuple[Attribute, ...] = Settings.attribute
     upstream_idle_timeout: float = Settings.upstream_idle_timeout
     drain_timeout: float = Settings.drain_timeout
     capture_buffer_bytes: int = CAPACITY_BYTES
@@ -79,7 +82,7 @@ class LiveTap:
         self._interface = settings.interface or ANY
         self._counters = counters
         self._clock = StampClock(*_both_clocks())
-        self._reporting = Reporting(client, TAP, settings.tenant_header, self._clock.offset_ns)
+        self._reporting = Reporting(client, TAP, _named(settings), self._clock.offset_ns)
         scope = CaptureScope(ports, round(settings.upstream_idle_timeout * 1e9))
         self._connections = Connections(scope, self._reporting)
         self._ring = Ring(socket.socket(fileno=settings.socket_fd), self._interface, list(ports))
@@ -142,7 +145,7 @@ class LiveTap:
 async def report_file(settings: PacketSettings, client: LoopClient) -> str | None:
     """Reads a capture file to its end, no faster than the recorder accepts it. Returns the file's damage, or None."""
     assert settings.pcap is not None
-    reporting = Reporting(client, TAP, settings.tenant_header, derives_ids=True)
+    reporting = Reporting(client, TAP, _named(settings), derives_ids=True)
     connections = Connections(CaptureScope(dict(settings.ports) or None), reporting)
     with settings.pcap.open("rb") as file:
         try:
@@ -154,6 +157,10 @@ async def report_file(settings: PacketSettings, client: LoopClient) -> str | Non
         except PcapFault as fault:
             return str(fault)
     return None
+
+
+def _named(settings: PacketSettings) -> NamedHeaders:
+    return named_headers(settings.tenant_header, settings.attribute)
 
 
 def _both_clocks() -> tuple[int, int]:

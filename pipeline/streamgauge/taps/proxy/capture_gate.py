@@ -3,8 +3,10 @@ response is an event stream. The relay and the packet tap use it.
 """
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import names_event_stream
@@ -17,15 +19,31 @@ from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 
 
+class NamedHeaders(NamedTuple):
+    """The request headers that the settings name, in lower case: that of the tenant, and those of attributes."""
+
+    tenant: bytes | None = None
+    attributes: tuple[tuple[str, bytes], ...] = ()
+
+
+NO_NAMED_HEADERS = NamedHeaders()
+
+
+def named_headers(tenant_header: str | None, attributes: Sequence[Attribute]) -> NamedHeaders:
+    """The headers of these settings."""
+    tenant = tenant_header.lower().encode() if tenant_header else None
+    return NamedHeaders(tenant, tuple((one.name, one.header.encode()) for one in attributes))
+
+
 class CapturedRequest(NamedTuple):
-    """A request as its capture reports it. `target`: without the upstream's prefix; `tenant_header`: in lower case;
-    `wall_ns`: UTC when it began; `stream_id`: the id derived from the file that holds the exchange; None: a new id.
+    """A request as its capture reports it. `target`: without the upstream's prefix; `wall_ns`: UTC when it began;
+    `stream_id`: the id derived from the file that holds the exchange; None: a new id.
     """
 
     request: Request
     target: bytes
     upstream: str | None
-    tenant_header: bytes | None
+    named: NamedHeaders
     wall_ns: int
     tap: str
     stream_id: bytes | None = None
@@ -144,18 +162,18 @@ class CaptureGate:
             of.upstream,
             method,
             target,
-            _reported_headers(of.request, of.tenant_header),
+            _reported_headers(of.request, of.named.tenant),
             tap=of.tap,
             stream_id=of.stream_id,
+            attributes=_attributes(of.request, of.named.attributes),
         )
         return self.capture
 
 
-def relayed_request(request: Request, outgoing: Outgoing, tenant_header: str | None) -> CapturedRequest:
+def relayed_request(request: Request, outgoing: Outgoing, named: NamedHeaders) -> CapturedRequest:
     """The capture of a request that the relay forwards. Its wall time is computed from the present time."""
-    tenant = None if tenant_header is None else tenant_header.lower().encode()
     wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
-    return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, tenant, wall_ns, "proxy")
+    return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, named, wall_ns, "proxy")
 
 
 def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tuple[str, str]]:
@@ -165,3 +183,9 @@ def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tup
         for name, (_, value) in zip(request.names, request.headers, strict=True)
         if name in _WANTED or name == tenant_header
     ]
+
+
+def _attributes(request: Request, attributes: tuple[tuple[str, bytes], ...]) -> list[tuple[str, str]]:
+    """The request's attributes, by name: of each header the first field counts."""
+    found = ((name, request.values(header)) for name, header in attributes)
+    return [(name, values[0].decode("latin-1")) for name, values in found if values]

@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
+from streamgauge.taps.proxy.capture_gate import NamedHeaders
 from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange
@@ -53,6 +54,7 @@ class RelayContext(Protocol):
 
     routes: Routes
     settings: RelaySettings
+    named_headers: NamedHeaders
     client_bytes: ByteBudget
     recorder: LoopClient
     pump: PumpHandle | None
@@ -259,7 +261,7 @@ class Client(asyncio.Protocol):
             return
         connector = self._relay.connector(outgoing.route)
         self._exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
-        self._exchange.begin(self._relay.recorder, self._relay.settings.tenant_header)
+        self._exchange.begin(self._relay.recorder, self._relay.named_headers)
 
     def _refuse(self, refused: RefusedError) -> None:
         """Refuses what the client sent. A running exchange ends as if the client had disconnected."""

@@ -13,7 +13,7 @@ from streamgauge.core.http1.body_position import BodyPosition
 from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses
-from streamgauge.taps.proxy.capture_gate import CaptureGate, relayed_request
+from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
 from streamgauge.taps.proxy.client_interface import ClientSide, ConnectionFate
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
@@ -61,9 +61,9 @@ class Exchange:
         self._blocked_ns = self._unsent_bytes = 0
         self._gone_ns: int | None = None
 
-    def begin(self, recorder: CaptureClient, tenant_header: str | None) -> None:
+    def begin(self, recorder: CaptureClient, named: NamedHeaders) -> None:
         """Reuses an idle connection of this client, or starts to connect. The next `flush` writes the pending bytes."""
-        self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, tenant_header))
+        self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, named))
         one = self._client.pool.take(self._connector)
         self._reused = one is not None
         if one is None:

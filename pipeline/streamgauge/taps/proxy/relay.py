@@ -13,6 +13,7 @@ from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.acceptor import Acceptor
+from streamgauge.taps.proxy.capture_gate import named_headers
 from streamgauge.taps.proxy.client import LINGER_S, Client
 from streamgauge.taps.proxy.limits import (
     MAX_CLIENT_BYTES,
@@ -40,7 +41,9 @@ class Relay:
 
     def __init__(self, settings: RelaySettings, log: Callable[[str], None]) -> None:
         self._log = log
-        self.routes = Routes(settings.upstreams, settings.single)
+        stripped = frozenset(one.header.encode() for one in settings.attribute if settings.strip_attributes)
+        self.routes = Routes(settings.upstreams, settings.single, stripped)
+        self.named_headers = named_headers(settings.tenant_header, settings.attribute)
         self.settings = settings
         self.draining = False
         self._clients: set[Client] = set()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.config import ProxySettings, Settings
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.taps.proxy.upstream import WATCH_S
@@ -29,6 +30,7 @@ class RelaySettings(ProxySettings):
     keep_alive_s: float = 75.0
     drain_timeout: float = Settings.drain_timeout
     tenant_header: str | None = Settings.tenant_header
+    attribute: tuple[Attribute, ...] = Settings.attribute
     capture_buffer_bytes: int = CAPACITY_BYTES
     pump: bool = True
     watch_s: float = WATCH_S

@@ -127,13 +127,18 @@ def route_of(name: str, url: str) -> Route:
 
 
 class Routes:
-    """The configured upstreams. `single`: requests carry no prefix, and all go to the only one. Raises ValueError."""
+    """The configured upstreams. `single`: requests carry no prefix, and all go to the only one. `stripped`: lower-case names
+    of further fields that are not passed on. Raises ValueError.
+    """
 
-    def __init__(self, upstreams: list[tuple[str, str]], single: bool) -> None:
+    def __init__(
+        self, upstreams: list[tuple[str, str]], single: bool, stripped: frozenset[bytes] = frozenset()
+    ) -> None:
         self.all = [route_of(name, url) for name, url in upstreams]
         if not self.all or (single and len(self.all) > 1):
             raise ValueError("give one upstream without a prefix, or one or more with prefixes")
         self._only = self.all[0] if single else None
+        self._dropped = HOP_BY_HOP | stripped
         self._by_name = {(route.name or "").encode(): route for route in self.all}
 
     def outgoing(self, request: Request) -> Outgoing:
@@ -141,7 +146,7 @@ class Routes:
         check(request)
         framing = framing_of(request)
         route, target = self._find(request.target)
-        return Outgoing(route, target, write_head(request, route, target, framing), framing)
+        return Outgoing(route, target, write_head(request, route, target, framing, self._dropped), framing)
 
     def _find(self, target: bytes) -> tuple[Route, bytes]:
         if self._only is not None:
@@ -200,9 +205,10 @@ def framing_of(request: Request) -> Framing:
     return "length"
 
 
-def write_head(request: Request, route: Route, target: bytes, framing: Framing) -> bytes:
-    """Returns the head for the upstream. Raises RefusedError if a field contains CR, LF or NUL."""
-    dropped = HOP_BY_HOP
+def write_head(request: Request, route: Route, target: bytes, framing: Framing, dropped: frozenset[bytes]) -> bytes:
+    """Returns the head for the upstream, without the fields `dropped`. Raises RefusedError if a field contains CR, LF or
+    NUL.
+    """
     if named := request.values(b"connection"):
         dropped = dropped | ({option.strip(_BLANKS).lower() for value in named for option in value.split(b",")} - _OURS)
     path = route.base + target

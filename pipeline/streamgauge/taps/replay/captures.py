@@ -1,12 +1,14 @@
 """Packet captures -> segments: the packet tap on a file. Captures have real stamps, so records have real times."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Segment
 from streamgauge.recorder.protocol import RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.packets.files import PcapFault, messages_of
+from streamgauge.taps.proxy.capture_gate import named_headers
 from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.exchange import TAP
 from streamgauge.taps.replay.tnetstring import Readable
@@ -15,12 +17,14 @@ from streamgauge.taps.replay.tnetstring import Readable
 _AT_ONCE = 256
 
 
-def segments_of(file: Readable, settings: CaptureSettings, tally: Tally) -> Iterator[Segment]:
+def segments_of(
+    file: Readable, settings: CaptureSettings, tally: Tally, attributes: Sequence[Attribute] = ()
+) -> Iterator[Segment]:
     """The segments of a capture's LLM exchanges, interleaved as on the wire. Raises BrokenRecording."""
-    recorder = Recorder(settings)
+    recorder, named = Recorder(settings), named_headers(settings.tenant_header, attributes)
     tally.exchanges = 0
     try:
-        for number, message in enumerate(messages_of(file, tap=TAP, tenant_header=settings.tenant_header)):
+        for number, message in enumerate(messages_of(file, tap=TAP, named=named)):
             tally.exchanges += isinstance(message, RequestStarted)
             recorder.handle(message)
             if number % _AT_ONCE == _AT_ONCE - 1:

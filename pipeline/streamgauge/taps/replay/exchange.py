@@ -1,14 +1,15 @@
 """Reports recorded exchanges to a recorder as a tap does: exactly those that a live tap would capture."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.safe_values import safe_id
 from streamgauge.recorder.client import DirectClient
-from streamgauge.recorder.exchange_capture import ExchangeCapture
+from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
@@ -27,7 +28,11 @@ _BLANKS = b" \t\r\n"
 
 
 def segments_of(
-    exchanges: Iterable[RecordedExchange], settings: CaptureSettings, tally: Tally, dialect: str | None = None
+    exchanges: Iterable[RecordedExchange],
+    settings: CaptureSettings,
+    tally: Tally,
+    dialect: str | None = None,
+    attributes: Sequence[Attribute] = (),
 ) -> Iterator[Segment]:
     """The segments of those exchanges that a live tap would capture, one stream after another; `tally` counts the others."""
     recorder = Recorder(settings)
@@ -41,7 +46,7 @@ def segments_of(
             continue
         tally.without_body += exchange.body is None and exchange.status is not None
         capture = ExchangeCapture(client)
-        _report_request(exchange, capture, wanted, dialect)
+        _report_request(exchange, capture, wanted, dialect, attributes)
         for _ in _report_response(exchange, capture):
             yield from recorder.segments()
         capture.end(exchange.times.end_ns, exchange.ending, exchange.fault)
@@ -55,12 +60,19 @@ def is_captured(exchange: RecordedExchange) -> bool:
 
 
 def _report_request(
-    exchange: RecordedExchange, capture: ExchangeCapture, wanted: frozenset[str], dialect: str | None
+    exchange: RecordedExchange,
+    capture: ExchangeCapture,
+    wanted: frozenset[str],
+    dialect: str | None,
+    attributes: Sequence[Attribute],
 ) -> None:
     body, size, times = exchange.request_body, exchange.request_bytes, exchange.times
     headers = [header for header in without_decoded_coding(exchange.request_headers, body) if header[0] in wanted]
     host = safe_id(exchange.host)
-    capture.start(0, times.started_ns, host, exchange.method, exchange.target, headers, tap=TAP, dialect=dialect)
+    found = attributes_in(exchange.request_headers, attributes)
+    capture.start(
+        0, times.started_ns, host, exchange.method, exchange.target, headers, tap=TAP, dialect=dialect, attributes=found
+    )
     if body is None:
         capture.lose_request_body()
     else:

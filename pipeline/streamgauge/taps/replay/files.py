@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.formats.sse import BOM
 from streamgauge.recorder.request import CaptureSettings
@@ -33,12 +34,13 @@ _READ_BYTES = 1024 * 1024
 
 class ReplaySettings(msgspec.Struct, frozen=True):
     """How recordings are read. `instance`: 16 bytes that identify this replay as a tap instance; `dialect`: the operator's
-    choice.
+    choice; `attributes`: those that are read from requests.
     """
 
     capture: CaptureSettings
     instance: bytes
     dialect: str | None = None
+    attributes: tuple[Attribute, ...] = ()
 
 
 def recordings_in(folder: Path) -> list[Path]:
@@ -98,14 +100,15 @@ def _segments(kind: Format, path: Path, file: _WithFirstBytes, how: ReplaySettin
         case Format.BODY:
             return replay(_chunks(file), how.capture, dialect=how.dialect)
         case Format.CAPTURE:
-            return captures.segments_of(file, how.capture, tally)
+            return captures.segments_of(file, how.capture, tally, how.attributes)
         case Format.DATABASE:
             raise BrokenRecording(
                 "it is an SQLite file, but not a spool: read a ledger with `streamgauge ledger query`"
             )
         case Format.PACKED:
             raise BrokenRecording("it is compressed: decompress it first")
-    return segments_of(_exchanges(kind, path, file, tally), how.capture, tally, how.dialect)
+    exchanges = _exchanges(kind, path, file, tally)
+    return segments_of(exchanges, how.capture, tally, how.dialect, how.attributes)
 
 
 def _chunks(file: _WithFirstBytes) -> Iterator[bytes]:
