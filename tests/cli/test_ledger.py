@@ -222,3 +222,26 @@ def test_a_writer_does_not_block_readers(data_dir: Path) -> None:
 def test_a_ledger_is_found_by_its_url(data_dir: Path) -> None:
     named = command("ledger", "query", "--ledger", f"sqlite:///{data_dir}/ledger.sqlite", "--output", "jsonl")
     assert named.stdout == queried(data_dir, "--output", "jsonl")
+
+
+def test_attributes_are_keys(data_dir: Path) -> None:
+    with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(5, attributes={"agent": "planner"}), make_row(6, attributes={"agent": "=1+1"})])
+    totals = json.loads(queried(data_dir, "--output", "json", "--by", "agent,outcome"))
+    assert [(total["agent"], total["outcome"], total["streams"]) for total in totals] == [
+        ("=1+1", "completed", 1),
+        ("planner", "completed", 1),
+        (None, "completed", 3),
+        (None, "truncated", 1),
+    ]
+    assert ids(queried(data_dir, "--output", "jsonl", "--where", "agent=planner")) == [stream_id(5)]
+    assert ids(queried(data_dir, "--output", "jsonl", "--where", "agent=", "--where", "outcome=truncated")) == [
+        stream_id(4)
+    ]
+
+
+@pytest.mark.parametrize("words", [("--by", "agent"), ("--where", "agent=x"), ("--by", "day,agent")])
+def test_a_name_that_no_record_has_as_an_attribute_is_no_key(data_dir: Path, words: tuple[str, str]) -> None:
+    done = command("ledger", "query", "--data-dir", str(data_dir), *words)
+    assert done.returncode == 2
+    assert "agent is not a key" in done.stderr

@@ -416,3 +416,49 @@ def test_threads_share_a_ledger(ledger: Ledger) -> None:
     assert sum(result.new for result in results) == 50
     assert sum(result.same for result in results) == 150
     assert len(ids(ledger)) == 50
+
+
+# --- attributes -----------------------------------------------------------------------------------------------------
+
+
+def test_totals_and_records_by_an_attribute(ledger: Ledger) -> None:
+    """Also one whose name is a word of SQL, and with values that look like SQL or JSON."""
+    hostile = "'); DROP TABLE records; --"
+    ledger.insert(
+        [
+            make_row(1, attributes={"agent": "planner", "select": hostile}),
+            make_row(2, attributes={"agent": "planner"}, tenant="acme"),
+            make_row(3, attributes={"agent": '"}{'}),
+            make_row(4),
+        ]
+    )
+    assert [(total.keys, total.streams) for total in ledger.totals(["agent"])] == [
+        (('"}{',), 1),
+        (("planner",), 2),
+        ((None,), 1),
+    ]
+    by_two = ledger.totals(["tenant", "agent"], Filter(where=(("agent", "planner"),)))
+    assert [total.keys for total in by_two] == [("acme", "planner"), (None, "planner")]
+    assert [total.keys for total in ledger.totals(["select"], newest_first=True)] == [(None,), (hostile,)]
+    assert ids(ledger, chosen=Filter(where=(("agent", "planner"),))) == names(1, 2)
+    assert ids(ledger, chosen=Filter(where=(("agent", None), ("tenant", None)))) == names(4)
+    assert ids(ledger, chosen=Filter(where=(("select", hostile),))) == names(1)
+
+
+def test_an_attribute_is_a_key_once_a_record_has_it(ledger: Ledger) -> None:
+    for name in ("agent", "day", "record", "stream_id", "1 = 1 OR day", "", "a'b", "x" * 33):
+        assert not ledger.has_attribute(name)
+    with pytest.raises(UnknownKeyError, match="agent"):
+        ledger.totals(["agent"])
+    ledger.insert([make_row(1, attributes={"agent": "planner"})])
+    assert ledger.has_attribute("agent")
+    assert [total.keys for total in ledger.totals(["agent"])] == [("planner",)]
+
+
+def test_usage_of_a_resumed_stream_counts_under_the_attributes_of_its_origin(ledger: Ledger) -> None:
+    same: dict[str, Any] = {"request_digest": "d" * 32, "credential_id": "key", "response_id": "msg_1"}
+    origin = {**same, "outcome": "truncated", "last_event_id": "9", "attributes": {"agent": "a"}}
+    resumed = {**same, "resumed_from": "9", "attributes": {"agent": "b"}}
+    ledger.insert([make_row(1, **origin), make_row(2, **resumed)])
+    totals = {total.keys: (total.streams, total.with_usage) for total in ledger.totals(["agent"])}
+    assert totals == {("a",): (1, 1), ("b",): (1, 0)}

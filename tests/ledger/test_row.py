@@ -106,3 +106,23 @@ def test_damage_never_raises_anything_else(noise: bytes, place: int) -> None:
     except UnreadableRecordError:
         return
     assert json.loads(row.record)["cost"] is None
+
+
+def test_a_record_of_an_earlier_version_has_no_attributes() -> None:
+    earlier = json.loads(RECORD)
+    del earlier["attributes"], earlier["rate_limit"]
+    row = LedgerRow.of_json(json.dumps(earlier).encode())
+    assert row.attributes is None
+    assert "attributes" not in json.loads(row.record)
+
+
+@pytest.mark.parametrize(("attributes", "column"), [({}, None), ({"agent": "a", "b": '"'}, '{"agent":"a","b":"\\""}')])
+def test_attributes_are_one_column(attributes: dict[str, str], column: str | None) -> None:
+    assert row_of(make_record(attributes=attributes)).attributes == column
+    assert LedgerRow.of_json(changed(attributes=attributes)).attributes == column
+
+
+@pytest.mark.parametrize("attributes", [None, 5, [], {"agent": None}, {"agent": {"a": 1}}])
+def test_attributes_of_another_type_are_refused(attributes: Any) -> None:
+    with pytest.raises(UnreadableRecordError):
+        LedgerRow.of_json(changed(attributes=attributes))

@@ -46,6 +46,22 @@ VERSION_2 = """
     CREATE INDEX records_legs ON records (resumed_from) WHERE resumed_from IS NOT NULL;
     PRAGMA user_version = 2;
 """
+VERSION_3 = """
+    CREATE TABLE records (
+        stream_id TEXT NOT NULL UNIQUE,
+        started_us INTEGER,
+        day TEXT, model TEXT, request_model TEXT, response_model TEXT, tap TEXT, upstream TEXT, dialect TEXT,
+        endpoint TEXT, outcome TEXT NOT NULL, finish_reason TEXT, tenant TEXT, credential_id TEXT, service_tier TEXT,
+        usage_source TEXT,
+        request_digest TEXT, response_id TEXT, last_event_id TEXT, resumed_from TEXT, attempt INTEGER,
+        input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
+        input_cached_tokens INTEGER, reasoning_tokens INTEGER,
+        record BLOB NOT NULL
+    );
+    CREATE INDEX records_by_start ON records (ifnull(started_us, 9223372036854775807), stream_id);
+    CREATE INDEX records_legs ON records (resumed_from) WHERE resumed_from IS NOT NULL;
+    PRAGMA user_version = 3;
+"""
 COLUMNS_1 = (
     "stream_id", "started_us", "day", "model", "request_model", "response_model", "upstream", "dialect", "endpoint",
     "outcome", "finish_reason", "tenant", "credential_id", "service_tier", "usage_source", "resumed_from",
@@ -54,7 +70,8 @@ COLUMNS_1 = (
 COLUMNS_2 = (
     *COLUMNS_1[:15], "request_digest", "response_id", "last_event_id", "resumed_from", "attempt", *COLUMNS_1[16:],
 )  # fmt: skip
-EARLIER = {1: (VERSION_1, COLUMNS_1), 2: (VERSION_2, COLUMNS_2)}
+COLUMNS_3 = (*COLUMNS_2[:6], "tap", *COLUMNS_2[6:-1], "input_cached_tokens", "reasoning_tokens", "record")
+EARLIER = {1: (VERSION_1, COLUMNS_1), 2: (VERSION_2, COLUMNS_2), 3: (VERSION_3, COLUMNS_3)}
 
 ORIGIN = {
     "request_digest": "d" * 32,
@@ -65,6 +82,7 @@ ORIGIN = {
     "usage": make_usage(41, None, source="partial", input_cached_tokens=30),
     "attempt": 1,
     "tap": "httpx",
+    "attributes": {"agent": "planner"},
 }
 LEG = {
     **ORIGIN,
@@ -142,7 +160,9 @@ def test_an_empty_file_of_an_earlier_version(version: int, tmp_path: Path) -> No
 
 
 def test_values_of_another_type_that_earlier_versions_stored_are_null(version: int, tmp_path: Path) -> None:
-    """Version 1 checked none of these; version 2 checked what it added, and neither the tap nor the further tokens."""
+    """Version 1 checked none of these; version 2 checked what it added, and neither the tap nor the further tokens; version
+    3 checked all but the attributes.
+    """
     members = json.loads(encode_record(make_record(stream_id=stream_id(1))))
     odd = {
         **members,
@@ -151,6 +171,7 @@ def test_values_of_another_type_that_earlier_versions_stored_are_null(version: i
         "attempt": True,
         "request_digest": {"a": 1},
         "tap": 7,
+        "attributes": {"agent": 7, "session": None},
         "usage": {**members["usage"], "input_cached_tokens": "30", "reasoning_tokens": 2**63},
         "cost": None,
     }
@@ -160,7 +181,9 @@ def test_values_of_another_type_that_earlier_versions_stored_are_null(version: i
     )
     with SqliteLedger(path) as ledger:
         by = ["request_digest", "response_id", "attempt", "tap"]
-        assert ledger.totals(by) == [Total((None, None, None, None), 1, 1, 10, 5, 15, None, None)]
+        tap = row.tap if version == 3 else None
+        assert ledger.totals(by) == [Total((None, None, None, tap), 1, 1, 10, 5, 15, None, None)]
+        assert not ledger.has_attribute("agent")
 
 
 @pytest.mark.parametrize("usage", [None, [], "many", {}])

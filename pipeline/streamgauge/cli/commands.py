@@ -203,6 +203,7 @@ examples:
 
 Keys for --by and --where: day, model, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
 finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from.
+The attributes of records (--attribute of `up` and `tap`) are keys, too.
 
 Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums.
 input_tokens includes input_cached_tokens, output_tokens includes reasoning_tokens. A sum is null (an empty cell) if no

@@ -1,7 +1,7 @@
 """Reads the options of `streamgauge ledger query` that choose records: --since, --until and --where."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from streamgauge.errors import UsageFault
@@ -16,14 +16,25 @@ MAX_CONDITIONS = 100
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?", re.ASCII)
 
 
-def filter_of(since: str | None, until: str | None, where: Sequence[str] | None) -> Filter:
-    """The filter that the options describe. Raises UsageFault, which names the allowed values."""
+def _no_attribute(_: str) -> bool:
+    return False
+
+
+def filter_of(
+    since: str | None,
+    until: str | None,
+    where: Sequence[str] | None,
+    is_attribute: Callable[[str], bool] = _no_attribute,
+) -> Filter:
+    """The filter that the options describe. `is_attribute`: whether a name that is no key is that of an attribute. Raises
+    UsageFault, which names the allowed values.
+    """
     since_us, until_us = _moment("--since", since), _moment("--until", until)
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise UsageFault(f"--until {until} must be later than --since {since}: the range excludes the time of --until")
     if len(where or ()) > MAX_CONDITIONS:
         raise UsageFault(f"--where is given {len(where or ())} times: at most {MAX_CONDITIONS} are allowed")
-    return Filter(since_us, until_us, tuple(_condition(given) for given in where or ()))
+    return Filter(since_us, until_us, tuple(_condition(given, is_attribute) for given in where or ()))
 
 
 def _moment(option: str, given: str | None) -> int | None:
@@ -43,14 +54,16 @@ def _moment(option: str, given: str | None) -> int | None:
         ) from None
 
 
-def _condition(given: str) -> tuple[str, str | int | None]:
+def _condition(given: str, is_attribute: Callable[[str], bool]) -> tuple[str, str | int | None]:
     """A key and its value; an empty value means null. Errors do not repeat the value, since it may be anything."""
     name, found, value = given.partition("=")
     key = name.strip()
     if not found:
         raise UsageFault(f"--where {key} has no value: write KEY=VALUE, or KEY= for null; keys are {', '.join(KEYS)}")
-    if key not in KEYS:
-        raise UsageFault(f"--where {key}=...: {key} is not a key: use one of {', '.join(KEYS)}")
+    if key not in KEYS and not is_attribute(key):
+        raise UsageFault(
+            f"--where {key}=...: {key} is not a key: use one of {', '.join(KEYS)}, or an attribute that records have"
+        )
     if not value:
         return key, None
     if key in NUMBER_KEYS:

@@ -7,9 +7,9 @@ from typing import Protocol, Self
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.row import LedgerRow
 
-# The keys by which totals are grouped and records are chosen. `day` is the UTC day of started_at; `model` is the model
-# that answered, else the one in the request. `request_digest,attempt` groups the retries of one request. `tap`
-# separates the records of one call that two taps captured.
+# The keys by which totals are grouped and records are chosen, besides the names of attributes. `day` is the UTC day of
+# started_at; `model` is the model that answered, else the one in the request. `request_digest,attempt` groups the
+# retries of one request. `tap` separates the records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
     "model",
@@ -43,7 +43,7 @@ class UnsupportedLedgerError(UsageFault):
 
 
 class UnknownKeyError(UsageFault):
-    """A key for totals or for a filter is not one of KEYS."""
+    """A key for totals or for a filter is neither one of KEYS nor an attribute of a record in the ledger."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Filter:
 
     since_us, until_us: microseconds since 1970, UTC; started_at lies in [since_us, until_us). If one of them is given, a
     record without started_at is left out.
-    where: pairs of a key of KEYS and its value; None is null, and a value of a key of NUMBER_KEYS is an int. If a key has
-    several values, one of them has to match.
+    where: pairs of a key (of KEYS, or the name of an attribute) and its value; None is null, and a value of a key of
+    NUMBER_KEYS is an int. If a key has several values, one of them has to match.
 
     In totals, `where` compares the same values that totals are grouped by. So totals of the records with a certain value
     of a key have the same line for that value as totals of all records by that key.
@@ -124,6 +124,9 @@ class Ledger(Protocol):
         `newest_first`: the line with the latest started_at first. A resumed stream's usage counts with its origin, also if
         the resumed stream is not chosen. Raises UnknownKeyError, LedgerUnavailableError.
         """
+
+    def has_attribute(self, name: str) -> bool:
+        """Whether a record has an attribute of this name, so that it is a key. Raises LedgerUnavailableError."""
 
     def close(self) -> None:
         """Close files and connections."""

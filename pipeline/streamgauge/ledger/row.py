@@ -1,5 +1,6 @@
 """A record as a row of a ledger: its JSON, and the columns by which ledgers sort, group and add up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -27,7 +28,7 @@ class LedgerRow:
     `model` is the one that answered, since that one is billed; if no response named a model, the one in the request.
     `resumed_from`, `request_digest`, `response_id` and `last_event_id` are columns so that usage can be counted once for an
     origin and the resumed streams that continue it (`core/assembly/resumption.py`). `request_digest` and `attempt` group
-    the retries of one request.
+    the retries of one request. `attributes`: a JSON object of the record's attributes; None if it has none.
     """
 
     stream_id: str
@@ -51,6 +52,7 @@ class LedgerRow:
     last_event_id: str | None
     resumed_from: str | None
     attempt: int | None
+    attributes: str | None
     input_tokens: int | None
     output_tokens: int | None
     total_tokens: int | None
@@ -124,6 +126,7 @@ class _Known(msgspec.Struct):
     resumed_from: str | None
     attempt: _Attempt
     usage: _Usage
+    attributes: dict[str, str] = {}  # records of earlier versions have none
     cost: object = msgspec.UNSET
 
 
@@ -151,6 +154,7 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         last_event_id=known.last_event_id,
         resumed_from=known.resumed_from,
         attempt=known.attempt,
+        attributes=attributes_column(known.attributes),
         input_tokens=known.usage.input_tokens,
         output_tokens=known.usage.output_tokens,
         total_tokens=known.usage.total_tokens,
@@ -158,6 +162,11 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         reasoning_tokens=known.usage.reasoning_tokens,
         record=record,
     )
+
+
+def attributes_column(attributes: Mapping[str, str]) -> str | None:
+    """Attributes as a ledger's column: a JSON object; None for none."""
+    return msgspec.json.encode(attributes).decode() if attributes else None
 
 
 def _moment(started_at: str | None) -> datetime | None:

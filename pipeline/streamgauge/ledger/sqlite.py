@@ -24,7 +24,7 @@ from streamgauge.ledger.contract import (
     UnsupportedLedgerError,
 )
 from streamgauge.ledger.row import LedgerRow
-from streamgauge.ledger.sqlite_query import records_of
+from streamgauge.ledger.sqlite_query import has_attribute, records_of
 from streamgauge.ledger.sqlite_schema import (
     COLUMNS,
     SCHEMA_VERSION,
@@ -80,18 +80,22 @@ class SqliteLedger:
         self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
     ) -> Iterator[bytes]:
         """See Ledger.query."""
-        _check_keys(chosen)
         with self._translated("read"), closing(self._connect()) as database:
+            _check_keys(database, [key for key, _ in chosen.where])
             yield from records_of(database, chosen, limit, newest_first)
 
     def totals(self, by: Sequence[str], chosen: Filter = ALL_RECORDS, *, newest_first: bool = False) -> list[Total]:
         """See Ledger.totals."""
-        unknown = [key for key in by if key not in KEYS]
-        if unknown or not by:
-            raise UnknownKeyError(f"group totals by one or more of {', '.join(KEYS)}")
-        _check_keys(chosen)
+        if not by:
+            raise UnknownKeyError(f"group totals by one or more of {', '.join(KEYS)}, or attributes")
         with self._translated("read"), closing(self._connect()) as database:
+            _check_keys(database, [*by, *(key for key, _ in chosen.where)])
             return totals_of(database, by, chosen, newest_first)
+
+    def has_attribute(self, name: str) -> bool:
+        """See Ledger.has_attribute."""
+        with self._translated("read"), closing(self._connect()) as database:
+            return has_attribute(database, name)
 
     def close(self) -> None:
         """Close the file."""
@@ -131,10 +135,13 @@ class SqliteLedger:
             ) from error
 
 
-def _check_keys(chosen: Filter) -> None:
-    """Raise UnknownKeyError for a key that is not in KEYS: keys become a part of the SQL text."""
-    if any(key not in KEYS for key, _ in chosen.where):
-        raise UnknownKeyError(f"filter records by {', '.join(KEYS)}")
+def _check_keys(database: sqlite3.Connection, keys: Sequence[str]) -> None:
+    """Raise UnknownKeyError for a name that is neither in KEYS nor an attribute of a record: names become a part of the SQL
+    text, and an attribute that no record has is a typing error.
+    """
+    for key in keys:
+        if key not in KEYS and not has_attribute(database, key):
+            raise UnknownKeyError(f"{key[:64]} is not a key: use {', '.join(KEYS)}, or an attribute that records have")
 
 
 def _touch(path: Path, create: bool) -> None:

@@ -3,11 +3,12 @@
 No statement is open between two pages, so a slow reader does not keep SQLite from folding its log back into the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from streamgauge.ledger.contract import Filter
-from streamgauge.ledger.sqlite_schema import NO_START, PAGE_ROWS, Database
+from streamgauge.core.safe_values import is_attribute_name
+from streamgauge.ledger.contract import KEYS, Filter
+from streamgauge.ledger.sqlite_schema import COLUMNS, NO_START, PAGE_ROWS, Database
 
 # The expression of the index records_by_start: SQLite uses an index on an expression only for the same expression.
 START = f"ifnull(started_us, {NO_START})"
@@ -44,7 +45,7 @@ def _spans(chosen: Filter) -> Iterator[_Span]:
 def _records_in(
     database: Database, span: _Span, chosen: Filter, limit: int | None, newest_first: bool
 ) -> Iterator[bytes]:
-    condition, values = condition_of(chosen)
+    condition, values = condition_of(chosen, expression_of)
     order = "DESC" if newest_first else "ASC"
     # BETWEEN lets SQLite search the index. With comparisons of pairs alone SQLite scans the index from its beginning
     # for each page, so that the time of a query would grow with the square of the number of pages.
@@ -66,13 +67,25 @@ def _records_in(
         left = None if left is None else left - size
 
 
-def condition_of(chosen: Filter) -> tuple[str, list[str | int | None]]:
-    """The SQL condition of a filter's `where`, with the keys as column names, and its parameters."""
+def expression_of(key: str) -> str:
+    """The SQL of a key on the table `records`: its column, else the attribute of this name. The caller has checked it."""
+    return f"records.{key}" if key in KEYS else f"json_extract(records.attributes, '$.{key}')"
+
+
+def has_attribute(database: Database, name: str) -> bool:
+    """Whether a record has this attribute. False for any text that cannot be the name of one."""
+    if name in COLUMNS or not is_attribute_name(name):
+        return False
+    return database.execute(f"SELECT 1 FROM records WHERE {expression_of(name)} NOTNULL LIMIT 1").fetchone() is not None
+
+
+def condition_of(chosen: Filter, column: Callable[[str], str]) -> tuple[str, list[str | int | None]]:
+    """The SQL condition of a filter's `where`, and its parameters. `column`: gives the SQL of a key."""
     by_key: dict[str, list[str | int | None]] = {}
     for key, value in chosen.where:
         by_key.setdefault(key, []).append(value)
     # IS compares like =, and holds for null and null.
-    parts = [f"({' OR '.join(f'{key} IS ?' for _ in values)})" for key, values in by_key.items()]
+    parts = [f"({' OR '.join(f'{column(key)} IS ?' for _ in values)})" for key, values in by_key.items()]
     return " AND ".join(parts) or "TRUE", [value for values in by_key.values() for value in values]
 
 

@@ -1,16 +1,16 @@
 """The ledger's file: its columns, and the conversion of a file of an earlier version, in place.
 
 Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other. Version
-3 added the tap, and the tokens that are part of input or output.
+3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from streamgauge.core.formats.json_text import parse
-from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS
+from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, attributes_column
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
 PAGE_ROWS = 1_000
@@ -21,7 +21,7 @@ NO_START = 2**63 - 1
 COLUMNS = (
     "stream_id", "started_us", "day", "model", "request_model", "response_model", "tap", "upstream", "dialect",
     "endpoint", "outcome", "finish_reason", "tenant", "credential_id", "service_tier", "usage_source",
-    "request_digest", "response_id", "last_event_id", "resumed_from", "attempt",
+    "request_digest", "response_id", "last_event_id", "resumed_from", "attempt", "attributes",
     "input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens", "record",
 )  # fmt: skip
 
@@ -29,6 +29,7 @@ COLUMNS = (
 _ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
+    4: ("attributes",),
 }
 # Added columns that hold a number: the record's member that contains it (None: the record itself), and its maximum.
 _NUMBERS: Mapping[str, tuple[str | None, int]] = {
@@ -45,7 +46,7 @@ _CREATE = (
         day TEXT, model TEXT, request_model TEXT, response_model TEXT, tap TEXT, upstream TEXT, dialect TEXT,
         endpoint TEXT, outcome TEXT NOT NULL, finish_reason TEXT, tenant TEXT, credential_id TEXT, service_tier TEXT,
         usage_source TEXT,
-        request_digest TEXT, response_id TEXT, last_event_id TEXT, resumed_from TEXT, attempt INTEGER,
+        request_digest TEXT, response_id TEXT, last_event_id TEXT, resumed_from TEXT, attempt INTEGER, attributes TEXT,
         input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
         input_cached_tokens INTEGER, reasoning_tokens INTEGER,
         record BLOB NOT NULL
@@ -142,7 +143,18 @@ def _values(record: bytes, columns: Sequence[str]) -> list[str | int | None]:
     """
     members = parse(record)
     known = members if isinstance(members, dict) else {}
-    return [_number(known, name) if name in _NUMBERS else _text(known.get(name)) for name in columns]
+    return [_value(known, name) for name in columns]
+
+
+def _value(members: Mapping[str, object], name: str) -> str | int | None:
+    if name == "attributes":
+        return _attributes(members.get(name))
+    return _number(members, name) if name in _NUMBERS else _text(members.get(name))
+
+
+def _attributes(value: object) -> str | None:
+    known = value if isinstance(value, dict) else {}
+    return attributes_column({name: text for name, text in known.items() if isinstance(text, str)})
 
 
 def _number(members: Mapping[str, object], name: str) -> int | None:

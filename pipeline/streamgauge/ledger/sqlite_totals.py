@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
 from streamgauge.ledger.resumption import Counted, UsagePart, count_once
-from streamgauge.ledger.sqlite_query import condition_of, range_of
+from streamgauge.ledger.sqlite_query import condition_of, expression_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
 _RESUMED = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_from IS NOT NULL"
@@ -58,14 +58,14 @@ def totals_of(
 
 
 def _query(by: Sequence[str], chosen: Filter, newest_first: bool) -> tuple[str, list[str | int | None]]:
-    keys = ", ".join(by)
+    keys = ", ".join(map(_quoted, by))
     compared = (key for key, _ in chosen.where)
     columns = ", ".join(_column(name) for name in dict.fromkeys((*by, *_SUMMED, *compared, "started_us")))
     halves = ", ".join(f"sum({name} >> {_HALF_BITS}), sum({name} & {_LOW})" for name in _SUMMED)
-    order = ", ".join(f"{key} NULLS LAST" for key in by)
+    order = ", ".join(f"{_quoted(key)} NULLS LAST" for key in by)
     if newest_first:
         order = f"max(started_us) DESC NULLS LAST, {order}"
-    (in_range, bounds), (condition, values) = range_of(chosen), condition_of(chosen)
+    (in_range, bounds), (condition, values) = range_of(chosen), condition_of(chosen, _quoted)
     query = f"""
         SELECT {keys}, count(*), count(coalesce({", ".join(_SUMMED)})), {halves}
         FROM (
@@ -79,8 +79,13 @@ def _query(by: Sequence[str], chosen: Filter, newest_first: bool) -> tuple[str, 
 def _column(name: str) -> str:
     """The SQL of a column: the record's own value, or the one in `counted` if the record has a row there."""
     if name not in Counted._fields:
-        return f"records.{name} AS {name}"
+        return f"{'records.started_us' if name == 'started_us' else expression_of(name)} AS {_quoted(name)}"
     return f"CASE WHEN counted.stream_id IS NULL THEN records.{name} ELSE counted.{name} END AS {name}"
+
+
+def _quoted(name: str) -> str:
+    """The name of a column; the name of an attribute may be a word of SQL."""
+    return f'"{name}"'
 
 
 def _total(line: Sequence[object], keys: int) -> Total:
