@@ -29,12 +29,12 @@ LONG_S = 30
 class Stream:
     """A chat through the tap; `read` gives what has arrived since the last call, `rest` everything to its end."""
 
-    def __init__(self, up: Running, prefix: str = "/small") -> None:
+    def __init__(self, up: Running, prefix: str = "/small", **more: str) -> None:
         address = urlsplit(up.url)
         assert address.hostname
         self._connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
         body = json.dumps({"model": "small-1", "stream": True, "messages": [{"role": "user", "content": "A SECRET"}]})
-        headers = {"content-type": "application/json", "authorization": "Bearer ANOTHER-SECRET"}
+        headers = {"content-type": "application/json", "authorization": "Bearer ANOTHER-SECRET", **more}
         self._connection.request("POST", f"{prefix}/v1/chat/completions", body, headers)
         self._answer = self._connection.getresponse()
 
@@ -131,6 +131,36 @@ def test_a_stream_becomes_a_record(small: Provider, data_dir: Path) -> None:
         assert up.stop() == 0
     assert b"SECRET" not in b"".join(path.read_bytes() for path in data_dir.iterdir() if path.is_file())
     assert "SECRET" not in up.log
+
+
+def test_attributes_and_rate_limits_reach_records_totals_and_metrics(small: Provider, data_dir: Path) -> None:
+    small.headers = {"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "499"}
+    options = ("--attribute", "agent=X-Agent", "--metric-attribute", "agent", "--strip-attributes")
+    with start_up({"small": small.url}, data_dir, *options) as up:
+        stream = Stream(up, **{"X-Agent": "planner", "X-Other": "kept"})
+        assert stream.rest() == BEGIN + REST
+        stream.close()
+        [record] = up.wait_for_records(1)
+        page = balance(up)
+        assert up.stop() == 0
+    assert "x-agent" not in small.asked[0]
+    assert small.asked[0]["x-other"] == "kept"
+    assert record["attributes"] == {"agent": "planner"}
+    limits = record["rate_limit"]
+    assert (limits["requests_limit"], limits["requests_remaining"], limits["tokens_limit"]) == (500, 499, None)
+    labels = 'agent="planner",dialect="openai-chat",model="small-1",outcome="completed",upstream="small"'
+    assert page[f"streamgauge_streams_total{{{labels}}}"] == 1
+    labels = f'credential_id="{record["credential_id"]}",kind="requests",upstream="small"'
+    assert page[f"streamgauge_rate_limit_remaining{{{labels}}}"] == 499
+    done = command("ledger", "query", "--data-dir", str(data_dir), "--by", "agent", "--output", "csv")
+    assert [row["agent"] for row in csv.DictReader(done.stdout.splitlines())] == ["planner"]
+
+
+def test_a_label_of_no_attribute_is_refused(small: Provider, data_dir: Path) -> None:
+    words = ("up", "--upstream", f"small={small.url}", "--data-dir", str(data_dir), "--metric-attribute", "agent")
+    done = command(*words)
+    assert done.returncode == 2
+    assert "--metric-attribute agent requires --attribute agent=HEADER" in done.stderr
 
 
 def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> None:

@@ -16,7 +16,7 @@ from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_s
 from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.errors import Unavailable
+from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
 from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
@@ -54,7 +54,8 @@ async def running_up(
 
     `on_new_records` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
-    metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER))
+    _check_attributes(settings, names_them=bool(settings.upstream or capturing))
+    metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute)
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
     with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
@@ -74,6 +75,16 @@ async def running_up(
                 await tap.group.stop(settings.drain_timeout)
                 loop.stop(max(deadline - time.monotonic(), _FINISH_S))
                 await asyncio.to_thread(assembling.join)
+
+
+def _check_attributes(settings: Settings, *, names_them: bool) -> None:
+    """Rejects a label of metrics that no attribute has. `names_them`: all attributes are in the settings; those of an agent
+    are in the settings of applications. Raises UsageFault.
+    """
+    names = [one.name for one in settings.attribute]
+    for name in settings.metric_attribute:
+        if names_them and name not in names:
+            raise UsageFault(f"--metric-attribute {name} requires --attribute {name}=HEADER")
 
 
 def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:

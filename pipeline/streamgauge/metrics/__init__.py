@@ -3,6 +3,7 @@
 table.py       every metric declared once: name, kind, help, labels, buckets, its share of the page
 declarations.py   the types of metrics and labels, and the limits of the page
 prometheus.py  the exporter: our own counts behind a prometheus_client collector
+attribute_labels.py   the labels that --metric-attribute adds
 series.py      the counts: series within the budgets of their labels
 observe.py     what a record adds
 rate_limits.py   the rate limits of the newest responses, as gauges; table_limits.py has their rows

@@ -66,6 +66,16 @@ LABELS: Mapping[str, Label] = {
 }
 
 
+# The label of an attribute (`--metric-attribute`), of which there may be MAX_ATTRIBUTES. Its values come from clients: 50
+# are more than a panel can show.
+ATTRIBUTE = Label("an attribute of the request (`--metric-attribute`)", 50, open=True)
+
+
+def label_of(name: str) -> Label:
+    """The declaration of a label; that of an attribute if the table has none of this name."""
+    return LABELS.get(name, ATTRIBUTE)
+
+
 class Kind(StrEnum):
     """A metric's type, as Prometheus names it."""
 
@@ -115,6 +125,7 @@ class Metric:
     @property
     def reserve_bytes(self) -> int:
         """Bytes reserved for the metric's head and for the series whose open labels are all `other`."""
-        closed = prod(LABELS[label].budget for label in self.labels if not LABELS[label].open)
-        longest = tuple(OTHER if LABELS[label].open else "x" * LABELS[label].max_chars for label in self.labels)
+        labels = [label_of(name) for name in self.labels]
+        closed = prod(label.budget for label in labels if not label.open)
+        longest = tuple(OTHER if label.open else "x" * label.max_chars for label in labels)
         return 2 * (len(self.name) + 20) + len(self.help) + closed * self.bytes_of(longest)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, MetricSource
+from streamgauge.metrics.attribute_labels import ATTRIBUTED
+from streamgauge.metrics.declarations import ATTRIBUTE, LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, MetricSource
 from streamgauge.metrics.grafana import dashboard_json
 
 _PARTS: Mapping[MetricSource, str] = {
@@ -46,6 +47,8 @@ def _head() -> Iterable[str]:
     yield f"- A page has less than {PAGE_BYTES:,} bytes. A label has a limit of values: further ones become `{OTHER}`."
     yield f"- An unknown label value is `{UNKNOWN}`."
     yield "- A counter without labels starts at 0. Any other series appears with its first value."
+    named = ", ".join(f"`{name}`" for name in ATTRIBUTED)
+    yield f"- `--metric-attribute NAME` adds the label NAME, with at most {ATTRIBUTE.budget} values, to {named}."
     yield ""
 
 

@@ -16,7 +16,7 @@ from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import UNKNOWN, Metric
 from streamgauge.metrics.resumed_usage import ResumedUsage
-from streamgauge.metrics.series import Family
+from streamgauge.metrics.series import Family, Key
 
 # Fields of the record's usage -> values of the label `kind`.
 USAGE_KINDS: Mapping[str, str] = {
@@ -41,27 +41,33 @@ class Observation:
         self._families = families
         # A model name that only a client sent, and no upstream served, must not use up the budget of models.
         proven = record.response_model is not None or record.counts.token_events > 0
-        budgets = families[table.STREAMS.name].budgets
+        streams = families[table.STREAMS.name]
+        budgets = streams.budgets
         self.upstream = budgets.value_of("upstream", record.upstream)
         self.model = budgets.value_of("model", record.request_model or record.response_model, proven=proven)
+        names = streams.metric.labels[len(streams.metric.labels) - streams.attributes :]
+        self._attributes = tuple([record.attributes.get(name) for name in names])
 
     def count(self, metric: Metric, value: float, *labels: object) -> None:
         """Adds to a counter; 0 creates no series."""
         if value:
             family = self._families[metric.name]
-            family.add(family.place_values(labels), value)
+            family.add(self._place(family, labels), value)
 
     def time(self, metric: Metric, seconds: float | None, *labels: object) -> None:
         """Observes a duration (seconds), unless it is None."""
         if seconds is not None:
             family = self._families[metric.name]
-            family.observe(family.place_values(labels), seconds)
+            family.observe(self._place(family, labels), seconds)
 
     def gaps(self, metric: Metric, gaps: Gaps, total_s: float | None, *labels: object) -> None:
         """Observes all gaps of a stream at once."""
         if gaps.buckets and gaps.buckets[-1][1] and total_s is not None:
             family = self._families[metric.name]
-            family.observe_all(family.place_values(labels), gaps.buckets, total_s)
+            family.observe_all(self._place(family, labels), gaps.buckets, total_s)
+
+    def _place(self, family: Family, labels: tuple[object, ...]) -> Key:
+        return family.place_values((*labels, *self._attributes) if family.attributes else labels)
 
 
 def observe(families: Mapping[str, Family], resumed_usage: ResumedUsage, record: Record) -> None:

@@ -6,7 +6,7 @@ Values come in three ways: `observe` for a finished stream; `add` and `set` from
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -21,7 +21,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 import streamgauge
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import Kind, MetricSource
+from streamgauge.metrics.attribute_labels import with_attributes
+from streamgauge.metrics.declarations import Kind, Metric, MetricSource
 from streamgauge.metrics.observe import observe
 from streamgauge.metrics.rate_limits import RateLimitGauges
 from streamgauge.metrics.resumed_usage import ResumedUsage
@@ -62,15 +63,19 @@ class Metrics(Collector):
     """All metrics of one process. Thread-safe: one lock is held for one update or one scrape.
 
     `parts`: the parts that this process runs. Their counters without labels begin at 0, so that the first increase is
-    visible; all other series appear with their first value. `clock`: monotonic time in seconds.
+    visible; all other series appear with their first value. `attributes`: those that are labels (`--metric-attribute`).
+    `clock`: monotonic time in seconds.
     """
 
     def __init__(
-        self, parts: Collection[MetricSource] = tuple(MetricSource), clock: Callable[[], float] = time.monotonic
+        self,
+        parts: Collection[MetricSource] = tuple(MetricSource),
+        attributes: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = Lock()
-        self._budgets = LabelBudgets()
-        self._families = {metric.name: Family(metric, self._budgets) for metric in table.TABLE}
+        self._budgets = LabelBudgets(attributes)
+        self._families = {metric.name: self._new_family(metric, attributes) for metric in table.TABLE}
         self._resumed_usage = ResumedUsage()
         self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
@@ -80,6 +85,10 @@ class Metrics(Collector):
             if metric.kind is Kind.COUNTER and not metric.labels and metric.part in {*parts, MetricSource.SELF}:
                 self.add(metric.name, 0)
         self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
+
+    def _new_family(self, metric: Metric, attributes: Sequence[str]) -> Family:
+        labelled = with_attributes(metric, attributes)
+        return Family(labelled, self._budgets, len(labelled.labels) - len(metric.labels))
 
     def observe(self, record: Record) -> None:
         """Counts a finished stream."""

@@ -7,12 +7,15 @@ whatever their number. Not thread-safe: `prometheus.Metrics` holds the lock.
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Kind, Metric
+from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Kind, Metric, label_of
 
 Key = tuple[str, ...]
+
+# The values of attributes that do not tell streams apart.
+_GENERAL = frozenset((OTHER, UNKNOWN))
 
 # Anything but printable ASCII without quote and backslash. The rest needs no escape in any format, so sizes are known
 # in advance.
@@ -28,8 +31,9 @@ def clean(value: object, max_chars: int) -> str:
 class LabelBudgets:
     """The known values of each label; further ones become `other`. `overflowed` counts by label how many did."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, set[str]] = {name: {OTHER, UNKNOWN} for name in LABELS}
+    def __init__(self, attributes: Sequence[str] = ()) -> None:
+        """`attributes`: the labels of attributes (`--metric-attribute`)."""
+        self._known: dict[str, set[str]] = {name: {OTHER, UNKNOWN} for name in (*LABELS, *attributes)}
         self.overflowed: Counter[str] = Counter()
 
     def value_of(self, name: str, value: object, *, proven: bool = True) -> str:
@@ -37,7 +41,7 @@ class LabelBudgets:
         known = self._known[name]
         if value.__class__ is str and value in known:  # the usual, cheap case: a known value is clean
             return str(value)
-        label = LABELS[name]
+        label = label_of(name)
         text = clean(value, label.max_chars)
         if text in known:
             return text
@@ -58,10 +62,15 @@ class Histogram:
 
 @dataclass
 class Family:
-    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram."""
+    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram.
+
+    `attributes`: how many of the metric's labels, the last ones, are attributes. They take at most half of its share of the
+    page: beyond that they become `other` first, so that the other labels keep their values.
+    """
 
     metric: Metric
     budgets: LabelBudgets
+    attributes: int = 0
     numbers: dict[Key, float] = field(default_factory=dict)
     histograms: dict[Key, Histogram] = field(default_factory=dict)
     _places: set[Key] = field(default_factory=set)
@@ -72,13 +81,15 @@ class Family:
 
         Raises ValueError if the labels are not exactly those of the metric.
         """
-        names = self.metric.labels
+        names = self.metric.labels[: len(self.metric.labels) - self.attributes]
         if len(labels) != len(names) or any(name not in labels for name in names):
             raise ValueError(f"{self.metric.name} has the labels {names}, not {tuple(labels)}")
         return self.place_values(tuple(labels[name] for name in names))
 
     def place_values(self, values: tuple[object, ...]) -> Key:
-        """The same for values in the order of the metric's labels."""
+        """The same for values in the order of the metric's labels. Those of attributes may be left out: they are unknown."""
+        if self.attributes and len(values) == len(self.metric.labels) - self.attributes:
+            values = (*values, *[None] * self.attributes)
         value_of = self.budgets.value_of
         key = tuple([value_of(name, value) for name, value in zip(self.metric.labels, values, strict=True)])
         return key if key in self._places else self._make_place(key)
@@ -86,16 +97,27 @@ class Family:
     def _make_place(self, key: Key) -> Key:
         metric = self.metric
         size = metric.bytes_of(key)
-        if self._bytes + size <= metric.page_bytes - metric.reserve_bytes:
+        first = len(key) - self.attributes  # the place of the first attribute
+        if self._bytes + size > self._share // 2 and not _GENERAL.issuperset(key[first:]):
+            self.budgets.overflowed.update(metric.labels[first:])
+            general = (*key[:first], *[OTHER] * self.attributes)
+            return general if general in self._places else self._make_place(general)
+        if self._bytes + size <= self._share:
             self._bytes += size
             self._places.add(key)
             return key
         in_reserve = tuple(
-            OTHER if LABELS[name].open else value for name, value in zip(metric.labels, key, strict=True)
+            OTHER if label_of(name).open else value for name, value in zip(metric.labels, key, strict=True)
         )
-        self.budgets.overflowed.update(name for name in metric.labels if LABELS[name].open and in_reserve != key)
+        if in_reserve != key:
+            self.budgets.overflowed.update(name for name in metric.labels if label_of(name).open)
         self._places.add(in_reserve)
         return in_reserve
+
+    @property
+    def _share(self) -> int:
+        """Bytes of the page for series with all their values."""
+        return self.metric.page_bytes - self.metric.reserve_bytes
 
     def add(self, key: Key, value: float) -> None:
         """Add to the number of these label values, which starts at 0."""

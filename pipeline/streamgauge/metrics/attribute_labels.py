@@ -1,0 +1,19 @@
+"""The labels that `--metric-attribute` adds, and the metrics to which it adds them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from streamgauge.metrics.declarations import Metric
+
+# The metrics that say who is slow, who fails, and who uses what. More would multiply the series of the page.
+ATTRIBUTED = (
+    "streamgauge_streams_total",
+    "streamgauge_stream_errors_total",
+    "streamgauge_time_to_first_token_seconds",
+    "streamgauge_usage_tokens_total",
+)
+
+
+def with_attributes(metric: Metric, attributes: Sequence[str]) -> Metric:
+    """The metric with these further labels, if it takes attributes; else unchanged."""
+    return replace(metric, labels=(*metric.labels, *attributes)) if metric.name in ATTRIBUTED else metric

@@ -1,0 +1,44 @@
+"""Names of attributes do not collide with other names of the ledger and of metrics; secrets are no attributes."""
+
+import pytest
+
+from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, MAX_METRIC_ATTRIBUTES, REFUSED_HEADERS, RESERVED
+from streamgauge.cli.ledger import _SUMS
+from streamgauge.core.limits import MAX_ATTRIBUTES
+from streamgauge.ledger import KEYS
+from streamgauge.ledger.sqlite_schema import COLUMNS
+from streamgauge.metrics.attribute_labels import with_attributes
+from streamgauge.metrics.declarations import LABELS
+from streamgauge.metrics.table import TABLE
+from streamgauge.recorder.request import _KEY_HEADERS
+from streamgauge.taps.proxy.request import _OURS
+
+
+def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
+    assert {*KEYS, *COLUMNS, *_SUMS, *LABELS, "le", "quantile", "job", "instance"} <= RESERVED
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_reserved_names_are_refused(name: str) -> None:
+    for read, value in ((ATTRIBUTES.read, f"{name}=x-a"), (ATTRIBUTE_NAMES.read, name)):
+        with pytest.raises(ValueError, match=f"cannot be named {name}"):
+            read(value)
+
+
+def test_headers_with_credentials_or_framing_are_refused() -> None:
+    assert {"authorization", "cookie", *_KEY_HEADERS, *(name.decode() for name in _OURS)} <= REFUSED_HEADERS
+    for header in REFUSED_HEADERS:
+        with pytest.raises(ValueError, match="cannot be an attribute"):
+            ATTRIBUTES.read(f"agent={header.upper()}")
+
+
+def test_as_many_attributes_as_are_allowed() -> None:
+    given = [f"{'a' * 31}{number}=X-A{number}" for number in range(MAX_ATTRIBUTES)]
+    assert [one.header for one in ATTRIBUTES.read(given)] == [f"x-a{number}" for number in range(MAX_ATTRIBUTES)]
+
+
+def test_labels_of_the_longest_names_leave_each_metric_its_reserve() -> None:
+    names = [f"{'a' * 31}{number}" for number in range(MAX_METRIC_ATTRIBUTES)]
+    for metric in TABLE:
+        labelled = with_attributes(metric, ATTRIBUTE_NAMES.read(names))
+        assert labelled.reserve_bytes <= labelled.page_bytes, metric.name
