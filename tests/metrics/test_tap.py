@@ -37,8 +37,13 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
         assert page.value("streamgauge_tap_refused_total", reason="unknown_upstream") == 1
         assert page.value("streamgauge_tap_refused_total", reason="relay_busy") == 0
         assert "streamgauge_metric_source_failures_total" in page.names_with_samples()
+        one.head_passed_on(40_000)
+        two.head_passed_on(60_000)
         delivery.delivered(4)
-    assert balance(read_page(metrics.render())) == (15, 13, 0, 2)
+    later = read_page(metrics.render())
+    assert balance(later) == (15, 13, 0, 2)
+    assert [page.value(f"streamgauge_tap_response_heads_{name}") for name in ("total", "seconds_total")] == [0, 0]
+    assert [later.value(f"streamgauge_tap_response_heads_{name}") for name in ("total", "seconds_total")] == [2, 0.0001]
 
 
 def test_each_reason_and_incident_has_its_own_value_beside_those_of_streams(tmp_path: Path) -> None:

@@ -11,5 +11,5 @@ resumed_usage.py   what a record's usage adds: a resumed stream counts once
 tap.py         a tap's counters as a source of metrics
 generate_docs.py   writes the table as dashboards/METRICS.md
 http_server.py   the admin port: metrics and health
-panels.py grafana.py   the panels of the dashboard, and the dashboard as Grafana's JSON
+panel.py panels.py grafana.py   the panels of the dashboard, and the dashboard as Grafana's JSON
 """

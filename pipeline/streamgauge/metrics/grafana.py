@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from streamgauge.metrics.panels import ROWS, Panel, Row
+from streamgauge.metrics.panel import Panel, Row
+from streamgauge.metrics.panels import ROWS
 
 Json = dict[str, object]
 

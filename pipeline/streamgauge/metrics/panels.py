@@ -4,26 +4,7 @@ In order from the top: outcomes of streams, latency, usage, completeness of the 
 metric of the table has a panel. `$upstream` and `$model` are variables of the dashboard.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel: (PromQL, legend) pairs. `unit`: Grafana's name of it."""
-
-    title: str
-    help: str
-    unit: str
-    queries: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A titled row of panels."""
-
-    title: str
-    panels: tuple[Panel, ...]
-
+from streamgauge.metrics.panel import Panel, Row
 
 _UP = 'upstream=~"$upstream"'
 _BOTH = 'upstream=~"$upstream",model=~"$model"'
@@ -292,6 +273,18 @@ _CAPTURE = Row(
             (
                 (_seldom(_rate("tap_incidents_total", "instance, kind")), "{{instance}} {{kind}}"),
                 (_seldom(_rate("ignored_streams_total", "instance")), "ignored {{instance}}"),
+            ),
+        ),
+        Panel(
+            "Time that the relay adds",
+            "Mean time from reading the head of a response to having written it to the client.",
+            "s",
+            (
+                (
+                    f"{_rate('tap_response_heads_seconds_total', 'instance')}"
+                    f" / {_rate('tap_response_heads_total', 'instance')}",
+                    "{{instance}}",
+                ),
             ),
         ),
         Panel(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, MetricSource
+from streamgauge.metrics.table_added_time import TAP_HEADS, TAP_HEADS_SECONDS
 from streamgauge.metrics.table_limits import RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET
 
 # Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); bounds are dense near the
@@ -50,7 +51,7 @@ _MEASURED = f"Excludes {_UNMEASURED}"
 
 # Metrics of finished streams, set by `observe`.
 STREAMS = _counter(
-    MetricSource.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=85_000
+    MetricSource.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=83_000
 )
 FIRST_BYTE = _seconds(
     "time_to_first_byte",
@@ -292,7 +293,7 @@ TABLE: tuple[Metric, ...] = (
     STREAMS, FIRST_BYTE, FIRST_TOKEN, INTER_CHUNK, INTER_TOKEN, DURATION, FINISH_REASONS, ERRORS,
     USAGE_TOKENS, USAGE_SOURCES, USAGE_ANOMALIES, WITHOUT_TOKEN, BURSTS, STALLS, RESUMED,
     TOKEN_EVENTS, UNREAD_EVENTS, BODY_BYTES, INCOMPLETE, INCOMPLETE_REASONS,
-    RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET,
+    RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET, TAP_HEADS, TAP_HEADS_SECONDS,
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED,
     SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,

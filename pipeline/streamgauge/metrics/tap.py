@@ -1,11 +1,18 @@
-"""A tap's counters as a source of metrics: the balance of its reads, its incidents and its refusals."""
+"""A tap's counters as a source of metrics: the balance of its reads, its incidents, its refusals, and its own time."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample, Source
-from streamgauge.spool.read_counters import read_balance, read_incidents, read_refusals, read_writes_refused
+from streamgauge.metrics.table_added_time import TAP_HEADS, TAP_HEADS_SECONDS
+from streamgauge.spool.read_counters import (
+    read_balance,
+    read_heads_passed_on,
+    read_incidents,
+    read_refusals,
+    read_writes_refused,
+)
 
 
 def tap_reads(counters: Path) -> Source:
@@ -18,6 +25,9 @@ def tap_reads(counters: Path) -> Source:
         yield Sample(table.READS_WAITING.name, balance.waiting, {})
         for reason, reads in balance.dropped.items():
             yield Sample(table.READS_DROPPED.name, reads, {"reason": reason})
+        heads, took_ns = read_heads_passed_on(counters)
+        yield Sample(TAP_HEADS.name, heads, {})
+        yield Sample(TAP_HEADS_SECONDS.name, took_ns / 1e9, {})
         yield Sample(table.SPOOL_WRITES_REFUSED.name, int(read_writes_refused(counters)), {})
         for kind, times in read_incidents(counters).items():
             yield Sample(table.TAP_INCIDENTS.name, times, {"kind": kind})

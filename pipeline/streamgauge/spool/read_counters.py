@@ -118,6 +118,7 @@ _DROPPED_SLOTS = {reason: _DROPPED + place for place, reason in enumerate(DropRe
 _SENT = _REGION - 1  # how many of its reads a relay has sent to a recorder
 _SEEN_BY_PUMP = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
+_HEADS, _HEADS_NS = _REGION - 4, _REGION - 5  # heads of responses that a relay passed on, and how long that took (ns)
 _SEEN_SLOTS = (_SEEN, _SEEN_BY_PUMP)
 _INCIDENT_SLOTS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 _REFUSAL_SLOTS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
@@ -200,6 +201,11 @@ class Counters:
         """Count a request that the relay answered by itself."""
         self._words[self._base + _REFUSAL_SLOTS[refusal]] += 1
 
+    def head_passed_on(self, took_ns: int) -> None:
+        """Count the head of a response that was written to the client `took_ns` after it had been read."""
+        self._words[self._base + _HEADS] += 1
+        self._words[self._base + _HEADS_NS] += took_ns
+
     def writes_refused(self, refused: bool) -> None:
         """Set whether the disk refuses this role's writes to the spool: a state, not a count."""
         self._words[self._base + _WRITES_REFUSED] = int(refused)
@@ -239,6 +245,12 @@ def read_refusals(path: Path) -> dict[Refusal, int]:
     """Requests that relays answered by themselves, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
         return {refusal: slots.total(place) for refusal, place in _REFUSAL_SLOTS.items()}
+
+
+def read_heads_passed_on(path: Path) -> tuple[int, int]:
+    """Heads of responses that relays passed on, and the nanoseconds from reading them to writing them, summed."""
+    with _Snapshot(path) as slots:
+        return slots.total(_HEADS), slots.total(_HEADS_NS)
 
 
 def read_writes_refused(path: Path) -> bool:

@@ -210,7 +210,7 @@ def test_counters_that_fail_do_not_affect_a_stream(tmp_path: Path, monkeypatch: 
     def broken(*_: object) -> None:
         raise ValueError("unmapped")
 
-    for name in ("seen", "dropped", "happened"):
+    for name in ("seen", "dropped", "happened", "head_passed_on"):
         monkeypatch.setattr(Counters, name, broken)
     with exchange_rig(tmp_path, answering(SSE)) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))

@@ -9,6 +9,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, RequestStarted
+from streamgauge.spool.read_counters import read_heads_passed_on
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     EVENTS,
@@ -61,6 +62,24 @@ def test_bytes_are_the_upstreams_and_both_connections_are_kept(tmp_path: Path, a
                 client.sendall(GET)
                 assert receive(client, len(answer)) == answer
         assert upstream.connections == 1
+
+
+def test_the_time_that_the_relay_adds_to_a_head_is_counted_once_a_response(tmp_path: Path) -> None:
+    """The head comes in two reads, after an interim one; the time counts from the read that completes it."""
+
+    def handler(one: socket.socket) -> None:
+        while receive_request(one):
+            one.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" + SSE_HEAD)
+            time.sleep(0.2)
+            one.sendall(LENGTH[len(SSE_HEAD) :])
+
+    answer = b"HTTP/1.1 103 Early Hints\r\n\r\n" + LENGTH
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        for _ in range(2):
+            client.sendall(STREAM)
+            assert receive(client, len(answer)) == answer
+        wait_for(lambda: read_heads_passed_on(tmp_path / "counters")[0] == 2, "both heads to be counted")
+        assert 0 < read_heads_passed_on(tmp_path / "counters")[1] < 200_000_000
 
 
 @both_loops

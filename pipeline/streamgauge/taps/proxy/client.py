@@ -64,6 +64,9 @@ class RelayContext(Protocol):
     def connector(self, route: Route) -> Connector:
         """The connector that all clients of the relay share for this upstream."""
 
+    def head_passed_on(self, took_ns: int) -> None:
+        """Counts the head of a response, written `took_ns` after it was read. Never raises."""
+
     def client_connected(self, client: "Client") -> None:
         """Counts the client among those that a drain waits for."""
 
@@ -157,6 +160,10 @@ class Client(asyncio.Protocol):
         self.blocked_ns = None
 
     # Called by its exchange.
+
+    def head_passed_on(self, took_ns: int) -> None:
+        """See ClientSide."""
+        self._relay.head_passed_on(took_ns)
 
     def exchange_over(self, after: ConnectionFate) -> None:
         """Called when the exchange has ended, and its response was written, or the client has disconnected."""

@@ -27,6 +27,9 @@ class ClientSide(Protocol):
     pool: UpstreamPool
     blocked_ns: int | None  # since when the client's socket accepts no more data (monotonic ns); None if it does
 
+    def head_passed_on(self, took_ns: int) -> None:
+        """Called once, when the head of the response was written to the client, `took_ns` after it had been read."""
+
     def exchange_over(self, after: ConnectionFate) -> None:
         """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
 

@@ -190,7 +190,7 @@ class Exchange:
         if self._head_passed:
             self._client.wire.write(data[sent:] if sent else data)
         else:
-            self._pass_on(data)
+            self._pass_on(at_ns, data)
         self.quiet_ns = at_ns
         self._response_begun = True
         if gate.capture is not None:
@@ -202,7 +202,7 @@ class Exchange:
         elif self._pump is not None and self._head_passed:
             self._offer(self._pump)
 
-    def _pass_on(self, data: bytes) -> None:
+    def _pass_on(self, at_ns: int, data: bytes) -> None:
         """Writes to the client, but not an incomplete head: if the rest does not come, the relay sends its own response."""
         if self._head:
             data, self._head = self._head + data, b""
@@ -212,6 +212,8 @@ class Exchange:
                 return
         self._client_has_bytes, self._head_passed = True, not self._framing.untouched
         self._client.wire.write(data)
+        if self._head_passed:
+            self._client.head_passed_on(time.monotonic_ns() - at_ns)
 
     def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
         """Called when the upstream's connection ends before the response is known to be complete. `fault` None: cleanly."""

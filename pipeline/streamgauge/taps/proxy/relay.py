@@ -177,6 +177,13 @@ class Relay:
         if self.pump is not None:
             self.pump.send_at_once()
 
+    def head_passed_on(self, took_ns: int) -> None:
+        """Counts the head of a response, written to its client `took_ns` after it was read. Never raises."""
+        try:
+            self._counters.head_passed_on(took_ns)
+        except Exception as error:  # noqa: BLE001 - a bug in counting must not reach the traffic
+            report_fault("the counters of a relay", error)
+
     def client_connected(self, client: Client) -> None:
         """Counts a client among those that a drain waits for."""
         self._clients.add(client)
