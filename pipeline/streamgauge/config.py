@@ -362,6 +362,9 @@ class Settings(ProxySettings, SpoolSettings):
     metric_attribute: tuple[str, ...] = _set(
         ATTRIBUTE_NAMES, (), "make an attribute a label of the metrics of streams; repeatable", _TO_LEDGER, _OPERATION
     )
+    silent_seconds: float = _set(
+        seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", _TO_LEDGER, _RECORDS
+    )
     given: frozenset[str] = frozenset()
 
     def select(self, part: type[Part], **others: Any) -> Part:

@@ -18,6 +18,7 @@ from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.metrics.table import DEAD_LETTERS
+from streamgauge.metrics.table_health import SILENT_STREAMS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
 
@@ -26,6 +27,9 @@ POLL_S = 0.05
 
 # State is written at most this often (seconds), so that its bytes are a small part of the bytes that were read.
 CHECKPOINT_S = 1.0
+
+# How often silent streams are counted (seconds): a tap's clock arrives every 5 s at least.
+SILENCE_EVERY_S = 5.0
 
 # Rows that are taken from the spool at once (bytes): bounds memory, and how long a stop takes.
 BATCH_BYTES = 4 * 1024 * 1024
@@ -108,6 +112,9 @@ class Counts(Protocol):
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Add the assembler's counts to their metrics."""
 
+    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
+        """Set every series of a gauge with one label: by label value; 0 for those that have no value now."""
+
 
 class LocalLoop:
     """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
@@ -136,6 +143,7 @@ class LocalLoop:
         self._after = 0
         self._held: list[int] = []
         self._saved_at = 0.0
+        self._silence_at = float("-inf")  # when silent streams were last counted
         self._failing = False
         self._stopping = threading.Event()
         self._finish_s = 0.0
@@ -190,6 +198,9 @@ class LocalLoop:
             self._after = row.id
             self._held.append(row.id)
         self._store()
+        if now - self._silence_at >= SILENCE_EVERY_S:
+            self._silence_at = now
+            self._counts.set_all(SILENT_STREAMS.name, self._assembler.silent_streams())
         if self._held and now - self._saved_at >= CHECKPOINT_S:
             self.checkpoint(now)
         return bool(rows)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,19 +20,19 @@ class Producer:
     def __init__(self) -> None:
         self.generation = 0
         self.started = True
-        self._unconfirmed: list[asyncio.Future[None]] = []
+        self._unconfirmed: list[asyncio.Future[SimpleNamespace]] = []
 
     async def answers(self) -> bool:
         return True
 
-    async def send(self, message: Message) -> "asyncio.Future[None]":
+    async def send(self, message: Message) -> "asyncio.Future[SimpleNamespace]":
         future = asyncio.get_running_loop().create_future()
         if self.generation == 0:
             future.set_exception(OutOfOrderSequenceNumber())
         elif self.generation == 1:
             self._unconfirmed.append(future)
         else:
-            future.set_result(None)
+            future.set_result(SimpleNamespace(timestamp=1, timestamp_type=1))
         return future
 
     async def renew(self, failed: int) -> bool:

@@ -179,6 +179,26 @@ def test_a_gauge_can_be_taken_off_the_page() -> None:
         metrics.unset("streamgauge_bundles_total")
 
 
+def test_all_series_of_a_gauge_at_once() -> None:
+    metrics = Metrics()
+    metrics.set_all("streamgauge_silent_streams", {"nimbus": 3, None: 1})
+    metrics.set_all("streamgauge_silent_streams", {"sansa": 2})
+    page = read_page(metrics.render())
+    values = {upstream: page.value("streamgauge_silent_streams", upstream=upstream) for upstream in ("nimbus", "sansa")}
+    assert values == {"nimbus": 0, "sansa": 2}, "a series that has no value now stays, with 0"
+    assert page.value("streamgauge_silent_streams", upstream="unknown") == 0
+    with pytest.raises(UnknownMetricError):
+        metrics.set_all("streamgauge_stalls_total", {"nimbus": 1})
+
+
+def test_values_beyond_the_limit_of_a_label_add_up() -> None:
+    metrics = Metrics()
+    metrics.set_all("streamgauge_silent_streams", {f"host-{number}": 1 for number in range(1_000)})
+    page = read_page(metrics.render())
+    assert page.total("streamgauge_silent_streams") == 1_000
+    assert page.value("streamgauge_silent_streams", upstream="other") > 900
+
+
 def test_build_info_names_the_version() -> None:
     assert read_page(Metrics().render()).value("streamgauge_build_info", version=streamgauge.__version__) == 1
 

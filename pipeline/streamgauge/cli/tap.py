@@ -18,7 +18,7 @@ from streamgauge.config import Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
-from streamgauge.metrics import table
+from streamgauge.metrics import table, table_health
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.process_group import END_S
@@ -72,3 +72,5 @@ def _broker_samples(shipper: Shipper) -> Iterable[Sample]:
     """The metrics of a tap's connection to its broker."""
     yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
     yield Sample(table.BROKER_PROBLEM.name, int(shipper.problem is not None), {})
+    if (skew_s := shipper.clock_skew_s) is not None:
+        yield Sample(table_health.CLOCK_SKEW.name, skew_s, {})

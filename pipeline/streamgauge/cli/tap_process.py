@@ -8,6 +8,7 @@ applications capture. They find it at DATA_DIR/run/recorder.sock, through a link
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -20,7 +21,7 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
-from streamgauge.metrics import table
+from streamgauge.metrics import table, table_health
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
@@ -116,7 +117,7 @@ async def running_tap(
         spool = stack.enter_context(contextlib.closing(_spool(settings)))
         counters = settings.data_dir / "counters"
         metrics.register(tap_reads(counters))
-        metrics.register(_spool_source(spool, settings.spool_bytes))
+        metrics.register(_spool_source(spool, settings))
         group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
 
         def admin() -> AdminServer:
@@ -322,12 +323,13 @@ def _tenants(file: Path | None) -> dict[str, str]:
         raise UsageFault(f'--tenants {file} must contain lines of the form credential_id = "tenant": {error}') from None
 
 
-def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
+def _spool_source(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sample]]:
     def read() -> Iterable[Sample]:
         waiting = spool.waiting()
         yield Sample(table.SPOOL_BYTES.name, waiting.file_bytes, {})
         yield Sample(table.SPOOL_ROWS.name, waiting.rows, {})
-        yield Sample(table.SPOOL_LIMIT.name, limit, {})
+        yield Sample(table.SPOOL_LIMIT.name, settings.spool_bytes, {})
+        yield Sample(table_health.DATA_FREE.name, shutil.disk_usage(settings.data_dir).free, {})
 
     return read
 

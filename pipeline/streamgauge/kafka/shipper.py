@@ -20,6 +20,7 @@ sent twice by its number, and skip it.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import
 
 from streamgauge.kafka.backoff import Backoff
 from streamgauge.kafka.cancelling import end_task
+from streamgauge.kafka.clock_skew import ClockSkew
 from streamgauge.kafka.log_throttle import BrokerMonitor
 from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
 from streamgauge.kafka.security import Brokers, brokers_at
@@ -68,6 +70,8 @@ UNREACHABLE_S = 1.0
 _STOP_CHECK_S = 0.1
 # How long a producer without unconfirmed messages may take to disconnect (seconds).
 _DISCONNECT_S = 2.0
+# What a confirmation calls the time that the broker, not the producer, gave to a message.
+_LOG_APPEND_TIME = 1
 # The spool's key for the partition count under which this data directory's rows were sent.
 _PARTITIONS = "partitions"
 
@@ -105,6 +109,7 @@ class Shipper:
         self._refused: list[int] = []
         self._alone = (0, 0)  # the id of the row that failed when sent alone, and how many times it failed
         self._backoff = Backoff()
+        self._clock_skew = ClockSkew()
         self._progress_s = 0.0  # when a row was last confirmed, or sent while no other was in flight
         self._broken = self._denied = False
         self._wake = asyncio.Event()
@@ -123,6 +128,11 @@ class Shipper:
     def connected(self) -> bool:
         """Whether the broker answered the latest check."""
         return self._monitor.connected
+
+    @property
+    def clock_skew_s(self) -> float | None:
+        """This host's wall clock minus the broker's (seconds); None before the first confirmation."""
+        return self._clock_skew.seconds
 
     async def run(self) -> None:
         """Ship until `stop` is called. Returns when all rows are shipped, or when the stop's deadline has passed."""
@@ -294,6 +304,9 @@ class Shipper:
             if self._denied:
                 self._denied, self._problem = False, None
             self._progress_s = asyncio.get_running_loop().time()
+            placed = future.result()
+            if placed.timestamp_type == _LOG_APPEND_TIME:
+                self._clock_skew.confirmed(self._progress_s, time.time(), placed.timestamp)
             if not self._monitor.connected:
                 self._monitor.report(True)
         if self._broken or self._is_backlogged or self._stopping:

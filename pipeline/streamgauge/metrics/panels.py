@@ -5,30 +5,8 @@ metric of the table has a panel. `$upstream` and `$model` are variables of the d
 """
 
 from streamgauge.metrics.panel import Panel, Row
-
-_UP = 'upstream=~"$upstream"'
-_BOTH = 'upstream=~"$upstream",model=~"$model"'
-_BROKEN = "stream_error|upstream_reset|timeout|truncated"
-_EVERY = "[$__rate_interval]"
-
-
-def _rate(metric: str, by: str, where: str = "") -> str:
-    return f"sum by ({by}) (rate(streamgauge_{metric}{{{where}}}{_EVERY}))"
-
-
-def _seldom(query: str) -> str:
-    """A query whose series appear only with the first event: shows zero until then instead of "No data"."""
-    return f"{query} or on() vector(0)"
-
-
-def _quantile(share: float, metric: str, by: str = "", where: str = _BOTH) -> str:
-    labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share}, {_rate(f'{metric}_bucket', labels, where)})"
-
-
-def _quantiles(metric: str) -> tuple[tuple[str, str], ...]:
-    return tuple((_quantile(share, metric), f"p{round(share * 100)}") for share in (0.5, 0.95, 0.99))
-
+from streamgauge.metrics.panel_queries import BOTH, BROKEN, UP, quantile, quantiles, rate, seldom
+from streamgauge.metrics.panels_workers import WORKERS
 
 _WELL = Row(
     "Outcomes",
@@ -37,7 +15,7 @@ _WELL = Row(
             "Streams by outcome",
             "Finished streams per second. Every outcome except completed is a stream that failed or was cut short.",
             "reqps",
-            ((_rate("streams_total", "outcome", _BOTH), "{{outcome}}"),),
+            ((rate("streams_total", "outcome", BOTH), "{{outcome}}"),),
         ),
         Panel(
             "Share of broken streams, by upstream",
@@ -46,11 +24,11 @@ _WELL = Row(
             (
                 (
                     "("
-                    + _rate("streams_total", "upstream", f'{_BOTH},outcome=~"{_BROKEN}"')
+                    + rate("streams_total", "upstream", f'{BOTH},outcome=~"{BROKEN}"')
                     + " or 0 * "
-                    + _rate("streams_total", "upstream", _BOTH)
+                    + rate("streams_total", "upstream", BOTH)
                     + ") / "
-                    + _rate("streams_total", "upstream", _BOTH),
+                    + rate("streams_total", "upstream", BOTH),
                     "{{upstream}}",
                 ),
             ),
@@ -59,13 +37,13 @@ _WELL = Row(
             "Errors by phase and type",
             "in_stream: an error event after the status 200.",
             "reqps",
-            ((_seldom(_rate("stream_errors_total", "phase, error_type", _UP)), "{{phase}} {{error_type}}"),),
+            ((seldom(rate("stream_errors_total", "phase, error_type", UP)), "{{phase}} {{error_type}}"),),
         ),
         Panel(
             "Finish reasons",
             "Streams per second by normalised finish reason.",
             "reqps",
-            ((_rate("finish_reasons_total", "finish_reason", _BOTH), "{{finish_reason}}"),),
+            ((rate("finish_reasons_total", "finish_reason", BOTH), "{{finish_reason}}"),),
         ),
         Panel(
             "Streams without a token event",
@@ -73,16 +51,19 @@ _WELL = Row(
             "reqps",
             (
                 (
-                    _seldom(_rate("streams_without_token_total", "outcome, streaming", _UP)),
+                    seldom(rate("streams_without_token_total", "outcome, streaming", UP)),
                     "{{outcome}}, streaming: {{streaming}}",
                 ),
             ),
         ),
         Panel(
-            "Open streams",
-            "Streams that have started and not ended.",
+            "Open and silent streams",
+            "Streams that have started and not ended. Silent: without a token event for more than --silent-seconds.",
             "short",
-            (("sum by (instance) (streamgauge_open_streams)", "{{instance}}"),),
+            (
+                ("sum by (instance) (streamgauge_open_streams)", "{{instance}}"),
+                (seldom(f"sum by (upstream) (streamgauge_silent_streams{{{UP}}})"), "silent {{upstream}}"),
+            ),
         ),
     ),
 )
@@ -94,42 +75,42 @@ _SLOW = Row(
             "Time to first token",
             "Time from the first byte of the request to the first generated output.",
             "s",
-            _quantiles("time_to_first_token_seconds"),
+            quantiles("time_to_first_token_seconds"),
         ),
         Panel(
             "Time to first token by model, p95",
             "95th percentile of each model.",
             "s",
-            ((_quantile(0.95, "time_to_first_token_seconds", "model"), "{{model}}"),),
+            ((quantile(0.95, "time_to_first_token_seconds", "model"), "{{model}}"),),
         ),
         Panel(
             "Gaps between chunks",
             "Time between successive token events. An event may contain many tokens.",
             "s",
-            _quantiles("inter_chunk_latency_seconds"),
+            quantiles("inter_chunk_latency_seconds"),
         ),
         Panel(
             "Time per output token by model, p50 and p95",
             "Uses the output tokens that the provider reported.",
             "s",
             (
-                (_quantile(0.5, "inter_token_latency_seconds", "model"), "{{model}} p50"),
-                (_quantile(0.95, "inter_token_latency_seconds", "model"), "{{model}} p95"),
+                (quantile(0.5, "inter_token_latency_seconds", "model"), "{{model}} p50"),
+                (quantile(0.95, "inter_token_latency_seconds", "model"), "{{model}} p95"),
             ),
         ),
         Panel(
             "Time to first byte by upstream, p95",
             "Time from the first byte of the request to the first byte of the response body.",
             "s",
-            ((_quantile(0.95, "time_to_first_byte_seconds", "upstream", _UP), "{{upstream}}"),),
+            ((quantile(0.95, "time_to_first_byte_seconds", "upstream", UP), "{{upstream}}"),),
         ),
         Panel(
             "Duration by outcome, p50 and p95",
             "Time from the first byte of the request to the end of the stream.",
             "s",
             (
-                (_quantile(0.5, "stream_duration_seconds", "outcome", _UP), "{{outcome}} p50"),
-                (_quantile(0.95, "stream_duration_seconds", "outcome", _UP), "{{outcome}} p95"),
+                (quantile(0.5, "stream_duration_seconds", "outcome", UP), "{{outcome}} p50"),
+                (quantile(0.95, "stream_duration_seconds", "outcome", UP), "{{outcome}} p95"),
             ),
         ),
         Panel(
@@ -137,9 +118,9 @@ _SLOW = Row(
             "Burst: all events arrived in one or two reads, because something buffers. Stall: a gap above --stall-seconds.",
             "reqps",
             (
-                (_seldom(_rate("bursts_total", "upstream", _UP)), "bursts {{upstream}}"),
-                (_seldom(_rate("stalls_total", "upstream", _UP)), "stalls {{upstream}}"),
-                (_seldom(_rate("resumed_streams_total", "upstream", _UP)), "resumed {{upstream}}"),
+                (seldom(rate("bursts_total", "upstream", UP)), "bursts {{upstream}}"),
+                (seldom(rate("stalls_total", "upstream", UP)), "stalls {{upstream}}"),
+                (seldom(rate("resumed_streams_total", "upstream", UP)), "resumed {{upstream}}"),
             ),
         ),
     ),
@@ -152,25 +133,25 @@ _USAGE = Row(
             "Tokens by kind",
             "Tokens that providers reported, per second. input includes cached and cache_write, output includes reasoning.",
             "short",
-            ((_rate("usage_tokens_total", "kind", _BOTH), "{{kind}}"),),
+            ((rate("usage_tokens_total", "kind", BOTH), "{{kind}}"),),
         ),
         Panel(
             "Output tokens by model",
             "Output tokens that providers reported, per second.",
             "short",
-            ((_rate("usage_tokens_total", "model", f'{_BOTH},kind="output"'), "{{model}}"),),
+            ((rate("usage_tokens_total", "model", f'{BOTH},kind="output"'), "{{model}}"),),
         ),
         Panel(
             "Source of usage",
             "Streams per second: final, partial, estimated or absent. Token counts exclude streams without usage.",
             "reqps",
-            ((_rate("usage_sources_total", "source", _UP), "{{source}}"),),
+            ((rate("usage_sources_total", "source", UP), "{{source}}"),),
         ),
         Panel(
             "Invalid usage",
             "Bad values, and totals that do not match.",
             "reqps",
-            ((_seldom(_rate("usage_anomalies_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
+            ((seldom(rate("usage_anomalies_total", "upstream, kind", UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
             "Rate-limit headroom",
@@ -178,8 +159,8 @@ _USAGE = Row(
             "percentunit",
             (
                 (
-                    f"min by (upstream, kind) (streamgauge_rate_limit_remaining{{{_UP}}}"
-                    f" / streamgauge_rate_limit_limit{{{_UP}}})",
+                    f"min by (upstream, kind) (streamgauge_rate_limit_remaining{{{UP}}}"
+                    f" / streamgauge_rate_limit_limit{{{UP}}})",
                     "{{upstream}} {{kind}}",
                 ),
             ),
@@ -188,15 +169,15 @@ _USAGE = Row(
             "Rate-limit reset",
             "Longest time until a rate limit of the provider is whole again.",
             "s",
-            ((f"max by (upstream, kind) (streamgauge_rate_limit_reset_seconds{{{_UP}}})", "{{upstream}} {{kind}}"),),
+            ((f"max by (upstream, kind) (streamgauge_rate_limit_reset_seconds{{{UP}}})", "{{upstream}} {{kind}}"),),
         ),
         Panel(
             "Token events and bytes",
             "Token events and bytes of response bodies, per second.",
             "short",
             (
-                (_rate("token_events_total", "upstream", _UP), "token events {{upstream}}"),
-                (_rate("body_bytes_total", "upstream", _UP), "bytes {{upstream}}"),
+                (rate("token_events_total", "upstream", UP), "token events {{upstream}}"),
+                (rate("body_bytes_total", "upstream", UP), "bytes {{upstream}}"),
             ),
         ),
     ),
@@ -210,15 +191,15 @@ _CAPTURE = Row(
             "Reads per second. Always: seen = delivered + waiting + dropped.",
             "short",
             (
-                (_rate("tap_reads_seen_total", "instance"), "seen {{instance}}"),
-                (_rate("tap_reads_delivered_total", "instance"), "delivered {{instance}}"),
+                (rate("tap_reads_seen_total", "instance"), "seen {{instance}}"),
+                (rate("tap_reads_delivered_total", "instance"), "delivered {{instance}}"),
             ),
         ),
         Panel(
             "Discarded reads, by reason",
             "Reads that were seen and are missing in their records.",
             "short",
-            ((_seldom(_rate("tap_reads_dropped_total", "instance, reason")), "{{instance}} {{reason}}"),),
+            ((seldom(rate("tap_reads_dropped_total", "instance, reason")), "{{instance}} {{reason}}"),),
         ),
         Panel(
             "Waiting reads and bundles",
@@ -242,6 +223,18 @@ _CAPTURE = Row(
             ),
         ),
         Panel(
+            "Free disk space",
+            "Free space on the disk of each data directory, which the spool shares.",
+            "bytes",
+            (("min by (instance) (streamgauge_data_free_bytes)", "{{instance}}"),),
+        ),
+        Panel(
+            "Clock skew",
+            "Difference between the clocks of each tap and of the broker. `started_at` of records has this error.",
+            "s",
+            (("max by (instance) (abs(streamgauge_clock_skew_seconds))", "{{instance}}"),),
+        ),
+        Panel(
             "Broker connected",
             "1 if the broker is reachable. Problem: 1 while an operator must fix the connection, see the tap's log.",
             "short",
@@ -256,23 +249,23 @@ _CAPTURE = Row(
             "Records of streams with an incomplete capture. Latency panels exclude them.",
             "reqps",
             (
-                (_seldom(_rate("incomplete_records_total", "upstream", _UP)), "{{upstream}}"),
-                (_seldom(_rate("incomplete_reasons_total", "reason")), "because of {{reason}}"),
+                (seldom(rate("incomplete_records_total", "upstream", UP)), "{{upstream}}"),
+                (seldom(rate("incomplete_reasons_total", "reason")), "because of {{reason}}"),
             ),
         ),
         Panel(
             "Events that could not be parsed",
             "Unparsed, unterminated or oversized events.",
             "short",
-            ((_seldom(_rate("unread_events_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
+            ((seldom(rate("unread_events_total", "upstream, kind", UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
             "Capture errors, ignored streams",
             "Errors that taps handled, and event streams that are not LLM responses.",
             "short",
             (
-                (_seldom(_rate("tap_incidents_total", "instance, kind")), "{{instance}} {{kind}}"),
-                (_seldom(_rate("ignored_streams_total", "instance")), "ignored {{instance}}"),
+                (seldom(rate("tap_incidents_total", "instance, kind")), "{{instance}} {{kind}}"),
+                (seldom(rate("ignored_streams_total", "instance")), "ignored {{instance}}"),
             ),
         ),
         Panel(
@@ -281,8 +274,8 @@ _CAPTURE = Row(
             "s",
             (
                 (
-                    f"{_rate('tap_response_heads_seconds_total', 'instance')}"
-                    f" / {_rate('tap_response_heads_total', 'instance')}",
+                    f"{rate('tap_response_heads_seconds_total', 'instance')}"
+                    f" / {rate('tap_response_heads_total', 'instance')}",
                     "{{instance}}",
                 ),
             ),
@@ -291,100 +284,9 @@ _CAPTURE = Row(
             "Error responses of the relay",
             "Requests that the relay rejected, and requests to an upstream that failed before it responded.",
             "short",
-            ((_seldom(_rate("tap_refused_total", "instance, reason")), "{{instance}} {{reason}}"),),
+            ((seldom(rate("tap_refused_total", "instance, reason")), "{{instance}} {{reason}}"),),
         ),
     ),
 )
 
-_WORKERS = Row(
-    "Workers",
-    (
-        Panel(
-            "Lag",
-            "Messages in the segments topic after the committed offset.",
-            "short",
-            (("sum by (instance) (streamgauge_worker_lag_messages)", "{{instance}}"),),
-        ),
-        Panel(
-            "Partitions",
-            "Partitions that are assigned to each worker and have their state recovered.",
-            "short",
-            (("sum by (instance) (streamgauge_worker_partitions)", "{{instance}}"),),
-        ),
-        Panel(
-            "Time by activity",
-            "Seconds per second of each activity; their sum is the number of partitions. decoding and applying near 1: the "
-            "worker's event loop is full. sending and committing include waiting for the broker.",
-            "short",
-            ((_rate("worker_seconds_total", "instance, activity"), "{{instance}} {{activity}}"),),
-        ),
-        Panel(
-            "Bundles",
-            "Bundles per second: processed, and duplicates that were skipped.",
-            "short",
-            (
-                (_rate("bundles_total", "instance"), "processed {{instance}}"),
-                (_seldom(_rate("duplicate_bundles_total", "instance")), "duplicates {{instance}}"),
-            ),
-        ),
-        Panel(
-            "Skipped segments",
-            "Duplicates, and segments that arrived after their stream was closed.",
-            "short",
-            (
-                (_seldom(_rate("duplicate_segments_total", "instance")), "duplicates {{instance}}"),
-                (_seldom(_rate("late_segments_total", "instance")), "late {{instance}}"),
-            ),
-        ),
-        Panel(
-            "Dead letters",
-            "Messages that could not be read. waiting: writes to the dead letter topic fail, so partitions are blocked.",
-            "short",
-            (
-                (_seldom(_rate("dead_letters_total", "stage, error_class")), "{{stage}} {{error_class}}"),
-                ("sum by (instance) (streamgauge_dead_letters_waiting)", "waiting {{instance}}"),
-            ),
-        ),
-        Panel(
-            "Messages deleted unread",
-            "Messages that were deleted from Kafka before a worker read them, in 1 hour.",
-            "short",
-            (
-                (_seldom("sum by (instance) (increase(streamgauge_log_gaps_total[1h]))"), "gaps {{instance}}"),
-                (
-                    _seldom("sum by (instance) (increase(streamgauge_log_gap_messages_total[1h]))"),
-                    "messages {{instance}}",
-                ),
-            ),
-        ),
-        Panel(
-            "Stuck workers",
-            "Times in 1 hour that the watchdog ended a worker because it was stuck, by cause. A supervisor must restart it.",
-            "short",
-            (
-                (
-                    _seldom("sum by (instance, cause) (increase(streamgauge_worker_stuck_exits_total[1h]))"),
-                    "{{instance}} {{cause}}",
-                ),
-            ),
-        ),
-        Panel(
-            "Ledger",
-            "Records per second. different: another record for a known stream id, which is an error or a forgery.",
-            "reqps",
-            ((_rate("ledger_rows_total", "result"), "{{result}}"),),
-        ),
-        Panel(
-            "Exporter",
-            "Label values beyond their limit, failed metric sources, running versions.",
-            "short",
-            (
-                (_seldom(_rate("metric_labels_cut_total", "label")), "cut {{label}}"),
-                (_seldom(_rate("metric_source_failures_total", "instance")), "failed sources {{instance}}"),
-                ("count by (version) (streamgauge_build_info)", "version {{version}}"),
-            ),
-        ),
-    ),
-)
-
-ROWS: tuple[Row, ...] = (_WELL, _SLOW, _USAGE, _CAPTURE, _WORKERS)
+ROWS: tuple[Row, ...] = (_WELL, _SLOW, _USAGE, _CAPTURE, WORKERS)

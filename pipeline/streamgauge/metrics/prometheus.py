@@ -112,6 +112,17 @@ class Metrics(Collector):
             family = self._family(name, Kind.GAUGE)
             family.numbers[family.place(labels)] = value
 
+    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
+        """Sets every series of a gauge with one label: `values` by label value, 0 for those that have no value now.
+
+        Values beyond the label's limit are added up as `other`. Raises UnknownMetricError.
+        """
+        with self._lock:
+            family = self._family(name, Kind.GAUGE)
+            family.numbers = dict.fromkeys(family.numbers, 0.0)
+            for label, value in values.items():
+                family.add(family.place_values((label,)), value)
+
     def unset(self, name: str, **labels: object) -> None:
         """Removes a gauge's series, as of a partition that another worker has now. Raises as `set`."""
         with self._lock:

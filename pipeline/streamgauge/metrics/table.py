@@ -9,6 +9,13 @@ from collections.abc import Mapping
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, MetricSource
 from streamgauge.metrics.table_added_time import TAP_HEADS, TAP_HEADS_SECONDS
+from streamgauge.metrics.table_health import (
+    CLOCK_SKEW,
+    COMMITS,
+    DATA_FREE,
+    EXPECTED_PARTITIONS,
+    SILENT_STREAMS,
+)
 from streamgauge.metrics.table_limits import RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET
 
 # Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); bounds are dense near the
@@ -72,7 +79,7 @@ INTER_TOKEN = _seconds(
     "inter_token_latency",
     "Time per output token: (last token - first token) / (output tokens - 1), one observation for each stream with final "
     f"usage. Excludes bursts, {_UNMEASURED}",
-    TOKEN_BOUNDS_S, "upstream", "model", page=140_000,
+    TOKEN_BOUNDS_S, "upstream", "model", page=130_000,
 )  # fmt: skip
 DURATION = _seconds(
     "stream_duration",
@@ -299,6 +306,7 @@ TABLE: tuple[Metric, ...] = (
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,
     DEAD_LETTERS, DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER,
     WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
+    DATA_FREE, CLOCK_SKEW, SILENT_STREAMS, COMMITS, EXPECTED_PARTITIONS,
     LABELS_CUT, SOURCE_FAILURES, BUILD_INFO,
 )  # fmt: skip
 

@@ -1,13 +1,14 @@
 """The partitions of the segments topic that are assigned to this worker: their recovery, revocation and draining."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
-from streamgauge.metrics import table
+from streamgauge.metrics import table, table_health
 from streamgauge.runtime.faults import described
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
@@ -20,6 +21,9 @@ from streamgauge.worker.partition import Partition, PartitionContext
 from streamgauge.worker.partition_offsets import ReadContext, load_start_offsets
 from streamgauge.worker.settings import WorkerMetrics, WorkerSettings
 from streamgauge.worker.topic_identity import TopicIdentityCheck
+
+# How often silent streams are counted (seconds): a tap's clock arrives every 5 s at least.
+_SILENCE_EVERY_S = 5.0
 
 
 class Assignment:
@@ -35,6 +39,7 @@ class Assignment:
         self._fail = fail
         self._partitions: dict[int, Partition] = {}
         self._recovered = self._draining = False
+        self._silence_at = float("-inf")  # when silent streams were last counted
 
     def connect(
         self,
@@ -50,7 +55,7 @@ class Assignment:
         """
         self.consumer, self._state, self._dead_letters = consumer, state, dead_letters
         self._reading = ReadContext(self.consumer, log)
-        self._commits = OffsetCommits(self.consumer)
+        self._commits = OffsetCommits(self.consumer, self._metrics)
         self._identity_check = identity_check(self.consumer) if identity_check else None
         consumer.on_revoked(self.discard)
         state.on_recover(self.on_recovered)
@@ -224,6 +229,16 @@ class Assignment:
             partition.add_seconds()
         self._metrics.set(table.OPEN_STREAMS.name, sum(partition.open_streams for partition in partitions))
         self._metrics.set(table.WORKER_PARTITIONS.name, len(partitions) if self.ready else 0)
+
+    def report_silence(self, now: float) -> None:
+        """Set the metric of silent streams, unless it was set a moment ago. `now`: monotonic seconds."""
+        if now - self._silence_at < _SILENCE_EVERY_S:
+            return
+        self._silence_at = now
+        silent: Counter[str | None] = Counter()
+        for partition in self._partitions.values():
+            silent.update(partition.silent_streams())
+        self._metrics.set_all(table_health.SILENT_STREAMS.name, silent)
 
 
 class _Refused(NamedTuple):

@@ -55,6 +55,7 @@ class DeadLetters:
         self._unwritten = 0  # the number of dead letters that are not durable yet
         self._failing = False
         self._written, self._logged_s = 0, -_REPEAT_S
+        self._export_waiting()
 
     @property
     def waiting(self) -> int:

@@ -65,7 +65,7 @@ class LedgerSink:
         """Register for the consumer's rebalances. Returns the OffsetCommits, whose `run` the caller has to start."""
         self._consumer = self.consumer = consumer
         self._reading = ReadContext(self._consumer, log)
-        self._commits = OffsetCommits(self._consumer)
+        self._commits = OffsetCommits(self._consumer, self._metrics)
         self._dead_letters = dead_letters
         consumer.on_revoked(self.discard)
         state.on_recover(self.on_recovered)

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 
+from streamgauge.metrics import table_health
 from streamgauge.worker.faust.consumer import FaustConsumer
+from streamgauge.worker.settings import WorkerMetrics
 
 # How often offsets are committed (seconds). After a crash, the next owner reads the uncommitted messages again, and skips
 # those whose results a checkpoint made durable.
@@ -11,10 +13,11 @@ _COMMIT_S = 0.5
 
 
 class OffsetCommits:
-    """The commits of one topic. A later offset of a partition replaces an earlier one."""
+    """The commits of one topic, which `metrics` counts. A later offset of a partition replaces an earlier one."""
 
-    def __init__(self, consumer: FaustConsumer) -> None:
+    def __init__(self, consumer: FaustConsumer, metrics: WorkerMetrics) -> None:
         self._consumer = consumer
+        self._metrics = metrics
         self._pending: dict[int, int] = {}
 
     def done(self, partition: int, offset: int) -> None:
@@ -29,6 +32,7 @@ class OffsetCommits:
         """Commit the pending offsets; keeps those that the broker does not accept now for the next call."""
         pending = dict(self._pending)
         if pending and await self._consumer.commit(pending):
+            self._metrics.add(table_health.COMMITS.name)
             for partition, offset in pending.items():
                 if self._pending.get(partition) == offset:
                     del self._pending[partition]

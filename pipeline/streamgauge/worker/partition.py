@@ -14,7 +14,7 @@ So after a crash at any point, the worker reads only messages that it skips, or 
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -369,6 +369,10 @@ class Partition:
     def open_streams(self) -> int:
         """How many streams of the partition have begun and have no record yet."""
         return self._assembler.open_streams
+
+    def silent_streams(self) -> Counter[str | None]:
+        """How many of the partition's open streams are silent, by upstream."""
+        return self._assembler.silent_streams()
 
     def add_seconds(self) -> None:
         """Add the task's seconds since the last call to the metrics, by activity; nothing once the task has ended."""

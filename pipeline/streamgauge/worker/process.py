@@ -250,6 +250,7 @@ class Worker:
         try:
             while not (stopping.done() or self._fault or self._has_crashed(running, segments)):
                 assignment.report()
+                assignment.report_silence(asyncio.get_running_loop().time())
                 self._metrics.set(table.WORKER_BROKER.name, int(monitor.connected))
                 partitions = assignment.partitions if monitor.connected else None
                 readiness.update(

@@ -86,6 +86,9 @@ class WorkerMetrics(Protocol):
     def set(self, name: str, value: float, **labels: object) -> None:
         """Set a gauge, by its full name and label values."""
 
+    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
+        """Set every series of a gauge with one label: by label value; 0 for those that have no value now."""
+
     def unset(self, name: str, **labels: object) -> None:
         """Remove a gauge from the page, as that of a partition that was revoked."""
 

@@ -42,6 +42,9 @@ class Observed:
     def set(self, name: str, value: float, **_labels: object) -> None:
         self.counts[name] = int(value)
 
+    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
+        self.counts[name] = int(sum(values.values()))
+
     def unset(self, name: str, **_labels: object) -> None:
         self.counts.pop(name, None)
 

@@ -18,6 +18,7 @@ import msgspec
 
 from streamgauge.core.assembly.record_builder import is_ignored, record_of
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, ReorderBuffer, without_large_body
+from streamgauge.core.assembly.silence import SilenceTracker
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.state_codec import decode_entry, encode_entry
 from streamgauge.core.assembly.state_size import MAX_BUCKET_BYTES, evict_largest, max_growth_of, max_growth_of_in_order
@@ -75,6 +76,7 @@ class Assembler:
         self._abandon_after_ms = round(self._limits.abandon_after * 1000)
         self._buckets = [Bucket(size=0) for _ in range(BUCKETS)]
         self._producers = TapInstances()
+        self._silence = SilenceTracker(self._limits.silent_seconds)
         self._changed: set[int] = set()
         self._waiting = ReorderBuffer(BUCKETS)
         self._streams: dict[bytes, Stream] = {}  # of open streams that got a segment in this process
@@ -128,6 +130,7 @@ class Assembler:
 
     def _is_new(self, bundle: Bundle, now_ms: int) -> bool:
         self.counts["bundles"] += 1
+        self._silence.pass_time(bundle.instance, bundle.tap_ns)
         self._oldest_message_ms = min(self._oldest_message_ms, now_ms)
         if self._producers.record_bundle(bundle.instance, bundle.slot, bundle.number, now_ms):
             return True
@@ -322,6 +325,10 @@ class Assembler:
     def open_streams(self) -> int:
         """How many streams are open in all buckets."""
         return sum(len(bucket.streams) for bucket in self._buckets)
+
+    def silent_streams(self) -> Counter[str | None]:
+        """How many open streams of each upstream are silent (`silence.py`). Call it every few seconds, between messages."""
+        return self._silence.count(state for bucket in self._buckets for state in bucket.streams.values())
 
     @property
     def waiting_reads(self) -> int:
