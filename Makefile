@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
 # benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 	$(BIN)/streamgauge demo
 
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
-	./scripts/install_packages prometheus promtool prometheus || echo 'tests that need it are skipped'
+	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager || echo 'tests that need it are skipped'
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
 	./scripts/run_tests
 
@@ -38,10 +38,12 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboard
+generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboard, the alert rules
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
 	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
+	$(BIN)/streamgauge rules generate > dashboards/prometheus/rules/streamgauge.yml
+	$(BIN)/streamgauge rules generate --output sloth > dashboards/prometheus/slo/sloth.yml
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
@@ -75,6 +77,10 @@ bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, w
 
 bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)
 	$(BIN)/python -m bench.worker --document docs/performance.md
+
+alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (five minutes)
+	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager
+	STREAMGAUGE_ALERTS=1 $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -s tests/dashboards/test_outages.py
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back

@@ -17,6 +17,7 @@ _PROCESSES = (
     "tests/chaos",
     "tests/core/http1/test_coding_members.py::test_a_decoder_uses_no_more_memory_than_it_estimates",
     "tests/dashboards/test_dashboards.py::test_every_expression_is_promql",
+    "tests/dashboards/test_outages.py",
     "tests/dashboards/test_rules.py",
     "tests/dashboards/test_scrape.py",
     "tests/demo/test_child.py",

@@ -29,12 +29,16 @@ class Counted:
     def __init__(self) -> None:
         self.added: Counter[tuple[str, ...]] = Counter()
         self.counts: Counter[str] = Counter()
+        self.gauges: dict[str, dict[str | None, float]] = {}
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         self.added[(name, *map(str, labels.values()))] += int(value)
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
         self.counts.update(counts)
+
+    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
+        self.gauges[name] = dict(values)
 
 
 class Life:

@@ -298,3 +298,14 @@ def test_the_log_ages_by_the_taps_clock_and_silent_instances_are_abandoned(data_
     one.end()
     assert [record["outcome"] for record in records(data_dir)] == ["abandoned"]
     assert one.counted.counts["bundles"] == 3
+
+
+def test_silent_streams_are_counted(life: Life, data_dir: Path) -> None:
+    """Three streams have begun and send nothing more, while heartbeats show that their tap lives."""
+    begun = [segment for number in range(3) for segment in chat_segments(number)[:1]]
+    put(data_dir, Bundle(INSTANCE, 0, 0, 0, begun))
+    life.work(2)
+    assert life.counted.gauges["streamgauge_silent_streams"] == {"sim": 0}
+    put(data_dir, Bundle(INSTANCE, 0, 1, 31_000 * MS))
+    life.work()
+    assert life.counted.gauges["streamgauge_silent_streams"] == {"sim": 3}

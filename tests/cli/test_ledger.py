@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.commands import LEDGER_EPILOG
+from streamgauge.cli.epilogs import LEDGER_EPILOG
 from streamgauge.cli.main import main
 from streamgauge.ledger import KEYS, SqliteLedger
 from tests.ledger.rows import make_row, stream_id

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from streamgauge import __version__
-from streamgauge.cli.commands import COMMANDS, EPILOG, GROUPS
+from streamgauge.cli.commands import COMMANDS, GROUPS
+from streamgauge.cli.epilogs import EPILOG
 from streamgauge.cli.help_text import usage
 from streamgauge.cli.main import main
 from streamgauge.cli.parser import parse

@@ -1,4 +1,4 @@
-"""The real Prometheus: installed by the project's own script if it is missing and can be installed."""
+"""The real Prometheus and Alertmanager: installed by the project's own script if they are missing and can be installed."""
 
 import shutil
 import subprocess
@@ -12,10 +12,20 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def prometheus_tools() -> None:
     """Puts promtool and prometheus on the PATH; skips with the script's reason if they cannot be installed."""
-    if shutil.which("promtool") and shutil.which("prometheus"):
+    _install("prometheus", "promtool", "prometheus")
+
+
+@pytest.fixture(scope="session")
+def alertmanager_tools(prometheus_tools: None) -> None:
+    """The same for Alertmanager, with amtool."""
+    _install("prometheus-alertmanager", "amtool", "prometheus-alertmanager")
+
+
+def _install(package: str, *programs: str) -> None:
+    if all(map(shutil.which, programs)):
         return
     script = subprocess.run(
-        [ROOT / "scripts" / "install_packages", "prometheus", "promtool", "prometheus"],
+        [ROOT / "scripts" / "install_packages", package, *programs],
         capture_output=True,
         text=True,
         check=False,

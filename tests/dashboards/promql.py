@@ -14,6 +14,7 @@ SCRAPED = {"instance", "job"}
 _SELECTOR = re.compile(r"(streamgauge_[a-z_]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'([a-z_]+)\s*(?:=~|!~|!=|=)\s*"[^"]*"')
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
+_RECORDED = re.compile(r"\w+:\w+:\w+")
 _SUFFIX = re.compile(r"_(?:bucket|sum|count)$")
 
 
@@ -23,6 +24,17 @@ class Named:
 
     metric: str
     labels: frozenset[str]
+
+
+def recorded_names(expression: str) -> set[str]:
+    """The series of recording rules that an expression uses: LABELS:METRIC:OPERATION."""
+    return set(_RECORDED.findall(expression))
+
+
+def check_recorded(expression: str, known: set[str]) -> None:
+    """Fails for a series that no recording rule makes, and for a metric beside recorded series."""
+    assert recorded_names(expression) <= known, expression
+    assert "streamgauge_" not in _RECORDED.sub("", expression), expression
 
 
 def named(expression: str) -> list[Named]:

@@ -1,32 +1,50 @@
-"""Alert rules, with the real promtool: they are valid, and each fires and stays silent as expected."""
+"""Alert rules, with the real promtool: each fires on its case and no other does, and each stays silent on a near miss."""
 
+import re
 import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.dashboards.promql import check
+from streamgauge.metrics import rules_presence
+from streamgauge.metrics.declarations import Kind
+from streamgauge.metrics.rule_files import (
+    alerts,
+    prometheus_rules,
+    rule_groups,
+    sloth_specification,
+)
+from streamgauge.metrics.rules import Alert, Durations, Recording
+from streamgauge.metrics.table import BY_NAME
+from tests.dashboards.alert_cases import CASES, HEALTHY, HEALTHY_CASE, Case, Fired, values_of
+from tests.dashboards.promql import check, check_recorded, named, recorded_names
 
-PROMETHEUS = Path(__file__).parents[2] / "dashboards" / "prometheus"
-RULES = sorted((PROMETHEUS / "rules").glob("*.yml"))
-TESTS = sorted((PROMETHEUS / "tests").glob("*_test.yml"))
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "dashboards" / "prometheus"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+GROUPS = rule_groups()
+ALERTS = list(alerts(GROUPS))
+NAMES = sorted({alert.name for alert in ALERTS})
+RECORDINGS = [rule for group in GROUPS for rule in group.rules if isinstance(rule, Recording)]
 
-
-def alerts() -> list[dict[str, Any]]:
-    return [rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
-
-
-def cases(alert: str) -> list[bool]:
-    """For each case of an alert in the promtool tests: whether it is to fire."""
-    return [
-        bool(case["exp_alerts"])
-        for path in TESTS
-        for test in yaml.safe_load(path.read_text())["tests"]
-        for case in test["alert_rule_test"]
-        if case["alertname"] == alert
-    ]
+# Metrics whose series appear with their first event: without it the alert has nothing to say.
+FIRST_EVENT = {
+    "streamgauge_stream_errors_total": "no stream has failed",
+    "streamgauge_stalls_total": "no stream has paused",
+    "streamgauge_silent_streams": "no stream has been open",
+    "streamgauge_usage_tokens_total": "no stream has reported usage",
+    "streamgauge_rate_limit_remaining": "no provider has named a limit",
+    "streamgauge_rate_limit_limit": "no provider has named a limit",
+    "streamgauge_dead_letters_total": "every message could be read",
+    "streamgauge_worker_stuck_exits_total": "no worker was stuck",
+    "streamgauge_worker_lag_messages": "its absence has an alert of its own: LagNotExported",
+    "streamgauge_ledger_rows_total": "no record has been stored: LedgerStoresNothing fires then",
+    "streamgauge_clock_skew_seconds": "no bundle was confirmed: BrokerAway fires then",
+}
 
 
 def promtool(*arguments: str | Path) -> None:
@@ -34,48 +52,240 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_there_is_a_test_file_for_each_rule_file() -> None:
-    assert [path.stem for path in TESTS] == [f"{path.stem}_test" for path in RULES]
-    assert len(RULES) >= 3
+# --- the files --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alert", [rule["alert"] for rule in alerts()])
-def test_every_alert_has_a_firing_and_a_silent_case(alert: str) -> None:
-    assert set(cases(alert)) == {True, False}
-
-
-@pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
-def test_every_alert_uses_existing_metrics_and_says_what_to_do(rule: dict[str, Any]) -> None:
-    check(rule["expr"])
-    assert rule["labels"]["severity"] in {"page", "ticket"}
-    assert set(rule["annotations"]) == {"summary", "description"}
+def test_the_committed_files_are_those_of_the_default_objectives() -> None:
+    rules, slo = PROMETHEUS / "rules" / "streamgauge.yml", PROMETHEUS / "slo" / "sloth.yml"
+    assert rules.read_text() == prometheus_rules(), "run: streamgauge rules generate > the file"
+    assert slo.read_text() == sloth_specification(), "run: streamgauge rules generate --output sloth > the file"
 
 
 def test_promtool_accepts_the_rules(prometheus_tools: None) -> None:
-    promtool("check", "rules", *RULES)
+    promtool("check", "rules", *sorted((PROMETHEUS / "rules").glob("*.yml")))
 
 
 def test_promtool_accepts_the_configuration(prometheus_tools: None) -> None:
     promtool("check", "config", "--syntax-only", PROMETHEUS / "prometheus.yml")
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
-def test_rules_fire_and_stay_silent(path: Path, prometheus_tools: None) -> None:
-    promtool("test", "rules", path)
+def test_amtool_accepts_the_example_for_alertmanager(alertmanager_tools: None) -> None:
+    done = subprocess.run(
+        ["amtool", "check-config", PROMETHEUS / "alertmanager.yml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_for_alertmanager_names_alerts_that_exist() -> None:
+    rules = yaml.safe_load((PROMETHEUS / "alertmanager.yml").read_text())["inhibit_rules"]
+    named_there = {
+        name
+        for rule in rules
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"])
+        for name in re.findall(r'alertname=~?"([^"]*)"', matcher)
+    }
+    assert {one for name in named_there for one in name.split("|")} <= set(NAMES)
+
+
+def test_promtool_accepts_the_queries_for_sloth(tmp_path: Path, prometheus_tools: None) -> None:
+    """Sloth divides the first query by the second, in each of its windows."""
+    slos = yaml.safe_load(sloth_specification())["slos"]
+    assert {slo["alerting"]["name"] for slo in slos} == {"StreamsBreakMidway", "TimeToFirstTokenHigh"}
+    assert [slo["objective"] for slo in slos] == [99, 95]
+    rules = []
+    for slo in slos:
+        events = {name: query.replace("{{.window}}", "5m") for name, query in slo["sli"]["events"].items()}
+        for query in events.values():
+            check(query)
+        ratio = f"({events['error_query']})\n/\n({events['total_query']})"
+        rules.append({"record": f"slo:{slo['name'].replace('-', '_')}:ratio", "expr": ratio})
+    path = tmp_path / "sloth.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "sloth", "rules": rules}]}))
+    promtool("check", "rules", path)
+
+
+# --- what they name ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: f"{alert.name}-{alert.severity}")
+def test_every_alert_uses_existing_metrics_and_recorded_series(alert: Alert) -> None:
+    if recorded_names(alert.expr):
+        check_recorded(alert.expr, {rule.name for rule in RECORDINGS})
+    elif "label_replace" in alert.expr or "group_left" in alert.expr:  # metrics without a label in common
+        assert named(alert.expr)
+    else:
+        check(alert.expr)
+    assert alert.summary[-1] != "."
+    assert alert.description[-1] == "."
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda rule: rule.name)
+def test_every_recording_uses_existing_metrics_or_recorded_series(recording: Recording) -> None:
+    if recorded_names(recording.expr):
+        check_recorded(recording.expr, {rule.name for rule in RECORDINGS})
+    else:
+        check(recording.expr)
+
+
+def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
+    pages = {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"}
+    assert pages == set(NAMES)
+    index = (RUNBOOKS / "README.md").read_text()
+    for name in NAMES:
+        assert f"[{name}]({name}.md)" in index
+        page = (RUNBOOKS / f"{name}.md").read_text()
+        assert re.findall(r"^#+ (.*)$", page, re.MULTILINE) == [
+            name,
+            "What it means",
+            "What to look at",
+            "What to do",
+            "How to silence it",
+        ]
+        severities = ", ".join(alert.severity for alert in ALERTS if alert.name == name)
+        assert f"Severity: {severities}." in page
+        assert f"amtool silence add alertname={name} " in page
+
+
+def test_links_lead_to_where_the_runbooks_are_published() -> None:
+    rules = yaml.safe_load(prometheus_rules(runbooks="https://example.org/runbooks/"))
+    links = {
+        rule["annotations"]["runbook_url"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule
+    }
+    assert links == {f"https://example.org/runbooks/{name}.md" for name in NAMES}
+
+
+def test_every_metric_that_an_alert_needs_is_missed_if_it_is_not_there() -> None:
+    """Each has an alert on its absence, or its absence has a reason."""
+    by_process = {**rules_presence.OF_TAPS, **rules_presence.OF_WORKERS}
+    missed = {metric.name for some in by_process.values() for metric in some}
+    missed |= {
+        selector.metric for names in rules_presence.OF_STREAMS.values() for name in names for selector in named(name)
+    }
+    # Without these a tap, a worker, or all is missing.
+    missed |= {"streamgauge_tap_reads_seen_total", "streamgauge_broker_connected"}
+    missed |= {"streamgauge_worker_broker_connected", "streamgauge_build_info"}
+    needed = {
+        selector.metric
+        for alert in ALERTS
+        if not alert.name.endswith("MetricMissing") and "streamgauge_" in re.sub(r"\w+:\w+:\w+", "", alert.expr)
+        for selector in named(re.sub(r"\w+:\w+:\w+", "", alert.expr))
+    }
+    needed |= {selector.metric for rule in RECORDINGS if not recorded_names(rule.expr) for selector in named(rule.expr)}
+    without_labels = {name for name in needed if BY_NAME[name].kind is Kind.COUNTER and not BY_NAME[name].labels}
+    assert needed - missed - without_labels == set(FIRST_EVENT), "say why it may be absent, or alert on it"
+
+
+# --- what fires -------------------------------------------------------------------------------------------------------
+
+
+def expected(fired: Fired, alert: Alert) -> dict[str, Any]:
+    """What promtool expects of a firing alert: its labels, and its texts with the labels and the value filled in."""
+
+    def filled(text: str) -> str:
+        for label, value in fired.labels.items():
+            text = text.replace(f"{{{{ $labels.{label} }}}}", value)
+        return re.sub(r"\{\{ \$value[^}]*\}\}", fired.value, text)
+
+    return {
+        "exp_labels": {**fired.labels, "severity": alert.severity},
+        "exp_annotations": {
+            "summary": filled(alert.summary),
+            "description": filled(alert.description),
+            "runbook_url": f"docs/runbooks/{alert.name}.md",
+        },
+    }
+
+
+def unit_test(case: Case) -> dict[str, Any]:
+    """A case as promtool reads it: every alert is looked at, so no other one may fire."""
+    looks = []
+    for name in NAMES:
+        if name in case.also:
+            continue
+        fired = case.fired if name == case.alert else ()
+        of_name = [alert for alert in ALERTS if alert.name == name]
+        looks.append(
+            {
+                "eval_time": f"{case.at}m",
+                "alertname": name,
+                "exp_alerts": [
+                    expected(one, alert) for one in fired for alert in of_name if one.severity in ("", alert.severity)
+                ],
+            }
+        )
+    return {
+        "name": case.name,
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values} for series, values in values_of(case).items()],
+        "alert_rule_test": looks,
+    }
+
+
+def write_tests(folder: Path, cases: Iterable[Case], rules: str | None = None) -> Path:
+    (folder / "rules.yml").write_text(prometheus_rules() if rules is None else rules)
+    path = folder / "test.yml"
+    tests = [unit_test(case) for case in cases]
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}))
+    return path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_alert_has_a_firing_case_and_a_near_miss(name: str) -> None:
+    assert {bool(case.fired) for case in CASES if case.alert == name} == {True, False}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: f"{alert.name}-{alert.severity}")
+def test_every_severity_of_an_alert_fires_in_a_case(alert: Alert) -> None:
+    fired = [one.severity for case in CASES if case.alert == alert.name for one in case.fired]
+    assert fired
+    assert alert.severity in fired or not any(fired)
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_it_fires_on_its_cases_alone(name: str, tmp_path: Path, prometheus_tools: None) -> None:
+    cases = [case for case in (*CASES, HEALTHY_CASE) if case.alert == name]
+    promtool("test", "rules", write_tests(tmp_path, cases))
 
 
 def test_a_rule_that_never_fires_is_found(tmp_path: Path, prometheus_tools: None) -> None:
-    """The promtool tests can fail: with every threshold out of reach, each of them does."""
-    (tmp_path / "rules").mkdir()
-    (tmp_path / "tests").mkdir()
-    for path in RULES:
-        content = yaml.safe_load(path.read_text())
-        for group in content["groups"]:
-            for rule in group["rules"]:
-                rule["expr"] = f"({rule['expr']}) and vector(1) > 2"
-        (tmp_path / "rules" / path.name).write_text(yaml.safe_dump(content))
-    for path in TESTS:
-        copy = tmp_path / "tests" / path.name
-        copy.write_text(path.read_text())
-        with pytest.raises(AssertionError, match="FAILED"):
-            promtool("test", "rules", copy)
+    """The cases can fail: with every threshold out of reach, each of them does."""
+    content = yaml.safe_load(prometheus_rules())
+    for group in content["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                rule["expr"] = f"({rule['expr']}) and on () vector(1) > 2"
+    firing = [case for case in CASES if case.fired and case.minutes < 1_000]
+    path = write_tests(tmp_path, firing, yaml.safe_dump(content))
+    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert len(re.findall(r"alertname: ", done.stdout + done.stderr)) >= len(firing)
+
+
+def test_a_case_that_changes_nothing_is_found() -> None:
+    """A series that a case means to change has the name that it has in a healthy system."""
+    taken_away = {series for case in CASES for series, values in case.changes.items() if values is None}
+    assert taken_away <= set(HEALTHY)
+
+
+# --- durations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("minutes", "factor", "written"),
+    [(5, 1, "5m"), (90, 1, "1h30m"), (3 * 24 * 60, 1, "3d"), (5, 0.05, "15s"), (0.1, 0.01, "1s"), (60, 0.1, "6m")],
+)
+def test_durations(minutes: float, factor: float, written: str) -> None:
+    assert Durations(factor)(minutes) == written
+
+
+def test_shorter_durations_change_nothing_else(tmp_path: Path, prometheus_tools: None) -> None:
+    short = rule_groups(durations=Durations(0.05))
+    assert [rule.name for group in short for rule in group.rules if isinstance(rule, Recording)] == [
+        rule.name for rule in RECORDINGS
+    ]
+    without = replace(ALERTS[0], expr="", description="")
+    assert next(replace(one, expr="", description="") for one in alerts(short)) == without
+    path = tmp_path / "short.yml"
+    path.write_text(prometheus_rules(durations=Durations(0.05)))
+    promtool("check", "rules", path)
+    assert "[15s]" in path.read_text()

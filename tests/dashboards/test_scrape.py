@@ -102,7 +102,7 @@ def test_prometheus_scrapes_the_admin_port(tmp_path: Path, prometheus_tools: Non
 
 
 # Metrics that only a system with a broker has.
-WITH_A_BROKER = {"Lag", "Partitions", "Time by activity", "Broker connected"}
+WITH_A_BROKER = {"Lag", "Partitions", "Time by activity", "Broker connected", "Clock skew"}
 
 
 def test_every_panel_of_a_healthy_system_has_data(tmp_path: Path, prometheus_tools: None) -> None:

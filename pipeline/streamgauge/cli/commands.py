@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from streamgauge.cli import epilogs
 from streamgauge.config import SETTINGS
 from streamgauge.setting_types import Setting
 
@@ -103,135 +104,6 @@ def _dialects() -> tuple[str, ...]:
     return ("auto", *BY_NAME)
 
 
-EPILOG = """\
-examples:
-  streamgauge demo
-      shows what is measured, without an API key
-  streamgauge up --upstream openai=https://api.openai.com
-      then set the base URL of clients to http://127.0.0.1:8080/openai/v1
-  streamgauge ledger query --newest --limit 10
-      the latest records that `up` or a worker stored
-  streamgauge replay recording.sse
-
-`streamgauge COMMAND --help` shows the options of a command.
-
-Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and a key of the settings file
-(--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age. An option comes before a variable, a variable
-before the file. The sections Arguments and Options of a command's help list what is no setting.
-
-Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
-70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C. A second signal ends a command at once, with 128 + its
-number.
-"""
-
-_UP_EPILOG = """\
-examples:
-  streamgauge up --upstream openai=https://api.openai.com
-      clients use http://127.0.0.1:8080/openai/v1
-  streamgauge up --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
-      a single upstream without a name: clients use the upstream's own paths
-  streamgauge up --agent
-      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
-
-Metrics are at http://127.0.0.1:9464/metrics. `streamgauge ledger query` prints the records.
-"""
-
-_TAP_EPILOG = """\
-examples:
-  streamgauge topics create --kafka broker:9092
-      once, before the first tap and worker
-  streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092
-      clients use http://127.0.0.1:8080/openai/v1
-  streamgauge tap --agent --kafka broker:9092
-      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
-
-A tap forwards traffic also while no broker is available. `streamgauge worker` makes the records.
-"""
-
-_PACKETS_EPILOG = """\
-examples:
-  streamgauge up packets --interface lo --port 8000
-      records the responses of a server on this host, without Kafka
-  streamgauge tap packets --interface eth0 --port vllm=8000 --kafka broker:9092
-  streamgauge tap packets --pcap capture.pcap --kafka broker:9092
-      `streamgauge replay capture.pcap` prints the records of a file without a broker
-
-An interface requires Linux and the capability CAP_NET_RAW. Only plain HTTP/1.1 can be read: run it on the host of the model
-server, or where TLS has ended.
-"""
-
-_WORKER_EPILOG = """\
-example:
-  streamgauge worker --kafka broker:9092 --data-dir /var/lib/streamgauge
-
-Metrics are at http://127.0.0.1:9465/metrics. `streamgauge ledger query` with the same --data-dir prints the records. Workers
-share the partitions of the topics: start at most one for each partition.
-"""
-
-_REPLAY_EPILOG = """\
-examples:
-  streamgauge replay recording.sse
-  streamgauge replay recordings/ --output jsonl > records.jsonl
-  streamgauge replay session.har tests/cassettes/ dump.flow capture.pcap
-  streamgauge replay ~/.local/state/streamgauge/spool.sqlite
-      what a tap captured and has not delivered
-  streamgauge replay --kafka broker:9092
-      what taps sent to Kafka and the topic still holds
-
-Prints one record for each response body and each LLM exchange, in the order of the arguments (files of a directory by path),
-then the records of what taps sent to Kafka.
-
-Exit code 1: a file is damaged; all other files are replayed.
-"""
-
-_DEMO_EPILOG = """\
-examples:
-  streamgauge demo
-      plays every scenario once, prints a summary, and exits with 0 if all results are as expected
-  streamgauge demo --serve
-      repeats the scenarios until Ctrl-C, so that you can look at the metrics
-"""
-
-LEDGER_EPILOG = """\
-examples:
-  streamgauge ledger query --newest --limit 20
-      the latest records, as a table
-  streamgauge ledger query --by tenant,model --since 2026-11-01
-      totals of tokens since November by tenant and model
-  streamgauge ledger query --where outcome=truncated --where tenant=river
-  streamgauge ledger query --output jsonl | jq .outcome
-
-Keys for --by and --where: day, model, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
-finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from.
-The attributes of records (--attribute of `up` and `tap`) are keys, too.
-
-Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums.
-input_tokens includes input_cached_tokens, output_tokens includes reasoning_tokens. A sum is null (an empty cell) if no
-stream reported that number. Tokens of a resumed stream count once, in the group of the stream's first record.
-
-If two taps capture one request, it has two records: select one tap with --where tap=NAME.
-"""
-
-_TOPICS_EPILOG = """\
-examples:
-  streamgauge topics create --kafka broker:9092 --partitions 8
-      creating again changes nothing; exit code 1: an existing topic differs
-  streamgauge topics describe --kafka broker:9092
-"""
-
-_DEADLETTER_EPILOG = """\
-examples:
-  streamgauge deadletter list --kafka broker:9092 --since 3600
-      the last hour
-  streamgauge deadletter show 12 --kafka broker:9092
-  streamgauge deadletter retry 12 13 --kafka broker:9092
-  streamgauge deadletter retry --all --dry-run --kafka broker:9092
-      prints what would be sent back
-
-A dead letter is a message that a worker could not decode or process. Its number is its offset in the dead letter topic. A
-dead letter that is sent back also stays in that topic until retention deletes it.
-"""
-
 _AGENT = Option(
     "--agent", "run no proxy: receive what the httpx and ASGI integrations capture in applications", kind=bool
 )
@@ -298,11 +170,27 @@ _RETRY = (
     Option("--dry-run", "print what would be sent back, but send nothing", kind=bool),
     output(TEXT, JSON),
 )
+_RULES = (
+    Option("--objective", "an objective that differs from its default; repeatable", "NAME=NUMBER", repeatable=True),
+    Option(
+        "--runbooks",
+        "address below which the pages of docs/runbooks are published, for the links of alerts",
+        "URL",
+        default="docs/runbooks",
+    ),
+    Option(
+        "--output",
+        "form of the output: rules for Prometheus, or a specification of the objectives for Sloth",
+        "FORM",
+        default="prometheus",
+        choices=("prometheus", "sloth"),
+    ),
+)
 
 
 def _packets(command: str) -> Command:
     about = f"like `{command}`, with packets of an interface or a file instead of the proxy"
-    return Command(f"{command} packets", "packets", about, _PACKETS_EPILOG)
+    return Command(f"{command} packets", "packets", about, epilogs.PACKETS_EPILOG)
 
 
 COMMANDS = {
@@ -312,18 +200,20 @@ COMMANDS = {
             "up",
             "up",
             "run everything on one host, without Kafka: proxy, metrics, records",
-            _UP_EPILOG,
+            epilogs.UP_EPILOG,
             (_AGENT,),
         ),
         _packets("up"),
-        Command("tap", "tap", "run the proxy, and send what it captures to Kafka", _TAP_EPILOG, (_AGENT, _CHILD)),
+        Command(
+            "tap", "tap", "run the proxy, and send what it captures to Kafka", epilogs.TAP_EPILOG, (_AGENT, _CHILD)
+        ),
         _packets("tap"),
-        Command("worker", "worker", "make records and metrics of what taps sent to Kafka", _WORKER_EPILOG),
+        Command("worker", "worker", "make records and metrics of what taps sent to Kafka", epilogs.WORKER_EPILOG),
         Command(
             "replay",
             "replay",
             "make records of recorded streams: SSE, HAR, cassettes, packet captures",
-            _REPLAY_EPILOG,
+            epilogs.REPLAY_EPILOG,
             (
                 _RECORDINGS,
                 Option(
@@ -340,31 +230,46 @@ COMMANDS = {
             "demo",
             "demo",
             "send simulated traffic through a real proxy, and check the records",
-            _DEMO_EPILOG,
+            epilogs.DEMO_EPILOG,
             (Option("--serve", "repeat the scenarios until Ctrl-C", kind=bool), output(TABLE, JSON)),
         ),
-        Command("ledger query", "ledger", "print records, or totals of streams and tokens", LEDGER_EPILOG, _QUERY),
+        Command(
+            "ledger query", "ledger", "print records, or totals of streams and tokens", epilogs.LEDGER_EPILOG, _QUERY
+        ),
+        Command(
+            "rules generate",
+            "rules",
+            "print alert and recording rules for Prometheus, for your objectives",
+            epilogs.RULES_EPILOG,
+            _RULES,
+        ),
         Command(
             "topics create",
             "topics",
             "create missing topics and report how existing ones differ",
-            _TOPICS_EPILOG,
+            epilogs.TOPICS_EPILOG,
             (output(TEXT, JSON),),
         ),
-        Command("topics describe", "topics", "show the existing topics", _TOPICS_EPILOG, (output(TABLE, JSON, JSONL),)),
-        Command("deadletter list", "deadletter", "list dead letters, oldest first", _DEADLETTER_EPILOG, _LIST),
+        Command(
+            "topics describe",
+            "topics",
+            "show the existing topics",
+            epilogs.TOPICS_EPILOG,
+            (output(TABLE, JSON, JSONL),),
+        ),
+        Command("deadletter list", "deadletter", "list dead letters, oldest first", epilogs.DEADLETTER_EPILOG, _LIST),
         Command(
             "deadletter show",
             "deadletter",
             "show one dead letter: source, reason and content",
-            _DEADLETTER_EPILOG,
+            epilogs.DEADLETTER_EPILOG,
             _SHOW,
         ),
         Command(
             "deadletter retry",
             "deadletter",
             "send dead letters back to the topic that they came from",
-            _DEADLETTER_EPILOG,
+            epilogs.DEADLETTER_EPILOG,
             _RETRY,
         ),
     )
@@ -372,12 +277,13 @@ COMMANDS = {
 GROUPS = {
     group.path: group
     for group in (
-        Group("ledger", "print stored records, or totals of tokens by team, model, day, ...", LEDGER_EPILOG),
-        Group("topics", "create or describe the topics in Kafka", _TOPICS_EPILOG),
+        Group("ledger", "print stored records, or totals of tokens by team, model, day, ...", epilogs.LEDGER_EPILOG),
+        Group("rules", "print alert and recording rules for Prometheus", epilogs.RULES_EPILOG),
+        Group("topics", "create or describe the topics in Kafka", epilogs.TOPICS_EPILOG),
         Group(
             "deadletter",
             "list, show or send back dead letters: messages that could not be processed",
-            _DEADLETTER_EPILOG,
+            epilogs.DEADLETTER_EPILOG,
         ),
     )
 }

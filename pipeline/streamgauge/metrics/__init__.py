@@ -9,7 +9,11 @@ observe.py     what a record adds
 rate_limits.py   the rate limits of the newest responses, as gauges; table_limits.py has their rows
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
 tap.py         a tap's counters as a source of metrics
+table_health.py   rows of the table: the health of taps and workers
+objectives.py  what streams promise, for alerts
+rules.py rules_*.py rule_files.py   alert and recording rules, and their files for Prometheus and Sloth
 generate_docs.py   writes the table as dashboards/METRICS.md
 http_server.py   the admin port: metrics and health
-panel.py panels.py grafana.py   the panels of the dashboard, and the dashboard as Grafana's JSON
+panel.py panel_queries.py panels.py panels_workers.py   the panels of the dashboard
+grafana.py     the dashboard as Grafana's JSON
 """

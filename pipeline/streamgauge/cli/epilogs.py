@@ -1,0 +1,145 @@
+"""What the help of each command says at its end: examples and notes."""
+
+EPILOG = """\
+examples:
+  streamgauge demo
+      shows what is measured, without an API key
+  streamgauge up --upstream openai=https://api.openai.com
+      then set the base URL of clients to http://127.0.0.1:8080/openai/v1
+  streamgauge ledger query --newest --limit 10
+      the latest records that `up` or a worker stored
+  streamgauge replay recording.sse
+
+`streamgauge COMMAND --help` shows the options of a command.
+
+Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and a key of the settings file
+(--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age. An option comes before a variable, a variable
+before the file. The sections Arguments and Options of a command's help list what is no setting.
+
+Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
+70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C. A second signal ends a command at once, with 128 + its
+number.
+"""
+
+UP_EPILOG = """\
+examples:
+  streamgauge up --upstream openai=https://api.openai.com
+      clients use http://127.0.0.1:8080/openai/v1
+  streamgauge up --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
+      a single upstream without a name: clients use the upstream's own paths
+  streamgauge up --agent
+      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
+
+Metrics are at http://127.0.0.1:9464/metrics. `streamgauge ledger query` prints the records.
+"""
+
+TAP_EPILOG = """\
+examples:
+  streamgauge topics create --kafka broker:9092
+      once, before the first tap and worker
+  streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092
+      clients use http://127.0.0.1:8080/openai/v1
+  streamgauge tap --agent --kafka broker:9092
+      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
+
+A tap forwards traffic also while no broker is available. `streamgauge worker` makes the records.
+"""
+
+PACKETS_EPILOG = """\
+examples:
+  streamgauge up packets --interface lo --port 8000
+      records the responses of a server on this host, without Kafka
+  streamgauge tap packets --interface eth0 --port vllm=8000 --kafka broker:9092
+  streamgauge tap packets --pcap capture.pcap --kafka broker:9092
+      `streamgauge replay capture.pcap` prints the records of a file without a broker
+
+An interface requires Linux and the capability CAP_NET_RAW. Only plain HTTP/1.1 can be read: run it on the host of the model
+server, or where TLS has ended.
+"""
+
+WORKER_EPILOG = """\
+example:
+  streamgauge worker --kafka broker:9092 --data-dir /var/lib/streamgauge
+
+Metrics are at http://127.0.0.1:9465/metrics. `streamgauge ledger query` with the same --data-dir prints the records. Workers
+share the partitions of the topics: start at most one for each partition.
+"""
+
+REPLAY_EPILOG = """\
+examples:
+  streamgauge replay recording.sse
+  streamgauge replay recordings/ --output jsonl > records.jsonl
+  streamgauge replay session.har tests/cassettes/ dump.flow capture.pcap
+  streamgauge replay ~/.local/state/streamgauge/spool.sqlite
+      what a tap captured and has not delivered
+  streamgauge replay --kafka broker:9092
+      what taps sent to Kafka and the topic still holds
+
+Prints one record for each response body and each LLM exchange, in the order of the arguments (files of a directory by path),
+then the records of what taps sent to Kafka.
+
+Exit code 1: a file is damaged; all other files are replayed.
+"""
+
+DEMO_EPILOG = """\
+examples:
+  streamgauge demo
+      plays every scenario once, prints a summary, and exits with 0 if all results are as expected
+  streamgauge demo --serve
+      repeats the scenarios until Ctrl-C, so that you can look at the metrics
+"""
+
+LEDGER_EPILOG = """\
+examples:
+  streamgauge ledger query --newest --limit 20
+      the latest records, as a table
+  streamgauge ledger query --by tenant,model --since 2026-11-01
+      totals of tokens since November by tenant and model
+  streamgauge ledger query --where outcome=truncated --where tenant=river
+  streamgauge ledger query --output jsonl | jq .outcome
+
+Keys for --by and --where: day, model, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
+finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from.
+The attributes of records (--attribute of `up` and `tap`) are keys, too.
+
+Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums.
+input_tokens includes input_cached_tokens, output_tokens includes reasoning_tokens. A sum is null (an empty cell) if no
+stream reported that number. Tokens of a resumed stream count once, in the group of the stream's first record.
+
+If two taps capture one request, it has two records: select one tap with --where tap=NAME.
+"""
+
+TOPICS_EPILOG = """\
+examples:
+  streamgauge topics create --kafka broker:9092 --partitions 8
+      creating again changes nothing; exit code 1: an existing topic differs
+  streamgauge topics describe --kafka broker:9092
+"""
+
+RULES_EPILOG = """\
+examples:
+  streamgauge rules generate > streamgauge.yml
+      the rules in dashboards/prometheus/rules
+  streamgauge rules generate --objective unbroken=0.995 --objective ttft=2
+  streamgauge rules generate --output sloth > slo.yml
+      the same objectives for Sloth, which makes rules of its own
+
+Objectives and their defaults:
+  unbroken=0.99     share of streams that no error, reset, timeout or truncation ends after they began
+  ttft=5            time to the first token in seconds; a bound of its histogram's buckets
+  ttft_share=0.95   share of streams that keep this time
+  usage=0.9         share of completed streams that report token usage; 0: no alert
+"""
+
+DEADLETTER_EPILOG = """\
+examples:
+  streamgauge deadletter list --kafka broker:9092 --since 3600
+      the last hour
+  streamgauge deadletter show 12 --kafka broker:9092
+  streamgauge deadletter retry 12 13 --kafka broker:9092
+  streamgauge deadletter retry --all --dry-run --kafka broker:9092
+      prints what would be sent back
+
+A dead letter is a message that a worker could not decode or process. Its number is its offset in the dead letter topic. A
+dead letter that is sent back also stays in that topic until retention deletes it.
+"""

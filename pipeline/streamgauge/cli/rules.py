@@ -1,0 +1,22 @@
+"""`streamgauge rules generate`: the alert and recording rules for given objectives, on stdout."""
+
+import sys
+
+from streamgauge.cli.commands import Arguments
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, UsageFault
+from streamgauge.metrics.objectives import objectives_of
+from streamgauge.metrics.rule_files import prometheus_rules, sloth_specification
+
+
+def run(settings: Settings, args: Arguments) -> int:
+    """Prints the rules, or the specification for Sloth. Raises UsageFault for an objective that cannot be counted."""
+    try:
+        objectives = objectives_of(args.objective or ())
+    except ValueError as error:
+        raise UsageFault(f"--objective: {error}") from None
+    if args.output == "sloth":
+        sys.stdout.write(sloth_specification(objectives, args.runbooks))
+    else:
+        sys.stdout.write(prometheus_rules(objectives, runbooks=args.runbooks))
+    return DONE

@@ -1,0 +1,132 @@
+"""Alerts on workers: partitions, progress, dead letters and the ledger."""
+
+from streamgauge.metrics.rules import Alert, Durations, RuleGroup
+
+
+def group(durations: Durations) -> RuleGroup:
+    """The alerts of workers."""
+    return RuleGroup("streamgauge-workers", (*_progress(durations), *_loss(durations), *_ledger(durations)))
+
+
+def _progress(durations: Durations) -> list[Alert]:
+    five = durations(5)
+    # Without its broker a worker cannot make progress: that is another alert.
+    connected = "max by (job, instance) (streamgauge_worker_broker_connected) == 1"
+    partitions = "sum by (job, instance) (streamgauge_worker_partitions)"
+    return [
+        Alert(
+            "PartitionsWithoutOwner",
+            "max by (job) (streamgauge_worker_expected_partitions) - sum by (job) (streamgauge_worker_partitions) > 0\n"
+            "and\n"
+            "max by (job) (streamgauge_worker_broker_connected) == 1",
+            2,
+            "page",
+            "No worker of {{ $labels.job }} processes {{ $value }} of the partitions",
+            "Streams whose data is in these partitions have no records and no metrics until a worker takes them. "
+            "/health/ready of each worker says why it is not ready.",
+        ),
+        Alert(
+            "LagNotExported",
+            f"{partitions}\n  > (count by (job, instance) (streamgauge_worker_lag_messages) or 0 * {partitions})\n"
+            f"and\n{connected}",
+            5,
+            "ticket",
+            "The worker {{ $labels.instance }} does not export the lag of its partitions",
+            "It has {{ $value }} partitions, and exports the lag of fewer. So the alert on lag, and others, cannot fire for "
+            "them.",
+        ),
+        Alert(
+            "CommitsStandStill",
+            f"sum by (job, instance) (min_over_time(streamgauge_worker_lag_messages[{five}])) > 0\n"
+            "and\n"
+            f"sum by (job, instance) (increase(streamgauge_worker_commits_total[{five}])) == 0\n"
+            f"and\n{connected}",
+            2,
+            "page",
+            "The worker {{ $labels.instance }} makes no progress, although {{ $value }} messages wait",
+            f"It has committed no offset for {five}. The watchdog ends a worker that is stuck. If this one goes on, it "
+            "retries something that is refused: its log says what.",
+        ),
+        Alert(
+            "WorkersLagBehind",
+            "sum by (instance) (streamgauge_worker_lag_messages) > 1000",
+            10,
+            "ticket",
+            "The worker {{ $labels.instance }} has a lag of {{ $value | humanize }} messages",
+            "A message holds up to a thousand events. Start more workers, up to the number of partitions.",
+        ),
+        Alert(
+            "WorkerWasStuck",
+            f"sum by (instance, cause) (increase(streamgauge_worker_stuck_exits_total[{durations(60)}])) > 0",
+            0,
+            "ticket",
+            "The watchdog ended the worker {{ $labels.instance }}, which was stuck: {{ $labels.cause }}",
+            "See the last line of the worker's log for the reason. Nothing is lost. Check that a supervisor restarted the "
+            "worker.",
+        ),
+    ]
+
+
+def _loss(durations: Durations) -> list[Alert]:
+    hour = durations(60)
+    return [
+        Alert(
+            "DeadLettersArrive",
+            _grown("streamgauge_dead_letters_total", durations),
+            0,
+            "ticket",
+            "The worker {{ $labels.instance }} receives messages that it cannot read",
+            "Run `streamgauge deadletter list` to see each message with its reason and its source.",
+        ),
+        Alert(
+            "DeadLettersWait",
+            "sum by (instance) (streamgauge_dead_letters_waiting) > 0",
+            5,
+            "page",
+            "{{ $value }} partitions of {{ $labels.instance }} are blocked: writes to the dead letter topic fail",
+            "See the reason in the worker's log: the topic is missing, access is denied, or too few replicas are in sync. "
+            "Nothing is lost.",
+        ),
+        Alert(
+            "LogLostMessages",
+            f"sum by (instance) (increase(streamgauge_log_gaps_total[{hour}])) > 0\n"
+            "or\n"
+            f"sum by (instance) (increase(streamgauge_log_gap_messages_total[{hour}])) > 0",
+            0,
+            "page",
+            "The segments topic lost messages before {{ $labels.instance }} read them",
+            "Messages expired before workers read them. Increase the retention of the topic, or start more workers.",
+        ),
+    ]
+
+
+def _ledger(durations: Durations) -> list[Alert]:
+    ten = durations(10)
+    return [
+        Alert(
+            "LedgerStoresNothing",
+            f"sum by (job) (increase(streamgauge_streams_total[{ten}])) > 0\n"
+            "unless\n"
+            f"sum by (job) (increase(streamgauge_ledger_rows_total[{ten}])) > 0",
+            5,
+            "page",
+            "No worker of {{ $labels.job }} stores records, although streams finish",
+            "{{ $value | humanize }} streams finished meanwhile. Their records wait in the records topic. The workers' logs "
+            "say why the ledger refuses them.",
+        ),
+        Alert(
+            "LedgerGetsDifferentRecords",
+            _grown('streamgauge_ledger_rows_total{result="different"}', durations),
+            0,
+            "ticket",
+            "The worker {{ $labels.instance }} wrote a different record for a stream that the ledger already has",
+            "The ledger keeps the first record. Check whether a capture file was sent twice (tap packets --pcap). If not, "
+            "compare the versions of the workers, and check who may write to the records topic.",
+        ),
+    ]
+
+
+def _grown(selector: str, durations: Durations) -> str:
+    """Whether a counter is higher than 10 minutes ago. Not by increase(): the first event makes a new series, and counts."""
+    now, ten = f"sum by (instance) ({selector})", durations(10)
+    return f"{now}\n  > (sum by (instance) ({selector} offset {ten}) or 0 * {now})"

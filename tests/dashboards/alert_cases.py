@@ -1,0 +1,622 @@
+"""The cases of the alerts: what Prometheus has scraped, and which alerts that makes; no other alert may come.
+
+Each case begins with HEALTHY, two taps and two workers at their work, and changes some of its series. Values are written as
+promtool reads them, one a minute: `0+60x30` begins with 0 and grows by 60 for 30 minutes; `_` is no sample.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# When a change comes, and when the alerts are looked at, unless a case says otherwise (minutes).
+CHANGE, LOOK = 30, 60
+TAPS = ("tap-1:9464", "tap-2:9464")
+WORKERS = ("worker-1:9465", "worker-2:9465")
+_LAST = 300
+
+Values = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Fired:
+    """An alert that has to fire. `value`: how its texts show the value; `severity`: where one name has two."""
+
+    labels: Mapping[str, str]
+    value: str = ""
+    severity: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """`changes`: series with other values; None takes a series away. `fired`: what has to fire, for the alert of the case.
+
+    `also`: alerts that may fire besides. An empty `fired` is a near miss: the alert stays silent.
+    """
+
+    name: str
+    alert: str
+    changes: Values
+    fired: tuple[Fired, ...] = ()
+    also: frozenset[str] = frozenset()
+    at: int = LOOK
+    minutes: int = _LAST
+
+
+def _labelled(name: str, **labels: str) -> str:
+    pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    return f"{name}{{{pairs}}}" if labels else name
+
+
+def tap(name: str, instance: str = TAPS[0], **labels: str) -> str:
+    """A series of a tap."""
+    return _labelled(name, job="tap", instance=instance, **labels)
+
+
+def worker(name: str, instance: str = WORKERS[0], **labels: str) -> str:
+    """A series of a worker."""
+    return _labelled(name, job="worker", instance=instance, **labels)
+
+
+def stream(name: str, **labels: str) -> str:
+    """A series of finished streams, of the first worker."""
+    return worker(f"streamgauge_{name}", **{"upstream": "nimbus", **labels})
+
+
+def _healthy() -> dict[str, tuple[float, float]]:
+    """By series: its first value, and how much it grows a minute."""
+    found: dict[str, tuple[float, float]] = {}
+    for instance in TAPS:
+        found |= {
+            tap(name, instance): values
+            for name, values in {
+                "up": (1, 0),
+                "streamgauge_build_info": (1, 0),
+                "streamgauge_metric_source_failures_total": (0, 0),
+                "streamgauge_tap_reads_seen_total": (0, 1_000),
+                "streamgauge_tap_reads_delivered_total": (0, 1_000),
+                "streamgauge_tap_reads_waiting": (0, 0),
+                "streamgauge_spool_bytes": (1_000, 0),
+                "streamgauge_spool_limit_bytes": (1_000_000_000, 0),
+                "streamgauge_spool_writes_refused": (0, 0),
+                "streamgauge_data_free_bytes": (5_000_000_000, 0),
+                "streamgauge_broker_connected": (1, 0),
+                "streamgauge_broker_problem": (0, 0),
+                "streamgauge_clock_skew_seconds": (0.01, 0),
+            }.items()
+        }
+        found[tap("streamgauge_tap_reads_dropped_total", instance, reason="crash")] = (0, 0)
+    for number, instance in enumerate(WORKERS):
+        found |= {
+            worker(name, instance): values
+            for name, values in {
+                "up": (1, 0),
+                "streamgauge_build_info": (1, 0),
+                "streamgauge_metric_source_failures_total": (0, 0),
+                "streamgauge_worker_broker_connected": (1, 0),
+                "streamgauge_worker_partitions": (2, 0),
+                "streamgauge_worker_expected_partitions": (4, 0),
+                "streamgauge_worker_commits_total": (0, 100),
+                "streamgauge_open_streams": (10, 0),
+                "streamgauge_dead_letters_waiting": (0, 0),
+                "streamgauge_log_gaps_total": (0, 0),
+                "streamgauge_log_gap_messages_total": (0, 0),
+                "streamgauge_bundles_total": (0, 1_000),
+            }.items()
+        }
+        for partition in (2 * number, 2 * number + 1):
+            found[worker("streamgauge_worker_lag_messages", instance, partition=str(partition))] = (0, 0)
+        found[worker("streamgauge_ledger_rows_total", instance, result="new")] = (0, 30)
+    first = "time_to_first_token_seconds"
+    return found | {
+        stream("streams_total", model="gpt-4o", outcome="completed"): (0, 60),
+        stream("usage_sources_total", source="final"): (0, 60),
+        stream("token_events_total"): (0, 6_000),
+        stream("silent_streams"): (0, 0),
+        stream(f"{first}_bucket", model="gpt-4o", le="5.0"): (0, 60),
+        stream(f"{first}_bucket", model="gpt-4o", le="+Inf"): (0, 60),
+        stream(f"{first}_count", model="gpt-4o"): (0, 60),
+    }
+
+
+HEALTHY = _healthy()
+
+
+def values_of(case: Case) -> dict[str, str]:
+    """Every series of a case, with its values."""
+    found: dict[str, str | None] = {
+        series: f"{first:g}+{step:g}x{case.minutes}" for series, (first, step) in HEALTHY.items()
+    }
+    return {series: values for series, values in {**found, **case.changes}.items() if values is not None}
+
+
+def _down(*instances: str) -> dict[str, str | None]:
+    """What Prometheus has of instances that cannot be scraped any more."""
+    ended: dict[str, str | None] = {}
+    for instance in instances:
+        for series, (first, step) in HEALTHY.items():
+            if f'instance="{instance}"' in series:
+                ended[series] = f"{first:g}+{step:g}x{CHANGE} stale"
+                if series.startswith("up{"):
+                    ended[series] = f"1x{CHANGE} 0x{_LAST}"
+    return ended
+
+
+def _set(series: str, value: float, before: float = 0.0) -> dict[str, str | None]:
+    """A gauge that takes another value."""
+    return {series: f"{before:g}x{CHANGE} {value:g}x{_LAST}"}
+
+
+def _briefly(series: str, value: float, before: float = 0.0, minutes: int = 1) -> dict[str, str | None]:
+    """A gauge that takes another value for less than the alert waits."""
+    return {series: f"{before:g}x{CHANGE} {value:g}x{minutes} {before:g}x{_LAST}"}
+
+
+def _grow(series: str, step: float) -> dict[str, str | None]:
+    """A counter that grows from the start."""
+    return {series: f"0+{step:g}x{_LAST}"}
+
+
+def _in(job: str, instance: str, **labels: str) -> dict[str, str]:
+    return {"job": job, "instance": instance, **labels}
+
+
+_TAP, _WORKER = {"instance": TAPS[0]}, {"instance": WORKERS[0]}
+_NIMBUS, _SANSA = {"upstream": "nimbus"}, {"upstream": "sansa"}
+_MODEL = {"upstream": "nimbus", "model": "gpt-4o"}
+_BOTH_JOBS_AWAY = {tap("streamgauge_broker_connected", instance): f"1x{CHANGE} 0x{_LAST}" for instance in TAPS} | {
+    worker("streamgauge_worker_broker_connected", instance): f"1x{CHANGE} 0x{_LAST}" for instance in WORKERS
+}
+_STOPPED = {  # nothing goes on without a broker, but for the reads that come in
+    series: f"{first:g}+{step:g}x{CHANGE} {first + step * CHANGE:g}x{_LAST}"
+    for series, (first, step) in HEALTHY.items()
+    if 'job="worker"' in series and step
+}
+
+
+def _outcome(outcome: str, step: float, upstream: str = "nimbus") -> dict[str, str | None]:
+    return _grow(stream("streams_total", upstream=upstream, model="gpt-4o", outcome=outcome), step)
+
+
+def _error(phase: str, kind: str, step: float, upstream: str = "nimbus") -> dict[str, str | None]:
+    return _grow(stream("stream_errors_total", upstream=upstream, phase=phase, error_type=kind), step)
+
+
+def _sources(final: float, absent: float) -> dict[str, str | None]:
+    return _grow(stream("usage_sources_total", source="final"), final) | _grow(
+        stream("usage_sources_total", source="absent"), absent
+    )
+
+
+def _first_tokens(fast: float) -> dict[str, str | None]:
+    """Of 60 streams a minute so many have their first token in time."""
+    return _grow(stream("time_to_first_token_seconds_bucket", model="gpt-4o", le="5.0"), fast)
+
+
+def _cached(cached_per_minute: int) -> dict[str, str | None]:
+    """A day with half of 2,000 input tokens a minute from the cache, then so many."""
+    tokens = "usage_tokens_total"
+    return {
+        stream(tokens, model="gpt-4o", kind="cached"): f"0+1000x1500 1500000+{cached_per_minute}x200",
+        stream(tokens, model="gpt-4o", kind="input"): "0+2000x1700",
+    }
+
+
+# A day, and an hour after the change.
+_DAY_LOOK, _DAY_LAST = 1_600, 1_700
+
+_PRESENCE = (
+    Case("a tap was killed", "TapDown", _down(TAPS[0]), (Fired(_in("tap", TAPS[0])),)),
+    Case("a tap missed one scrape", "TapDown", _briefly(tap("up"), 0, 1), at=CHANGE + 1),
+    Case("a target of another program is down", "TapDown", {'up{job="node",instance="n"}': f"0x{_LAST}"}),
+    Case(
+        "a worker was killed, and the other one has its partitions",
+        "WorkerDown",
+        {
+            **_down(WORKERS[0]),
+            worker("streamgauge_worker_partitions", WORKERS[1]): f"2x{CHANGE} 4x{_LAST}",
+            **{
+                worker("streamgauge_worker_lag_messages", WORKERS[1], partition=one): f"_x{CHANGE} 0x{_LAST}"
+                for one in ("0", "1")
+            },
+        },
+        (Fired(_in("worker", WORKERS[0])),),
+        at=45,
+    ),
+    Case("a worker missed one scrape", "WorkerDown", _briefly(worker("up"), 0, 1), at=CHANGE + 1),
+    Case("all workers were killed", "NoWorker", _down(*WORKERS), (Fired({}, "2"),), frozenset({"WorkerDown"}), at=45),
+    Case(
+        "one of two workers was killed",
+        "NoWorker",
+        _down(WORKERS[0]),
+        also=frozenset({"WorkerDown", "PartitionsWithoutOwner"}),
+        at=45,
+    ),
+    Case(
+        "there is only `up`, which has no worker",
+        "NoWorker",
+        {
+            series: None
+            for series in HEALTHY
+            if 'job="worker"' in series or series.startswith(("streamgauge_broker", "streamgauge_clock"))
+        },
+    ),
+    Case("all taps were killed", "NoTap", _down(*TAPS), (Fired({}, "2"),), frozenset({"TapDown"}), at=45),
+    Case("one of two taps was killed", "NoTap", _down(TAPS[0]), also=frozenset({"TapDown"}), at=45),
+    Case(
+        "nothing is scraped",
+        "StreamgaugeAbsent",
+        {**dict.fromkeys(HEALTHY), 'up{job="node",instance="n"}': f"1x{_LAST}"},
+        (Fired({}),),
+    ),
+    Case(
+        "one instance is scraped",
+        "StreamgaugeAbsent",
+        {
+            **{series: None for series in HEALTHY if f'instance="{TAPS[0]}"' not in series},
+        },
+        also=frozenset({"NoWorker"}),
+    ),
+    Case(
+        "a tap does not say how much disk is free",
+        "TapMetricMissing",
+        {tap("streamgauge_data_free_bytes"): None},
+        (Fired(_in("tap", TAPS[0], metric="streamgauge_data_free_bytes")),),
+    ),
+    Case(
+        "`up` has no metrics of a broker",
+        "TapMetricMissing",
+        {tap("streamgauge_broker_connected"): None, tap("streamgauge_broker_problem"): None},
+    ),
+    Case(
+        "a worker does not count its commits",
+        "WorkerMetricMissing",
+        {worker("streamgauge_worker_commits_total"): None},
+        (Fired(_in("worker", WORKERS[0], metric="streamgauge_worker_commits_total")),),
+    ),
+    Case(
+        "a worker waits for its broker at the start",
+        "WorkerMetricMissing",
+        {
+            worker("streamgauge_worker_broker_connected"): f"0x{_LAST}",
+            **{
+                worker(f"streamgauge_{name}"): None
+                for name in ("worker_partitions", "worker_expected_partitions", "open_streams", "dead_letters_waiting")
+            },
+        },
+        also=frozenset({"BrokerAway", "PartitionsWithoutOwner"}),
+    ),
+    Case(
+        "no process exports outcomes",
+        "StreamMetricMissing",
+        {series: None for series in HEALTHY if "streams_total" in series},
+        (Fired({"metric": "streamgauge_streams_total"}),),
+        at=100,
+    ),
+    Case(
+        "an idle system has no streams yet",
+        "StreamMetricMissing",
+        {series: None for series in HEALTHY if 'upstream="nimbus"' in series or "bundles" in series},
+        at=100,
+    ),
+    Case(
+        "a tap cannot read its counters at some scrapes",
+        "MetricSourceFails",
+        {tap("streamgauge_metric_source_failures_total"): f"0x{CHANGE} 0+1x{_LAST}"},
+        (Fired(_TAP),),
+    ),
+    Case(
+        "a source failed long ago",
+        "MetricSourceFails",
+        {tap("streamgauge_metric_source_failures_total"): f"0x{CHANGE} 7x{_LAST}"},
+    ),
+)
+
+_READS = "streamgauge_tap_reads"
+_OF_TAPS = (
+    Case(
+        "a recorder falls behind",
+        "TapDropsReads",
+        {
+            tap(f"{_READS}_dropped_total", reason="recorder_behind"): f"0x{CHANGE} 0+10x{_LAST}",
+            tap(f"{_READS}_delivered_total"): f"0+1000x{CHANGE} 31000+990x{_LAST}",
+        },
+        (Fired({**_TAP, "reason": "recorder_behind"}, "100"),),
+    ),
+    Case(
+        "a tap dropped something long ago",
+        "TapDropsReads",
+        {
+            tap(f"{_READS}_dropped_total", reason="crash"): f"500x{_LAST}",
+            tap(f"{_READS}_delivered_total"): f"-500+1000x{_LAST}",
+        },
+    ),
+    Case(
+        "reads vanish",
+        "TapReadsOutOfBalance",
+        {tap(f"{_READS}_delivered_total"): f"0+1000x{CHANGE} 30990+1000x{_LAST}"},
+        (Fired(_TAP, "10"),),
+    ),
+    Case(
+        "reads wait, and add up",
+        "TapReadsOutOfBalance",
+        {
+            tap(f"{_READS}_delivered_total"): f"0+1000x{CHANGE} 30990+1000x{_LAST}",
+            **_set(tap(f"{_READS}_waiting"), 10),
+        },
+    ),
+    Case("the disk is full", "SpoolWritesRefused", _set(tap("streamgauge_spool_writes_refused"), 1), (Fired(_TAP),)),
+    Case("one write failed", "SpoolWritesRefused", _briefly(tap("streamgauge_spool_writes_refused"), 1), at=CHANGE + 1),
+    Case("the spool fills", "SpoolFillsUp", _set(tap("streamgauge_spool_bytes"), 9e8), (Fired(_TAP, "90%"),)),
+    Case("the spool is nearly full, but not yet", "SpoolFillsUp", _set(tap("streamgauge_spool_bytes"), 7.9e8)),
+    Case(
+        "the disk has less than the spool may take",
+        "DiskAlmostFull",
+        _set(tap("streamgauge_data_free_bytes"), 5e8, 5e9),
+        (Fired(_TAP, "476.8Mi"),),
+    ),
+    Case(
+        "the disk has just what the spool may take",
+        "DiskAlmostFull",
+        _set(tap("streamgauge_data_free_bytes"), 1e9, 5e9),
+    ),
+    Case(
+        "one tap does not reach the broker",
+        "BrokerAway",
+        _set(tap("streamgauge_broker_connected"), 0, 1),
+        (Fired(_in("tap", TAPS[0])),),
+    ),
+    Case(
+        "the broker was killed",
+        "BrokerAway",
+        {**_BOTH_JOBS_AWAY, **_STOPPED},
+        (
+            *(Fired(_in("tap", instance)) for instance in TAPS),
+            *(Fired(_in("worker", instance)) for instance in WORKERS),
+        ),
+    ),
+    Case(
+        "the broker has a new leader", "BrokerAway", _briefly(tap("streamgauge_broker_connected"), 0, 1), at=CHANGE + 1
+    ),
+    Case(
+        "the broker refuses a tap's log-in",
+        "BrokerProblem",
+        {**_set(tap("streamgauge_broker_problem"), 1), **_set(tap("streamgauge_broker_connected"), 0, 1)},
+        (Fired(_TAP),),
+    ),
+    Case("one refusal", "BrokerProblem", _briefly(tap("streamgauge_broker_problem"), 1), at=CHANGE + 1),
+    Case(
+        "a tap's clock is half a minute late",
+        "ClockSkewed",
+        _set(tap("streamgauge_clock_skew_seconds"), -30),
+        (Fired(_TAP, "30s"),),
+    ),
+    Case("a tap's clock is nearly right", "ClockSkewed", _set(tap("streamgauge_clock_skew_seconds"), 4.9)),
+)
+
+_LAG = worker("streamgauge_worker_lag_messages", partition="0")
+_OF_WORKERS = (
+    Case(
+        "a worker has lost a partition",
+        "PartitionsWithoutOwner",
+        _set(worker("streamgauge_worker_partitions"), 1, 2),
+        (Fired({"job": "worker"}, "1"),),
+    ),
+    Case(
+        "a rebalance", "PartitionsWithoutOwner", _briefly(worker("streamgauge_worker_partitions"), 0, 2), at=CHANGE + 1
+    ),
+    Case(
+        "the lag of a partition is not exported",
+        "LagNotExported",
+        {_LAG: f"0x{CHANGE} stale"},
+        (Fired(_in("worker", WORKERS[0]), "2"),),
+    ),
+    Case(
+        "a partition was taken over a minute ago", "LagNotExported", {_LAG: f"0x{CHANGE} _x2 0x{_LAST}"}, at=CHANGE + 2
+    ),
+    Case(
+        "a worker commits nothing, and messages wait",
+        "CommitsStandStill",
+        {**_set(_LAG, 50), worker("streamgauge_worker_commits_total"): f"0+100x{CHANGE} 3000x{_LAST}"},
+        (Fired(_in("worker", WORKERS[0]), "50"),),
+    ),
+    Case(
+        "a worker commits nothing, since nothing comes",
+        "CommitsStandStill",
+        {worker("streamgauge_worker_commits_total"): f"0+100x{CHANGE} 3000x{_LAST}"},
+    ),
+    Case("a worker has always something to do", "CommitsStandStill", _set(_LAG, 50)),
+    Case("a worker does not keep up", "WorkersLagBehind", _set(_LAG, 1_200), (Fired(_WORKER, "1.2k"),)),
+    Case("a restart's lag goes away", "WorkersLagBehind", {_LAG: f"0x{CHANGE} 5000-1000x5 0x{_LAST}"}, at=CHANGE + 4),
+    Case(
+        "a worker was stuck and came back",
+        "WorkerWasStuck",
+        {worker("streamgauge_worker_stuck_exits_total", cause="commit"): f"2x{CHANGE} 3x{_LAST}"},
+        (Fired({**_WORKER, "cause": "commit"}),),
+    ),
+    Case(
+        "a worker that was stuck long ago came back",
+        "WorkerWasStuck",
+        {worker("streamgauge_worker_stuck_exits_total", cause="commit"): f"2x{CHANGE} _x3 2x{_LAST}"},
+    ),
+    Case(
+        "the first message that cannot be read",
+        "DeadLettersArrive",
+        {worker("streamgauge_dead_letters_total", stage="decode", error_class="frame"): f"_x{CHANGE} 1x{_LAST}"},
+        (Fired(_WORKER),),
+        at=CHANGE + 5,
+    ),
+    Case(
+        "dead letters of long ago",
+        "DeadLettersArrive",
+        {worker("streamgauge_dead_letters_total", stage="decode", error_class="frame"): f"3x{_LAST}"},
+    ),
+    Case(
+        "the dead letter topic accepts nothing",
+        "DeadLettersWait",
+        _set(worker("streamgauge_dead_letters_waiting"), 2),
+        (Fired(_WORKER, "2"),),
+    ),
+    Case(
+        "a new leader took a moment",
+        "DeadLettersWait",
+        _briefly(worker("streamgauge_dead_letters_waiting"), 1, minutes=2),
+        at=CHANGE + 2,
+    ),
+    Case(
+        "retention was shorter than the outage",
+        "LogLostMessages",
+        {
+            worker("streamgauge_log_gaps_total"): f"0x{CHANGE} 1x{_LAST}",
+            worker("streamgauge_log_gap_messages_total"): f"0x{CHANGE} 5000x{_LAST}",
+        },
+        (Fired(_WORKER),),
+    ),
+    Case("messages were lost long ago", "LogLostMessages", {worker("streamgauge_log_gaps_total"): f"3x{_LAST}"}),
+    Case(
+        "the ledger refuses all records",
+        "LedgerStoresNothing",
+        {
+            worker("streamgauge_ledger_rows_total", instance, result="new"): f"0+30x{CHANGE} 900x{_LAST}"
+            for instance in WORKERS
+        },
+        (Fired({"job": "worker"}, "600"),),
+    ),
+    Case(
+        "one of two workers has no records to store",
+        "LedgerStoresNothing",
+        {worker("streamgauge_ledger_rows_total", result="new"): f"0+30x{CHANGE} 900x{_LAST}"},
+    ),
+    Case(
+        "another record for a known stream",
+        "LedgerGetsDifferentRecords",
+        {worker("streamgauge_ledger_rows_total", result="different"): f"_x{CHANGE} 1x{_LAST}"},
+        (Fired(_WORKER),),
+        at=CHANGE + 5,
+    ),
+    Case(
+        "the same records come again after a crash",
+        "LedgerGetsDifferentRecords",
+        {worker("streamgauge_ledger_rows_total", result="same"): f"_x{CHANGE} 0+50x{_LAST}"},
+    ),
+)
+
+_OF_STREAMS = (
+    Case(
+        "a fifth of the streams break",
+        "StreamsBreakMidway",
+        {**_outcome("stream_error", 9), **_outcome("upstream_reset", 6), **_error("in_stream", "overloaded", 9)},
+        (Fired(_NIMBUS, "20%", "page"), Fired(_NIMBUS, "20%", "ticket")),
+    ),
+    Case(
+        "two of a hundred streams break",
+        "StreamsBreakMidway",
+        _outcome("timeout", 1.2),
+        (Fired(_NIMBUS, "1.961%", "ticket"),),
+    ),
+    Case(
+        "clients leave, and a few streams break",
+        "StreamsBreakMidway",
+        {**_outcome("client_abort", 60), **_outcome("stream_error", 0.6)},
+    ),
+    Case(
+        "one of three streams at night breaks",
+        "StreamsBreakMidway",
+        {
+            stream("streams_total", upstream="sansa", outcome="completed"): f"0x20 1 2x{_LAST}",
+            stream("streams_total", upstream="sansa", outcome="upstream_reset"): f"0x20 1x{_LAST}",
+        },
+    ),
+    Case(
+        "a seventh of the requests is refused a connection",
+        "StreamsBreakMidway",
+        {**_outcome("upstream_reset", 10), **_error("transport", "refused", 10)},
+    ),
+    Case(
+        "nine of ten first tokens are late",
+        "TimeToFirstTokenHigh",
+        _first_tokens(6),
+        (Fired(_MODEL, "90%", "page"), Fired(_MODEL, "90%", "ticket")),
+    ),
+    Case(
+        "a fifth of the first tokens are late",
+        "TimeToFirstTokenHigh",
+        _first_tokens(48),
+        (Fired(_MODEL, "20%", "ticket"),),
+    ),
+    Case("one of thirty first tokens is late", "TimeToFirstTokenHigh", _first_tokens(58)),
+    Case(
+        "an upstream refuses connections",
+        "UpstreamUnreachable",
+        {**_outcome("upstream_reset", 10, "sansa"), **_error("transport", "refused", 10, "sansa")},
+        (Fired(_SANSA, "100%"),),
+    ),
+    Case(
+        "a third of the requests gets no connection",
+        "UpstreamUnreachable",
+        {**_outcome("upstream_reset", 30), **_error("transport", "connect_timeout", 30)},
+    ),
+    Case(
+        "a provider answers 429 to all",
+        "ProviderAnswersErrors",
+        {**_outcome("http_error", 10, "sansa"), **_error("before_stream", "rate_limit_error", 10, "sansa")},
+        (Fired(_SANSA, "100%"),),
+    ),
+    Case(
+        "a provider answers 429 to half",
+        "ProviderAnswersErrors",
+        {**_outcome("http_error", 60), **_error("before_stream", "rate_limit_error", 60)},
+    ),
+    Case("streams hang", "StreamsSilent", _set(stream("silent_streams"), 8), (Fired(_NIMBUS, "8"),)),
+    Case("a few streams think for long", "StreamsSilent", _set(stream("silent_streams"), 5)),
+    Case(
+        "a small share of many streams thinks for long",
+        "StreamsSilent",
+        {**_set(stream("silent_streams"), 8), **_set(worker("streamgauge_open_streams"), 90, 10)},
+    ),
+    Case("streams pause", "StreamsStall", _grow(stream("stalls_total"), 20), (Fired(_NIMBUS, "0.33"),)),
+    Case("some streams pause", "StreamsStall", _grow(stream("stalls_total"), 11)),
+    Case(
+        "a gateway cuts streams",
+        "StreamsTruncated",
+        _outcome("truncated", 3),
+        (Fired(_NIMBUS, "4.762%"),),
+        frozenset({"StreamsBreakMidway"}),
+    ),
+    Case("one of two hundred streams is cut", "StreamsTruncated", _outcome("truncated", 0.3)),
+    Case("a third reports no usage", "UsageMissing", _sources(40, 20), (Fired(_NIMBUS, "33.33%"),)),
+    Case(
+        "streams that failed report no usage",
+        "UsageMissing",
+        {**_sources(60, 20), **_outcome("http_error", 20)},
+    ),
+    Case(
+        "the cache is not used any more",
+        "CacheShareFallen",
+        _cached(100),
+        (Fired(_MODEL, "5%"),),
+        at=_DAY_LOOK,
+        minutes=_DAY_LAST,
+    ),
+    Case(
+        "a key has nearly used up its tokens",
+        "RateLimitHeadroomLow",
+        {
+            **_set(stream("rate_limit_remaining", credential_id="c1", kind="tokens"), 800, 9_000),
+            **_set(stream("rate_limit_limit", credential_id="c1", kind="tokens"), 10_000, 10_000),
+        },
+        (Fired({**_NIMBUS, "credential_id": "c1", "kind": "tokens"}, "8%"),),
+    ),
+    Case(
+        "two keys of one upstream have a tenth left",
+        "RateLimitHeadroomLow",
+        {
+            **_set(stream("rate_limit_remaining", credential_id="c1", kind="tokens"), 1_000, 9_000),
+            **_set(stream("rate_limit_limit", credential_id="c1", kind="tokens"), 10_000, 10_000),
+            **_set(stream("rate_limit_remaining", credential_id="c2", kind="requests"), 10, 90),
+            **_set(stream("rate_limit_limit", credential_id="c2", kind="requests"), 100, 100),
+        },
+    ),
+    Case("the cache is used a little less", "CacheShareFallen", _cached(600), at=_DAY_LOOK, minutes=_DAY_LAST),
+)
+
+CASES = (*_PRESENCE, *_OF_TAPS, *_OF_WORKERS, *_OF_STREAMS)
+HEALTHY_CASE = Case("all is well", "", {})

@@ -1,0 +1,310 @@
+"""Outages of a real system, seen by a real Prometheus and Alertmanager: the alert of each comes, and no other.
+
+A real Kafka, a tap, two workers, and clients. Durations of the rules are shortened; what Kafka and Streamgauge take is not.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from streamgauge.metrics.rule_files import prometheus_rules
+from streamgauge.metrics.rules import Durations
+from tests.dashboards.monitoring import Monitoring, free_port, monitoring
+from tests.http_serving import LocalServer, Quiet, serving
+from tests.integration.provider import BEGIN, Provider, event, provider
+from tests.kafka_broker.administration import delete_topics
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.fixtures import make_topics
+from tests.running import Running, start, wait_for, wait_until_ready
+
+PROMETHEUS = Path(__file__).parents[2] / "dashboards" / "prometheus"
+
+# Two minutes become ten seconds: longer than anything takes that is no outage.
+FACTOR = 1 / 12
+# How long an alert may take to come and to go (seconds), with a slow machine's share of CPU.
+PATIENCE_S = 150.0
+# How long a system without a fault is watched at the beginning, and one with a fault after its alert (seconds).
+QUIET_S, WATCHED_S = 40.0, 5.0
+SILENT_STREAMS = 7
+LOST = frozenset({"TapDropsReads"})
+
+
+class Fixed(LocalServer):
+    """A provider that gives one answer to all."""
+
+    def __init__(self, status: int, content_type: str, body: bytes) -> None:
+        super().__init__(_Fixed)
+        self.answer = status, content_type, body
+
+
+class _Fixed(Quiet, BaseHTTPRequestHandler):
+    server: Fixed
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        status, content_type, body = self.server.answer
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+EVENTS = "text/event-stream"
+LIMITED = (429, "application/json", b'{"error":{"type":"rate_limit_error","message":"slow down"}}')
+CUT = (200, EVENTS, BEGIN)
+WITHOUT_USAGE = (200, EVENTS, BEGIN + event(delta={}, finish_reason="stop") + b"data: [DONE]\n\n")
+
+
+def ask(system: "System", upstream: str) -> None:
+    address = urlsplit(system.tap.url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        body = json.dumps({"model": "small-1", "stream": True, "messages": []})
+        connection.request("POST", f"/{upstream}/v1/chat/completions", body)
+        connection.getresponse().read()
+
+
+@contextmanager
+def traffic(system: "System", *upstreams: str) -> Iterator[None]:
+    """A client for each upstream that asks again and again, five times a second."""
+    stop = threading.Event()
+
+    def run(upstream: str) -> None:
+        while not stop.wait(0.2):
+            ask(system, upstream)
+
+    threads = [threading.Thread(target=run, args=(upstream,)) for upstream in upstreams]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+
+
+class System:
+    """A broker, a tap and two workers, whose ports stay the same over restarts."""
+
+    def __init__(self, broker: Broker, folder: Path, upstreams: dict[str, str], stack: ExitStack) -> None:
+        self.broker = broker
+        self.admin = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        self._prefix = make_topics(broker.bootstrap)
+        self._folder = folder
+        self._stack = stack
+        self._upstreams = upstreams
+        self.tap_admin, self._listen = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.tap = self._tap()
+        wait_until_ready(self.tap)
+        self.workers = [self._worker(number) for number in range(2)]
+        for worker in self.workers:
+            wait_until_ready(worker)
+
+    def _tap(self) -> Running:
+        flags = ["--kafka", self.broker.bootstrap, "--topic-prefix", self._prefix, "--admin", self.tap_admin]
+        flags += ["--data-dir", str(self._folder / "tap"), "--listen", self._listen]
+        flags += [flag for name, url in self._upstreams.items() for flag in ("--upstream", f"{name}={url}")]
+        running = self._stack.enter_context(start("tap", flags, self._folder / "tap"))
+        running.url = f"http://{self._listen}"
+        return running
+
+    def kill_tap(self) -> None:
+        self.tap.process.kill()
+        self.tap.process.wait()
+
+    def restart_tap(self) -> None:
+        self.tap = self._tap()
+
+    def delete_topics(self) -> None:
+        asyncio.run(delete_topics(self.broker.bootstrap, self._prefix))
+
+    def _worker(self, number: int) -> Running:
+        flags = ["--kafka", self.broker.bootstrap, "--topic-prefix", self._prefix, "--admin", self.admin[number]]
+        flags += ["--data-dir", str(self._folder / f"worker-{number}"), "--silent-seconds", "2"]
+        flags += ["--ledger", f"sqlite:///{self._folder / 'ledger.sqlite'}"]
+        return self._stack.enter_context(start("worker", flags, self._folder / f"worker-{number}"))
+
+    def kill(self, *numbers: int) -> None:
+        for number in numbers:
+            self.workers[number].process.kill()
+            self.workers[number].process.wait()
+
+    def restart(self, *numbers: int) -> None:
+        for number in numbers:
+            self.workers[number] = self._worker(number)
+
+    def hang(self, hanging: Provider, streams: list[threading.Thread]) -> None:
+        """Clients begin streams, and the provider sends nothing after their beginning."""
+        hanging.go_on.clear()
+        streams += [threading.Thread(target=ask, args=(self, "hanging")) for _ in range(SILENT_STREAMS)]
+        for stream in streams:
+            stream.start()
+
+
+class Outages:
+    """Causes outages one after the other, and notes how long each alert took."""
+
+    def __init__(self, monitored: Monitoring) -> None:
+        self._monitored = monitored
+        self._staying: set[tuple[str, str]] = set()  # alerts of outages whose windows are longer than this test
+        self.took_s: dict[str, float] = {}
+
+    def _firing(self) -> set[tuple[str, str]]:
+        return self._monitored.firing() - self._staying
+
+    def quiet(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            assert self._firing() == set()
+            time.sleep(1)
+
+    def cause(
+        self,
+        name: str,
+        begin: Callable[[], object],
+        end: Callable[[], object] | None,
+        expected: set[tuple[str, str]],
+        also: frozenset[str] = frozenset(),
+    ) -> None:
+        """`expected` fires, and nothing else but the alerts `also`; after the end nothing does. None: they stay."""
+        began = time.monotonic()
+        begin()
+        seen: set[tuple[str, str]] = set()
+
+        def watch() -> bool:
+            seen.update(self._firing())
+            assert {one for one in seen if one[0] not in also} <= expected, f"{name}: {seen}"
+            return expected <= seen
+
+        try:
+            wait_for(watch, f"alert of: {name}, but {seen}", PATIENCE_S)
+            self.took_s[name] = round(time.monotonic() - began, 1)
+            ends = time.monotonic() + WATCHED_S
+            while time.monotonic() < ends:
+                watch()
+                time.sleep(1)
+        finally:
+            if end is not None:
+                end()
+        if end is None:
+            self._staying |= seen
+        wait_for(lambda: not self._firing(), f"end of the alerts of: {name}", PATIENCE_S)
+
+
+def inhibited() -> dict[str, Any]:
+    """The example's routes and inhibitions, without its waiting."""
+    content: dict[str, Any] = yaml.safe_load((PROMETHEUS / "alertmanager.yml").read_text())
+    content["route"] |= {"group_wait": "2s", "group_interval": "2s"}
+    return content
+
+
+@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes five minutes alone: make alerts")
+@pytest.mark.timeout(1_500)
+def test_each_outage_has_its_alert(own_broker: Callable[..., Broker], tmp_path: Path, alertmanager_tools: None) -> None:
+    with ExitStack() as stack:
+        small, hanging = (stack.enter_context(provider()) for _ in range(2))
+        answers = {"limited": LIMITED, "cut": CUT, "silent-on-usage": WITHOUT_USAGE}
+        upstreams = {name: stack.enter_context(serving(Fixed(*answer))).url for name, answer in answers.items()}
+        upstreams |= {"small": small.url, "hanging": hanging.url, "closed": f"http://127.0.0.1:{free_port()}"}
+        system = System(own_broker(), tmp_path, upstreams, stack)
+        tap, workers = system.tap_admin, system.admin
+        rules = prometheus_rules(durations=Durations(FACTOR), runbooks="https://example.org/runbooks")
+        monitored = stack.enter_context(
+            monitoring(tmp_path / "monitoring", {"tap": [tap], "worker": workers}, rules, inhibited())
+        )
+        stack.enter_context(traffic(system, "small"))
+        outages = Outages(monitored)
+        outages.quiet(QUIET_S)
+
+        clients = ExitStack()
+        outages.cause(
+            "an upstream refuses connections",
+            lambda: clients.enter_context(traffic(system, "closed")),
+            clients.close,
+            {("UpstreamUnreachable", "closed")},
+        )
+        outages.cause(
+            "a provider answers 429",
+            lambda: clients.enter_context(traffic(system, "limited")),
+            clients.close,
+            {("ProviderAnswersErrors", "limited")},
+        )
+        streams: list[threading.Thread] = []
+        outages.cause(
+            "streams hang",
+            lambda: system.hang(hanging, streams),
+            hanging.go_on.set,
+            {("StreamsSilent", "hanging")},
+        )
+        for stream in streams:
+            stream.join(PATIENCE_S)
+        # The other worker gets the partitions when Kafka's session of 10 s is over, which is not shortened.
+        outages.cause(
+            "a worker was killed",
+            lambda: system.kill(0),
+            lambda: system.restart(0),
+            {("WorkerDown", workers[0])},
+            frozenset({"PartitionsWithoutOwner"}),
+        )
+        outages.cause(
+            "all workers were killed",
+            lambda: system.kill(0, 1),
+            lambda: system.restart(0, 1),
+            {("NoWorker", ""), *(("WorkerDown", address) for address in workers)},
+        )
+        outages.cause(
+            "the broker was killed",
+            system.broker.kill,
+            system.broker.start,
+            {("BrokerAway", address) for address in (tap, *workers)},
+        )
+        # A tap that was killed loses what was on its way to the spool, and counts it when it is back.
+        outages.cause(
+            "the tap was killed", system.kill_tap, system.restart_tap, {("TapDown", tap), ("NoTap", "")}, LOST
+        )
+        with traffic(system, "cut", "silent-on-usage"):
+            outages.cause(
+                "streams are cut, and others report no usage",
+                lambda: None,
+                None,
+                {("StreamsTruncated", "cut"), ("StreamsBreakMidway", "cut"), ("UsageMissing", "silent-on-usage")},
+                LOST,
+            )
+        outages.cause(
+            "the topics were deleted",
+            system.delete_topics,
+            None,
+            {("BrokerProblem", tap), ("NoWorker", ""), *(("WorkerDown", address) for address in workers)},
+            LOST,
+        )
+        print("seconds until the alerts:", outages.took_s)
+        check_notifications(monitored)
+
+
+def check_notifications(monitored: Monitoring) -> None:
+    """Each outage was notified, with its runbook, to the receiver of its severity; what follows from another was not."""
+    wait_for(lambda: "BrokerProblem" in monitored.notified.names(), "the last notification", PATIENCE_S)
+    notified = monitored.notified.names() - {"PartitionsWithoutOwner"} - LOST
+    ended = {"UpstreamUnreachable", "ProviderAnswersErrors", "StreamsSilent", "NoWorker", "BrokerAway", "NoTap"}
+    staying = {"WorkerDown", "StreamsTruncated", "StreamsBreakMidway", "UsageMissing", "BrokerProblem"}
+    assert notified == ended | staying, "NoTap inhibits TapDown"
+    assert monitored.notified.names("resolved") >= ended
+    for receiver, alert in monitored.notified.alerts:
+        name, severity = alert["labels"]["alertname"], alert["labels"]["severity"]
+        assert alert["annotations"]["runbook_url"] == f"https://example.org/runbooks/{name}.md"
+        assert receiver == {"page": "on-call", "ticket": "tickets"}[severity]
