@@ -445,7 +445,6 @@ def test_a_client_that_does_not_read_the_end_of_its_response_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The response is complete and its connection is closing: the place of the client must become free."""
-    monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
 
     relays: list[RunningRelay] = []
 
@@ -463,6 +462,7 @@ def test_a_client_that_does_not_read_the_end_of_its_response_is_disconnected(
         relays.append(relay)
         client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n")
         assert only(recorder.ended(), ExchangeEnded).ending is Ending.COMPLETE
+        monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
         wait_for(lambda: not relay.relay._clients, "the end of the connection")
 
 

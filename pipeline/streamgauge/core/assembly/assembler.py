@@ -185,7 +185,8 @@ class Assembler:
             self._buckets[key].size += max_growth_of_in_order(segment, len(self._buckets[key].streams))
             self._reader(state).apply(segment)
             self._apply_waiting(key, state)
-            state.waiting_since_ns = bundle.tap_ns  # of the next gap, if more segments wait
+            if state.waiting:
+                state.waiting_since_ns = bundle.tap_ns  # of the next gap
 
     def _open(self, key: int, bundle: Bundle, segment: Segment) -> StreamState | None:
         """Open a stream for a segment; None if the segment is late, because its stream was closed before."""
@@ -273,7 +274,8 @@ class Assembler:
             if key in to_apply and state.instance == bundle.instance and late:
                 self._mark_changed(key)
                 self._skip_missing(key, state)
-                state.waiting_since_ns = bundle.tap_ns
+                if state.waiting:
+                    state.waiting_since_ns = bundle.tap_ns  # of the next gap
 
     def _abandon_ended_instances(self, bundle: Bundle, to_apply: frozenset[int]) -> None:
         """Abandon the open streams of ended instances in this slot: of the sender of a farewell, and of those in `dead`."""
