@@ -69,7 +69,7 @@ class Sink:
     def __init__(self, committed: int | None, begin: int) -> None:
         self.counts: Counter[str] = Counter()
         self.consumer = Consumer()
-        metrics: Any = SimpleNamespace(add=lambda name, value, **labels: self.counts.update({name: value}))
+        metrics: Any = SimpleNamespace(add=lambda name, value=1.0, **labels: self.counts.update({name: value}))
         store: Any = SimpleNamespace(insert=lambda records: Stored(len(records), 0, 0, ()))
         state: Any = SimpleNamespace(on_recover=lambda callback: None, on_recovery_restart=lambda callback: None)
         self.sink = LedgerSink(WorkerSettings("127.0.0.1:1", Path("unused")), store, metrics, self._fail)
