@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from streamgauge.metrics.declarations import Metric
 
-# The metrics that say who is slow, who fails, and who uses what. More would multiply the series of the page.
+# The metrics of latency, failures and usage. Labels on more metrics would multiply the series of the page.
 ATTRIBUTED = (
     "streamgauge_streams_total",
     "streamgauge_stream_errors_total",
