@@ -1,9 +1,11 @@
 """What all tests share."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -35,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No test, and no program that it starts, uses the default data directory of the user who runs it. No fixture sets this,
+    # because test modules read the environment when they are imported.
+    state = TemporaryDirectory(prefix="streamgauge-tests-")
+    config.add_cleanup(state.cleanup)
+    os.environ["XDG_STATE_HOME"] = state.name
     if config.getoption("--fast"):
         config.stash[_NO_PROCESSES] = fast.NoProcesses()
 

@@ -21,7 +21,7 @@ from tests import kept_logs
 PATIENCE_S = 60.0
 
 # Flags that a test may omit; the environment of the test run must not reach the command.
-_CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 
 
 class Running:
@@ -96,7 +96,7 @@ def command(*arguments: str, environment: Mapping[str, str] | None = None) -> "s
         capture_output=True,
         text=True,
         timeout=PATIENCE_S * 2,
-        env={**_CLEAN, **(environment or {})},
+        env={**CLEAN, **(environment or {})},
         check=False,
     )
 
@@ -143,7 +143,7 @@ def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[
             stdout=subprocess.DEVNULL,
             stderr=errors,
             text=True,
-            env={**_CLEAN, **environment},
+            env={**CLEAN, **environment},
         )
     try:
         yield Running(process, log, begins, data_dir)

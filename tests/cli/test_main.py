@@ -279,7 +279,8 @@ def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None
 
 def test_invalid_tenants(tmp_path: Path) -> None:
     (tmp_path / "tenants.toml").write_text("a = 1")
-    refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, "--tenants", str(tmp_path / "tenants.toml"))
+    places = ("--tenants", str(tmp_path / "tenants.toml"), "--data-dir", str(tmp_path / "data"))
+    refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, *places)
 
 
 # --- services that are unavailable ----------------------------------------------------------------------------------
@@ -392,6 +393,11 @@ def test_a_missing_ledger_is_not_created(tmp_path: Path) -> None:
         UNAVAILABLE, "there is no ledger", "ledger", "query", "--ledger", f"sqlite:///{place}/x.sqlite"
     )
     assert not place.exists()
+
+
+def test_no_program_that_a_test_starts_uses_the_users_own_data_directory() -> None:
+    ledger = f"{os.environ['XDG_STATE_HOME']}/streamgauge/ledger.sqlite"
+    refused_in_one_sentence(UNAVAILABLE, f"there is no ledger {ledger}: ", "ledger", "query")
 
 
 def test_a_file_that_is_not_a_ledger(junk: Path, tmp_path: Path) -> None:

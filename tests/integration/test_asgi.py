@@ -19,9 +19,8 @@ import pytest
 
 from tests.cli.test_agent import agent
 from tests.integration.provider import BEGIN, REST
-from tests.running import PATIENCE_S, Running, wait_for
+from tests.running import CLEAN, PATIENCE_S, Running, wait_for
 
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 ASK: Any = [{"role": "user", "content": "Hello?"}]
 
 
