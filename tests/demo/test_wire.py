@@ -30,7 +30,7 @@ def test_each_piece_is_a_chunk_and_the_last_chunk_ends_it() -> None:
     assert body_of(Answer(pieces=PIECES[:2])) == [b"9\r\ndata: 1\n\n\r\n", b"8\r\n: wait\n\n\r\n", LAST_CHUNK]
 
 
-@pytest.mark.parametrize("finale", [Finale.EARLY_FIN, Finale.RESET, Finale.SILENT])
+@pytest.mark.parametrize("finale", [Finale.EARLY_FIN, Finale.RESET, Finale.SILENT, Finale.COMMENTS])
 def test_a_broken_response_has_no_last_chunk(finale: Finale) -> None:
     assert LAST_CHUNK not in body_of(Answer(pieces=PIECES, finale=finale))
 
