@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import anthropic
-import openai
 import pytest
 
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
@@ -40,6 +38,9 @@ class Tapped(Clients):
     """The demo's clients: their usual HTTP clients with the tap's transport."""
 
     def __init__(self, kind: Kind, data_dir: Path) -> None:
+        import anthropic
+        import openai
+
         usual: dict[str, Any] = {"api_key": API_KEY, "max_retries": 0}
         if kind == "sync":
             pools = [
