@@ -108,6 +108,8 @@ $(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildc
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@# pip itself compiles on one core. What cannot be compiled is not imported either.
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $(INSTALLED)
