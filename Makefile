@@ -20,7 +20,7 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
 	@mkdir -p build
 	@# The type checker takes more than a minute of one core: it runs beside the tests, and its result stands below theirs.
-	$(BIN)/mypy >build/types.txt 2>&1 & ./scripts/run_tests; tests=$$?; \
+	$(BIN)/mypy >build/types.txt 2>&1 & ./scripts/run_tests ; tests=$$?; \
 		wait $$!; types=$$?; cat build/types.txt; exit $$((tests ? tests : types))
 
 interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
