@@ -16,6 +16,7 @@ from streamgauge.core.http1.response import ResponseReader
 from tests.core import cuts
 from tests.core.http1.malformed import BROKEN, CHUNKED, MALFORMED, OK, OPEN, WHOLE, Decided
 from tests.core.http1.reading import read_response
+from tests.each import each
 
 
 def answer(method: str, wire: bytes) -> tuple[bytes, bytes, bool, DecodeFault | None]:
@@ -281,8 +282,9 @@ def test_well_formed_responses_are_read_as_by_h11_and_http_client(
 # --- malformed and ambiguous responses -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_a_malformed_response_is_handled_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
+@each(MALFORMED.items())
+def test_a_malformed_response_is_handled_the_same_at_every_split(case: tuple[bytes, Decided]) -> None:
+    wire, decided = case
     for pieces in cuts.every_way(wire):
         reader, body = ResponseReader("GET"), b""
         for piece in pieces:
