@@ -131,9 +131,9 @@ def put(load: Load, name: str, peers: dict[str, Peer], results: Results) -> Figu
     return None
 
 
-def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, results: Results) -> None:
+def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, results: Results, *, warm: Sizes = _WARM) -> None:
     """Runs all loads on all peers, in rounds. Each round begins with another peer."""
-    for load in loads(_WARM)[:_WARM_LOADS]:
+    for load in loads(warm)[:_WARM_LOADS]:
         for name in peers:
             put(load, name, peers, Results())
     others = Others()

@@ -1,11 +1,14 @@
 """What all tests share."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import certifi
 import pytest
 from hypothesis import settings
 
@@ -27,6 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = ["tests.kafka_broker.fixtures"]
 
+_LAST_LINE = "-----END CERTIFICATE-----\n"
+
 _NO_PROCESSES = pytest.StashKey[fast.NoProcesses]()
 
 
@@ -35,6 +40,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No test, and no program that it starts, uses the default data directory of the user who runs it. No fixture sets this,
+    # because test modules read the environment when they are imported.
+    folder = TemporaryDirectory(prefix="streamgauge-tests-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["XDG_STATE_HOME"] = folder.name
+    # Each process that imports aiohttp, and each HTTP client, loads all certificate authorities of the system. One is enough:
+    # no test meets a certificate of any of them.
+    authority = Path(folder.name, "authority.pem")
+    authority.write_text("".join(Path(certifi.where()).read_text().partition(_LAST_LINE)[:2]))
+    os.environ |= {"SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": folder.name}
     if config.getoption("--fast"):
         config.stash[_NO_PROCESSES] = fast.NoProcesses()
 

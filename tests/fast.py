@@ -83,6 +83,8 @@ _LONG = (
     "tests/core/test_vectors.py::test_any_split",  # the other test cuts each vector, too
     "tests/differential",
     "tests/fuzz",
+    "tests/kafka/test_dead_letters.py::test_a_broker_that_goes_away",
+    "tests/kafka/test_topics.py::test_broker_that_hangs",
     "tests/ledger/test_sqlite_totals.py",
     "tests/metrics/test_attribute_labels.py::test_100_000_values",
     "tests/metrics/test_prometheus.py::test_100_000_models",

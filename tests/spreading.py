@@ -42,13 +42,19 @@ APART = (
     "tests/cli/test_main.py",
     "tests/worker/",
 )
-# Files of these whose tests share a broker of their own.
-TOGETHER = ("tests/faults/test_broker_rights.py", "tests/faults/test_broker_security.py")
+# Files whose tests share the broker that requires authentication (the fixture `secured`): together they are one unit.
+SECURED = (
+    "tests/faults/test_broker_rights.py",
+    "tests/faults/test_broker_security.py",
+    "tests/kafka/test_connection_diagnosis.py",
+)
 
 
 def unit_of(nodeid: str) -> str:
     """The unit of work that a test belongs to."""
-    if nodeid.startswith(TOGETHER) or not nodeid.startswith(APART):
+    if nodeid.startswith(SECURED):
+        return SECURED[0]
+    if not nodeid.startswith(APART):
         return nodeid.split("::", 1)[0]
     test, _, parameters = nodeid.removesuffix("]").partition("[")
     return f"{test}[{parameters.split('/', 1)[0]}]" if parameters else test

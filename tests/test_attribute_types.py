@@ -12,13 +12,14 @@ from streamgauge.metrics.declarations import LABELS
 from streamgauge.metrics.table import TABLE
 from streamgauge.recorder.request import _KEY_HEADERS
 from streamgauge.taps.proxy.request import _OURS
+from tests.each import each
 
 
 def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
     assert {*KEYS, *COLUMNS, *_SUMS, *LABELS, "le", "quantile", "job", "instance"} <= RESERVED
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED))
+@each(sorted(RESERVED))
 def test_reserved_names_are_refused(name: str) -> None:
     for read, value in ((ATTRIBUTES.read, f"{name}=x-a"), (ATTRIBUTE_NAMES.read, name)):
         with pytest.raises(ValueError, match=f"cannot be named {name}"):

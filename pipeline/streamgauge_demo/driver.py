@@ -1,6 +1,7 @@
 """Runs the official clients with a base URL: unmodified, without retries, one call for each scenario.
 
-Sync and async clients share this code; they differ only in whether a result must be awaited.
+Sync and async clients share this code; they differ only in whether a result must be awaited. The clients' libraries are
+imported when they are used: to import them takes more than a second.
 """
 
 import asyncio
@@ -8,9 +9,6 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
-
-import anthropic
-import openai
 
 from streamgauge_demo.asking import arguments
 from streamgauge_demo.scenario import ClientEnd, Endpoint, Scenario
@@ -36,6 +34,9 @@ class Clients:
     """One client for OpenAI's formats and one for Anthropic's, both sync or both async, with their connection pools."""
 
     def __init__(self, *, sync: bool) -> None:
+        import anthropic
+        import openai
+
         usual: dict[str, Any] = {"api_key": API_KEY, "max_retries": 0, "timeout": CLIENT_TIMEOUT_S}
         self._openai: Any
         self._anthropic: Any
@@ -157,6 +158,9 @@ def _fail(seen: Seen, error: Exception) -> None:
 
 def _end_of(error: Exception) -> ClientEnd:
     """How the exchange ended, from the client's error. Raises any other error again: it shows a fault of the demo."""
+    import anthropic
+    import openai
+
     if isinstance(error, openai.APITimeoutError | anthropic.APITimeoutError):
         return ClientEnd.TIMEOUT
     if isinstance(error, openai.APIConnectionError | anthropic.APIConnectionError):

@@ -40,6 +40,7 @@ class Finale(StrEnum):
     EARLY_FIN = "early_fin"  # closes the connection in the middle of the framing
     RESET = "reset"  # resets the connection
     SILENT = "silent"  # sends nothing more until the other side leaves
+    COMMENTS = "comments"  # sends comments until the other side leaves
 
 
 class ClientEnd(StrEnum):
@@ -76,6 +77,11 @@ class Answer:
     cut: int | None = None
     finale: Finale = Finale.WHOLE
     no_head: bool = False
+
+    @property
+    def ends(self) -> bool:
+        """Whether the response ends even if the other side does not leave."""
+        return self.finale not in (Finale.SILENT, Finale.COMMENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

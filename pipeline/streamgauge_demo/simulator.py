@@ -24,7 +24,7 @@ from streamgauge_demo.request import MAX_HEAD_BYTES, BadRequestError, Request, r
 from streamgauge_demo.scenario import JSON, Answer, Endpoint, Finale, Framing, Piece, Scenario
 from streamgauge_demo.scenarios import BY_MODEL
 from streamgauge_demo.truth import Ended, Told, Wrote
-from streamgauge_demo.wire import Write, plan
+from streamgauge_demo.wire import Write, comment, plan
 
 # Limit of remembered exchanges: more than a demo makes, about 5 KiB each.
 MAX_TOLD = 2_000
@@ -32,7 +32,8 @@ MAX_TOLD = 2_000
 # A thousand streams may start at once: a full queue would reset connections, which no scenario asks for.
 BACKLOG = 2_048
 
-# A silent response is ended after this time (seconds), if the other side does not leave before.
+# A response that is silent, or has comments alone, is ended after this time (seconds), if the other side does not leave
+# before.
 SILENCE_S = 120.0
 
 # Pause between the last bytes and a reset (seconds), so that they are read before it: a reset may discard unread bytes.
@@ -127,7 +128,7 @@ class Simulator:
         gzip = scenario.answer.gzip and "gzip" in request.headers.get("accept-encoding", "")
         try:
             left = await self._write_all(plan(scenario.answer, ids, gzip=gzip), connection, told)
-            told.ended = Ended.CLIENT_LEFT if left else await self._end(scenario.answer, connection)
+            told.ended = Ended.CLIENT_LEFT if left else await self._end(scenario.answer, connection, told)
         except ConnectionError:
             told.ended = Ended.CLIENT_LEFT
         told.ended_ns = time.monotonic_ns()
@@ -149,15 +150,29 @@ class Simulator:
             await connection.write(write.data)
         return False
 
-    async def _end(self, answer: Answer, connection: "Connection") -> Ended:
+    async def _end(self, answer: Answer, connection: "Connection", told: Told) -> Ended:
         if answer.finale is Finale.SILENT and await connection.left_within(SILENCE_S):
             return Ended.CLIENT_LEFT
-        if answer.finale in (Finale.RESET, Finale.SILENT):
+        if answer.finale is Finale.COMMENTS and await self._comment(answer, connection, told):
+            return Ended.CLIENT_LEFT
+        if answer.finale is Finale.RESET or not answer.ends:
             await connection.reset()
             return Ended.RESET
         if answer.finale is Finale.EARLY_FIN:
             return Ended.EARLY_FIN
         return Ended.WHOLE
+
+    async def _comment(self, answer: Answer, connection: "Connection", told: Told) -> bool:
+        """Sends comments for SILENCE_S. Returns whether the other side left before the end. Their delay is not scaled: it is
+        compared with a tap's timeout.
+        """
+        write = comment(answer)
+        for _ in range(int(SILENCE_S / write.delay_s)):
+            if await connection.left_within(write.delay_s):
+                return True
+            told.wrote.append(Wrote(time.monotonic_ns(), len(write.data), write.tokens))
+            await connection.write(write.data)
+        return False
 
 
 class Connection:

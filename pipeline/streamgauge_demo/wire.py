@@ -15,6 +15,10 @@ SLICE_GAP_S = 0.002
 
 LAST_CHUNK = b"0\r\n\r\n"
 
+# What keeps a response alive whose client is expected to leave (seconds, bytes): a silent one would end by the tap's timeout
+# if the client is slow.
+COMMENT = Piece(2.0, b": still here\n\n")
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -47,6 +51,11 @@ def plan(answer: Answer, headers: Mapping[str, str], *, gzip: bool) -> list[Writ
         told["connection"] = "close"
     body = list(_framed(pieces, answer))
     return [Write(answer.head_delay_s, _head(answer, told)), *(_sliced(body, answer.cut) if answer.cut else body)]
+
+
+def comment(answer: Answer) -> Write:
+    """A comment after all writes of a response with `Finale.COMMENTS`."""
+    return next(_framed([COMMENT], answer))
 
 
 def _head(answer: Answer, headers: Mapping[str, str]) -> bytes:

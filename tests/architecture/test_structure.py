@@ -4,6 +4,7 @@ library.
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 from tests.each import each
@@ -229,6 +230,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "runtime/child.py": ("cli/test_tap_process.py",),  # on the children themselves
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
+    "cli/admin_port.py": ("cli/test_main.py",),  # an address that is in use
     "cli/ledgers.py": ("cli/test_main.py", "cli/test_ledger.py"),
     "cli/replay_topic.py": ("integration/test_replay.py",),  # needs a broker
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs
@@ -330,6 +332,7 @@ def source(place: str) -> Path:
     return DEMO / place.removeprefix("demo/") if place.startswith("demo/") else PACKAGE / place
 
 
+@cache
 def imports(path: Path) -> list[tuple[str, str | None]]:
     """What a module imports when it runs, as (module, name); imports under TYPE_CHECKING do not count."""
     tree = ast.parse(path.read_text())
@@ -348,7 +351,8 @@ def foreign_of(path: Path) -> set[str]:
     return {top for top in tops if top not in sys.stdlib_module_names | {"streamgauge", "streamgauge_demo"}}
 
 
-def world_of(path: Path) -> set[str]:
+@cache
+def world_of(path: Path) -> frozenset[str]:
     """The modules and builtins with side effects that a module uses."""
     found = {
         f"{module}.{name}" if name else module
@@ -356,7 +360,7 @@ def world_of(path: Path) -> set[str]:
         if module.split(".")[0] in IMPURE and (module, name) not in PURE_NAMES
     }
     calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    return found | {name.id for name in calls if isinstance(name, ast.Name) and name.id in IMPURE_CALLS}
+    return frozenset(found | {name.id for name in calls if isinstance(name, ast.Name) and name.id in IMPURE_CALLS})
 
 
 @each(SOURCES, place)

@@ -70,7 +70,7 @@ def test_a_proxy_is_measured_under_every_load(name: str) -> None:
         pytest.skip("there is no C compiler 'cc': install gcc")
     results = Results()
     with running([name], results) as peers:
-        rounds(peers, TINY, 1, results)
+        rounds(peers, TINY, 1, results, warm=TINY)
     assert results.faults == []  # what a busy machine did not complete in time is not a fault
     assert all(figure.total > 0 for figures in results.figures.values() for figure in figures)
     assert ratio(results, "burst", name, name) == 1
@@ -96,7 +96,7 @@ def test_proxies_with_tls_to_the_upstream_are_measured_under_its_loads() -> None
         skip_without(name)
     results = Results()
     with running(["nginx", *names], results) as peers:
-        rounds(peers, TINY, 1, results)
+        rounds(peers, TINY, 1, results, warm=TINY)
     assert results.faults == []
     for name in names:
         measured = {load for load, peer in results.figures if peer == name}
@@ -348,7 +348,7 @@ def test_ours_ships_every_read_of_every_load(kafka: str, monkeypatch: pytest.Mon
     results = Results()
     with running(["streamgauge, full"], results) as peers:
         assert set(peers["streamgauge, full"].pids.values()) == {"relay", "recorder", "shipper"}
-        rounds(peers, TINY, 1, results)
+        rounds(peers, TINY, 1, results, warm=TINY)
         names = [name for name in peers if name != DIRECT]
     assert names == ["streamgauge, full", UNCAPTURED]
     assert results.faults == []
@@ -364,7 +364,7 @@ def test_ours_ships_every_read_of_upstreams_with_tls(kafka: str, monkeypatch: py
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)
     results, with_tls = Results(), f"streamgauge, full{TLS}"
     with running([with_tls], results) as peers:
-        rounds(peers, TINY, 1, results)
+        rounds(peers, TINY, 1, results, warm=TINY)
     assert results.faults == []
     text = report(results, [with_tls])
     assert re.search(rf"\| {with_tls} +\| 1\.00 ", text)

@@ -26,7 +26,7 @@ from streamgauge.recorder.protocol import (
 )
 from tests.cli.test_tap import UNREACHABLE
 from tests.processes import children
-from tests.running import PATIENCE_S, Running, start, wait_for, wait_until_ready
+from tests.running import CLEAN, PATIENCE_S, Running, start, wait_for, wait_until_ready
 from tests.taps.talk import EVENTS
 
 ANY_ADMIN = ("--admin", "127.0.0.1:0")
@@ -213,7 +213,6 @@ def test_an_agent_without_its_socket_does_not_start(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def child(data_dir: Path, *options: str, environment: Mapping[str, str] = {}) -> Iterator["subprocess.Popen[bytes]"]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
     command = [
         "tap",
         "--child",
@@ -231,7 +230,7 @@ def child(data_dir: Path, *options: str, environment: Mapping[str, str] = {}) ->
             [sys.executable, "-m", "streamgauge", *command],
             stdin=subprocess.PIPE,
             stderr=log,
-            env={**clean, **environment},
+            env={**CLEAN, **environment},
         )
     with process:
         yield process

@@ -15,7 +15,7 @@ from streamgauge.kafka.dead_letters import Sender, Stage, dead_letter_of
 from streamgauge.kafka.topics import Topics
 from tests.kafka.test_dead_letters import Source
 from tests.kafka_broker.reading import read_all
-from tests.running import command
+from tests.running import command, here
 from tests.streams import bundles_of, interleaved
 
 pytestmark = pytest.mark.kafka
@@ -32,8 +32,9 @@ def put(bootstrap: str, topics: Topics, *letters: tuple[Source, bytes | None, St
     asyncio.run(run())
 
 
-def deadletter(kafka: str, prefix: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return command("deadletter", *arguments, "--kafka", kafka, "--topic-prefix", prefix)
+def deadletter(kafka: str, prefix: str, *arguments: str, ask: Any = here) -> "subprocess.CompletedProcess[str]":
+    done: subprocess.CompletedProcess[str] = ask("deadletter", *arguments, "--kafka", kafka, "--topic-prefix", prefix)
+    return done
 
 
 def segments(kafka: str, topics: Topics) -> list[tuple[int, bytes | None]]:
@@ -58,7 +59,7 @@ def some(kafka: str, prefix: str) -> Topics:
 
 
 def test_list_prints_all_or_those_that_match_the_filters(kafka: str, some: Topics) -> None:
-    done = deadletter(kafka, some.prefix, "list")
+    done = deadletter(kafka, some.prefix, "list", ask=command)
     assert (done.returncode, done.stderr) == (0, "")
     head, *rows = done.stdout.splitlines()
     assert head.split() == ["letter", "at", "stage", "error", "topic", "partition", "offset", "bytes", "version"]
@@ -196,7 +197,7 @@ def test_a_missing_topic_and_an_unreachable_broker_are_one_sentence(kafka: str) 
     assert (missing.returncode, missing.stdout) == (3, "")
     assert "run `streamgauge topics create` first" in missing.stderr
     for job in (("list",), ("retry", "12")):
-        away = deadletter("127.0.0.1:1", "any", *job)
+        away = deadletter("127.0.0.1:1", "any", *job, ask=command)
         assert (away.returncode, away.stdout) == (3, "")
         assert "no Kafka broker answers at 127.0.0.1:1" in away.stderr
         assert len(away.stderr.splitlines()) == 1

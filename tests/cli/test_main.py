@@ -7,7 +7,7 @@ import os
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from streamgauge.cli.help_text import usage
 from streamgauge.cli.main import main
 from streamgauge.cli.parser import parse
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
-from tests.running import command, start, start_up, wait_for
+from tests.running import command, here, start, start_up, wait_for
 
 # A port on which no process listens.
 UNREACHABLE = "127.0.0.1:1"
@@ -32,22 +32,6 @@ HELPED = {"": EPILOG, **{path: one.epilog for path, one in (GROUPS | COMMANDS).i
 
 
 Ask = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Runs a command in this process, for errors before anything starts: a separate process takes half a second."""
-
-    def ask(*arguments: str, environment: Mapping[str, str] = {}) -> "subprocess.CompletedProcess[str]":
-        for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
-            monkeypatch.delenv(name)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        code = main(arguments)
-        output = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, output.out, output.err)
-
-    return ask
 
 
 def refused(
@@ -64,8 +48,8 @@ def refused(
     return done.stderr
 
 
-def refused_in_one_sentence(code: int, says: str, *arguments: str) -> None:
-    output = refused(code, says, *arguments)
+def refused_in_one_sentence(code: int, says: str, *arguments: str, ask: Ask = command) -> None:
+    output = refused(code, says, *arguments, ask=ask)
     assert output.startswith(f"streamgauge {arguments[0]}: ")
     assert len(output.splitlines()) == 1
 
@@ -89,7 +73,7 @@ def junk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", HELPED)
-def test_every_command_has_help_with_examples(name: str, here: Ask) -> None:
+def test_every_command_has_help_with_examples(name: str) -> None:
     result = here(*name.split(), "--help")
     assert result.returncode == DONE
     assert "example" in result.stdout
@@ -130,7 +114,7 @@ def test_version_and_help_as_processes() -> None:
         (("topics", "delete"), "invalid choice: 'delete'"),
     ],
 )
-def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str, here: Ask) -> None:
+def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str) -> None:
     output = refused(USAGE, says, *arguments, ask=here)
     assert output.startswith("usage: streamgauge")
 
@@ -210,7 +194,7 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
         ),
     ],
 )
-def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path, here: Ask) -> None:
+def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
     output = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, ask=here)
     assert len(output.splitlines()) == 1
     assert output.startswith(f"streamgauge {arguments[0]}: ")
@@ -279,7 +263,8 @@ def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None
 
 def test_invalid_tenants(tmp_path: Path) -> None:
     (tmp_path / "tenants.toml").write_text("a = 1")
-    refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, "--tenants", str(tmp_path / "tenants.toml"))
+    places = ("--tenants", str(tmp_path / "tenants.toml"), "--data-dir", str(tmp_path / "data"))
+    refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, *places)
 
 
 # --- services that are unavailable ----------------------------------------------------------------------------------
@@ -387,17 +372,20 @@ def test_a_broker_that_is_not_reachable(action: str) -> None:
 
 def test_a_missing_ledger_is_not_created(tmp_path: Path) -> None:
     place = tmp_path / "data"
-    refused_in_one_sentence(UNAVAILABLE, "there is no ledger", "ledger", "query", "--data-dir", str(place))
-    refused_in_one_sentence(
-        UNAVAILABLE, "there is no ledger", "ledger", "query", "--ledger", f"sqlite:///{place}/x.sqlite"
-    )
+    for given in (("--data-dir", str(place)), ("--ledger", f"sqlite:///{place}/x.sqlite")):
+        refused_in_one_sentence(UNAVAILABLE, "there is no ledger", "ledger", "query", *given, ask=here)
     assert not place.exists()
+
+
+def test_no_program_that_a_test_starts_uses_the_users_own_data_directory() -> None:
+    ledger = f"{os.environ['XDG_STATE_HOME']}/streamgauge/ledger.sqlite"
+    refused_in_one_sentence(UNAVAILABLE, f"there is no ledger {ledger}: ", "ledger", "query")
 
 
 def test_a_file_that_is_not_a_ledger(junk: Path, tmp_path: Path) -> None:
     place = ("--ledger", f"sqlite:///{junk}")
     before = junk.read_bytes()
-    refused_in_one_sentence(UNAVAILABLE, "check that it is a ledger", "ledger", "query", *place)
+    refused_in_one_sentence(UNAVAILABLE, "check that it is a ledger", "ledger", "query", *place, ask=here)
     for given in ((*UP, *ANYWHERE), ("worker", "--kafka", UNREACHABLE, "--admin", "127.0.0.1:0")):
         refused_in_one_sentence(
             UNAVAILABLE, "choose another with --ledger", *given, *place, "--data-dir", str(tmp_path)
@@ -410,9 +398,8 @@ def test_a_database_of_another_program_is_not_a_ledger(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE records(a)")
         database.commit()
-    refused_in_one_sentence(
-        UNAVAILABLE, "check that it is a ledger", "ledger", "query", "--ledger", f"sqlite:///{path}"
-    )
+    place = ("--ledger", f"sqlite:///{path}")
+    refused_in_one_sentence(UNAVAILABLE, "check that it is a ledger", "ledger", "query", *place, ask=here)
 
 
 def test_a_state_that_cannot_be_read(junk: Path, tmp_path: Path) -> None:
@@ -443,7 +430,7 @@ def test_an_unreadable_spool_does_not_stop_the_command(junk: Path, tmp_path: Pat
 
 
 def test_a_file_that_is_not_a_recording_has_a_record(junk: Path) -> None:
-    done = command("replay", str(junk), "--output", "jsonl")
+    done = here("replay", str(junk), "--output", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (DONE, 1)
     note = "no event was found in 1 stream: check that the file is a recording of server-sent events"
     assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
@@ -466,11 +453,12 @@ def test_an_agent_ignores_upstreams_of_the_environment_and_logs_it(tmp_path: Pat
 
 
 def test_a_directory_without_recordings(tmp_path: Path) -> None:
-    refused_in_one_sentence(USAGE, f"the directory {tmp_path} contains no recording", "replay", str(tmp_path))
+    says = f"the directory {tmp_path} contains no recording"
+    refused_in_one_sentence(USAGE, says, "replay", str(tmp_path), ask=here)
 
 
 def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "socket.sse"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
-        refused_in_one_sentence(UNAVAILABLE, f"{path} cannot be read", "replay", str(path))
+        refused_in_one_sentence(UNAVAILABLE, f"{path} cannot be read", "replay", str(path), ask=here)

@@ -11,6 +11,7 @@ import pytest
 from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, first_words
 from streamgauge.cli.parser import parse
 from streamgauge.errors import USAGE
+from tests.each import check_each
 from tests.running import PATIENCE_S
 
 # The library's completion script calls the program by its name, so a folder with a program of that name comes first in PATH.
@@ -65,26 +66,24 @@ def test_bash_completes(words: tuple[str, ...], completed: list[str], shell: Pat
 
 
 NEEDED = {"deadletter show": ["1"]}
-TAKING_VALUES = [
-    (path, flag)
-    for path, command in COMMANDS.items()
-    for flag in [
-        *(one.name for one in (*command.options, CONFIG) if not one.is_argument and one.kind is not bool),
-        *(
-            flag
-            for setting in command.settings
-            for flag in (setting.flag, *setting.aliases)
-            if not setting.type.is_switch
-        ),
-    ]
-]
+FOLLOWING = (["--config", "x"], ["--config=x"], ["--help"], ["-h"])
 
 
-@pytest.mark.parametrize(("path", "flag"), TAKING_VALUES, ids=lambda one: one.replace(" ", "-"))
+def taking_values(path: str) -> list[str]:
+    """The options of a command that take a value."""
+    command = COMMANDS[path]
+    own = [one.name for one in (*command.options, CONFIG) if not one.is_argument and one.kind is not bool]
+    settings = [one for one in command.settings if not one.type.is_switch]
+    return [*own, *(flag for setting in settings for flag in (setting.flag, *setting.aliases))]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
 def test_an_option_that_took_the_next_one_as_its_value_says_what_to_write(
-    path: str, flag: str, capsys: pytest.CaptureFixture[str]
+    path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for following in (["--config", "x"], ["--config=x"], ["--help"], ["-h"]):
+    """Each option before two of four others, by turns: which it is makes no difference."""
+
+    def check(following: list[str], flag: str) -> None:
         with pytest.raises(SystemExit) as left:
             parse([*path.split(), *NEEDED.get(path, []), flag, *following])
         assert left.value.code == USAGE
@@ -95,6 +94,11 @@ def test_an_option_that_took_the_next_one_as_its_value_says_what_to_write(
         assert named
         assert named[1] == named[2]
         assert sentence.endswith(f" before {following[0].partition('=')[0]}")
+
+    pairs = [
+        (following, flag) for place, flag in enumerate(taking_values(path)) for following in FOLLOWING[place % 2 :: 2]
+    ]
+    check_each(pairs, lambda pair: check(*pair), str)
 
 
 def test_a_flag_that_was_read_as_a_value_does_not_hide_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

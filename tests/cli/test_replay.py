@@ -8,7 +8,7 @@ import pytest
 
 from streamgauge.cli.replay import Replaying
 from streamgauge.config import Settings
-from tests.running import command
+from tests.running import command, here
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample
 
@@ -20,8 +20,8 @@ MESSAGES = (VECTORS / "anthropic-messages" / "happy.sse").read_bytes()
 OWN = ("stream_id", "tap_instance")
 
 
-def replayed(*arguments: str) -> list[dict[str, Any]]:
-    done = command("replay", *arguments, "--output", "jsonl")
+def replayed(*arguments: str, ask: Any = here) -> list[dict[str, Any]]:
+    done = ask("replay", *arguments, "--output", "jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_one_record_for_each_file_in_the_order_of_the_arguments(folder: Path) -> None:
     named, inside = str(folder / "named.txt"), str(folder / "in")
-    records = replayed(named, inside, named)
+    records = replayed(named, inside, named, ask=command)
     assert [record["dialect"] for record in records] == [
         "openai-chat", "anthropic-messages", None, "openai-chat", "openai-chat",
     ]  # fmt: skip
@@ -51,7 +51,7 @@ def test_one_record_for_each_file_in_the_order_of_the_arguments(folder: Path) ->
 
 def test_json_is_one_document_of_the_same_records(folder: Path) -> None:
     named = str(folder / "named.txt")
-    done = command("replay", named, named, "--output", "json")
+    done = here("replay", named, named, "--output", "json")
     assert (done.returncode, done.stderr) == (0, "")
     [line] = replayed(named)
     assert [{**load, **dict.fromkeys(OWN)} for load in json.loads(done.stdout)] == [{**line, **dict.fromkeys(OWN)}] * 2
@@ -81,7 +81,7 @@ def test_a_dialect_may_be_given(folder: Path) -> None:
 
 
 def test_a_table(folder: Path) -> None:
-    done = command("replay", str(folder / "in"))
+    done = here("replay", str(folder / "in"))
     assert done.returncode == 0
     head, *lines = done.stdout.splitlines()
     assert head.split()[:3] == ["started_at", "upstream", "dialect"]
@@ -89,7 +89,7 @@ def test_a_table(folder: Path) -> None:
 
 
 def test_nothing_is_printed_if_one_of_the_files_does_not_exist(folder: Path) -> None:
-    done = command("replay", str(folder / "named.txt"), str(folder / "gone.sse"), "--output", "jsonl")
+    done = here("replay", str(folder / "named.txt"), str(folder / "gone.sse"), "--output", "jsonl")
     assert (done.returncode, done.stdout) == (2, "")
 
 
@@ -112,7 +112,7 @@ def recorded(tmp_path: Path) -> Path:
 
 
 def test_one_record_for_each_exchange_and_skipped_ones_are_reported(recorded: Path) -> None:
-    done = command("replay", str(recorded), "--output", "jsonl")
+    done = here("replay", str(recorded), "--output", "jsonl")
     assert done.returncode == 0
     assert done.stderr == f"streamgauge replay: {recorded / 'a.har'}: 1 other exchange was ignored: not LLM traffic\n"
     records = [json.loads(line) for line in done.stdout.splitlines()]
@@ -136,14 +136,14 @@ def test_an_archive_without_an_llm_is_reported(tmp_path: Path) -> None:
     ):
         path = tmp_path / name
         path.write_bytes(recordings.har(*samples))
-        done = command("replay", str(path), "--output", "jsonl")
+        done = here("replay", str(path), "--output", "jsonl")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", f"streamgauge replay: {path}: {said}\n")
 
 
 def test_a_broken_file_does_not_affect_the_others(recorded: Path) -> None:
     (recorded / "b.yaml").write_bytes((recorded / "b.yaml").read_bytes() + b"\n- [")
     (recorded / "c.flow").write_bytes((recorded / "c.flow").read_bytes()[:-20])
-    done = command("replay", str(recorded), "--output", "jsonl")
+    done = here("replay", str(recorded), "--output", "jsonl")
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 5
     _, yaml, flow = done.stderr.splitlines()
@@ -154,7 +154,7 @@ def test_a_broken_file_does_not_affect_the_others(recorded: Path) -> None:
 def test_a_broken_exchange_does_not_affect_the_others(tmp_path: Path) -> None:
     path = tmp_path / "x.har"
     path.write_bytes(recordings.archive({"request": {}}, recordings.entry(CHAT_SAMPLE)))
-    done = command("replay", str(path), "--output", "jsonl")
+    done = here("replay", str(path), "--output", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
     assert done.stderr == (
         f"streamgauge replay: {path}: 1 exchange that cannot be read has no record,"
@@ -165,7 +165,7 @@ def test_a_broken_exchange_does_not_affect_the_others(tmp_path: Path) -> None:
 def test_an_unreadable_file_ends_with_the_code_of_a_missing_resource(recorded: Path) -> None:
     (recorded / "a.har").unlink()
     (recorded / "a.har").symlink_to("/proc/self/mem")  # any process may open it, but reading it fails
-    done = command("replay", str(recorded / "a.har"), str(recorded / "d.sse"), "--output", "jsonl")
+    done = here("replay", str(recorded / "a.har"), str(recorded / "d.sse"), "--output", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (3, 1)
     assert done.stderr == f"streamgauge replay: {recorded / 'a.har'} cannot be read: Input/output error\n"
 
@@ -177,7 +177,7 @@ def test_an_existing_installation_key_is_used(recorded: Path, tmp_path: Path) ->
     (tmp_path / "data" / "key").chmod(0o600)
     digests = []
     for environment in (own, own, other, other):
-        done = command("replay", str(recorded / "c.flow"), "--output", "jsonl", environment=environment)
+        done = here("replay", str(recorded / "c.flow"), "--output", "jsonl", environment=environment)
         digests.append({json.loads(line)["credential_id"] for line in done.stdout.splitlines()})
     assert digests[0] == digests[1]
     assert len(digests[0] | digests[2] | digests[3]) == 3
@@ -202,17 +202,17 @@ def test_a_key_of_another_user_is_not_used_and_the_digests_are_noted(
 
 
 def test_a_source_must_be_given() -> None:
-    done = command("replay")
+    done = here("replay")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nothing to replay: name files or directories" in done.stderr
 
 
 def test_a_broker_of_the_environment_is_ignored_if_files_are_given(recorded: Path) -> None:
     away = {"STREAMGAUGE_KAFKA": "127.0.0.1:1"}
-    done = command("replay", str(recorded / "d.sse"), "--output", "jsonl", environment=away)
+    done = here("replay", str(recorded / "d.sse"), "--output", "jsonl", environment=away)
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
-    result = command("replay", environment=away)
+    result = here("replay", environment=away)
     assert result.returncode == 3
     assert "no Kafka broker answers at 127.0.0.1:1" in result.stderr
-    named = command("replay", str(recorded / "d.sse"), "--kafka", "127.0.0.1:1", "--output", "jsonl")
+    named = here("replay", str(recorded / "d.sse"), "--kafka", "127.0.0.1:1", "--output", "jsonl")
     assert (named.returncode, len(named.stdout.splitlines())) == (3, 1)

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.running import command
+from tests.running import command, here
 
 pytestmark = pytest.mark.kafka
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kafka
 def test_created_then_agreeing_then_differing(kafka: str) -> None:
     prefix = f"command-{uuid.uuid4().hex[:8]}"
     place = ("--kafka", kafka, "--topic-prefix", prefix)
-    none = command("topics", "describe", *place, "--output", "json")
+    none = here("topics", "describe", *place, "--output", "json")
     assert (none.returncode, json.loads(none.stdout)) == (1, [])
     before = command("topics", "describe", *place)
     assert (before.returncode, before.stdout) == (1, "")
@@ -23,13 +23,13 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
     assert made.stdout.splitlines() == [
         f"created {prefix}.{name}" for name in ("segments", "records", "state", "deadletter")
     ]
-    again = command("topics", "create", *place)
+    again = here("topics", "create", *place)
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout == "all topics exist and have the expected settings\n"
-    other = command("topics", "create", *place, "--partitions", "8")
+    other = here("topics", "create", *place, "--partitions", "8")
     assert other.returncode == 1
     assert f"{prefix}.segments has 4 partitions, not 8" in other.stderr.splitlines()
-    shown = command("topics", "describe", *place)
+    shown = here("topics", "describe", *place)
     assert shown.returncode == 0
     assert shown.stdout.splitlines()[0].split() == ["topic", "partitions", "replicas", "settings"]
     assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [
@@ -37,17 +37,17 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
         (("segments", "4"), ("records", "4"), ("state", "4"), ("deadletter", "1"))
     ]  # fmt: skip
     assert "message.timestamp.type=LogAppendTime" in shown.stdout
-    described = json.loads(command("topics", "describe", *place, "--output", "json").stdout)
+    described = json.loads(here("topics", "describe", *place, "--output", "json").stdout)
     assert [(one["topic"], one["partitions"], one["replicas"]) for one in described] == [
         (f"{prefix}.{name}", count, 1) for name, count in
         (("segments", 4), ("records", 4), ("state", 4), ("deadletter", 1))
     ]  # fmt: skip
     assert described[0]["settings"]["message.timestamp.type"] == "LogAppendTime"
-    lines = command("topics", "describe", *place, "--output", "jsonl").stdout.splitlines()
+    lines = here("topics", "describe", *place, "--output", "jsonl").stdout.splitlines()
     assert [json.loads(line) for line in lines] == described
-    agreeing = command("topics", "create", *place, "--output", "json")
+    agreeing = here("topics", "create", *place, "--output", "json")
     assert (agreeing.returncode, json.loads(agreeing.stdout)) == (0, {"created": [], "differences": []})
-    differing = command("topics", "create", *place, "--partitions", "8", "--output", "json")
+    differing = here("topics", "create", *place, "--partitions", "8", "--output", "json")
     assert differing.returncode == 1
     assert f"{prefix}.segments has 4 partitions, not 8" in json.loads(differing.stdout)["differences"]
 
@@ -55,10 +55,10 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
 def test_a_topic_has_as_many_replicas_as_requested(kafka: str) -> None:
     """A single broker can create one replica of each partition, and refuses two."""
     place = ("--kafka", kafka, "--topic-prefix", f"command-{uuid.uuid4().hex[:8]}")
-    refused = command("topics", "create", *place, "--replicas", "2")
+    refused = here("topics", "create", *place, "--replicas", "2")
     assert refused.returncode == 3
     assert "InvalidReplicationFactor" in refused.stderr
-    none = command("topics", "create", *place, "--replicas", "0")
+    none = here("topics", "create", *place, "--replicas", "0")
     assert none.returncode == 2
     assert none.stderr.startswith("streamgauge topics: --replicas (STREAMGAUGE_REPLICAS): ")
-    assert command("topics", "create", *place, "--replicas", "1").returncode == 0
+    assert here("topics", "create", *place, "--replicas", "1").returncode == 0

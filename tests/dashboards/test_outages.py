@@ -213,87 +213,103 @@ def inhibited() -> dict[str, Any]:
     return content
 
 
-@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes five minutes alone: make alerts")
-@pytest.mark.timeout(1_500)
-def test_each_outage_has_its_alert(own_broker: Callable[..., Broker], tmp_path: Path, alertmanager_tools: None) -> None:
+@contextmanager
+def monitored_system(broker: Broker, folder: Path) -> Iterator[tuple[System, Provider, Monitoring]]:
+    """A system under traffic; the provider of its upstream `hanging`; and its monitoring."""
     with ExitStack() as stack:
         small, hanging = (stack.enter_context(provider()) for _ in range(2))
         answers = {"limited": LIMITED, "cut": CUT, "silent-on-usage": WITHOUT_USAGE}
         upstreams = {name: stack.enter_context(serving(Fixed(*answer))).url for name, answer in answers.items()}
         upstreams |= {"small": small.url, "hanging": hanging.url, "closed": f"http://127.0.0.1:{free_port()}"}
-        system = System(own_broker(), tmp_path, upstreams, stack)
-        tap, workers = system.tap_admin, system.admin
+        system = System(broker, folder, upstreams, stack)
         rules = prometheus_rules(durations=Durations(FACTOR), runbooks="https://example.org/runbooks")
-        monitored = stack.enter_context(
-            monitoring(tmp_path / "monitoring", {"tap": [tap], "worker": workers}, rules, inhibited())
-        )
+        targets = {"tap": [system.tap_admin], "worker": system.admin}
+        monitored = stack.enter_context(monitoring(folder / "monitoring", targets, rules, inhibited()))
         stack.enter_context(traffic(system, "small"))
+        yield system, hanging, monitored
+
+
+@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes five minutes alone: make alerts")
+@pytest.mark.timeout(1_500)
+def test_each_outage_has_its_alert(own_broker: Callable[..., Broker], tmp_path: Path, alertmanager_tools: None) -> None:
+    with monitored_system(own_broker(), tmp_path) as (system, hanging, monitored):
         outages = Outages(monitored)
         outages.quiet(QUIET_S)
-
-        clients = ExitStack()
-        outages.cause(
-            "an upstream refuses connections",
-            lambda: clients.enter_context(traffic(system, "closed")),
-            clients.close,
-            {("UpstreamUnreachable", "closed")},
-        )
-        outages.cause(
-            "a provider answers 429",
-            lambda: clients.enter_context(traffic(system, "limited")),
-            clients.close,
-            {("ProviderAnswersErrors", "limited")},
-        )
-        streams: list[threading.Thread] = []
-        outages.cause(
-            "streams hang",
-            lambda: system.hang(hanging, streams),
-            hanging.go_on.set,
-            {("StreamsSilent", "hanging")},
-        )
-        for stream in streams:
-            stream.join(PATIENCE_S)
-        # The other worker gets the partitions when Kafka's session of 10 s is over, which is not shortened.
-        outages.cause(
-            "a worker was killed",
-            lambda: system.kill(0),
-            lambda: system.restart(0),
-            {("WorkerDown", workers[0])},
-            frozenset({"PartitionsWithoutOwner"}),
-        )
-        outages.cause(
-            "all workers were killed",
-            lambda: system.kill(0, 1),
-            lambda: system.restart(0, 1),
-            {("NoWorker", ""), *(("WorkerDown", address) for address in workers)},
-        )
-        outages.cause(
-            "the broker was killed",
-            system.broker.kill,
-            system.broker.start,
-            {("BrokerAway", address) for address in (tap, *workers)},
-        )
-        # A tap that was killed loses what was on its way to the spool, and counts it when it is back.
-        outages.cause(
-            "the tap was killed", system.kill_tap, system.restart_tap, {("TapDown", tap), ("NoTap", "")}, LOST
-        )
-        with traffic(system, "cut", "silent-on-usage"):
-            outages.cause(
-                "streams are cut, and others report no usage",
-                lambda: None,
-                None,
-                {("StreamsTruncated", "cut"), ("StreamsBreakMidway", "cut"), ("UsageMissing", "silent-on-usage")},
-                LOST,
-            )
-        outages.cause(
-            "the topics were deleted",
-            system.delete_topics,
-            None,
-            {("BrokerProblem", tap), ("NoWorker", ""), *(("WorkerDown", address) for address in workers)},
-            LOST,
-        )
+        of_upstreams(outages, system, hanging)
+        of_processes(outages, system)
+        that_stay(outages, system)
         print("seconds until the alerts:", outages.took_s)
         check_notifications(monitored)
+
+
+def of_upstreams(outages: Outages, system: System, hanging: Provider) -> None:
+    clients = ExitStack()
+    outages.cause(
+        "an upstream refuses connections",
+        lambda: clients.enter_context(traffic(system, "closed")),
+        clients.close,
+        {("UpstreamUnreachable", "closed")},
+    )
+    outages.cause(
+        "a provider answers 429",
+        lambda: clients.enter_context(traffic(system, "limited")),
+        clients.close,
+        {("ProviderAnswersErrors", "limited")},
+    )
+    streams: list[threading.Thread] = []
+    outages.cause(
+        "streams hang",
+        lambda: system.hang(hanging, streams),
+        hanging.go_on.set,
+        {("StreamsSilent", "hanging")},
+    )
+    for stream in streams:
+        stream.join(PATIENCE_S)
+
+
+def of_processes(outages: Outages, system: System) -> None:
+    tap, workers = system.tap_admin, system.admin
+    all_down = {("WorkerDown", address) for address in workers}
+    # The other worker gets the partitions when Kafka's session of 10 s is over, which is not shortened.
+    outages.cause(
+        "a worker was killed",
+        lambda: system.kill(0),
+        lambda: system.restart(0),
+        {("WorkerDown", workers[0])},
+        frozenset({"PartitionsWithoutOwner"}),
+    )
+    outages.cause(
+        "all workers were killed",
+        lambda: system.kill(0, 1),
+        lambda: system.restart(0, 1),
+        {("NoWorker", ""), *all_down},
+    )
+    outages.cause(
+        "the broker was killed",
+        system.broker.kill,
+        system.broker.start,
+        {("BrokerAway", address) for address in (tap, *workers)},
+    )
+    # A tap that was killed loses what was on its way to the spool, and counts it when it is back.
+    outages.cause("the tap was killed", system.kill_tap, system.restart_tap, {("TapDown", tap), ("NoTap", "")}, LOST)
+
+
+def that_stay(outages: Outages, system: System) -> None:
+    with traffic(system, "cut", "silent-on-usage"):
+        outages.cause(
+            "streams are cut, and others report no usage",
+            lambda: None,
+            None,
+            {("StreamsTruncated", "cut"), ("StreamsBreakMidway", "cut"), ("UsageMissing", "silent-on-usage")},
+            LOST,
+        )
+    outages.cause(
+        "the topics were deleted",
+        system.delete_topics,
+        None,
+        {("BrokerProblem", system.tap_admin), ("NoWorker", ""), *(("WorkerDown", one) for one in system.admin)},
+        LOST,
+    )
 
 
 def check_notifications(monitored: Monitoring) -> None:

@@ -10,6 +10,7 @@ from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
 from streamgauge_demo.tally import Seen
 from streamgauge_demo.truth import Told, Wrote
 from streamgauge_demo.verdict import client_differences, member, record_differences
+from tests.each import each
 
 
 def good_record(scenario: Scenario) -> dict[str, object]:
@@ -57,7 +58,7 @@ def good_client(scenario: Scenario) -> Seen:
     return seen
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
+@each(SCENARIOS, lambda scenario: scenario.model)
 def test_expected_results_have_no_difference(scenario: Scenario) -> None:
     assert record_differences(scenario, good_record(scenario)) == []
     assert client_differences(scenario, good_client(scenario)) == []

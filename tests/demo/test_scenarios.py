@@ -3,11 +3,10 @@
 import json
 from collections import defaultdict
 
-import pytest
-
 from streamgauge_demo.providers import gateway, local, nanogpt, nimbus, sansa
 from streamgauge_demo.scenario import EVENT_STREAM, Endpoint, Scenario
 from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
+from tests.each import each
 
 
 def body(model: str) -> bytes:
@@ -51,7 +50,7 @@ def test_every_outcome_that_a_tap_can_see_is_played() -> None:
     assert seen == kinds
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
+@each(SCENARIOS, lambda scenario: scenario.model)
 def test_events_are_whole_unless_the_stream_breaks(scenario: Scenario) -> None:
     if scenario.answer.content_type != EVENT_STREAM or scenario.expected.outcome not in ("completed", "stream_error"):
         return

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streamgauge_demo.scenario import Scenario
+from streamgauge_demo import wire
+from streamgauge_demo.scenario import Piece, Scenario
 from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
 from streamgauge_demo.simulator import Simulator
 from streamgauge_demo.truth import Ended
@@ -76,6 +77,19 @@ def test_the_truth_has_each_write_before_it_arrived(running: Simulator) -> None:
     first = request.first_token_s()
     assert first is not None
     assert first == (stamps[0] - request.asked_ns) / 1e9
+
+
+def test_a_response_whose_client_is_slow_to_leave_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tap would end it by its timeout, before the client leaves."""
+    monkeypatch.setattr(wire, "COMMENT", Piece(0.05, b": still here\n\n"))
+    scenario = BY_MODEL["gateway/abort"]
+    sent = b"".join(piece.data for piece in scenario.answer.pieces) + 3 * b": still here\n\n"
+    with simulator(0) as alone:
+        client = connection(alone.url)
+        head, body = request_bytes(scenario, "")
+        client.request("POST", head.split(b" ")[1].decode(), body)
+        assert client.getresponse().read(len(sent)) == sent
+        client.close()
 
 
 def test_a_connection_is_reused() -> None:

@@ -7,6 +7,7 @@ import pytest
 from streamgauge_demo.scenario import Answer, Finale, Framing, Piece, Scenario
 from streamgauge_demo.scenarios import SCENARIOS
 from streamgauge_demo.wire import LAST_CHUNK, plan
+from tests.each import each
 
 PIECES = (Piece(0.5, b"data: 1\n\n", 1), Piece(0.1, b": wait\n\n"), Piece(0.2, b"data: 2\n\ndata: 3\n\n", 2))
 
@@ -30,7 +31,7 @@ def test_each_piece_is_a_chunk_and_the_last_chunk_ends_it() -> None:
     assert body_of(Answer(pieces=PIECES[:2])) == [b"9\r\ndata: 1\n\n\r\n", b"8\r\n: wait\n\n\r\n", LAST_CHUNK]
 
 
-@pytest.mark.parametrize("finale", [Finale.EARLY_FIN, Finale.RESET, Finale.SILENT])
+@pytest.mark.parametrize("finale", [Finale.EARLY_FIN, Finale.RESET, Finale.SILENT, Finale.COMMENTS])
 def test_a_broken_response_has_no_last_chunk(finale: Finale) -> None:
     assert LAST_CHUNK not in body_of(Answer(pieces=PIECES, finale=finale))
 
@@ -65,7 +66,7 @@ def test_a_token_event_is_complete_with_the_slice_that_has_its_blank_line() -> N
     assert b"".join(write.data for write in cut[: place + 1]) == b"9\r\ndata: 1\n\n"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
+@each(SCENARIOS, lambda scenario: scenario.model)
 def test_a_scenario_sends_its_token_events(scenario: Scenario) -> None:
     writes = plan(scenario.answer, {}, gzip=scenario.answer.gzip)
     assert sum(write.tokens for write in writes) == scenario.expected.content.token_events

@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +63,8 @@ def worker_by(door: Door, folder: Path, prefix: str) -> Iterator[Running]:
         yield worker
 
 
-def run_by(door: Door, prefix: str, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_by(
+    door: Door, prefix: str, *words: str, ask: Callable[..., "subprocess.CompletedProcess[str]"] = command
+) -> "subprocess.CompletedProcess[str]":
     """Runs a command to its end."""
-    return command(*words, *door.flags(prefix), environment=dict(door.environment))
+    return ask(*words, *door.flags(prefix), environment=dict(door.environment))

@@ -16,7 +16,7 @@ from tests.faults.rig import Rig, assert_whole, records_on
 from tests.kafka_broker.fixtures import make_topics
 from tests.kafka_broker.secured import Secured
 from tests.processes import children
-from tests.running import wait_for, wait_until_ready
+from tests.running import here, wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
@@ -76,17 +76,17 @@ def test_s4_least_rights_suffice(secured: Secured, tmp_path: Path, way: str) -> 
         secured.allow(door.user, Topics(prefix).rights(job))
 
     made = wait_for(
-        lambda: (done := run_by(doors[Job.CREATE], prefix, "topics", "create")).returncode == 0 and done,
+        lambda: (done := run_by(doors[Job.CREATE], prefix, "topics", "create", ask=here)).returncode == 0 and done,
         "created topics",
         20,
     )
     assert f"created {prefix}.segments" in made.stdout or "have the expected settings" in made.stdout
-    assert run_by(doors[Job.DESCRIBE], prefix, "topics", "describe").returncode == 0
+    assert run_by(doors[Job.DESCRIBE], prefix, "topics", "describe", ask=here).returncode == 0
     asyncio.run(all_through(doors[Job.TAP], doors[Job.WORKER], tmp_path, prefix))
-    replayed = run_by(doors[Job.REPLAY], prefix, "replay", "--output", "jsonl")
+    replayed = run_by(doors[Job.REPLAY], prefix, "replay", "--output", "jsonl", ask=here)
     assert replayed.returncode == 0, replayed.stderr
     assert len(replayed.stdout.splitlines()) == len(asyncio.run(records_on(secured.bootstrap, prefix)))
-    listed = run_by(doors[Job.DEADLETTER], prefix, "deadletter", "list")
+    listed = run_by(doors[Job.DEADLETTER], prefix, "deadletter", "list", ask=here)
     assert listed.returncode == 0, listed.stderr
 
 

@@ -13,10 +13,10 @@ from streamgauge.core.formats.sse import Event, SseDecoder, read_events, write_e
 from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
 from streamgauge.core.http1.framing import Chunked, Plain
 from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, ResponseHead
-from streamgauge.core.http1.response import ResponseReader
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER
 from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 from streamgauge.recorder.response_head import head_facts
+from tests.core.http1.reading import read_response
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.streams import STACK_FRAMES, deeper, in_pieces
 from tests.vectors.drive import encoded
@@ -120,13 +120,7 @@ def check_response(data: bytes) -> None:
 
 
 def _response(pieces: list[bytes], method: str) -> tuple[ResponseHead | None, bytes, bytes, HeadFault | None, object]:
-    reader, head, body, rest = ResponseReader(method), None, b"", b""
-    for piece in pieces:
-        found, left = reader.feed_head(piece) if reader.framing is None else (None, piece)
-        head = head or found
-        if reader.framing is not None:
-            more, after = reader.feed(left)
-            body, rest = body + more, rest + after
+    reader, head, body, rest = read_response(pieces, method)
     assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or head is not None or reader.fault is not None
     assert (head is None) == (reader.framing is None) and (head is None or reader.fault is None)
     broken = reader.framing is not None and reader.framing.broken

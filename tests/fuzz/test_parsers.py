@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.each import each
 from tests.fuzz import hostile, logs, meanings, parsers
 from tests.fuzz.drawing import PLACES, fuzzed, steps
 from tests.fuzz.meanings import PATHS
@@ -65,7 +66,7 @@ def test_earlier_bugs_stay_fixed(name: str) -> None:
     TARGETS[target].check(data)
 
 
-@pytest.mark.parametrize("value", hostile.VALUES, ids=lambda value: f"{value[:12]!r}-{len(value)}")
+@each(hostile.VALUES, lambda value: f"{value[:12]!r}-{len(value)}")
 def test_hostile_values_are_read_as_python_reads_them(value: bytes) -> None:
     parsers.check_json_text(value)
     parsers.check_json_check(value)

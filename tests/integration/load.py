@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from streamgauge_demo.scenario import Finale, Scenario
+from streamgauge_demo.scenario import Scenario
 from streamgauge_demo.scenarios import SCENARIOS
 from tests.demo.raw import request_bytes
 
@@ -17,7 +17,7 @@ PATIENCE_S = 120.0
 
 def mixed(count: int) -> list[Scenario]:
     """This many scenarios, each kind equally often: all whose response ends by itself."""
-    kinds = [one for one in SCENARIOS if one.expected.exact and one.answer.finale is not Finale.SILENT]
+    kinds = [one for one in SCENARIOS if one.expected.exact and one.answer.ends]
     return [kinds[place % len(kinds)] for place in range(count)]
 
 

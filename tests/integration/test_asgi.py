@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import anthropic
-import openai
 import pytest
 
 from tests.cli.test_agent import agent
 from tests.integration.provider import BEGIN, REST
-from tests.running import PATIENCE_S, Running, wait_for
+from tests.running import CLEAN, PATIENCE_S, Running, wait_for
 
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 ASK: Any = [{"role": "user", "content": "Hello?"}]
 
 
@@ -87,7 +84,9 @@ class Rig:
         assert record["integrity"]["complete"] is True
         return dict(record)
 
-    def openai(self, tenant: str) -> openai.OpenAI:
+    def openai(self, tenant: str) -> Any:
+        import openai
+
         headers = {"x-tenant": tenant}
         return openai.OpenAI(base_url=f"{self.server.url}/v1", api_key="key", default_headers=headers, max_retries=0)
 
@@ -143,6 +142,8 @@ def test_a_response_that_is_not_a_stream(rig: Rig) -> None:
 
 
 def test_a_stream_of_the_anthropic_client(rig: Rig) -> None:
+    import anthropic
+
     with (
         anthropic.Anthropic(base_url=rig.server.url, api_key="key", default_headers={"x-tenant": "claude"}) as client,
         client.messages.stream(model="small-1", max_tokens=9, messages=ASK) as stream,
@@ -167,7 +168,7 @@ def test_a_client_that_leaves(rig: Rig) -> None:
 
 @pytest.mark.parametrize(("model", "status"), [("raises", 200), ("stops", 200), ("fails", None)])
 def test_an_application_that_breaks_off(rig: Rig, model: str, status: int | None) -> None:
-    with rig.openai(model) as client, pytest.raises((openai.APIError, Exception)) as raised:
+    with rig.openai(model) as client, pytest.raises(Exception) as raised:
         for _ in client.chat.completions.create(model=model, messages=ASK, stream=True):
             pass
     assert raised.value is not None

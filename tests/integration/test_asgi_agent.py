@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 from streamgauge.core.assembly.assembler import Assembler
@@ -40,6 +39,8 @@ def environment(data_dir: Path, kafka: str, **more: str) -> dict[str, str]:
 
 def ask(running: Server, times: int = 1) -> None:
     """Each on a separate connection, so that several workers get some."""
+    import openai
+
     for _ in range(times):
         with openai.OpenAI(base_url=f"{running.url}/v1", api_key="key", max_retries=3) as client:
             chunks = list(client.chat.completions.create(model="plain", messages=ASK, stream=True))

@@ -18,7 +18,7 @@ from tests.integration.synthetic import distinct
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.jars import KAFKA_3_9, KAFKA_4, NoBrokerError
 from tests.kafka_broker.reading import read_all
-from tests.running import Running, command, start, start_tap, wait_for, wait_until_ready
+from tests.running import Running, command, here, start, start_tap, wait_for, wait_until_ready
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -113,7 +113,7 @@ def has_worked(worker: Running) -> bool:
 
 
 def records_in(ledger: Path) -> list[Record]:
-    result = command("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
+    result = here("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
     return [msgspec.json.decode(line, type=Record) for line in result.stdout.splitlines()]
 
 

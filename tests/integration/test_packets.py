@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import openai
 import pytest
 
 from streamgauge_demo.driver import Clients, drive
@@ -129,6 +128,8 @@ def test_packets_and_relay_stamp_the_same_moments(both: tuple[list[dict[str, Any
 
 
 def chat(server: Provider) -> str:
+    import openai
+
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="SECRET-KEY", max_retries=0) as client:
         stream = client.chat.completions.create(
             model="small-1", messages=[{"role": "user", "content": "A SECRET"}], stream=True

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.integration.resumable import LAST_EVENT, LAST_SEQUENCE, MESSAGE, RESPONSE, resumable
@@ -24,7 +22,7 @@ RECORDS = 11
 BREAK = "incomplete chunked read|Connection error"
 
 
-def take_up_a_response(client: openai.OpenAI) -> None:
+def take_up_a_response(client: Any) -> None:
     with pytest.raises(Exception, match=BREAK):  # each client's HTTP library has its own class for it
         list(client.responses.create(model="big-1", input="A SECRET", stream=True))
     for _ in range(2):  # once more, as in a second window of the same user: the same usage is reported again
@@ -33,7 +31,7 @@ def take_up_a_response(client: openai.OpenAI) -> None:
     assert len(list(client.responses.retrieve("resp_1", stream=True))) == len(RESPONSE)
 
 
-def take_up_a_message(client: anthropic.Anthropic) -> None:
+def take_up_a_message(client: Any) -> None:
     def ask(**headers: str) -> Any:
         question: Any = [{"role": "user", "content": "A SECRET"}]
         return client.messages.create(
@@ -45,7 +43,7 @@ def take_up_a_message(client: anthropic.Anthropic) -> None:
     assert list(ask(**{"Last-Event-ID": str(LAST_EVENT)}))[-1].type == "message_stop"
 
 
-def chat(client: openai.OpenAI, model: str = "small-1", **headers: str) -> None:
+def chat(client: Any, model: str = "small-1", **headers: str) -> None:
     question: Any = [{"role": "user", "content": "A SECRET"}]
     chunks = client.chat.completions.create(model=model, messages=question, stream=True, extra_headers={**headers})
     assert [chunk.id for chunk in chunks] == ["chatcmpl-same"] * 3
@@ -56,6 +54,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """After all requests: a response resumed twice and read again from its start, a message resumed once, a refused
     resumption, a retry, and two requests with one id.
     """
+    import anthropic
+    import openai
+
     data_dir = tmp_path_factory.mktemp("resume") / "data"
     with resumable() as server, start_up({"p": server.url}, data_dir) as running:
         root = f"{running.url}/p"

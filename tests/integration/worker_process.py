@@ -1,8 +1,9 @@
 """`python -m tests.integration.worker_process JSON`: a worker in a separate process that a test may kill.
 
-Prints `ready` once it has its partitions, and its metrics at the end, on stdout; logs to stderr.
+Prints `ready` once it has its partitions, and its metrics at the end, on stdout; logs to stderr. `starting.py` starts it.
 """
 
+import gc
 import json
 import sys
 import threading
@@ -17,6 +18,8 @@ from streamgauge.worker.settings import RecordStore
 
 
 def main() -> int:
+    gc.freeze()
+    gc.enable()
     told = json.loads(sys.argv[1])
     ledger: RecordStore | None = LedgerStore(open_ledger(told.pop("ledger"))) if "ledger" in told else None
     settings = WorkerSettings(data_dir=Path(told.pop("data_dir")), **told)

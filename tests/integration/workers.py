@@ -27,7 +27,7 @@ class WorkerProcess:
         kept_logs.add(self._stderr)
         with self._stderr.open("wb") as errors, self._stdout.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, json.dumps(settings)],
+                [sys.executable, "-m", "tests.integration.starting", module, json.dumps(settings)],
                 stdout=output,
                 stderr=errors,
             )

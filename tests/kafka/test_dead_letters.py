@@ -1,7 +1,6 @@
 """Dead letters: the message and its facts, truncated if it is too large; reading all of them; sending them back."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,9 +22,8 @@ from streamgauge.kafka.faults import BrokerUnreachableError
 from streamgauge.kafka.producer import Message
 from streamgauge.kafka.topics import Topics, TopicsMissingError
 from tests.dead_letters import send_back
+from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.kafka_broker.administration import delete_beginning, delete_topic
-from tests.kafka_broker.broker import Broker
-from tests.kafka_broker.fixtures import make_topics
 from tests.kafka_broker.reading import read_all
 
 NAMES = Topics("house")
@@ -139,22 +137,21 @@ def test_what_is_sent_back_is_the_message(kafka: str, prefix: str) -> None:
     assert [(one.partition, one.key, one.value) for one in back] == [(2, None, b"one"), (2, b"key", None)]
 
 
-@pytest.mark.kafka
-def test_a_broker_that_goes_away_meanwhile_is_not_waited_for_for_ever(
-    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = own_broker()
-    topics = Topics(make_topics(broker.bootstrap))
+def test_a_broker_that_goes_away_meanwhile_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "CONFIRM_S", 2.0)
+    confirmed = []
 
-    async def run() -> None:
+    async def run(broker: MockCluster) -> None:
         async with Sender(broker.bootstrap) as sender:
-            await sender.send(Message(topics.segments, b"one", None, 0))
-            broker.kill()
-            await sender.send(Message(topics.segments, b"two", None, 0))
+            await sender.send(Message(NAMES.segments, b"one", None, 0))
+            confirmed.append(b"one")
+            broker.down()
+            await sender.send(Message(NAMES.segments, b"two", None, 0))
 
-    with pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):
-        asyncio.run(run())
+    with mock_cluster() as broker, pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):
+        broker.create_topic(NAMES.segments, 1)
+        asyncio.run(run(broker))
+    assert confirmed == [b"one"]
 
 
 @pytest.mark.parametrize("error", [RequestTimedOutError, NodeNotReadyError, KafkaTimeoutError, TimeoutError])

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +12,8 @@ from streamgauge.kafka import administrator as administration
 from streamgauge.kafka import topics
 from streamgauge.kafka.security import brokers_at
 from tests.faults.log_faults import add_partitions
+from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.kafka_broker.administration import delete_topic
-from tests.kafka_broker.broker import Broker
 
 pytestmark = pytest.mark.kafka
 
@@ -65,23 +65,20 @@ def test_a_broker_that_is_not_there_is_one_sentence() -> None:
             asyncio.run(call)
 
 
-def test_broker_that_hangs_during_a_request_is_unreachable(
-    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broker_that_hangs_during_a_request_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker waits for a broker that is away; one that refuses ends it."""
-    broker = own_broker()
     monkeypatch.setattr(administration, "REQUEST_TIMEOUT_MS", 2_000)
 
-    async def ask() -> None:
+    async def ask(broker: MockCluster) -> None:
         async with administration.administrator(brokers_at(broker.bootstrap)) as client:
-            broker.freeze()
+            broker.slow(60_000)
             await client.list_topics()
 
-    try:
-        with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at "):
-            asyncio.run(ask())
-    finally:
-        broker.kill()
+    with (
+        mock_cluster() as broker,
+        pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at "),
+    ):
+        asyncio.run(ask(broker))
 
 
 @pytest.mark.parametrize("partitions", [0, 3, 6, 128, -8])

@@ -32,9 +32,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"no Kafka: {why}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """The module's broker with TLS, log-ins and an authorizer."""
+    """The session's broker with TLS, log-ins and an authorizer. `tests/spreading.py` has its tests run in one process."""
     broker = Secured(tmp_path_factory.mktemp("secured"))
     try:
         yield broker.start()

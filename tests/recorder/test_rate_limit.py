@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.segments import RateLimit
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER
 from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS, rate_limit_of, reset_ns
+from tests.each import each
 
 NOW = datetime(2026, 11, 27, 10, 0, 0, tzinfo=UTC)
 MS = 1_000_000
@@ -54,8 +55,7 @@ def test_resets(value: str, milliseconds: float) -> None:
     assert reset(value) == round(milliseconds * MS)
 
 
-@pytest.mark.parametrize(
-    "value",
+@each(
     [
         "", " ", "soon", "6m 0s", "-5", "-5s", "+5s", "1e3", "1e3s", ".5s", "5.", "5.s", "s", "ms", "5x", "0x10", "inf",
         "nan", "\u0661s", "12s\n", "1_000", "2026-11-27", "2026-11-27T10:01:30", "2026-13-27T10:01:30Z",
@@ -63,6 +63,7 @@ def test_resets(value: str, milliseconds: float) -> None:
         "9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59Z", "1795687290", "1795687290000", "9" * 16, "9" * 17, "9" * 400,
         "105d", "9999999999999999h", "1s" * 33,
     ],
+    repr,
 )  # fmt: skip
 def test_what_is_no_reset_is_ignored(value: str) -> None:
     assert reset(value) is None

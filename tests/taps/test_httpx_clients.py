@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import anthropic
-import openai
 import pytest
 
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
 from streamgauge.taps.inprocess import background_senders
 from streamgauge_demo.driver import API_KEY, Clients, drive
-from streamgauge_demo.scenario import Finale, Scenario
+from streamgauge_demo.scenario import Scenario
 from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
 from streamgauge_demo.verdict import client_differences
 from tests.demo.running import simulator
@@ -27,7 +25,7 @@ from tests.running import start_up, wait_for
 Kind = Literal["sync", "async"]
 KINDS: tuple[Kind, ...] = ("sync", "async")
 # Without the scenarios of the relay's own time-outs: this tap has none, its client has.
-PLAYED = [one for one in SCENARIOS if not one.tap_only and one.answer.finale is not Finale.SILENT]
+PLAYED = [one for one in SCENARIOS if not one.tap_only and one.answer.ends]
 CONCURRENCY = 4
 
 # What differs because the exchange or the point of capture is another one: ids and times, and what only the wire shows.
@@ -40,6 +38,9 @@ class Tapped(Clients):
     """The demo's clients: their usual HTTP clients with the tap's transport."""
 
     def __init__(self, kind: Kind, data_dir: Path) -> None:
+        import anthropic
+        import openai
+
         usual: dict[str, Any] = {"api_key": API_KEY, "max_retries": 0}
         if kind == "sync":
             pools = [

@@ -3,6 +3,7 @@
 Messages go to stderr, results to stdout. Exit codes are those of `errors.py`.
 """
 
+import gc
 import io
 import os
 import signal
@@ -59,6 +60,9 @@ def _run(argv: Sequence[str] | None) -> int:
 
         settings = load(args.settings, args.config or _settings_file())
         command = importlib.import_module(f"streamgauge.cli.{args.module}")
+        if not gc.isenabled():  # as in a process of its own (`__main__`)
+            gc.freeze()  # what is imported stays: no collection has to visit it
+            gc.enable()
         _raise_on_signals()
         return int(command.run(settings, args))
     except StreamgaugeError as error:

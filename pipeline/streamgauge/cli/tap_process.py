@@ -17,12 +17,13 @@ from pathlib import Path
 
 import msgspec
 
+from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
-from streamgauge.metrics.http_server import AdminAddressError, AdminServer
+from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
@@ -30,7 +31,7 @@ from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.faults import report_fault, reported_task
-from streamgauge.runtime.listeners import Listeners, not_available, open_listeners
+from streamgauge.runtime.listeners import Listeners, open_listeners
 from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
 from streamgauge.runtime.socket_directory import RuntimeDir
@@ -144,17 +145,6 @@ def _check_certificates(settings: Settings) -> None:
             upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
     except ValueError as error:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
-
-
-async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
-    """Opens the admin port until the stack exits. Raises Unavailable."""
-    try:
-        await admin.start(str(settings.admin))
-    except AdminAddressError as error:
-        if isinstance(error.__cause__, OSError):
-            raise not_available(str(settings.admin), "--admin", error.__cause__) from None
-        raise
-    stack.push_async_callback(admin.stop)
 
 
 async def _admin_now(

@@ -5,10 +5,10 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
+from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.ledgers import opened_ledger
-from streamgauge.cli.tap_process import start_admin_port
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declarations import MetricSource

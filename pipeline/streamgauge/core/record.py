@@ -1,5 +1,6 @@
 """The record of a stream, as the core makes it. `streamgauge.records` publishes it and describes every field; the names are
-a contract.
+a contract. The two are declared apart: this one is made without checks, and without the library that checks the public one.
+`tests/test_records.py` holds them equal.
 
 Times are seconds since the request's first byte, and durations are seconds; both are rounded to 1 us. None means not seen.
 The JSON has the order of the fields.

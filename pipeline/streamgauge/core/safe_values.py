@@ -5,11 +5,13 @@ becomes `masked`.
 """
 
 import re
+import string
 
 MASKED = "masked"
 
-# A word of a protocol's own vocabulary; 128 characters is four times the longest seen in recorded streams.
-CODE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
+# What a word of a protocol's own vocabulary consists of; 128 characters is four times the longest seen in recorded streams.
+CODE_CHARACTERS = string.ascii_letters + string.digits + "_.:/@+-"
+MAX_CODE_CHARS = 128
 # The longest id seen is an encrypted response id of 190 characters.
 MAX_ID_CHARS = 256
 
@@ -26,7 +28,7 @@ def safe_code(value: object) -> str | None:
         return str(value)
     if value is None or value == "":
         return None
-    return value if isinstance(value, str) and CODE.fullmatch(value) else MASKED
+    return value if isinstance(value, str) and is_code(value) else MASKED
 
 
 def safe_id(value: object) -> str | None:
@@ -34,6 +36,12 @@ def safe_id(value: object) -> str | None:
     if value is None or value == "":
         return None
     return value if isinstance(value, str) and is_id(value) else MASKED
+
+
+def is_code(text: str) -> bool:
+    """Whether a text is a word of CODE_CHARACTERS up to MAX_CODE_CHARS characters, or empty."""
+    # Nothing is left only if no other character is in between. A regular expression takes twice as long.
+    return len(text) <= MAX_CODE_CHARS and not text.strip(CODE_CHARACTERS)
 
 
 def is_id(text: str) -> bool:

@@ -2,16 +2,17 @@
 
 from streamgauge.metrics.rules import Alert, Durations, RuleGroup
 
+# Without its broker a worker cannot make progress: that is another alert.
+_CONNECTED = "max by (job, instance) (streamgauge_worker_broker_connected) == 1"
+
 
 def group(durations: Durations) -> RuleGroup:
     """The alerts of workers."""
-    return RuleGroup("streamgauge-workers", (*_progress(durations), *_loss(durations), *_ledger(durations)))
+    alerts = (*_partitions(), *_progress(durations), *_loss(durations), *_ledger(durations))
+    return RuleGroup("streamgauge-workers", alerts)
 
 
-def _progress(durations: Durations) -> list[Alert]:
-    five = durations(5)
-    # Without its broker a worker cannot make progress: that is another alert.
-    connected = "max by (job, instance) (streamgauge_worker_broker_connected) == 1"
+def _partitions() -> list[Alert]:
     partitions = "sum by (job, instance) (streamgauge_worker_partitions)"
     return [
         Alert(
@@ -28,19 +29,25 @@ def _progress(durations: Durations) -> list[Alert]:
         Alert(
             "LagNotExported",
             f"{partitions}\n  > (count by (job, instance) (streamgauge_worker_lag_messages) or 0 * {partitions})\n"
-            f"and\n{connected}",
+            f"and\n{_CONNECTED}",
             5,
             "ticket",
             "The worker {{ $labels.instance }} does not export the lag of its partitions",
             "It has {{ $value }} partitions, and exports the lag of fewer. So the alert on lag, and others, cannot fire for "
             "them.",
         ),
+    ]
+
+
+def _progress(durations: Durations) -> list[Alert]:
+    five = durations(5)
+    return [
         Alert(
             "CommitsStandStill",
             f"sum by (job, instance) (min_over_time(streamgauge_worker_lag_messages[{five}])) > 0\n"
             "and\n"
             f"sum by (job, instance) (increase(streamgauge_worker_commits_total[{five}])) == 0\n"
-            f"and\n{connected}",
+            f"and\n{_CONNECTED}",
             2,
             "page",
             "The worker {{ $labels.instance }} makes no progress, although {{ $value }} messages wait",

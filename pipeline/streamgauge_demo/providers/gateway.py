@@ -137,7 +137,7 @@ def _bad() -> tuple[Scenario, ...]:
             "the client leaves while tokens flow",
             _SPOKEN,
             Expected(outcome="client_abort", client=ClientEnd.LEFT, exact=False, response_model=MODEL),
-            answer=Answer(finale=Finale.SILENT),
+            answer=Answer(finale=Finale.COMMENTS),
             leave_after=12,
         ),
         streamed(

@@ -78,7 +78,7 @@ def _chat() -> tuple[Scenario, ...]:
             "the client leaves",
             spoken[:9],
             Expected(outcome="client_abort", client=ClientEnd.LEFT),
-            answer=Answer(finale=Finale.SILENT),
+            answer=Answer(finale=Finale.COMMENTS),
             leave_after=9,
             pace=_PACE,
         ),

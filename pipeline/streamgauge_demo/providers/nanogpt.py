@@ -95,7 +95,7 @@ def _chat() -> tuple[Scenario, ...]:
             "the client leaves",
             spoken[:18],
             Expected(outcome="client_abort", client=ClientEnd.LEFT, response_model=GPT),
-            answer=Answer(finale=Finale.SILENT),
+            answer=Answer(finale=Finale.COMMENTS),
             leave_after=18,
         ),
         answered(
@@ -174,7 +174,7 @@ def _messages() -> tuple[Scenario, ...]:
             Expected(
                 outcome="client_abort", client=ClientEnd.LEFT, exact=False, response_model=CLAUDE, usage=placeholder
             ),
-            answer=Answer(finale=Finale.SILENT),
+            answer=Answer(finale=Finale.COMMENTS),
             leave_after=14,
         ),
         answered(

@@ -64,7 +64,7 @@ def _chat() -> tuple[Scenario, ...]:
             "the client leaves at the finish reason, before [DONE]",
             [*spoken, finish],
             replace(good, client=ClientEnd.LEFT),
-            answer=Answer(finale=Finale.SILENT),
+            answer=Answer(finale=Finale.COMMENTS),
             leave_after=len(spoken) + 1,
         ),
         answered(

@@ -4,12 +4,12 @@ import json
 import re
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.formats import json_validator
 from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, is_valid
+from tests.each import each
 
 
 def check(*pieces: str) -> bool:
@@ -52,13 +52,13 @@ INVALID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", VALID)
+@each(VALID, repr)
 def test_valid(text: str) -> None:
     assert check(text)
     assert check(*text)
 
 
-@pytest.mark.parametrize("text", INVALID)
+@each(INVALID, repr)
 def test_invalid(text: str) -> None:
     assert not check(text)
     assert not check(*text)

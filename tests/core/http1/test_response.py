@@ -15,6 +15,8 @@ from streamgauge.core.http1.head import MAX_FIELDS
 from streamgauge.core.http1.response import ResponseReader
 from tests.core import cuts
 from tests.core.http1.malformed import BROKEN, CHUNKED, MALFORMED, OK, OPEN, WHOLE, Decided
+from tests.core.http1.reading import read_response
+from tests.each import each
 
 
 def answer(method: str, wire: bytes) -> tuple[bytes, bytes, bool, DecodeFault | None]:
@@ -151,13 +153,7 @@ class Read(tuple[int, list[tuple[str, str]], bytes, bool, bytes]):
 
 def read(pieces: list[bytes], method: str) -> Read:
     """The reader's result for a response."""
-    reader, head, body, rest = ResponseReader(method), None, b"", b""
-    for piece in pieces:
-        found, left = reader.feed_head(piece) if reader.framing is None else (None, piece)
-        head = head or found
-        if reader.framing is not None:
-            more, after = reader.feed(left)
-            body, rest = body + more, rest + after
+    reader, head, body, rest = read_response(pieces, method)
     assert head is not None and reader.fault is None and not reader.ambiguous
     return Read((head.status, head.parsed().headers, body, reader.complete, rest))
 
@@ -286,8 +282,9 @@ def test_well_formed_responses_are_read_as_by_h11_and_http_client(
 # --- malformed and ambiguous responses -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_a_malformed_response_is_handled_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
+@each(MALFORMED.items())
+def test_a_malformed_response_is_handled_the_same_at_every_split(case: tuple[bytes, Decided]) -> None:
+    wire, decided = case
     for pieces in cuts.every_way(wire):
         reader, body = ResponseReader("GET"), b""
         for piece in pieces:

@@ -16,11 +16,10 @@ import pytest
 from streamgauge.taps.inprocess import agent as agent_module
 from streamgauge.taps.inprocess.agent import Agent
 from tests.processes import children, runs
-from tests.running import PATIENCE_S, start, wait_for, wait_until_ready
+from tests.running import CLEAN, PATIENCE_S, start, wait_for, wait_until_ready
 
 # A port on which no broker listens.
 UNREACHABLE = "127.0.0.1:1"
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 KAFKA = {"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}
 ENVIRONMENT = {**CLEAN, **KAFKA}
 

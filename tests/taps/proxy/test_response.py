@@ -1,5 +1,6 @@
 """Where a response ends: for any split, unusual heads, and bytes after the end."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from unittest import mock
@@ -13,6 +14,7 @@ from streamgauge.core.http1.response import ResponseReader
 from streamgauge.taps.proxy import response
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
 from tests.core.http1.malformed import MALFORMED, Decided
+from tests.each import each
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -65,9 +67,9 @@ def feed(framing: ResponseFraming, data: bytes, cuts: list[int]) -> int:
     return taken
 
 
-@pytest.mark.parametrize("behind", BEHIND, ids=range(len(BEHIND)))
-@pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
-def test_the_end_is_found_at_every_split(whole: bytes, behind: bytes) -> None:
+@each(itertools.product(WHOLE, BEHIND))
+def test_the_end_is_found_at_every_split(case: tuple[str, bytes]) -> None:
+    whole, behind = WHOLE[case[0]], case[1]
     data = whole + behind
     for cuts in [[], *([cut] for cut in range(1, len(data))), list(range(1, len(data)))]:
         framing = framing_of()
@@ -195,8 +197,9 @@ def test_a_response_that_cannot_be_parsed_continues_to_the_end_and_is_never_reus
         assert not framing.end_of_input()
 
 
-@pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_a_malformed_response_is_handled_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
+@each(MALFORMED.items())
+def test_a_malformed_response_is_handled_the_same_at_every_split(case: tuple[bytes, Decided]) -> None:
+    wire, decided = case
     for cuts in [[], *([cut] for cut in range(1, len(wire))), list(range(1, len(wire)))]:
         framing = framing_of()
         feed(framing, wire, cuts)

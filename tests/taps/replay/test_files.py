@@ -6,7 +6,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -95,15 +95,16 @@ def test_an_encoded_body_is_decoded(writer: Callable[..., bytes], coding: str, t
 
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
-@pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("body", [BODY, b'{"id":"x","object":"chat.completion","choices":[]}', BODY * 500])
-def test_a_body_that_its_recorder_decoded_is_not_decoded_again(
-    writer: Callable[..., bytes], coding: str, body: bytes, tmp_path: Path
-) -> None:
-    headers = [*SSE_HEADERS, ("Content-Encoding", coding)]
-    [record] = records_in(written(tmp_path, "x", writer(Sample(body, headers=headers))))
-    assert (record.content_encoding, record.counts.bytes) == (None, len(body))
-    assert record.integrity.complete
+def test_a_body_that_its_recorder_decoded_is_not_decoded_again(writer: Callable[..., bytes], tmp_path: Path) -> None:
+    def check(case: tuple[str, bytes]) -> None:
+        coding, body = case
+        headers = [*SSE_HEADERS, ("Content-Encoding", coding)]
+        [record] = records_in(written(tmp_path, "x", writer(Sample(body, headers=headers))))
+        assert (record.content_encoding, record.counts.bytes) == (None, len(body))
+        assert record.integrity.complete
+
+    bodies = (BODY, b'{"id":"x","object":"chat.completion","choices":[]}', BODY * 500)
+    check_each(product(CODINGS, bodies), check, lambda case: f"{case[0]}, {case[1][:20]!r}")
 
 
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)

@@ -14,8 +14,8 @@ from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.log import Log
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
 from streamgauge.worker.watchdog.rules import PartitionProgress, Probe, TopicPartition
+from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.kafka_broker.administration import delete_beginning
-from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.reading import write_all
 
 pytestmark = pytest.mark.kafka
@@ -113,19 +113,18 @@ def test_transaction_marker_is_no_work(kafka: str, prefix: str, monkeypatch: pyt
     )
 
 
-def test_unreachable_broker_gives_a_probe_without_an_answer(own_broker: Any) -> None:
-    broker: Broker = own_broker()
-
-    async def run() -> Probe:
+def test_unreachable_broker_gives_a_probe_without_an_answer() -> None:
+    async def run(broker: MockCluster) -> Probe:
         log = Log(brokers_at(broker.bootstrap), "group")
         await log.start()
-        broker.kill()
+        broker.down()
         try:
             return await ProgressProbe(log, [Held("topic")], lambda result: None).probe()
         finally:
             await log.stop()
 
-    result = asyncio.run(run())
+    with mock_cluster() as broker:
+        result = asyncio.run(run(broker))
     assert not result.broker_answers
     assert result.why
 

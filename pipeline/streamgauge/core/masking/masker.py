@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from streamgauge.core.allowlist import allowlist_filter, encoded, encoded_each
+from streamgauge.core.allowlist import Filter, Spec, allowlist_filter, encoded, encoded_each
 from streamgauge.core.dialects import (
     BY_NAME,
     DIALECTS,
@@ -31,8 +31,6 @@ from streamgauge.core.safe_values import safe_code, safe_id
 
 # What is kept of an event that no dialect recognises: only what shows an error, or that the event is not from an LLM.
 _KEEP_ERRORS = allowlist_filter(KEEP_ERRORS)
-_KEEP = {dialect.name: allowlist_filter(dialect.keep) for dialect in DIALECTS}
-_KEEP_BODY = {dialect.name: allowlist_filter({**KEEP_ERRORS, **dialect.keep_body}) for dialect in DIALECTS}
 
 _BLANK = b"\n\n"
 # Names of events whose data may be text, not JSON.
@@ -41,6 +39,24 @@ _TEXT_EVENTS = frozenset(name for dialect in DIALECTS for name in dialect.text_e
 _UNPARSABLE = b"masked"
 # What `_kept` returns for an event whose data stays unchanged.
 _UNCHANGED = msgspec.Raw(b"")
+
+
+class _Filters(dict[str, Filter]):
+    """The filter of each dialect, by its name. It is made when an event first needs it: to make all takes 20 ms, and every
+    process that imports this module would spend them.
+    """
+
+    def __init__(self, allowlist: Callable[[Dialect], Spec]) -> None:
+        super().__init__()
+        self._allowlist = allowlist
+
+    def __missing__(self, name: str) -> Filter:
+        made = self[name] = allowlist_filter(self._allowlist(BY_NAME[name]))
+        return made
+
+
+_KEEP = _Filters(lambda dialect: dialect.keep)
+_KEEP_BODY = _Filters(lambda dialect: {**KEEP_ERRORS, **dialect.keep_body})
 
 
 class Masker:
