@@ -111,8 +111,12 @@ class SqliteLedger:
     def _connect(self) -> sqlite3.Connection:
         # Several threads use the writer's connection, under the lock. This module begins and ends transactions itself.
         database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        database.execute("PRAGMA synchronous = FULL")
+        try:
+            database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            database.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            database.close()
+            raise
         return database
 
     def _prepare(self) -> None:
