@@ -33,6 +33,7 @@ from streamgauge.core.safe_values import safe_code, safe_id
 _KEEP_ERRORS = allowlist_filter(KEEP_ERRORS)
 
 _BLANK = b"\n\n"
+_BRACE = ord("{")
 # Names of events whose data may be text, not JSON.
 _TEXT_EVENTS = frozenset(name for dialect in DIALECTS for name in dialect.text_events)
 # Replaces data that is not JSON. The replacement does not parse either.
@@ -223,7 +224,9 @@ def _read(decode: Callable[[bytes], list[Event]], blocks: Sequence[bytes]) -> li
 def _json_of(event: Event) -> bytes | None:
     """The data of an event, if it can only be JSON; else None."""
     data = event.data
-    return None if not data or data[:6] == DONE or event.name in _TEXT_EVENTS or data.isspace() else data
+    if not data or event.name in _TEXT_EVENTS:
+        return None
+    return data if data[0] == _BRACE or not (data[:6] == DONE or data.isspace()) else None
 
 
 def _masked_json(raw: bytes) -> bytes:
