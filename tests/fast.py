@@ -86,6 +86,8 @@ _LONG = (
     "tests/ledger/test_sqlite_totals.py",
     "tests/metrics/test_attribute_labels.py::test_100_000_values",
     "tests/metrics/test_prometheus.py::test_100_000_models",
+    "tests/metrics/test_prometheus.py::test_hostile_names",
+    "tests/metrics/test_truth.py",
     "tests/metrics/test_rate_limits.py::test_100_000_keys",
     "tests/recorder/test_budget.py::test_stalled_bodies_are_evicted_for_a_new_one_of_any_size",
     "tests/spool/test_model.py",

@@ -15,7 +15,8 @@ from streamgauge.taps.proxy.request import _OURS
 
 
 def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
-    assert {*KEYS, *COLUMNS, *_SUMS, *LABELS, "le", "quantile", "job", "instance"} <= RESERVED
+    labels = {name.replace(".", "_") for name in LABELS}
+    assert {*KEYS, *COLUMNS, *_SUMS, *labels, "le", "quantile", "job", "instance"} <= RESERVED
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

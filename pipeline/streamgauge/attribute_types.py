@@ -20,9 +20,10 @@ RESERVED = frozenset(
         "record", "request_digest", "request_model", "response_id", "response_model", "resumed_from", "rowid",
         "service_tier", "started_us", "stream_id", "streams", "tap", "tenant", "total_tokens", "upstream", "usage_source",
         "with_usage",
-        # Labels of metrics, ours and those that Prometheus sets.
-        "activity", "cause", "error_class", "error_type", "instance", "job", "kind", "label", "le", "partition", "phase",
-        "quantile", "reason", "result", "source", "stage", "streaming", "version",
+        # Labels of metrics, ours, OpenTelemetry's (with underscores for dots), and those that Prometheus sets.
+        "activity", "cause", "error_class", "error_type", "gen_ai_operation_name", "gen_ai_provider_name",
+        "gen_ai_request_model", "gen_ai_token_modality", "gen_ai_token_type", "instance", "job", "kind", "label", "le",
+        "partition", "phase", "quantile", "reason", "result", "source", "stage", "streaming", "version",
     }
 )  # fmt: skip
 # Headers that are no attribute: those with credentials, and those that the relay or the provider needs, which

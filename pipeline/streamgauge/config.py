@@ -365,6 +365,11 @@ class Settings(ProxySettings, SpoolSettings):
     silent_seconds: float = _set(
         seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", _TO_LEDGER, _RECORDS
     )
+    otel_names: Literal["off", "v1.41", "latest"] = _set(
+        choice("off", "v1.41", "latest", metavar="VERSION"), "off",
+        "show metrics of finished streams also under OpenTelemetry's names, of this version of its conventions",
+        (*_TAPS, "worker"), _OPERATION,
+    )  # fmt: skip
     given: frozenset[str] = frozenset()
 
     def select(self, part: type[Part], **others: Any) -> Part:

@@ -25,6 +25,7 @@ from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
+from streamgauge.taps.proxy.request import route_of
 
 # Least time to move the spool into the ledger at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
@@ -55,7 +56,11 @@ async def running_up(
     `on_new_records` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
     _check_attributes(settings, names_them=bool(settings.upstream or capturing))
-    metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute)
+    metrics = Metrics(
+        (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
+        settings.metric_attribute,
+        otel_names=settings.otel_names,
+    )
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
     with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
@@ -64,6 +69,8 @@ async def running_up(
             return assembling is not None and assembling.is_alive()
 
         async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
+            for upstream in settings.upstream:
+                metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = files.enter_context(contextlib.closing(_state(settings)))
             loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new_records))
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")

@@ -30,7 +30,9 @@ def run(settings: Settings, args: Arguments) -> int:
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)
-    metrics = Metrics((MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute)
+    metrics = Metrics(
+        (MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute, otel_names=settings.otel_names
+    )
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:

@@ -17,3 +17,8 @@ ATTRIBUTED = (
 def with_attributes(metric: Metric, attributes: Sequence[str]) -> Metric:
     """The metric with these further labels, if it takes attributes; else unchanged."""
     return replace(metric, labels=(*metric.labels, *attributes)) if metric.name in ATTRIBUTED else metric
+
+
+def attributes_of(metric: Metric, attributes: Sequence[str]) -> int:
+    """How many of a metric's labels, its last ones, are attributes."""
+    return len(attributes) if metric.name in ATTRIBUTED else 0
