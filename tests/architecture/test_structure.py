@@ -68,7 +68,9 @@ EDGES: dict[str, set[str]] = {
     # The admin port and the exporter.
     "metrics/http_server.py": {"aiohttp"},
     "metrics/generate_docs.py": set(),
-    "metrics/prometheus.py": {"prometheus_client"},
+    "metrics/process.py": {"prometheus_client"},
+    "metrics/prometheus.py": set(),
+    "metrics/text_format.py": {"prometheus_client"},
     "metrics/rule_files.py": {"yaml"},
     "metrics/tap.py": set(),
     "records.py": {"pydantic"},
@@ -263,6 +265,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/panels_streams.py": ("dashboards/test_dashboards.py",),
     "metrics/series.py": ("metrics/test_prometheus.py",),
     "metrics/table_otel.py": ("metrics/test_table.py",),
+    "metrics/table_process.py": ("metrics/test_table.py", "metrics/test_process.py"),
     "metrics/table_streams.py": ("metrics/test_table.py",),
     "metrics/table_taps.py": ("metrics/test_table.py",),
     "metrics/table_workers.py": ("metrics/test_table.py",),

@@ -36,7 +36,8 @@ def read_page(page: bytes, *, openmetrics: bool = False) -> ReadPage:
     samples: dict[Series, float] = {}
     for family in parse(page.decode()):
         for sample in family.samples:
-            series = (sample.name, frozenset(sample.labels.items()))
+            labels = {name: value for name, value in sample.labels.items() if value}  # an empty label is none
+            series = (sample.name, frozenset(labels.items()))
             assert series not in samples, series
             samples[series] = sample.value
     return ReadPage(samples)

@@ -39,7 +39,7 @@ def test_every_metric_of_the_module_is_in_the_table_once() -> None:
 
 def test_names_say_kind_and_unit() -> None:
     for metric in table.TABLE:
-        assert re.fullmatch(r"streamgauge_[a-z_]+", metric.name)
+        assert re.fullmatch(r"(streamgauge|process)_[a-z_]+", metric.name)
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
         in_seconds = metric.unit == "seconds" and metric.kind is not Kind.COUNTER
         assert metric.name.endswith("_seconds") == in_seconds, metric.name

@@ -105,6 +105,7 @@ class MetricSource(StrEnum):
     TAP = "tap"
     WORKER = "worker"
     SELF = "self"  # every process with a metrics page
+    PROCESS = "process"  # the same; of the process, not of its work
 
 
 # Bytes of the page that a metric may take if its row sets no `page_bytes`: one series, its help and its type.

@@ -18,6 +18,7 @@ _PARTS: Mapping[MetricSource, str] = {
     MetricSource.TAP: "Taps (`tap`, `up`)",
     MetricSource.WORKER: "Workers (`worker`, `up`)",
     MetricSource.SELF: "The exporter itself",
+    MetricSource.PROCESS: "Processes (`worker`, `tap`, `up`), on Linux",
 }
 
 

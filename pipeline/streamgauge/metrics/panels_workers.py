@@ -95,5 +95,29 @@ WORKERS = Row(
                 ("count by (version) (streamgauge_build_info)", "version {{version}}"),
             ),
         ),
+        Panel(
+            "CPU",
+            "CPU seconds per second of each process with a metrics page. A tap's relays and its recorder are not included.",
+            "short",
+            (("sum by (instance) (rate(process_cpu_seconds_total[$__rate_interval]))", "{{instance}}"),),
+        ),
+        Panel(
+            "Memory",
+            "Resident memory of each process with a metrics page.",
+            "bytes",
+            (("sum by (instance) (process_resident_memory_bytes)", "{{instance}}"),),
+        ),
+        Panel(
+            "Open file descriptors",
+            "Used share of the limit, of each process with a metrics page.",
+            "percentunit",
+            (("max by (instance) (process_open_fds / process_max_fds)", "{{instance}}"),),
+        ),
+        Panel(
+            "Uptime",
+            "Time since each process with a metrics page was started.",
+            "s",
+            (("time() - max by (instance) (process_start_time_seconds)", "{{instance}}"),),
+        ),
     ),
 )

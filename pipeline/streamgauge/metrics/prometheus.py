@@ -19,7 +19,7 @@ from streamgauge.metrics.observe import Observer
 from streamgauge.metrics.rate_limits import RateLimitGauges
 from streamgauge.metrics.series import Family, Key, LabelBudgets
 from streamgauge.metrics.table_otel import OtelNames, otel_metrics
-from streamgauge.metrics.text_format import Shown, text_page
+from streamgauge.metrics.text_format import Shown, exposed_families
 from streamgauge.runtime.faults import report_fault
 
 
@@ -151,7 +151,8 @@ class Metrics:
             shown: list[Shown] = [(family, sampled.get(family.metric.name, {})) for family in self._families.values()]
             if form is None:
                 return Page(protobuf_format.protobuf_page(shown), protobuf_format.CONTENT_TYPE)
-            return Page(text_page(shown, form), form.content_type)
+            families = exposed_families(shown, form)
+        return Page(form.write(families), form.content_type)
 
     def _samples_of(self, source: Source) -> list[Sample]:
         try:

@@ -13,6 +13,8 @@ from streamgauge.metrics.table_health import *  # noqa: F403
 from streamgauge.metrics.table_health import HEALTH_METRICS
 from streamgauge.metrics.table_limits import *  # noqa: F403
 from streamgauge.metrics.table_limits import LIMIT_METRICS
+from streamgauge.metrics.table_process import *  # noqa: F403
+from streamgauge.metrics.table_process import PROCESS_METRICS
 from streamgauge.metrics.table_streams import *  # noqa: F403
 from streamgauge.metrics.table_streams import STREAM_METRICS
 from streamgauge.metrics.table_taps import *  # noqa: F403
@@ -38,6 +40,7 @@ TABLE: tuple[Metric, ...] = (
     *LIMIT_METRICS,
     *ADDED_TIME_METRICS,
     *HEALTH_METRICS,
+    *PROCESS_METRICS,
     LABELS_CUT,
     SOURCE_FAILURES,
     BUILD_INFO,
