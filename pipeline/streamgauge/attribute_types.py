@@ -34,6 +34,8 @@ REFUSED_HEADERS = frozenset(
         "content-length", "content-encoding", "content-type", "transfer-encoding",
     }
 )  # fmt: skip
+# The record's tenant, which may be a label of metrics as attributes may.
+TENANT = "tenant"
 # Attributes that may be labels of metrics: with more, one series of each outcome would not fit a metric's share of the page.
 MAX_METRIC_ATTRIBUTES = 4
 
@@ -79,7 +81,7 @@ def _attributes(value: object) -> tuple[Attribute, ...]:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    names = [_checked_name(item) for item in items_of(value)]
+    names = [TENANT if item == TENANT else _checked_name(item) for item in items_of(value)]
     _check_all(names, MAX_METRIC_ATTRIBUTES)
     return tuple(names)
 
@@ -93,5 +95,5 @@ def _check_all(names: list[str], most: int) -> None:
 
 ATTRIBUTES = SettingType("NAME=HEADER", _attributes, f"list of NAME=HEADER, at most {MAX_ATTRIBUTES}", is_list=True)
 ATTRIBUTE_NAMES = SettingType(
-    "NAME", _names, f"list of names of attributes, at most {MAX_METRIC_ATTRIBUTES}", is_list=True
+    "NAME", _names, f"list of `{TENANT}` and names of attributes, at most {MAX_METRIC_ATTRIBUTES}", is_list=True
 )

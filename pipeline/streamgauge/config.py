@@ -360,7 +360,11 @@ class Settings(ProxySettings, SpoolSettings):
         _RECORDS,
     )
     metric_attribute: tuple[str, ...] = _set(
-        ATTRIBUTE_NAMES, (), "make an attribute a label of the metrics of streams; repeatable", _TO_LEDGER, _OPERATION
+        ATTRIBUTE_NAMES,
+        (),
+        "make an attribute, or `tenant`, a label of the metrics of streams; repeatable",
+        _TO_LEDGER,
+        _OPERATION,
     )
     silent_seconds: float = _set(
         seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", _TO_LEDGER, _RECORDS

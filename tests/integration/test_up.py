@@ -162,6 +162,9 @@ def test_a_label_of_no_attribute_is_refused(small: Provider, data_dir: Path) -> 
     done = command(*words)
     assert done.returncode == 2
     assert "--metric-attribute agent requires --attribute agent=HEADER" in done.stderr
+    done = command(*words[:-1], "tenant")
+    assert done.returncode == 2
+    assert "--metric-attribute tenant requires --tenant-header or --tenants" in done.stderr
 
 
 def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> None:

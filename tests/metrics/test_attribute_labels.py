@@ -39,6 +39,17 @@ def test_an_attribute_is_a_label_only_where_it_is_asked_for() -> None:
     assert page.value("streamgauge_time_to_first_token_seconds_count", **BY_MODEL, agent="planner") == 1
 
 
+def test_the_tenant_is_a_label_where_it_is_asked_for() -> None:
+    metrics = Metrics(attributes=["tenant", "agent"])
+    metrics.observe(make_record(tenant="search-team", attributes={"agent": "planner", "tenant": "forged"}))
+    metrics.observe(make_record(tenant=None))
+    page = page_of(metrics)
+    labels = {**BY_MODEL, "dialect": "openai-chat", "outcome": "completed"}
+    assert page.value(STREAMS, **labels, tenant="search-team", agent="planner") == 1
+    assert page.value(STREAMS, **labels, tenant=UNKNOWN, agent=UNKNOWN) == 1
+    assert "tenant" not in {name for _, labels in page_of(Metrics()).samples for name, _ in labels}
+
+
 def test_a_request_without_the_attribute_and_a_caller_that_knows_none() -> None:
     metrics = Metrics(attributes=["agent"])
     metrics.observe(make_record())

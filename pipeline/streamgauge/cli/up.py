@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
+from streamgauge.attribute_types import TENANT
 from streamgauge.cli.commands import Arguments
-from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.ledgers import opened_ledger, start_known_upstreams
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_signal, tap_settings
 from streamgauge.config import Settings
@@ -69,6 +70,7 @@ async def running_up(
             return assembling is not None and assembling.is_alive()
 
         async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
+            start_known_upstreams(metrics, ledger)
             for upstream in settings.upstream:
                 metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = files.enter_context(contextlib.closing(_state(settings)))
@@ -85,13 +87,17 @@ async def running_up(
 
 
 def _check_attributes(settings: Settings, *, names_them: bool) -> None:
-    """Rejects a label of metrics that no attribute has. `names_them`: all attributes are in the settings; those of an agent
+    """Rejects a label of metrics that no record has. `names_them`: all attributes are in the settings; those of an agent
     are in the settings of applications. Raises UsageFault.
     """
     names = [one.name for one in settings.attribute]
     for name in settings.metric_attribute:
-        if names_them and name not in names:
+        if not names_them or name in names:
+            continue
+        if name != TENANT:
             raise UsageFault(f"--metric-attribute {name} requires --attribute {name}=HEADER")
+        if settings.tenant_header is None and settings.tenants is None:
+            raise UsageFault(f"--metric-attribute {name} requires --tenant-header or --tenants")
 
 
 def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.ledgers import opened_ledger, start_known_upstreams
 from streamgauge.cli.tap_process import start_admin_port
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
@@ -47,6 +47,7 @@ def run(settings: Settings, args: Arguments) -> int:
             yield
 
     with opened_ledger(settings) as ledger:
+        start_known_upstreams(metrics, ledger)
         return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port)
 
 

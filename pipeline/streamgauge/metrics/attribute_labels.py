@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from streamgauge.core.record import Record
 from streamgauge.metrics.declarations import Metric
 
 # The metrics of latency, failures and usage. Labels on more metrics would multiply the series of the page.
@@ -22,3 +23,8 @@ def with_attributes(metric: Metric, attributes: Sequence[str]) -> Metric:
 def attributes_of(metric: Metric, attributes: Sequence[str]) -> int:
     """How many of a metric's labels, its last ones, are attributes."""
     return len(attributes) if metric.name in ATTRIBUTED else 0
+
+
+def attribute_of(record: Record, name: str) -> str | None:
+    """The value of an attribute's label; None if the request had none. No attribute is named `tenant`."""
+    return record.tenant if name == "tenant" else record.attributes.get(name)

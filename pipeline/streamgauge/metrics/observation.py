@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
+from streamgauge.metrics.attribute_labels import attribute_of
 from streamgauge.metrics.declarations import Metric
 from streamgauge.metrics.series import Family, Key, LabelBudgets, ObservedStream
 
@@ -20,7 +21,7 @@ class Observation:
         self._stream = ObservedStream.of(record)
         streams = families[table.STREAMS.name]
         names = streams.metric.labels[len(streams.metric.labels) - streams.attributes :]
-        self._attributes = tuple([record.attributes.get(name) for name in names])
+        self._attributes = tuple([attribute_of(record, name) for name in names])
 
     def count(self, metric: Metric, value: float, *labels: object) -> None:
         """Adds to a counter; 0 creates no series."""
