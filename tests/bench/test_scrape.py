@@ -18,7 +18,7 @@ def test_a_page_of_5_000_series_takes_less_than_50_ms_in_every_format() -> None:
 
 def test_a_full_page_is_full() -> None:
     metrics = filled(0)
-    assert 0.6 * PAGE_BYTES < len(metrics.render()) < PAGE_BYTES
+    assert 0.5 * PAGE_BYTES < len(metrics.render()) < PAGE_BYTES
     with pytest.raises(ValueError, match="a full page has"):
         filled(10_000)
 

@@ -1,10 +1,14 @@
 """A page of metrics, read back by prometheus_client's own parser."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
+
+# The most that a scrape may take (seconds of CPU, whatever else the machine does): a full page takes some 40 ms.
+MOST_S = 0.1
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
@@ -28,6 +32,16 @@ class ReadPage:
 
     def label_values(self, label: str) -> set[str]:
         return {value for _, labels in self.samples for name, value in labels if name == label}
+
+
+def cpu_seconds_of(work: Callable[[], object], times: int = 5) -> float:
+    """The CPU time of some work on this thread: the least of several times (seconds)."""
+    took = []
+    for _ in range(times):
+        began = time.thread_time()
+        work()
+        took.append(time.thread_time() - began)
+    return min(took)
 
 
 def read_page(page: bytes, *, openmetrics: bool = False) -> ReadPage:

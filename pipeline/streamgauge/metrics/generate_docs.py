@@ -48,9 +48,9 @@ def _head() -> Iterable[str]:
     yield "- Durations are in seconds. An unknown value adds nothing: null never becomes 0."
     yield f"- A page has less than {PAGE_BYTES:,} bytes. A label has a limit of values: further ones become `{OTHER}`."
     yield f"- An unknown label value is `{UNKNOWN}`."
-    yield "- A counter without labels starts at 0. So do the counters marked *, for each upstream that the settings of `up` or"
-    yield "  the newest records of the ledger name when the process starts; for any other one with its first finished stream."
-    yield "  Any other series appears with its first value."
+    yield "- A counter without labels starts at 0. So do the counters marked *, for each upstream that the settings of `up`"
+    yield "  or the newest records of the ledger name when the process starts, and for any other one with its first finished"
+    yield "  stream. Any other series appears with its first value."
     yield "- Formats: Prometheus' text, OpenMetrics (with exemplars: stream_id and trace_id), and protobuf (with native"
     yield "  histograms), as the scraper asks."
     named = ", ".join(f"`{name}`" for name in ATTRIBUTED)
