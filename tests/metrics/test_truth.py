@@ -34,15 +34,19 @@ COMPARED = {
 }
 
 
-def is_played(scenario: Scenario) -> bool:
-    """Completed event streams of whole events, as the recorder passes them on."""
-    answer, expected = scenario.answer, scenario.expected
-    whole = all(piece.data.endswith(b"\n\n") and b"\r" not in piece.data for piece in answer.pieces)
-    return answer.content_type == EVENT_STREAM and expected.outcome == "completed" and whole and bool(answer.pieces)
+def is_whole(scenario: Scenario) -> bool:
+    """Event streams of whole events, as the recorder passes them on."""
+    pieces = scenario.answer.pieces
+    whole = all(piece.data.endswith(b"\n\n") and b"\r" not in piece.data for piece in pieces)
+    return scenario.answer.content_type == EVENT_STREAM and whole and bool(pieces)
 
 
+WHOLE = [scenario for scenario in SCENARIOS if is_whole(scenario)]
 # As many models as have series of their own on a page that shows everything.
-PLAYED = random.Random(31).sample([scenario for scenario in SCENARIOS if is_played(scenario)], 20)
+PLAYED = random.Random(31).sample([one for one in WHOLE if one.expected.outcome == "completed"], 20)
+# Scenarios of every outcome.
+COUNTED = [*WHOLE, *(one for one in SCENARIOS if one.expected.outcome == "http_error" or one.answer.no_head)]
+ENDINGS = {"upstream_reset": Ending.RESET, "timeout": Ending.TIMEOUT, "client_abort": Ending.CLIENT}
 
 
 def told(scenario: Scenario, number: int, dice: random.Random) -> Told:
@@ -62,17 +66,24 @@ def told(scenario: Scenario, number: int, dice: random.Random) -> Told:
 
 def segment(scenario: Scenario, exchange: Told, number: int) -> Segment:
     """The same exchange as a tap captures it, with the simulator's stamps."""
+    expected, answer = scenario.expected, scenario.answer
     head, *body = (write.at_ns - exchange.asked_ns for write in exchange.wrote)
-    contents = [piece.data for piece in scenario.answer.pieces]
+    contents = [piece.data for piece in answer.pieces]
+    is_stream = answer.content_type == EVENT_STREAM
     assert exchange.ended_ns is not None
     return Segment(
         stream_id(number),
         0,
         opening=Opening("proxy", "0", "full", scenario.upstream, scenario.endpoint.removeprefix("/v1"), 10**18),
         request=RequestFacts(model=scenario.model, stream=True),
-        head=Head(200, head, True),
-        reads=[Read(at, len(one), len(one), one) for at, one in zip(body, contents, strict=True)],
-        end=End(Ending.COMPLETE, stamp_ns=exchange.ended_ns - exchange.asked_ns),
+        head=None if answer.no_head else Head(answer.status, head, is_stream),
+        reads=[Read(at, len(one), len(one), one if is_stream else b"") for at, one in zip(body, contents, strict=True)],
+        end=End(
+            ENDINGS.get(expected.outcome, Ending.COMPLETE),
+            stamp_ns=exchange.ended_ns - exchange.asked_ns,
+            body=None if is_stream else b"".join(contents),
+            fault=expected.error.code if expected.error and expected.error.phase == "transport" else None,
+        ),
     )
 
 
@@ -127,6 +138,49 @@ def test_histograms_counters_and_tokens_of_10_000_streams(tmp_path: Path) -> Non
                 abs(sum_of(page, metric.name, key, has_model) - total) <= 1e-6 * sum(by_series[key][0]) + 1e-9 * total
             )
             assert sum(count > 0 for count in by_series[key][0]) >= 3, (name, "the streams fill a few buckets only")
+
+
+def test_counters_of_every_outcome_and_error() -> None:
+    dice = random.Random(31)
+    metrics, assembler = Metrics(), Assembler()
+    counted: Counter[tuple[str, ...]] = Counter()
+    for number in range(2_000):
+        scenario = COUNTED[number % len(COUNTED)]
+        expected = scenario.expected
+        up = scenario.upstream
+        counted["stream_outcomes", up, expected.outcome] += 1
+        counted["usage_sources", up, expected.usage.source] += 1
+        if expected.error is not None:
+            error = expected.error
+            counted["failed_streams", up, error.phase] += 1
+            counted["stream_errors", up, error.phase, error.type or error.code or str(error.status)] += 1
+            if error.phase == "transport":
+                counted["transport_errors", up, error.code or "unknown"] += 1
+        if expected.finish is not None or expected.finish_raw is not None:
+            counted["finish_reasons", up, expected.finish or "unknown"] += 1
+        if expected.content.token_events == 0:
+            counted["streams_without_token", up, expected.outcome] += 1
+        bundle = Bundle(INSTANCE, 0, number, number, [segment(scenario, told(scenario, number, dice), number)])
+        for record in assembler.apply(number, number, bundle):
+            metrics.observe(record)
+    outcomes = {key[2] for key in counted if key[0] == "stream_outcomes"}
+    assert outcomes == {*table.OUTCOMES} - {"abandoned"}, "a tap abandons a stream, not a provider"
+
+    labels = {
+        "stream_outcomes": ("upstream", "outcome"),
+        "usage_sources": ("upstream", "source"),
+        "failed_streams": ("upstream", "phase"),
+        "stream_errors": ("upstream", "phase", "error_type"),
+        "transport_errors": ("upstream", "cause"),
+        "finish_reasons": ("upstream", "finish_reason"),
+        "streams_without_token": ("upstream", "outcome"),
+    }
+    exported: Counter[tuple[str, ...]] = Counter()
+    for (name, pairs), value in read_page(metrics.render()).samples.items():
+        short = name.removeprefix("streamgauge_").removesuffix("_total")
+        if short in labels and value:
+            exported[short, *(dict(pairs)[label] for label in labels[short])] += int(value)
+    assert exported == counted
 
 
 def kind_total(page: ReadPage, kind: str) -> float:
