@@ -225,7 +225,7 @@ class Family:
     @property
     def is_half_free(self) -> bool:
         """Whether less than half of the share is used. Series of 0 that nothing else needs take no more than that."""
-        return 2 * self._bytes < self.page_bytes - self.metric.reserve_bytes
+        return 2 * self._bytes < self._share
 
     def start(self, key: Key) -> None:
         """Lets a series of a counter exist with 0."""
