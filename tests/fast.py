@@ -45,6 +45,7 @@ _PROCESSES = (
     "tests/cli/test_tap_process.py",
     "tests/cli/test_topics.py",
     "tests/cli/test_worker.py",
+    "tests/metrics/test_process.py::test_children",
     "tests/recorder/test_decoder_memory.py",
     "tests/recorder/test_process.py",
     "tests/recorder/test_spool_writer.py::test_at_the_end_a_full_disk",

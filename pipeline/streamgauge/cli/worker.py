@@ -13,7 +13,7 @@ from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
-from streamgauge.metrics.process import process_samples
+from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
 from streamgauge.worker.log_lines import log_lines_to_stderr
@@ -34,7 +34,7 @@ def run(settings: Settings, args: Arguments) -> int:
     metrics = Metrics(
         (MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute, otel_names=settings.otel_names
     )
-    metrics.register(process_samples)
+    metrics.register(process_metrics())
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:

@@ -68,6 +68,7 @@ LABELS: Mapping[str, Label] = {
     "partition": Label("a partition of the segments topic", 66),
     "label": Label("the name of the label", 40),
     "version": Label("the version of this program", 3),
+    "process": Label("main (it serves this page), relay, recorder or packet tap; all relays together", 6),
     # Of OpenTelemetry's names.
     "gen_ai.operation.name": Label("chat, text_completion or generate_content, by the API format", 6, open=True),
     "gen_ai.provider.name": Label("the provider that defined the API format", 16, open=True),

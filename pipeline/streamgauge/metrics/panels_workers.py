@@ -97,21 +97,26 @@ WORKERS = Row(
         ),
         Panel(
             "CPU",
-            "CPU seconds per second of each process with a metrics page. A tap's relays and its recorder are not included.",
+            "CPU seconds per second of each process. main serves the metrics page.",
             "short",
-            (("sum by (instance) (rate(process_cpu_seconds_total[$__rate_interval]))", "{{instance}}"),),
+            (
+                (
+                    "sum by (instance, process) (rate(process_cpu_seconds_total[$__rate_interval]))",
+                    "{{instance}} {{process}}",
+                ),
+            ),
         ),
         Panel(
             "Memory",
-            "Resident memory of each process with a metrics page.",
+            "Resident memory of each process. main serves the metrics page.",
             "bytes",
-            (("sum by (instance) (process_resident_memory_bytes)", "{{instance}}"),),
+            (("sum by (instance, process) (process_resident_memory_bytes)", "{{instance}} {{process}}"),),
         ),
         Panel(
             "Open file descriptors",
-            "Used share of the limit, of each process with a metrics page.",
+            "Used share of the limit of each process. main serves the metrics page.",
             "percentunit",
-            (("max by (instance) (process_open_fds / process_max_fds)", "{{instance}}"),),
+            (("max by (instance, process) (process_open_fds / process_max_fds)", "{{instance}} {{process}}"),),
         ),
         Panel(
             "Uptime",
