@@ -151,7 +151,7 @@ async def _up(settings: Settings, source: _Source) -> int:
 async def _tap(settings: Settings, source: _Source) -> int:
     brokers = brokers_of(settings)
     stop = stop_signal("tap packets", settings)
-    metrics = Metrics((MetricSource.TAP,), otel_names=settings.otel_names)
+    metrics = Metrics((MetricSource.TAP,))
     async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
         shipper = shipper_of(tap, settings, brokers, metrics)
         _announce("tap packets", tap, settings)

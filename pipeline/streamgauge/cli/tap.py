@@ -38,7 +38,7 @@ def run(settings: Settings, args: Arguments) -> int:
 
 async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
     stop = stop_signal("tap", settings, with_stdin=child)
-    metrics = Metrics((MetricSource.TAP,), otel_names=settings.otel_names)
+    metrics = Metrics((MetricSource.TAP,))
     async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
         shipper = shipper_of(tap, settings, brokers, metrics)
         announce("tap", tap, settings)
