@@ -30,8 +30,8 @@ FORMATS: Mapping[str, str] = {
 READY = "lines that are ready"
 _OUTCOMES: tuple[Outcome, ...] = ("completed", "stream_error", "truncated", "client_abort")
 _REASONS = ("stop", "length", "tool_calls", "content_filter")
-# Streams between two looks at the page, and looks without a new series after which it is full.
-_AT_A_TIME, _FULL = 6, 60
+# Streams without a new series after which the page is full: those of ten models.
+_FULL = 240
 
 
 def records() -> Iterator[Record]:
@@ -73,13 +73,14 @@ def lines_of(metrics: Metrics) -> list[str]:
 def filled(series: int) -> Metrics:
     """An exporter whose page has at least this many series; for 0 as many as these streams make. Raises ValueError."""
     metrics, streams, before, unchanged = Metrics(), records(), 0, 0
+    between = 6 if series else 60  # streams between two looks at the page
     while unchanged < _FULL:
-        for record in itertools.islice(streams, _AT_A_TIME):
+        for record in itertools.islice(streams, between):
             metrics.observe(record)
         now = len(lines_of(metrics))
         if series and now >= series:
             return metrics
-        unchanged = unchanged + 1 if now == before else 0
+        unchanged = unchanged + between if now == before else 0
         before = now
     if series:
         raise ValueError(f"a full page has {before} series")

@@ -64,18 +64,18 @@ class Metrics:
         attributes: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
         *,
-        otel_names: OtelNames = "off",
+        otel_names: OtelNames | None = None,
     ) -> None:
         self._lock = Lock()
         self._budgets = LabelBudgets(attributes)
         labelled = [with_attributes(metric, attributes) for metric in table.TABLE]
-        shown = (*labelled, *otel_metrics(otel_names))
+        shown = (*labelled, *otel_metrics(otel_names or "off"))
         shares = page_shares(shown)
         self._families = {
             metric.name: Family(metric, self._budgets, shares[metric.name], attributes_of(metric, attributes))
             for metric in shown
         }
-        self._observer = Observer(self._families, self._budgets, otel_names)
+        self._observer = Observer(self._families, self._budgets, otel_names or "off")
         self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
         for metric in table.TABLE:
