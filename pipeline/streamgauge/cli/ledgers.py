@@ -3,22 +3,13 @@
 import contextlib
 from collections.abc import Iterator
 
-import msgspec
-
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, SqliteLedger, open_ledger
-from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.spool import Failure, failure_of
 
 _SQLITE = "sqlite://"
-# The records in which `start_known_upstreams` looks for upstreams: they are read in some 10 ms.
-NEWEST = 1_000
-
-
-class _Upstream(msgspec.Struct):
-    upstream: str | None
 
 
 @contextlib.contextmanager
@@ -39,17 +30,6 @@ def opened_ledger(settings: Settings) -> Iterator[Ledger]:
         raise Unavailable(f"{error}: {cure}, or choose another with --ledger") from None
     with ledger:
         yield ledger
-
-
-def start_known_upstreams(metrics: Metrics, ledger: Ledger) -> None:
-    """Lets counters of the upstreams in the newest records begin at 0, so that a burst right after a restart shows as growth.
-
-    Raises LedgerUnavailableError.
-    """
-    newest = ledger.query(NEWEST, newest_first=True)
-    names = {msgspec.json.decode(record, type=_Upstream).upstream for record in newest}
-    for name in sorted(name for name in names if name is not None):
-        metrics.start_upstream(name)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ import msgspec
 
 from streamgauge.attribute_types import TENANT
 from streamgauge.cli.commands import Arguments
-from streamgauge.cli.ledgers import opened_ledger, start_known_upstreams
+from streamgauge.cli.known_upstreams import start_known_upstreams
+from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_signal, tap_settings
 from streamgauge.config import Settings

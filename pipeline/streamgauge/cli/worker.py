@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.ledgers import opened_ledger, start_known_upstreams
+from streamgauge.cli.known_upstreams import start_known_upstreams
+from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_process import start_admin_port
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from streamgauge.cli.ledgers import NEWEST, start_known_upstreams
+from streamgauge.cli.known_upstreams import NEWEST, start_known_upstreams
 from streamgauge.ledger import open_ledger
 from streamgauge.metrics.prometheus import Metrics
 from tests.ledger.rows import make_row
