@@ -120,7 +120,6 @@ async def running_tap(
         metrics.register(tap_reads(counters))
         metrics.register(_spool_source(spool, settings))
         group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
-
         metrics.register(process_metrics(lambda: group.processes))
 
         def admin() -> AdminServer:
