@@ -39,6 +39,15 @@ def test_an_attribute_is_a_label_only_where_it_is_asked_for() -> None:
     assert page.value("streamgauge_time_to_first_token_seconds_count", **BY_MODEL, agent="planner") == 1
 
 
+def test_a_stream_adds_one_series_of_its_attributes() -> None:
+    """Without attributes all outcomes of its model begin at 0."""
+    metrics = Metrics(attributes=["agent"])
+    metrics.observe(make_record(attributes={"agent": "planner"}))
+    page = page_of(metrics)
+    assert [name for name, labels in page.samples if name == STREAMS and ("agent", "planner") in labels] == [STREAMS]
+    assert page.value("streamgauge_stream_outcomes_total", upstream="nimbus", outcome="timeout") == 0
+
+
 def test_the_tenant_is_a_label_where_it_is_asked_for() -> None:
     metrics = Metrics(attributes=["tenant", "agent"])
     metrics.observe(make_record(tenant="search-team", attributes={"agent": "planner", "tenant": "forged"}))

@@ -37,8 +37,8 @@ class Observation:
         return is_new
 
     def start(self, metric: Metric, *labels: object) -> None:
-        """Lets a series of a counter exist with 0, unless half of the metric's share of the page is used."""
-        if self._families[metric.name].is_half_free:
+        """Lets a series of a counter exist with 0, if the metric's share of the page has room for it."""
+        if self._families[metric.name].has_room_for_zeros:
             self.add(metric, 0, *labels)
 
     def time(self, metric: Metric, value: float | None, *labels: object) -> None:

@@ -223,9 +223,12 @@ class Family:
         self.numbers[key] = self.numbers.get(key, 0) + value
 
     @property
-    def is_half_free(self) -> bool:
-        """Whether less than half of the share is used. Series of 0 that nothing else needs take no more than that."""
-        return 2 * self._bytes < self._share
+    def has_room_for_zeros(self) -> bool:
+        """Whether series of 0 may be added that nothing else needs: they take at most half of the share.
+
+        Where attributes are labels, that half is for attributes: zeros for each of their values would use it up.
+        """
+        return not self.attributes and 2 * self._bytes < self._share
 
     def start(self, key: Key) -> None:
         """Lets a series of a counter exist with 0."""
