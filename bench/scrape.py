@@ -30,12 +30,12 @@ FORMATS: Mapping[str, str] = {
 READY = "lines that are ready"
 _OUTCOMES: tuple[Outcome, ...] = ("completed", "stream_error", "truncated", "client_abort")
 _REASONS = ("stop", "length", "tool_calls", "content_filter")
-# Streams without a new series after which the page is full: those of ten models.
+# Streams without a new series after which the page is full: those of five models.
 _FULL = 240
 
 
 def records() -> Iterator[Record]:
-    """Streams of ever more models and errors, at six upstreams, without end."""
+    """Streams of ever more models and errors, at twelve upstreams, without end."""
     buckets = [(bound, int(bound >= 0.03) * 40) for bound in GAP_BOUNDS_S]
     for number in itertools.count():
         known: dict[str, object] = dict.fromkeys(Record.__struct_fields__)
@@ -43,15 +43,15 @@ def records() -> Iterator[Record]:
             "schema_version": 1,
             "stream_id": f"0190b4a0-0000-7000-8000-{number:012d}",
             "trace_id": f"{number:032x}",
-            "upstream": f"upstream-{number % 6}",
+            "upstream": f"upstream-{number % 12}",
             "dialect": "openai-chat",
             "streaming": True,
-            "request_model": f"organisation/model-{number // 24}",
-            "response_model": f"organisation/model-{number // 24}",
+            "request_model": f"organisation/model-{number // 48}",
+            "response_model": f"organisation/model-{number // 48}",
             "started_at": "2026-03-01T12:00:00.000000Z",
-            "outcome": _OUTCOMES[number // 6 % 4],
-            "finish_reason": _REASONS[number // 6 % 4],
-            "error": Error("in_stream", type=f"error_{number // 24}") if number // 6 % 4 == 1 else None,
+            "outcome": _OUTCOMES[number // 12 % 4],
+            "finish_reason": _REASONS[number // 12 % 4],
+            "error": Error("in_stream", type=f"error_{number // 48}") if number // 12 % 4 == 1 else None,
             "choices": [],
             "timing": Timing(
                 Gaps(40, max_s=0.03, stalls=0, buckets=[*buckets, (None, 40)]),

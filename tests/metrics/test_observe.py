@@ -350,6 +350,17 @@ def test_every_outcome_and_error_of_a_configured_upstream_begins_at_0() -> None:
         assert page.value(f"streamgauge_{name}_total", **UP) == 0
 
 
+def test_counters_that_alerts_use_keep_twenty_upstreams_apart() -> None:
+    metrics = Metrics()
+    names = {f"provider-{number:03}" for number in range(20)}
+    for name in sorted(names):
+        metrics.start_upstream(name)
+    page = read_page(metrics.render())
+    for counter in ("stream_outcomes", "failed_streams", "transport_errors", "usage_sources", "stalls"):
+        series = [dict(labels) for found, labels in page.samples if found == f"streamgauge_{counter}_total"]
+        assert {labels["upstream"] for labels in series} == names, counter
+
+
 def test_the_outcomes_of_an_upstream_and_of_a_model_begin_with_the_first_stream_of_it() -> None:
     page = page_of(make_record(outcome="completed"))
     assert page.value("streamgauge_stream_outcomes_total", **UP, outcome="completed") == 1

@@ -61,7 +61,7 @@ STREAMS = counter(
 STREAM_OUTCOMES = counter(
     _STREAM, "stream_outcomes",
     "Finished streams by outcome, for alerts: all series of an upstream start at 0 before its first stream.",
-    "upstream", "outcome", page=14_000, starts={"outcome": OUTCOMES},
+    "upstream", "outcome", page=26_000, starts={"outcome": OUTCOMES},
 )  # fmt: skip
 FIRST_BYTE = _seconds(
     "time_to_first_byte", f"{_SINCE_REQUEST} byte of the response body. {_MEASURED}",
@@ -124,12 +124,12 @@ ERRORS = counter(
 FAILED_STREAMS = counter(
     _STREAM, "failed_streams",
     "Streams that an error ended, by phase, for alerts: all series of an upstream start at 0 before its first stream.",
-    "upstream", "phase", page=6_000, starts={"phase": PHASES},
+    "upstream", "phase", page=9_000, starts={"phase": PHASES},
 )  # fmt: skip
 TRANSPORT_ERRORS = counter(
     _STREAM, "transport_errors",
     "Connections to an upstream that failed, by cause: before the response or in the middle of it.",
-    "upstream", "cause", page=17_000, starts={"cause": TRANSPORT_CAUSES},
+    "upstream", "cause", page=32_000, starts={"cause": TRANSPORT_CAUSES},
 )  # fmt: skip
 RETRIED = counter(
     _STREAM, "retried_streams",
