@@ -1,7 +1,8 @@
 """The page as text, which prometheus_client writes: Prometheus' classic format, or OpenMetrics, which has exemplars.
 
 prometheus_client is given names as the scraper reads them, and writes them as they are (ALLOWUTF8). Its other ways to
-escape look at each character of each name, which takes half of the time of a page.
+escape look at each character of each name, which takes half of the time of a page. A label that a series does not have is
+written with an empty value, which Prometheus reads as none.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
