@@ -2,7 +2,14 @@
 
 import pytest
 
-from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, MAX_METRIC_ATTRIBUTES, REFUSED_HEADERS, RESERVED
+from streamgauge.attribute_types import (
+    ATTRIBUTE_NAMES,
+    ATTRIBUTES,
+    MAX_METRIC_ATTRIBUTES,
+    REFUSED_HEADERS,
+    RESERVED,
+    TENANT,
+)
 from streamgauge.cli.ledger import _SUMS
 from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.ledger import KEYS
@@ -16,12 +23,16 @@ from tests.each import each
 
 
 def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
-    assert {*KEYS, *COLUMNS, *_SUMS, *LABELS, "le", "quantile", "job", "instance"} <= RESERVED
+    labels = {name.replace(".", "_") for name in LABELS}
+    assert {*KEYS, *COLUMNS, *_SUMS, *labels, "le", "quantile", "job", "instance"} <= RESERVED
 
 
 @each(sorted(RESERVED))
 def test_reserved_names_are_refused(name: str) -> None:
-    for read, value in ((ATTRIBUTES.read, f"{name}=x-a"), (ATTRIBUTE_NAMES.read, name)):
+    reads = [(ATTRIBUTES.read, f"{name}=x-a")]
+    if name != TENANT:  # a label, and no attribute
+        reads.append((ATTRIBUTE_NAMES.read, name))
+    for read, value in reads:
         with pytest.raises(ValueError, match=f"cannot be named {name}"):
             read(value)
 

@@ -107,8 +107,9 @@ TABLE: dict[str, Ways] = {
     "segments_id": ("", ("f", "f"), ("e", "e"), ("a", "a")),
     "abandon_after": (3600.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "stall_seconds": (5.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
-    "metric_attribute": ((), (["f", "g"], ("f", "g")), ("e, h", ("e", "h")), (["agent"], ("agent",))),
+    "metric_attribute": ((), (["f", "tenant"], ("f", "tenant")), ("e, h", ("e", "h")), (["agent"], ("agent",))),
     "silent_seconds": (30.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "otel_names": ("off", ("v1.41", "v1.41"), ("off", "off"), ("latest", "latest")),
     "connect_timeout": (10.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "upstream_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "upstream_certificate": (

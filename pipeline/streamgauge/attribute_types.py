@@ -20,9 +20,10 @@ RESERVED = frozenset(
         "record", "request_digest", "request_model", "response_id", "response_model", "resumed_from", "rowid",
         "service_tier", "started_us", "stream_id", "streams", "tap", "tenant", "total_tokens", "upstream", "usage_source",
         "with_usage",
-        # Labels of metrics, ours and those that Prometheus sets.
-        "activity", "cause", "error_class", "error_type", "instance", "job", "kind", "label", "le", "partition", "phase",
-        "quantile", "reason", "result", "source", "stage", "streaming", "version",
+        # Labels of metrics, ours, OpenTelemetry's (with underscores for dots), and those that Prometheus sets.
+        "activity", "cause", "error_class", "error_type", "gen_ai_operation_name", "gen_ai_provider_name",
+        "gen_ai_request_model", "gen_ai_token_modality", "gen_ai_token_type", "instance", "job", "kind", "label", "le",
+        "partition", "phase", "process", "quantile", "reason", "result", "source", "stage", "streaming", "version",
     }
 )  # fmt: skip
 # Headers that are no attribute: those with credentials, and those that the relay or the provider needs, which
@@ -33,6 +34,8 @@ REFUSED_HEADERS = frozenset(
         "content-length", "content-encoding", "content-type", "transfer-encoding",
     }
 )  # fmt: skip
+# The record's tenant, which may be a label of metrics as attributes may.
+TENANT = "tenant"
 # Attributes that may be labels of metrics: with more, one series of each outcome would not fit a metric's share of the page.
 MAX_METRIC_ATTRIBUTES = 4
 
@@ -78,7 +81,7 @@ def _attributes(value: object) -> tuple[Attribute, ...]:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    names = [_checked_name(item) for item in items_of(value)]
+    names = [TENANT if item == TENANT else _checked_name(item) for item in items_of(value)]
     _check_all(names, MAX_METRIC_ATTRIBUTES)
     return tuple(names)
 
@@ -92,5 +95,5 @@ def _check_all(names: list[str], most: int) -> None:
 
 ATTRIBUTES = SettingType("NAME=HEADER", _attributes, f"list of NAME=HEADER, at most {MAX_ATTRIBUTES}", is_list=True)
 ATTRIBUTE_NAMES = SettingType(
-    "NAME", _names, f"list of names of attributes, at most {MAX_METRIC_ATTRIBUTES}", is_list=True
+    "NAME", _names, f"list of `{TENANT}` and names of attributes, at most {MAX_METRIC_ATTRIBUTES}", is_list=True
 )

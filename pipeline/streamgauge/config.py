@@ -353,18 +353,19 @@ class Settings(ProxySettings, SpoolSettings):
         _RECORDS,
     )
     stall_seconds: float = _set(
-        seconds(),
-        Limits.stall_seconds,
-        "count a pause in the output of a stream as a stall if it is longer than this",
-        _ASSEMBLES,
-        _RECORDS,
+        seconds(), Limits.stall_seconds, "count a longer pause in a stream's output as a stall", _ASSEMBLES, _RECORDS
     )
     metric_attribute: tuple[str, ...] = _set(
-        ATTRIBUTE_NAMES, (), "make an attribute a label of the metrics of streams; repeatable", _TO_LEDGER, _OPERATION
+        ATTRIBUTE_NAMES, (), "make an attribute, or `tenant`, a label of metrics; repeatable", _TO_LEDGER, _OPERATION
     )
     silent_seconds: float = _set(
         seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", _TO_LEDGER, _RECORDS
     )
+    otel_names: Literal["off", "v1.41", "latest"] = _set(
+        choice("off", "v1.41", "latest", metavar="VERSION"), "off",
+        "show metrics of streams also under OpenTelemetry's names, of this version of its conventions",
+        _TO_LEDGER, _OPERATION,
+    )  # fmt: skip
     given: frozenset[str] = frozenset()
 
     def select(self, part: type[Part], **others: Any) -> Part:

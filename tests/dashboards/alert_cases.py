@@ -7,6 +7,8 @@ promtool reads them, one a minute: `0+60x30` begins with 0 and grows by 60 for 3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from streamgauge.metrics.table import OUTCOMES, TRANSPORT_CAUSES
+
 # When a change comes, and when the alerts are looked at, unless a case says otherwise (minutes).
 CHANGE, LOOK = 30, 60
 TAPS = ("tap-1:9464", "tap-2:9464")
@@ -107,7 +109,9 @@ def _healthy() -> dict[str, tuple[float, float]]:
         found[worker("streamgauge_ledger_rows_total", instance, result="new")] = (0, 30)
     first = "time_to_first_token_seconds"
     return found | {
-        stream("streams_total", model="gpt-4o", outcome="completed"): (0, 60),
+        **{stream("stream_outcomes_total", outcome=one): (0, 60 if one == "completed" else 0) for one in OUTCOMES},
+        **{stream("transport_errors_total", cause=cause): (0, 0) for cause in TRANSPORT_CAUSES},
+        stream("stalls_total"): (0, 0),
         stream("usage_sources_total", source="final"): (0, 60),
         stream("token_events_total"): (0, 6_000),
         stream("silent_streams"): (0, 0),
@@ -173,11 +177,11 @@ _STOPPED = {  # nothing goes on without a broker, but for the reads that come in
 
 
 def _outcome(outcome: str, step: float, upstream: str = "nimbus") -> dict[str, str | None]:
-    return _grow(stream("streams_total", upstream=upstream, model="gpt-4o", outcome=outcome), step)
+    return _grow(stream("stream_outcomes_total", upstream=upstream, outcome=outcome), step)
 
 
-def _error(phase: str, kind: str, step: float, upstream: str = "nimbus") -> dict[str, str | None]:
-    return _grow(stream("stream_errors_total", upstream=upstream, phase=phase, error_type=kind), step)
+def _transport(cause: str, step: float, upstream: str = "nimbus") -> dict[str, str | None]:
+    return _grow(stream("transport_errors_total", upstream=upstream, cause=cause), step)
 
 
 def _sources(final: float, absent: float) -> dict[str, str | None]:
@@ -195,8 +199,8 @@ def _cached(cached_per_minute: int) -> dict[str, str | None]:
     """A day with half of 2,000 input tokens a minute from the cache, then so many."""
     tokens = "usage_tokens_total"
     return {
-        stream(tokens, model="gpt-4o", kind="cached"): f"0+1000x1500 1500000+{cached_per_minute}x200",
-        stream(tokens, model="gpt-4o", kind="input"): "0+2000x1700",
+        stream(tokens, model="gpt-4o", kind="input_cached"): f"0+1000x1500 1500000+{cached_per_minute}x200",
+        stream(tokens, model="gpt-4o", kind="input_uncached"): f"0+1000x1500 1500000+{2_000 - cached_per_minute}x200",
     }
 
 
@@ -287,8 +291,8 @@ _PRESENCE = (
     Case(
         "no process exports outcomes",
         "StreamMetricMissing",
-        {series: None for series in HEALTHY if "streams_total" in series},
-        (Fired({"metric": "streamgauge_streams_total"}),),
+        {series: None for series in HEALTHY if "stream_outcomes_total" in series},
+        (Fired({"metric": "streamgauge_stream_outcomes_total"}),),
         at=100,
     ),
     Case(
@@ -503,7 +507,7 @@ _OF_STREAMS = (
     Case(
         "a fifth of the streams break",
         "StreamsBreakMidway",
-        {**_outcome("stream_error", 9), **_outcome("upstream_reset", 6), **_error("in_stream", "overloaded", 9)},
+        {**_outcome("stream_error", 9), **_outcome("upstream_reset", 6)},
         (Fired(_NIMBUS, "20%", "page"), Fired(_NIMBUS, "20%", "ticket")),
     ),
     Case(
@@ -521,14 +525,14 @@ _OF_STREAMS = (
         "one of three streams at night breaks",
         "StreamsBreakMidway",
         {
-            stream("streams_total", upstream="sansa", outcome="completed"): f"0x20 1 2x{_LAST}",
-            stream("streams_total", upstream="sansa", outcome="upstream_reset"): f"0x20 1x{_LAST}",
+            stream("stream_outcomes_total", upstream="sansa", outcome="completed"): f"0x20 1 2x{_LAST}",
+            stream("stream_outcomes_total", upstream="sansa", outcome="upstream_reset"): f"0x20 1x{_LAST}",
         },
     ),
     Case(
         "a seventh of the requests is refused a connection",
         "StreamsBreakMidway",
-        {**_outcome("upstream_reset", 10), **_error("transport", "refused", 10)},
+        {**_outcome("upstream_reset", 10), **_transport("refused", 10)},
     ),
     Case(
         "nine of ten first tokens are late",
@@ -546,24 +550,34 @@ _OF_STREAMS = (
     Case(
         "an upstream refuses connections",
         "UpstreamUnreachable",
-        {**_outcome("upstream_reset", 10, "sansa"), **_error("transport", "refused", 10, "sansa")},
+        {**_outcome("upstream_reset", 10, "sansa"), **_transport("refused", 10, "sansa")},
         (Fired(_SANSA, "100%"),),
+    ),
+    Case(
+        "the first four requests after a start are refused a connection",
+        "UpstreamUnreachable",
+        {
+            stream("stream_outcomes_total", upstream="sansa", outcome="upstream_reset"): f"0x{CHANGE} 4x{_LAST}",
+            stream("transport_errors_total", upstream="sansa", cause="refused"): f"0x{CHANGE} 4x{_LAST}",
+        },
+        (Fired(_SANSA, "100%"),),
+        at=CHANGE + 4,
     ),
     Case(
         "a third of the requests gets no connection",
         "UpstreamUnreachable",
-        {**_outcome("upstream_reset", 30), **_error("transport", "connect_timeout", 30)},
+        {**_outcome("upstream_reset", 30), **_transport("connect_timeout", 30)},
     ),
     Case(
         "a provider answers 429 to all",
         "ProviderAnswersErrors",
-        {**_outcome("http_error", 10, "sansa"), **_error("before_stream", "rate_limit_error", 10, "sansa")},
+        _outcome("http_error", 10, "sansa"),
         (Fired(_SANSA, "100%"),),
     ),
     Case(
         "a provider answers 429 to half",
         "ProviderAnswersErrors",
-        {**_outcome("http_error", 60), **_error("before_stream", "rate_limit_error", 60)},
+        _outcome("http_error", 60),
     ),
     Case("streams hang", "StreamsSilent", _set(stream("silent_streams"), 8), (Fired(_NIMBUS, "8"),)),
     Case("a few streams think for long", "StreamsSilent", _set(stream("silent_streams"), 5)),

@@ -11,7 +11,7 @@ from streamgauge.metrics.table import BY_NAME
 # Labels that Prometheus itself adds to what it scrapes.
 SCRAPED = {"instance", "job"}
 
-_SELECTOR = re.compile(r"(streamgauge_[a-z_]+)(?:\{([^}]*)\})?")
+_SELECTOR = re.compile(r"\b((?:streamgauge|process)_[a-z_]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'([a-z_]+)\s*(?:=~|!~|!=|=)\s*"[^"]*"')
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _RECORDED = re.compile(r"\w+:\w+:\w+")

@@ -33,8 +33,6 @@ RECORDINGS = [rule for group in GROUPS for rule in group.rules if isinstance(rul
 
 # Metrics whose series appear with their first event: without it the alert has nothing to say.
 FIRST_EVENT = {
-    "streamgauge_stream_errors_total": "no stream has failed",
-    "streamgauge_stalls_total": "no stream has paused",
     "streamgauge_silent_streams": "no stream has been open",
     "streamgauge_usage_tokens_total": "no stream has reported usage",
     "streamgauge_rate_limit_remaining": "no provider has named a limit",

@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import get_args
 from urllib.parse import quote, urlsplit
 
+import pytest
 import yaml
 
+from streamgauge.core.record import Error
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.panels import ROWS
 from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.metrics.table_otel import OtelNames
 from tests.integration.provider import BEGIN, REST, provider
-from tests.metrics.records import make_record
+from tests.metrics.records import make_record, make_timing
 from tests.running import Running, start_up
 
 RULES = Path(__file__).parents[2] / "dashboards" / "prometheus" / "rules"
@@ -33,8 +37,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(folder: Path, target: str) -> Iterator[str]:
-    """A Prometheus that scrapes `target` every second, with the project's rules; gives its base URL."""
+def prometheus(folder: Path, target: str, *features: str) -> Iterator[str]:
+    """A Prometheus that scrapes `target` every second, with the project's rules; gives its base URL.
+
+    `features`: those of Prometheus that are switched on.
+    """
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [f"{RULES}/*.yml"],
@@ -43,6 +50,7 @@ def prometheus(folder: Path, target: str) -> Iterator[str]:
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     address = f"127.0.0.1:{free_port()}"
     arguments = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    arguments += [f"--enable-feature={feature}" for feature in features]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*arguments, f"--web.listen-address={address}"], stdout=log, stderr=log)
         try:
@@ -99,6 +107,51 @@ def test_prometheus_scrapes_the_admin_port(tmp_path: Path, prometheus_tools: Non
                 assert "StreamsBreakMidway" in health
 
     asyncio.run(run())
+
+
+def test_prometheus_takes_native_histograms_and_exemplars(tmp_path: Path, prometheus_tools: None) -> None:
+    """With its feature for native histograms it asks for protobuf, and without it for OpenMetrics."""
+
+    async def run() -> None:
+        metrics = Metrics(otel_names="latest")
+        for seconds in (0.2, 0.21, 3.0):
+            metrics.observe(make_record(timing=make_timing(first_token_s=seconds), trace_id="4bf9"))
+        async with AdminServer(metrics, lambda: True) as server:
+            await server.start("127.0.0.1:0")
+            for name, features in (("native", ("native-histograms",)), ("bounded", ())):
+                folder = tmp_path / name
+                folder.mkdir()
+                with prometheus(folder, server.address, *features, "exemplar-storage") as base:
+                    await until(base, "up", 1)
+                    await until(base, "sum(streamgauge_streams_total)", 3)
+                    if features:
+                        await until(base, "histogram_count(streamgauge_time_to_first_token_seconds)", 3)
+                        slow = "histogram_fraction(2, 4, streamgauge_time_to_first_token_seconds)"
+                        await until(base, f"round({slow} * 1000)", 333)
+                        await until(base, 'sum(streamgauge_inter_chunk_latency_seconds_bucket{le="0.02"})', 9)
+                    else:
+                        await until(base, 'sum(streamgauge_time_to_first_token_seconds_bucket{le="0.25"})', 2)
+                        assert {"stream_id": make_record().stream_id, "trace_id": "4bf9"} in exemplars(base)
+                    await until(base, "sum(gen_ai_client_inference_usage_output_tokens_total)", 15)
+
+    asyncio.run(run())
+
+
+def exemplars(base: str) -> list[dict[str, str]]:
+    """The labels of the stored exemplars of the time to first token, from the last hour."""
+    name, now = quote("streamgauge_time_to_first_token_seconds_bucket"), time.time()
+    data = get(f"{base}/api/v1/query_exemplars?query={name}&start={now - 3600}&end={now + 60}")
+    assert isinstance(data, list)
+    return [exemplar["labels"] for series in data for exemplar in series["exemplars"]]
+
+
+@pytest.mark.parametrize("names", get_args(OtelNames))
+def test_promtool_has_nothing_to_say_about_a_page(names: OtelNames, prometheus_tools: None) -> None:
+    metrics = Metrics(otel_names=names)
+    metrics.start_upstream("nimbus")
+    metrics.observe(make_record(error=Error("transport"), attempt=2))
+    done = subprocess.run(["promtool", "check", "metrics"], input=metrics.render(), capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
 # Metrics that only a system with a broker has.

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from streamgauge.metrics.table import OUTCOMES
 from streamgauge.spool import Spool
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
@@ -161,6 +162,9 @@ def test_a_label_of_no_attribute_is_refused(small: Provider, data_dir: Path) -> 
     done = command(*words)
     assert done.returncode == 2
     assert "--metric-attribute agent requires --attribute agent=HEADER" in done.stderr
+    done = command(*words[:-1], "tenant")
+    assert done.returncode == 2
+    assert "--metric-attribute tenant requires --tenant-header or --tenants" in done.stderr
 
 
 def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> None:
@@ -169,6 +173,26 @@ def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> Non
         assert stream.rest() == BEGIN + REST
         stream.close()
         assert up.wait_for_records(1)[0]["upstream"] == urlsplit(small.url).netloc
+
+
+def test_counters_of_an_upstream_begin_at_0_and_names_of_opentelemetry_are_shown(
+    small: Provider, data_dir: Path
+) -> None:
+    with start_up(small.url, data_dir, "--otel-names", "latest") as up:
+        name = urlsplit(small.url).netloc
+        outcomes = [
+            f'streamgauge_stream_outcomes_total{{outcome="{outcome}",upstream="{name}"}}' for outcome in OUTCOMES
+        ]
+        page = up.metrics()
+        assert [page[outcome] for outcome in outcomes] == [0] * len(OUTCOMES)
+        assert page[f'streamgauge_transport_errors_total{{cause="refused",upstream="{name}"}}'] == 0
+        with closing(Stream(up, prefix="")) as stream:
+            assert stream.rest() == BEGIN + REST
+        up.wait_for_records(1)
+        page = balance(up)
+        assert sum(page[outcome] for outcome in outcomes) == 1
+        labels = 'gen_ai_operation_name="chat",gen_ai_provider_name="openai",gen_ai_request_model="small-1"'
+        assert page[f'gen_ai_client_inference_duration_seconds_count{{error_type="",{labels}}}'] == 1
 
 
 def test_the_data_directory_is_private(small: Provider, data_dir: Path) -> None:

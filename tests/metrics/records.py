@@ -28,11 +28,12 @@ ABSENT = make_usage(None, None, source="absent")
 
 def make_timing(**changes: Any) -> Timing:
     timing = Timing(
-        Gaps(4, stalls=0, buckets=gap_buckets(0.0, 0.02, 0.02, 0.06)),
+        Gaps(4, max_s=0.06, stalls=0, buckets=gap_buckets(0.0, 0.02, 0.02, 0.06)),
         headers_s=0.1,
         first_byte_s=0.15,
         first_event_s=0.15,
         first_token_s=0.2,
+        first_content_s=0.2,
         last_token_s=0.3,
         end_s=0.35,
         inter_token_latency_s=0.025,

@@ -9,7 +9,7 @@ from streamgauge.metrics import table
 from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.declarations import ATTRIBUTE, OTHER, PAGE_BYTES, UNKNOWN
 from streamgauge.metrics.prometheus import Metrics
-from tests.metrics.pages import read_page
+from tests.metrics.pages import MOST_S, cpu_seconds_of, read_page
 from tests.metrics.records import make_record
 
 STREAMS = "streamgauge_streams_total"
@@ -39,6 +39,26 @@ def test_an_attribute_is_a_label_only_where_it_is_asked_for() -> None:
     assert page.value("streamgauge_time_to_first_token_seconds_count", **BY_MODEL, agent="planner") == 1
 
 
+def test_a_stream_adds_one_series_of_its_attributes() -> None:
+    """Without attributes all outcomes of its model begin at 0."""
+    metrics = Metrics(attributes=["agent"])
+    metrics.observe(make_record(attributes={"agent": "planner"}))
+    page = page_of(metrics)
+    assert [name for name, labels in page.samples if name == STREAMS and ("agent", "planner") in labels] == [STREAMS]
+    assert page.value("streamgauge_stream_outcomes_total", upstream="nimbus", outcome="timeout") == 0
+
+
+def test_the_tenant_is_a_label_where_it_is_asked_for() -> None:
+    metrics = Metrics(attributes=["tenant", "agent"])
+    metrics.observe(make_record(tenant="search-team", attributes={"agent": "planner", "tenant": "forged"}))
+    metrics.observe(make_record(tenant=None))
+    page = page_of(metrics)
+    labels = {**BY_MODEL, "dialect": "openai-chat", "outcome": "completed"}
+    assert page.value(STREAMS, **labels, tenant="search-team", agent="planner") == 1
+    assert page.value(STREAMS, **labels, tenant=UNKNOWN, agent=UNKNOWN) == 1
+    assert "tenant" not in {name for _, labels in page_of(Metrics()).samples for name, _ in labels}
+
+
 def test_a_request_without_the_attribute_and_a_caller_that_knows_none() -> None:
     metrics = Metrics(attributes=["agent"])
     metrics.observe(make_record())
@@ -52,6 +72,7 @@ def test_100_000_values_stay_within_their_budget_and_the_page() -> None:
     metrics = Metrics(attributes=["agent", "session"])
     for number in range(100_000):
         metrics.observe(make_record(attributes={"agent": f"{number}-" + "a" * 90, "session": '\n"{}é' * 40}))
+    assert cpu_seconds_of(metrics.render) < MOST_S
     body = metrics.render()
     page = read_page(body)
     assert len(body) < PAGE_BYTES
@@ -71,7 +92,7 @@ def test_attributes_leave_half_of_the_page_to_the_other_labels() -> None:
         )
     page = page_of(metrics)
     models = {dict(labels)["model"] for name, labels in page.samples if name == STREAMS}
-    assert models == {f"m-{number}" for number in range(100)}
+    assert models - {UNKNOWN} == {f"m-{number}" for number in range(100)}
     assert page.total(STREAMS) == 5_000
     assert page.total("streamgauge_usage_tokens_total") == 5_000 * 15
     assert page.value("streamgauge_metric_labels_cut_total", label="agent") > 0

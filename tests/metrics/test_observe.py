@@ -4,14 +4,18 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.record import Error, Record
+from streamgauge.core.record import Error, Gaps, Record
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.table import OUTCOMES, PHASES, TRANSPORT_CAUSES
 from tests.metrics.pages import read_page
 from tests.metrics.records import ABSENT, gap_buckets, make_counts, make_integrity, make_record, make_timing, make_usage
 
 LATENCIES = (
     "streamgauge_time_to_first_byte_seconds",
     "streamgauge_time_to_first_token_seconds",
+    "streamgauge_time_to_first_content_seconds",
+    "streamgauge_longest_gap_seconds",
+    "streamgauge_output_tokens_per_second",
     "streamgauge_inter_chunk_latency_seconds",
     "streamgauge_inter_token_latency_seconds",
     "streamgauge_stream_duration_seconds",
@@ -65,12 +69,13 @@ def test_gaps_are_added_bucket_by_bucket_over_streams() -> None:
 
 
 def test_gaps_above_every_bound_are_counted() -> None:
-    timing = make_timing(last_token_s=100.2)
-    timing.gaps.buckets = gap_buckets(40.0, 60.0)
+    timing = make_timing(last_token_s=161.2)
+    timing.gaps.buckets = gap_buckets(40.0, 60.0, 61.0)
     gaps = "streamgauge_inter_chunk_latency_seconds"
     page = page_of(make_record(timing=timing))
     assert page.value(f"{gaps}_bucket", **BY_MODEL, le="30.0") == 0
-    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="+Inf") == 2
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="60.0") == 2
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="+Inf") == 3
 
 
 def test_a_stream_without_a_token_is_counted_and_in_no_latency_of_tokens() -> None:
@@ -109,7 +114,11 @@ def tokens(page: Any) -> dict[str, float]:
 def test_usage_of_a_stream_that_broke_early_comes_from_its_resumed_stream() -> None:
     broken = make_record(dialect="openai-responses", outcome="truncated", usage=ABSENT)
     resumed = make_record(dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="4")
-    assert tokens(page_of(broken, resumed)) == {"input": 30, "output": 12, "cached": 8}
+    assert tokens(page_of(broken, resumed)) == {
+        "input_uncached": 22,
+        "input_cached": 8,
+        "output_text": 12,
+    }
 
 
 def test_usage_at_the_beginning_is_not_counted_again_for_a_resumed_stream() -> None:
@@ -120,10 +129,10 @@ def test_usage_at_the_beginning_is_not_counted_again_for_a_resumed_stream() -> N
         dialect="anthropic-messages", usage=make_usage(41, 20, reasoning_tokens=5, **parts), resumed_from="17"
     )
     assert tokens(page_of(broken, resumed)) == {
-        "input": 41,
-        "output": 20,
-        "cached": 8,
-        "cache_write": 7,
+        "input_uncached": 26,
+        "input_cached": 8,
+        "input_cache_write": 7,
+        "output_text": 15,
         "reasoning": 5,
     }
 
@@ -134,7 +143,8 @@ def test_repeated_usage_of_a_resumed_stream_counts_once_under_the_origins_model(
         response_id="r", resumed_from="4", request_model=None, usage=make_usage(30, 12, input_cached_tokens=8)
     )
     page = page_of(broken, resumed, resumed)
-    kinds = {"input": 30, "output": 12, "cached": 8}
+    # Counters cannot go down: what was counted as uncached stays so, and the sum is the input.
+    kinds = {"input_uncached": 30, "input_cached": 0, "output_text": 12}
     assert {kind: page.value("streamgauge_usage_tokens_total", **BY_MODEL, kind=kind) for kind in kinds} == kinds
     assert page.total("streamgauge_usage_tokens_total") == sum(kinds.values())
     assert page.value("streamgauge_usage_sources_total", **UP, source="final") == 2
@@ -142,7 +152,7 @@ def test_repeated_usage_of_a_resumed_stream_counts_once_under_the_origins_model(
 
 def test_two_requests_that_share_a_response_id_are_counted_twice() -> None:
     shared = make_record(response_id="chatcmpl-same", request_digest="d")
-    assert tokens(page_of(shared, shared)) == {"input": 20, "output": 10}
+    assert tokens(page_of(shared, shared)) == {"input_uncached": 20, "output_text": 10}
 
 
 def test_an_incomplete_capture_is_counted_with_its_reasons_and_in_no_histogram() -> None:
@@ -164,10 +174,10 @@ def test_a_burst_has_a_first_token_and_no_gaps() -> None:
 
 def test_a_recording_without_stamps_adds_no_time() -> None:
     timing = make_timing(
-        headers_s=None, first_byte_s=None, first_event_s=None, first_token_s=None, last_token_s=None, end_s=None,
-        inter_token_latency_s=None, burst=None,
+        headers_s=None, first_byte_s=None, first_event_s=None, first_token_s=None, first_content_s=None,
+        last_token_s=None, end_s=None, inter_token_latency_s=None, burst=None,
     )  # fmt: skip
-    timing.gaps.buckets = None
+    timing.gaps = Gaps(4)
     page = page_of(make_record(timing=timing))
     assert set(observations(page).values()) == {0}
     assert page.total("streamgauge_streams_without_token_total") == 0
@@ -184,13 +194,44 @@ def test_absent_usage_adds_no_tokens_and_no_series_of_zero() -> None:
     assert page.names_with_samples().isdisjoint({"streamgauge_usage_tokens_total"})
 
 
-def test_tokens_by_kind() -> None:
-    usage = make_usage(100, 50, input_cached_tokens=80, reasoning_tokens=20, input_cache_write_tokens=7)
+def test_kinds_of_tokens_are_disjoint_and_add_up() -> None:
+    usage = make_usage(100, 50, input_cached_tokens=60, reasoning_tokens=20, input_cache_write_tokens=7)
     page = page_of(make_record(usage=usage), make_record())
-    tokens = "streamgauge_usage_tokens_total"
-    kinds = {"input": 110, "output": 55, "cached": 80, "reasoning": 20, "cache_write": 7}
-    assert {kind: page.value(tokens, **BY_MODEL, kind=kind) for kind in kinds} == kinds
-    assert page.total(tokens) == sum(kinds.values())
+    kinds = {"input_uncached": 43, "input_cached": 60, "input_cache_write": 7, "output_text": 35, "reasoning": 20}
+    assert tokens(page) == kinds
+    assert page.total("streamgauge_usage_tokens_total") == 110 + 55
+
+
+def test_a_reported_0_is_a_series_and_what_is_not_reported_is_none() -> None:
+    page = page_of(make_record(usage=make_usage(input_cached_tokens=0)), make_record())
+    assert tokens(page) == {"input_uncached": 20, "input_cached": 0, "output_text": 10}
+    name = "streamgauge_usage_reported_streams_total"
+    assert page.value(name, **BY_MODEL, kind="input_cached") == 1
+    assert page.value(name, **BY_MODEL, kind="input_uncached") == 2
+    assert page.value(name, **BY_MODEL, kind="output_text") == 2
+    assert "reasoning" not in {dict(labels)["kind"] for found, labels in page.samples if found == name}
+
+
+@pytest.mark.parametrize(
+    ("changes", "anomaly"),
+    [
+        ({"input_cached_tokens": 11}, "part_above_whole"),
+        ({"reasoning_tokens": 6}, "part_above_whole"),
+        ({"input_cached_tokens": 6, "audio_input_tokens": 6}, "parts_overlap"),
+        ({"input_cached_tokens": 6, "input_cache_write_tokens": 5}, "parts_overlap"),
+    ],
+)
+def test_parts_that_do_not_fit_their_whole_are_cut_and_counted(changes: dict[str, int], anomaly: str) -> None:
+    page = page_of(make_record(usage=make_usage(10, 5, **changes)))
+    assert sum(tokens(page).values()) == 15
+    assert page.value("streamgauge_usage_anomalies_total", **UP, kind=anomaly) == 1
+    assert page.total("streamgauge_usage_anomalies_total") == 1
+
+
+def test_parts_without_a_whole_stand_by_themselves() -> None:
+    page = page_of(make_record(usage=make_usage(None, None, input_cached_tokens=4, reasoning_tokens=0)))
+    assert tokens(page) == {"input_cached": 4, "reasoning": 0}
+    assert page.total("streamgauge_usage_anomalies_total") == 0
 
 
 def test_usage_that_cannot_be_is_counted() -> None:
@@ -242,3 +283,105 @@ def test_the_model_is_that_of_the_request_or_else_of_the_response() -> None:
     labels = {**UP, "dialect": "openai-chat", "outcome": "completed"}
     assert page.value("streamgauge_streams_total", **labels, model="gpt-4o-2024-08-06") == 1
     assert page.value("streamgauge_streams_total", **labels, model="unknown") == 1
+
+
+def test_the_first_token_of_each_kind() -> None:
+    timing = make_timing(first_reasoning_s=0.2, first_content_s=0.9, first_tool_s=None)
+    page = page_of(make_record(timing=timing))
+    assert page.value("streamgauge_time_to_first_reasoning_seconds_sum", **BY_MODEL) == 0.2
+    assert page.value("streamgauge_time_to_first_content_seconds_sum", **BY_MODEL) == 0.9
+    assert page.total("streamgauge_time_to_first_tool_seconds_count") == 0
+
+
+def test_the_longest_gap_and_the_pace_of_a_stream() -> None:
+    timing = make_timing(inter_token_latency_s=0.02)
+    timing.gaps.max_s = 0.06
+    page = page_of(make_record(timing=timing))
+    assert page.value("streamgauge_longest_gap_seconds_sum", **UP) == 0.06
+    assert page.value("streamgauge_output_tokens_per_second_sum", **BY_MODEL) == 50
+    without_pace = page_of(make_record(timing=make_timing(inter_token_latency_s=0.0)))
+    assert without_pace.total("streamgauge_output_tokens_per_second_count") == 0
+
+
+def test_retries_are_requests_sent_again() -> None:
+    page = page_of(*(make_record(attempt=attempt) for attempt in (None, 1, 2, 3)))
+    assert page.value("streamgauge_retried_streams_total", **UP) == 2
+
+
+def test_a_finish_reason_without_a_normal_form_is_counted_as_unknown() -> None:
+    page = page_of(
+        make_record(finish_reason=None, finish_reason_raw="OTHER"),
+        make_record(finish_reason=None, finish_reason_raw=None),
+    )
+    assert page.value("streamgauge_finish_reasons_total", **BY_MODEL, finish_reason="unknown") == 1
+    assert page.total("streamgauge_finish_reasons_total") == 1
+
+
+def test_transport_errors_by_cause() -> None:
+    page = page_of(
+        make_record(error=Error("transport", code="refused"), outcome="upstream_reset"),
+        make_record(error=Error("transport"), outcome="timeout"),
+        make_record(error=Error("in_stream", code="refused"), outcome="stream_error"),
+    )
+    name = "streamgauge_transport_errors_total"
+    assert page.value(name, **UP, cause="refused") == page.value(name, **UP, cause="unknown") == 1
+    assert page.total(name) == 2
+    assert page.value("streamgauge_failed_streams_total", **UP, phase="transport") == 2
+    assert page.value("streamgauge_failed_streams_total", **UP, phase="in_stream") == 1
+
+
+# --- series of 0 ------------------------------------------------------------------------------------------------------
+
+
+def test_every_outcome_and_error_of_a_configured_upstream_begins_at_0() -> None:
+    metrics = Metrics()
+    metrics.start_upstream("nimbus")
+    page = read_page(metrics.render())
+    for outcome in OUTCOMES:
+        assert page.value("streamgauge_stream_outcomes_total", **UP, outcome=outcome) == 0
+        unknown = {"dialect": "unknown", "model": "unknown"}
+        assert page.value("streamgauge_streams_total", **UP, **unknown, outcome=outcome) == 0
+    for phase in PHASES:
+        assert page.value("streamgauge_failed_streams_total", **UP, phase=phase) == 0
+        assert page.value("streamgauge_stream_errors_total", **UP, phase=phase, error_type="unknown") == 0
+    for cause in TRANSPORT_CAUSES:
+        assert page.value("streamgauge_transport_errors_total", **UP, cause=cause) == 0
+    for name in ("bursts", "stalls", "retried_streams", "resumed_streams", "incomplete_records"):
+        assert page.value(f"streamgauge_{name}_total", **UP) == 0
+
+
+def test_counters_that_alerts_use_keep_twenty_upstreams_apart() -> None:
+    metrics = Metrics()
+    names = {f"provider-{number:03}" for number in range(20)}
+    for name in sorted(names):
+        metrics.start_upstream(name)
+    page = read_page(metrics.render())
+    for counter in ("stream_outcomes", "failed_streams", "transport_errors", "usage_sources", "stalls"):
+        series = [dict(labels) for found, labels in page.samples if found == f"streamgauge_{counter}_total"]
+        assert {labels["upstream"] for labels in series} == names, counter
+
+
+def test_the_outcomes_of_an_upstream_and_of_a_model_begin_with_the_first_stream_of_it() -> None:
+    page = page_of(make_record(outcome="completed"))
+    assert page.value("streamgauge_stream_outcomes_total", **UP, outcome="completed") == 1
+    assert page.value("streamgauge_stream_outcomes_total", **UP, outcome="http_error") == 0
+    labels = {**BY_MODEL, "dialect": "openai-chat"}
+    assert {outcome: page.value("streamgauge_streams_total", **labels, outcome=outcome) for outcome in OUTCOMES} == {
+        outcome: int(outcome == "completed") for outcome in OUTCOMES
+    }
+
+
+def test_outcomes_that_begin_at_0_leave_half_of_the_page_to_models() -> None:
+    page = page_of(*(make_record(request_model=f"m-{number}") for number in range(150)))
+    streams = [dict(labels) for name, labels in page.samples if name == "streamgauge_streams_total"]
+    assert {labels["model"] for labels in streams} == {"unknown", *(f"m-{number}" for number in range(150))}
+    assert len([labels for labels in streams if labels["model"] == "m-0"]) == len(OUTCOMES)
+    assert len([labels for labels in streams if labels["model"] == "m-149"]) == 1
+
+
+def test_starting_an_upstream_again_changes_nothing() -> None:
+    metrics = Metrics()
+    metrics.observe(make_record())
+    before = metrics.render()
+    metrics.start_upstream("nimbus")
+    assert metrics.render() == before

@@ -1,13 +1,17 @@
 """The table of metrics by itself: names, labels, and that its shares of the page fit."""
 
 import re
+from dataclasses import replace
+from typing import get_args
+
+import pytest
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.outcome import FINISH_REASONS
 from streamgauge.core.record import REQUEST_CAPPED
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind
-from streamgauge.metrics.observe import USAGE_KINDS
+from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind, page_shares
+from streamgauge.metrics.table_otel import OTEL_TABLE, OtelNames, otel_metrics
 from streamgauge.spool.read_counters import DropReason, Incident, Refusal
 from streamgauge.worker.activity_clock import Activity
 
@@ -35,12 +39,11 @@ def test_every_metric_of_the_module_is_in_the_table_once() -> None:
 
 def test_names_say_kind_and_unit() -> None:
     for metric in table.TABLE:
-        assert re.fullmatch(r"streamgauge_[a-z_]+", metric.name)
+        assert re.fullmatch(r"(streamgauge|process)_[a-z_]+", metric.name)
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
         in_seconds = metric.unit == "seconds" and metric.kind is not Kind.COUNTER
         assert metric.name.endswith("_seconds") == in_seconds, metric.name
-        assert in_seconds or metric.kind is not Kind.HISTOGRAM, metric.name
-        assert metric.help.endswith("."), metric.name
+        assert re.fullmatch(r"[ !#-\[\]-~]+\.", metric.help), f"{metric.name}: the page shows help without escapes"
 
 
 def test_bounds_rise_and_belong_to_histograms_alone() -> None:
@@ -54,25 +57,80 @@ def test_gaps_have_the_records_own_bounds() -> None:
 
 
 def test_every_label_is_declared_and_used() -> None:
-    assert {label for metric in table.TABLE for label in metric.labels} == set(LABELS)
+    ours = {label for metric in table.TABLE for label in metric.labels}
+    assert ours | {label for row in OTEL_TABLE for label in row.labels} == set(LABELS)
 
 
 def test_closed_labels_have_room_for_their_whole_vocabulary() -> None:
     """A label's budget is one for all metrics of a page."""
     spare = {OTHER, UNKNOWN}
     assert len({*FINISH_REASONS.values(), *spare}) <= LABELS["finish_reason"].budget
-    counted = {"unparsed", "unterminated", "oversized", "bad_value", "identity", *USAGE_KINDS.values()}
+    counted = {*table.UNREAD_KINDS, *table.ANOMALIES, *table.INPUT_KINDS, *table.OUTPUT_KINDS, "requests", "tokens"}
     assert len({*counted, *map(str, Incident), *spare}) <= LABELS["kind"].budget
     incomplete = {
         *("no_end", "missing_segments", "dropped_reads", "oversized_event", "decode_error", "body_capped", "log_gap"),
         *("state_limit", REQUEST_CAPPED),
     }
     assert len({*incomplete, *map(str, DropReason), *map(str, Refusal), *spare}) <= LABELS["reason"].budget
+    assert len({*table.OUTCOMES, *spare}) <= LABELS["outcome"].budget
+    assert len({*table.PHASES, *spare}) <= LABELS["phase"].budget
+    assert len({*table.TRANSPORT_CAUSES, "loop", "commit", "group", "stop", *spare}) <= LABELS["cause"].budget
     assert len({*map(str, Activity), *spare}) <= LABELS["activity"].budget
     assert len({*LABELS, *spare}) <= LABELS["label"].budget
 
 
-def test_shares_fit_the_page_and_hold_their_reserve() -> None:
-    assert sum(metric.page_bytes for metric in table.TABLE) <= PAGE_BYTES
+@pytest.mark.parametrize("names", get_args(OtelNames))
+def test_the_share_of_each_metric_holds_its_reserve(names: OtelNames) -> None:
+    shown = (*table.TABLE, *otel_metrics(names))
+    shares = page_shares(shown)
+    assert sum(shares.values()) <= PAGE_BYTES
+    for metric in shown:
+        assert metric.reserve_bytes <= shares[metric.name] <= metric.page_bytes, metric.name
+
+
+def test_shares_are_smaller_where_all_of_them_do_not_fit() -> None:
+    small, large = table.BURSTS, table.FIRST_TOKEN
+    assert page_shares([small, large]) == {metric.name: metric.page_bytes for metric in (small, large)}
+    crowd = [replace(large, name=f"streamgauge_{number:02}_first_token_seconds") for number in range(20)]
+    shares = page_shares([small, *crowd])
+    assert 0.99 * PAGE_BYTES < sum(shares.values()) <= PAGE_BYTES
+    assert all(metric.reserve_bytes < shares[metric.name] < metric.page_bytes for metric in (small, *crowd))
+
+
+def test_series_that_start_have_values_of_labels_that_the_metric_has() -> None:
     for metric in table.TABLE:
-        assert metric.reserve_bytes <= metric.page_bytes, metric.name
+        if metric.starts is not None:
+            assert "upstream" in metric.labels, metric.name
+            assert set(metric.starts) <= set(metric.labels), metric.name
+            for label, values in metric.starts.items():
+                assert all(len(value) <= LABELS[label].max_chars for value in values)
+
+
+def test_bounds_are_where_objectives_are() -> None:
+    first_token = table.FIRST_TOKEN.bounds
+    assert 2.0 in first_token
+    assert first_token[-1] == 300.0
+    assert len([bound for bound in first_token if 0.1 <= bound <= 0.5]) >= 9
+    assert (GAP_BOUNDS_S[0], GAP_BOUNDS_S[-1]) == (0.001, 60.0)
+
+
+def test_conventions_of_opentelemetry_have_their_names() -> None:
+    def names(convention: OtelNames) -> set[str]:
+        return {metric.name for metric in otel_metrics(convention)}
+
+    assert names("off") == set()
+    assert names("v1.41") == {
+        "gen_ai.client.operation.duration_seconds",
+        "gen_ai.client.operation.time_to_first_chunk_seconds",
+        "gen_ai.client.operation.time_per_output_chunk_seconds",
+        "gen_ai.client.token.usage",
+    }
+    inference = "gen_ai.client.inference."
+    assert names("latest") == {
+        *(f"{inference}{name}_seconds" for name in ("duration", "time_to_first_chunk", "time_per_output_chunk")),
+        *(f"{inference}usage.{name}_tokens_total" for name in ("input", "output", "cache_read.input")),
+        *(f"{inference}usage.{name}_tokens_total" for name in ("cache_write.input", "reasoning.output")),
+        f"{inference}operation.input_tokens",
+        f"{inference}operation.output_tokens",
+    }
+    assert {row.ours for row in OTEL_TABLE} - {None} <= set(table.BY_NAME)

@@ -70,8 +70,10 @@ def test_starts_all_and_stops_relays_before_the_recorder(log: Path) -> None:
         assert not group.serving
         await group.start()
         assert group.serving
+        assert group.processes == [(name, pids(log, name)[0]) for name in ("recorder", "one", "two")]
         await group.stop(5)
         assert not group.serving
+        assert group.processes == []
         assert [member.starts for member in members] == [1, 1, 1]
 
     play(work)

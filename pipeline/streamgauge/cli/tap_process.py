@@ -24,6 +24,7 @@ from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
 from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
@@ -120,6 +121,7 @@ async def running_tap(
         metrics.register(tap_reads(counters))
         metrics.register(_spool_source(spool, settings))
         group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
+        metrics.register(process_metrics(lambda: group.processes))
 
         def admin() -> AdminServer:
             return AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)

@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
+from streamgauge.attribute_types import TENANT
 from streamgauge.cli.commands import Arguments
+from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_signal, tap_settings
@@ -25,6 +27,7 @@ from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
+from streamgauge.taps.proxy.request import route_of
 
 # Least time to move the spool into the ledger at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
@@ -55,7 +58,11 @@ async def running_up(
     `on_new_records` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
     _check_attributes(settings, names_them=bool(settings.upstream or capturing))
-    metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute)
+    metrics = Metrics(
+        (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
+        settings.metric_attribute,
+        otel_names=settings.otel_names,
+    )
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
     with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
@@ -64,6 +71,9 @@ async def running_up(
             return assembling is not None and assembling.is_alive()
 
         async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
+            start_known_upstreams(metrics, ledger)
+            for upstream in settings.upstream:
+                metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = files.enter_context(contextlib.closing(_state(settings)))
             loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new_records))
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
@@ -78,13 +88,17 @@ async def running_up(
 
 
 def _check_attributes(settings: Settings, *, names_them: bool) -> None:
-    """Rejects a label of metrics that no attribute has. `names_them`: all attributes are in the settings; those of an agent
+    """Rejects a label of metrics that no record has. `names_them`: all attributes are in the settings; those of an agent
     are in the settings of applications. Raises UsageFault.
     """
     names = [one.name for one in settings.attribute]
     for name in settings.metric_attribute:
-        if names_them and name not in names:
+        if not names_them or name in names:
+            continue
+        if name != TENANT:
             raise UsageFault(f"--metric-attribute {name} requires --attribute {name}=HEADER")
+        if settings.tenant_header is None and settings.tenants is None:
+            raise UsageFault(f"--metric-attribute {name} requires --tenant-header or --tenants")
 
 
 def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
 from streamgauge.worker.log_lines import log_lines_to_stderr
@@ -30,7 +32,10 @@ def run(settings: Settings, args: Arguments) -> int:
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)
-    metrics = Metrics((MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute)
+    metrics = Metrics(
+        (MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute, otel_names=settings.otel_names
+    )
+    metrics.register(process_metrics())
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:
@@ -43,6 +48,7 @@ def run(settings: Settings, args: Arguments) -> int:
             yield
 
     with opened_ledger(settings) as ledger:
+        start_known_upstreams(metrics, ledger)
         return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port)
 
 

@@ -1,19 +1,26 @@
 """The metrics for Prometheus.
 
 table.py       every metric declared once: name, kind, help, labels, buckets, its share of the page
+table_streams.py table_taps.py table_workers.py   the rows of the table, by the part that sets them
 declarations.py   the types of metrics and labels, and the limits of the page
-prometheus.py  the exporter: our own counts behind a prometheus_client collector
+prometheus.py  the exporter: all metrics of a process, and its page
+process.py     the standard metrics of the process as a source; table_process.py has their rows
 attribute_labels.py   the labels that --metric-attribute adds
 series.py      the counts: series within the budgets of their labels
-observe.py     what a record adds
+accept.py      the format that a scraper asks for
+text_format.py   the page as text, which prometheus_client writes
+protobuf_format.py   the page as protobuf, with native histograms
+observe.py observation.py   what a record adds
+table_otel.py observe_otel.py   the same under OpenTelemetry's names, where they are asked for
+token_kinds.py     what a record's usage is in disjoint kinds of tokens
 rate_limits.py   the rate limits of the newest responses, as gauges; table_limits.py has their rows
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
-tap.py         a tap's counters as a source of metrics
+tap.py         a tap's counters as a source of metrics; table_added_time.py has the rows of the relay's own time
 table_health.py   rows of the table: the health of taps and workers
 objectives.py  what streams promise, for alerts
 rules.py rules_*.py rule_files.py   alert and recording rules, and their files for Prometheus and Sloth
 generate_docs.py   writes the table as dashboards/METRICS.md
 http_server.py   the admin port: metrics and health
-panel.py panel_queries.py panels.py panels_workers.py   the panels of the dashboard
+panel.py panel_queries.py panels.py panels_streams.py panels_workers.py   the panels of the dashboard
 grafana.py     the dashboard as Grafana's JSON
 """

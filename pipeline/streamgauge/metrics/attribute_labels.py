@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from streamgauge.core.record import Record
 from streamgauge.metrics.declarations import Metric
 
 # The metrics of latency, failures and usage. Labels on more metrics would multiply the series of the page.
@@ -17,3 +18,13 @@ ATTRIBUTED = (
 def with_attributes(metric: Metric, attributes: Sequence[str]) -> Metric:
     """The metric with these further labels, if it takes attributes; else unchanged."""
     return replace(metric, labels=(*metric.labels, *attributes)) if metric.name in ATTRIBUTED else metric
+
+
+def attributes_of(metric: Metric, attributes: Sequence[str]) -> int:
+    """How many of a metric's labels, its last ones, are attributes."""
+    return len(attributes) if metric.name in ATTRIBUTED else 0
+
+
+def attribute_of(record: Record, name: str) -> str | None:
+    """The value of an attribute's label; None if the request had none. No attribute is named `tenant`."""
+    return record.tenant if name == "tenant" else record.attributes.get(name)

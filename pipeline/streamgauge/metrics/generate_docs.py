@@ -11,18 +11,20 @@ from streamgauge.metrics import table
 from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.declarations import ATTRIBUTE, LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, MetricSource
 from streamgauge.metrics.grafana import dashboard_json
+from streamgauge.metrics.table_otel import OTEL_TABLE
 
 _PARTS: Mapping[MetricSource, str] = {
     MetricSource.STREAM: "Streams (`worker`, `up`)",
     MetricSource.TAP: "Taps (`tap`, `up`)",
     MetricSource.WORKER: "Workers (`worker`, `up`)",
     MetricSource.SELF: "The exporter itself",
+    MetricSource.PROCESS: "Processes (`worker`, `tap`, `up`), on Linux",
 }
 
 
 def metrics_md() -> str:
     """The table as Markdown."""
-    return "\n".join([*_head(), *(line for part in MetricSource for line in _part(part)), *_labels()])
+    return "\n".join([*_head(), *(line for part in MetricSource for line in _part(part)), *_otel(), *_labels()])
 
 
 def files() -> Mapping[str, str]:
@@ -46,9 +48,14 @@ def _head() -> Iterable[str]:
     yield "- Durations are in seconds. An unknown value adds nothing: null never becomes 0."
     yield f"- A page has less than {PAGE_BYTES:,} bytes. A label has a limit of values: further ones become `{OTHER}`."
     yield f"- An unknown label value is `{UNKNOWN}`."
-    yield "- A counter without labels starts at 0. Any other series appears with its first value."
+    yield "- A counter without labels starts at 0. So do the counters marked *, for each upstream that the settings of `up`"
+    yield "  or the newest records of the ledger name when the process starts, and for any other one with its first finished"
+    yield "  stream. Any other series appears with its first value."
+    yield "- Formats: Prometheus' text, OpenMetrics (with exemplars: stream_id and trace_id), and protobuf (with native"
+    yield "  histograms), as the scraper asks."
     named = ", ".join(f"`{name}`" for name in ATTRIBUTED)
-    yield f"- `--metric-attribute NAME` adds the label NAME, with at most {ATTRIBUTE.budget} values, to {named}."
+    yield f"- `--metric-attribute NAME` adds the label NAME (an attribute, or `tenant`), with at most {ATTRIBUTE.budget}"
+    yield f"  values, to {named}."
     yield ""
 
 
@@ -66,11 +73,36 @@ def _part(part: MetricSource) -> Iterable[str]:
 
 def _line(metric: Metric) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.help} |"
+    starts = "" if metric.starts is None else " *"
+    return f"| `{metric.name}` | {metric.kind}{starts} | {metric.unit} | {labels} | {metric.help} |"
 
 
 def _bounds(metric: Metric) -> str:
-    return f"- Buckets of `{metric.name}`, seconds: {', '.join(f'{bound:g}' for bound in metric.bounds)}"
+    return f"- Buckets of `{metric.name}`, {metric.unit}: {', '.join(f'{bound:g}' for bound in metric.bounds)}"
+
+
+def _otel() -> Iterable[str]:
+    yield "## OpenTelemetry's names (`--otel-names v1.41` or `latest`)"
+    yield ""
+    yield "The same streams under the names of OpenTelemetry's conventions for generative AI, where streams are assembled"
+    yield "(`worker`, `up`). Scrapers that read names with dots (`escaping=allow-utf-8`) get them as below, others get"
+    yield "underscores. `gen_ai.provider.name` names the API format's provider, not the server. Usage that is not"
+    yield "reported adds nothing. A page with these names has series of their own for about half as many models."
+    yield ""
+    yield "| v1.41 | latest | kind | labels | meaning |"
+    yield "|---|---|---|---|---|"
+    for row in OTEL_TABLE:
+        v1_41, latest = (
+            _code(metric.name if metric else None) for metric in (row.metric("v1.41"), row.metric("latest"))
+        )
+        labels = ", ".join(map(_code, row.labels))
+        ours = f" As {_code(row.ours)}." if row.ours else ""
+        yield f"| {v1_41} | {latest} | {row.kind} | {labels} | {row.help}{ours} |"
+    yield ""
+
+
+def _code(name: str | None) -> str:
+    return f"`{name}`" if name else ""
 
 
 def _labels() -> Iterable[str]:

@@ -94,7 +94,13 @@ def _panel(panel: Panel, number: int, *, x: int, y: int) -> Json:
         },
         "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
         "targets": [
-            {"refId": chr(ord("A") + place), "expr": expression, "legendFormat": legend, "datasource": _DATASOURCE}
+            {
+                "refId": chr(ord("A") + place),
+                "expr": expression,
+                "legendFormat": legend,
+                "datasource": _DATASOURCE,
+                "exemplar": "_bucket{" in expression,  # the streams that a histogram's exemplars name
+            }
             for place, (expression, legend) in enumerate(panel.queries)
         ],
     }

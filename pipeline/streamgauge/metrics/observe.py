@@ -8,17 +8,22 @@ a resumed stream      counted, but no histogram, burst or stall, since its first
 incomplete capture    counted with its reasons, no histogram: missing data would distort it
 a burst               no gaps and no time per token: those would be the buffering proxy's, not the model's
 null                  adds nothing; it never becomes 0
+a reported 0          is a series of 0
 """
 
 from collections.abc import Mapping
 
-from streamgauge.core.record import Gaps, Record, Timing
+from streamgauge.core.record import Record
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import UNKNOWN, Metric
-from streamgauge.metrics.resumed_usage import ResumedUsage
-from streamgauge.metrics.series import Family, Key
+from streamgauge.metrics.declarations import UNKNOWN
+from streamgauge.metrics.observation import Observation, sum_of_gaps
+from streamgauge.metrics.observe_otel import OtelObserver
+from streamgauge.metrics.resumed_usage import Addition, ResumedUsage
+from streamgauge.metrics.series import Family, LabelBudgets
+from streamgauge.metrics.table_otel import OtelNames
+from streamgauge.metrics.token_kinds import TokenKinds, growth, token_kinds
 
-# Fields of the record's usage -> values of the label `kind`.
+# Fields of the record's usage -> what they report. `token_kinds` makes disjoint kinds of it.
 USAGE_KINDS: Mapping[str, str] = {
     "input_tokens": "input",
     "output_tokens": "output",
@@ -31,68 +36,61 @@ USAGE_KINDS: Mapping[str, str] = {
 }
 
 
-class Observation:
-    """Adds one record to the families. Used under the exporter's lock.
+class Observer:
+    """Adds records to the families. Not thread-safe: `prometheus.Metrics` holds the lock."""
 
-    Label values are given in the order of the metric's labels.
-    """
-
-    def __init__(self, families: Mapping[str, Family], record: Record) -> None:
+    def __init__(self, families: Mapping[str, Family], budgets: LabelBudgets, otel_names: OtelNames) -> None:
         self._families = families
-        # A model name that only a client sent, and no upstream served, must not use up the budget of models.
-        proven = record.response_model is not None or record.counts.token_events > 0
-        streams = families[table.STREAMS.name]
-        budgets = streams.budgets
-        self.upstream = budgets.value_of("upstream", record.upstream)
-        self.model = budgets.value_of("model", record.request_model or record.response_model, proven=proven)
-        names = streams.metric.labels[len(streams.metric.labels) - streams.attributes :]
-        self._attributes = tuple([record.attributes.get(name) for name in names])
+        self._budgets = budgets
+        self._otel = None if otel_names == "off" else OtelObserver(otel_names)
+        self._resumed_usage = ResumedUsage()
+        self._started: set[str] = set()
 
-    def count(self, metric: Metric, value: float, *labels: object) -> None:
-        """Adds to a counter; 0 creates no series."""
-        if value:
-            family = self._families[metric.name]
-            family.add(self._place(family, labels), value)
+    def start_upstream(self, name: object) -> str:
+        """Lets the counters of an upstream begin at 0, unless they have begun. Returns the label's value."""
+        upstream = self._budgets.value_of("upstream", name)
+        if upstream not in self._started:
+            self._started.add(upstream)
+            for family in self._families.values():
+                family.start_upstream(upstream)
+        return upstream
 
-    def time(self, metric: Metric, seconds: float | None, *labels: object) -> None:
-        """Observes a duration (seconds), unless it is None."""
-        if seconds is not None:
-            family = self._families[metric.name]
-            family.observe(self._place(family, labels), seconds)
-
-    def gaps(self, metric: Metric, gaps: Gaps, total_s: float | None, *labels: object) -> None:
-        """Observes all gaps of a stream at once."""
-        if gaps.buckets and gaps.buckets[-1][1] and total_s is not None:
-            family = self._families[metric.name]
-            family.observe_all(self._place(family, labels), gaps.buckets, total_s)
-
-    def _place(self, family: Family, labels: tuple[object, ...]) -> Key:
-        return family.place_values((*labels, *self._attributes) if family.attributes else labels)
-
-
-def observe(families: Mapping[str, Family], resumed_usage: ResumedUsage, record: Record) -> None:
-    """Adds one record to the families of the table. `resumed_usage` remembers which usage was counted."""
-    observation = Observation(families, record)
-    _ending(observation, record)
-    _reading(observation, record)
-    _usage(observation, resumed_usage, record)
-    _integrity(observation, record)
-    if record.integrity.complete and record.resumed_from is None:
-        _latencies(observation, record)
+    def observe(self, record: Record) -> None:
+        """Adds one record."""
+        observation = Observation(self._families, self._budgets, record, self.start_upstream(record.upstream))
+        _ending(observation, record)
+        _reading(observation, record)
+        reported = {kind: n for name, kind in USAGE_KINDS.items() if (n := getattr(record.usage, name)) is not None}
+        addition = self._resumed_usage.share_of(record, observation.model, reported)
+        _usage(observation, record, reported, addition)
+        _integrity(observation, record)
+        if measured := record.integrity.complete and record.resumed_from is None:
+            _latencies(observation, record)
+        if self._otel is not None:
+            self._otel.observe(observation, record, addition, measured=measured)
 
 
 def _ending(observation: Observation, record: Record) -> None:
-    observation.count(table.STREAMS, 1, observation.upstream, record.dialect, observation.model, record.outcome)
-    if record.finish_reason is not None:
-        observation.count(table.FINISH_REASONS, 1, observation.upstream, observation.model, record.finish_reason)
+    upstream, model = observation.upstream, observation.model
+    if observation.add(table.STREAMS, 1, upstream, record.dialect, model, record.outcome) and observation.served:
+        for outcome in table.OUTCOMES:  # so that the first errors of a model that is served show as growth
+            observation.start(table.STREAMS, upstream, record.dialect, model, outcome)
+    observation.count(table.STREAM_OUTCOMES, 1, upstream, record.outcome)
+    if record.finish_reason is not None or record.finish_reason_raw is not None:
+        observation.count(table.FINISH_REASONS, 1, upstream, model, record.finish_reason)
     if record.error is not None:
         error = record.error
-        observation.count(table.ERRORS, 1, observation.upstream, error.phase, error.type or error.code or error.status)
+        observation.count(table.ERRORS, 1, upstream, error.phase, error.type or error.code or error.status)
+        observation.count(table.FAILED_STREAMS, 1, upstream, error.phase)
+        if error.phase == "transport":
+            observation.count(table.TRANSPORT_ERRORS, 1, upstream, error.code)
     if record.counts.token_events == 0:
         streaming = UNKNOWN if record.streaming is None else str(record.streaming).lower()
-        observation.count(table.WITHOUT_TOKEN, 1, observation.upstream, record.outcome, streaming)
+        observation.count(table.WITHOUT_TOKEN, 1, upstream, record.outcome, streaming)
     if record.resumed_from is not None:
-        observation.count(table.RESUMED, 1, observation.upstream)
+        observation.count(table.RESUMED, 1, upstream)
+    if record.attempt is not None and record.attempt > 1:
+        observation.count(table.RETRIED, 1, upstream)
 
 
 def _reading(observation: Observation, record: Record) -> None:
@@ -103,15 +101,26 @@ def _reading(observation: Observation, record: Record) -> None:
     observation.count(table.UNREAD_EVENTS, record.integrity.oversized_events, observation.upstream, "oversized")
 
 
-def _usage(observation: Observation, resumed_usage: ResumedUsage, record: Record) -> None:
-    usage = record.usage
-    observation.count(table.USAGE_SOURCES, 1, observation.upstream, usage.source)
-    reported = {kind: tokens for name, kind in USAGE_KINDS.items() if (tokens := getattr(usage, name)) is not None}
-    share = resumed_usage.share_of(record, observation.model, reported)
-    for kind, tokens in share.tokens.items():
-        observation.count(table.USAGE_TOKENS, tokens, observation.upstream, share.model, kind)
-    observation.count(table.USAGE_ANOMALIES, usage.bad_values, observation.upstream, "bad_value")
-    observation.count(table.USAGE_ANOMALIES, int(usage.identity_failed is not None), observation.upstream, "identity")
+def _usage(observation: Observation, record: Record, reported: Mapping[str, int], addition: Addition) -> None:
+    usage, upstream = record.usage, observation.upstream
+    observation.count(table.USAGE_SOURCES, 1, upstream, usage.source)
+    kinds = token_kinds(reported)
+    for kind in (*kinds.input, *kinds.output):
+        observation.count(table.USAGE_REPORTED, 1, upstream, observation.model, kind)
+    for kind, tokens in _added(kinds, addition).items():
+        observation.add(table.USAGE_TOKENS, tokens, upstream, addition.model, kind)
+    anomalies = (usage.bad_values, int(usage.identity_failed is not None), kinds.above_whole, kinds.overlapping)
+    for anomaly, times in zip(table.ANOMALIES, anomalies, strict=True):
+        observation.count(table.USAGE_ANOMALIES, times, upstream, anomaly)
+
+
+def _added(kinds: TokenKinds, addition: Addition) -> dict[str, int]:
+    """What the counter of each kind grows by; 0 for a kind that is reported and does not grow. `kinds`: the record's own."""
+    if not addition.before:
+        return {**kinds.input, **kinds.output}
+    before, after = token_kinds(addition.before), token_kinds(addition.after)
+    added = growth(before.input, after.input) | growth(before.output, after.output)
+    return {kind: added.get(kind, 0) for kind in (*after.input, *after.output)}
 
 
 def _integrity(observation: Observation, record: Record) -> None:
@@ -122,22 +131,21 @@ def _integrity(observation: Observation, record: Record) -> None:
 
 
 def _latencies(observation: Observation, record: Record) -> None:
-    timing = record.timing
+    timing, upstream, model = record.timing, observation.upstream, observation.model
     if record.outcome != "http_error":  # an error page is sent at once and would make a failing upstream look fast
-        observation.time(table.FIRST_BYTE, timing.first_byte_s, observation.upstream)
-    observation.time(table.FIRST_TOKEN, timing.first_token_s, observation.upstream, observation.model)
-    observation.time(table.DURATION, timing.end_s, observation.upstream, record.outcome)
+        observation.time(table.FIRST_BYTE, timing.first_byte_s, upstream)
+    observation.time(table.FIRST_TOKEN, timing.first_token_s, upstream, model)
+    observation.time(table.FIRST_REASONING, timing.first_reasoning_s, upstream, model)
+    observation.time(table.FIRST_CONTENT, timing.first_content_s, upstream, model)
+    observation.time(table.FIRST_TOOL, timing.first_tool_s, upstream, model)
+    observation.time(table.DURATION, timing.end_s, upstream, record.outcome)
     if timing.burst:
-        observation.count(table.BURSTS, 1, observation.upstream)
+        observation.count(table.BURSTS, 1, upstream)
         return
-    observation.count(table.STALLS, timing.gaps.stalls or 0, observation.upstream)
-    observation.gaps(table.INTER_CHUNK, timing.gaps, _sum_of_gaps(timing), observation.upstream, observation.model)
+    observation.count(table.STALLS, timing.gaps.stalls or 0, upstream)
+    observation.gaps(table.INTER_CHUNK, timing.gaps, sum_of_gaps(timing), upstream, model)
+    observation.time(table.LONGEST_GAP, timing.gaps.max_s, upstream)
     if record.usage.source == "final":
-        observation.time(table.INTER_TOKEN, timing.inter_token_latency_s, observation.upstream, observation.model)
-
-
-def _sum_of_gaps(timing: Timing) -> float | None:
-    """The gaps cover the time from the first to the last token event, so their sum is that time (seconds)."""
-    if timing.first_token_s is None or timing.last_token_s is None:
-        return None
-    return timing.last_token_s - timing.first_token_s
+        pace = timing.inter_token_latency_s
+        observation.time(table.INTER_TOKEN, pace, upstream, model)
+        observation.time(table.TOKENS_PER_SECOND, 1 / pace if pace else None, upstream, model)

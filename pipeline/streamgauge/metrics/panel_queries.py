@@ -4,6 +4,7 @@ UP = 'upstream=~"$upstream"'
 BOTH = 'upstream=~"$upstream",model=~"$model"'
 BROKEN = "stream_error|upstream_reset|timeout|truncated"
 EVERY = "[$__rate_interval]"
+OUTPUT = "output_text|reasoning|output_audio"
 
 
 def rate(metric: str, by: str, where: str = "") -> str:

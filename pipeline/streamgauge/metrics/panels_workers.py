@@ -95,5 +95,34 @@ WORKERS = Row(
                 ("count by (version) (streamgauge_build_info)", "version {{version}}"),
             ),
         ),
+        Panel(
+            "CPU",
+            "CPU seconds per second of each process. main serves the metrics page.",
+            "short",
+            (
+                (
+                    "sum by (instance, process) (rate(process_cpu_seconds_total[$__rate_interval]))",
+                    "{{instance}} {{process}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Memory",
+            "Resident memory of each process. main serves the metrics page.",
+            "bytes",
+            (("sum by (instance, process) (process_resident_memory_bytes)", "{{instance}} {{process}}"),),
+        ),
+        Panel(
+            "Open file descriptors",
+            "Used share of the limit of each process. main serves the metrics page.",
+            "percentunit",
+            (("max by (instance, process) (process_open_fds / process_max_fds)", "{{instance}} {{process}}"),),
+        ),
+        Panel(
+            "Uptime",
+            "Time since each process with a metrics page was started.",
+            "s",
+            (("time() - max by (instance) (process_start_time_seconds)", "{{instance}}"),),
+        ),
     ),
 )

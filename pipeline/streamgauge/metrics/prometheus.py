@@ -1,37 +1,26 @@
-"""The exporter: our own counts behind a prometheus_client collector, rendered at each scrape.
+"""The exporter: our own counts, as a page for each scrape.
 
 Values come in three ways: `observe` for a finished stream; `add` and `set` from the code where something happens; and
 *sources*, functions that each scrape calls for counts that another part keeps (the tap's balance, a lag).
 """
 
-import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.exposition import generate_latest as classic_text
-from prometheus_client.metrics_core import Metric as Exposed
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
-from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
-from prometheus_client.registry import Collector, CollectorRegistry
-
 import streamgauge
 from streamgauge.core.record import Record
-from streamgauge.metrics import table
-from streamgauge.metrics.attribute_labels import with_attributes
-from streamgauge.metrics.declarations import Kind, Metric, MetricSource
-from streamgauge.metrics.observe import observe
+from streamgauge.metrics import protobuf_format, table
+from streamgauge.metrics.accept import wanted_format
+from streamgauge.metrics.attribute_labels import attributes_of, with_attributes
+from streamgauge.metrics.declarations import Kind, MetricSource, page_shares
+from streamgauge.metrics.observe import Observer
 from streamgauge.metrics.rate_limits import RateLimitGauges
-from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.metrics.series import Family, Key, LabelBudgets
+from streamgauge.metrics.table_otel import OtelNames, otel_metrics
+from streamgauge.metrics.text_format import Shown, exposed_families
 from streamgauge.runtime.faults import report_fault
-
-_log = logging.getLogger(__name__)
-
-_openmetrics_text: Callable[[Collector], bytes] = openmetrics_text
 
 
 @dataclass(frozen=True)
@@ -59,12 +48,14 @@ class UnknownMetricError(LookupError):
     """A metric that is not in the table, or of a kind that does not allow this use: an error of the caller."""
 
 
-class Metrics(Collector):
+class Metrics:
     """All metrics of one process. Thread-safe: one lock is held for one update or one scrape.
 
     `parts`: the parts that this process runs. Their counters without labels begin at 0, so that the first increase is
-    visible; all other series appear with their first value. `attributes`: those that are labels (`--metric-attribute`).
-    `clock`: monotonic time in seconds.
+    visible, and so do the counters of an upstream that the table's rows name (`starts`), with the first record of the
+    upstream, or with `start_upstream`. All other series appear with their first value. `attributes`: those that are labels
+    (`--metric-attribute`). `clock`: monotonic time in seconds. `otel_names`: the convention of OpenTelemetry under whose
+    names metrics of streams are shown, too.
     """
 
     def __init__(
@@ -72,29 +63,36 @@ class Metrics(Collector):
         parts: Collection[MetricSource] = tuple(MetricSource),
         attributes: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
+        *,
+        otel_names: OtelNames | None = None,
     ) -> None:
         self._lock = Lock()
         self._budgets = LabelBudgets(attributes)
-        self._families = {metric.name: self._new_family(metric, attributes) for metric in table.TABLE}
-        self._resumed_usage = ResumedUsage()
+        labelled = [with_attributes(metric, attributes) for metric in table.TABLE]
+        shown = (*labelled, *otel_metrics(otel_names or "off"))
+        shares = page_shares(shown)
+        self._families = {
+            metric.name: Family(metric, self._budgets, shares[metric.name], attributes_of(metric, attributes))
+            for metric in shown
+        }
+        self._observer = Observer(self._families, self._budgets, otel_names or "off")
         self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
         for metric in table.TABLE:
             if metric.kind is Kind.COUNTER and not metric.labels and metric.part in {*parts, MetricSource.SELF}:
                 self.add(metric.name, 0)
         self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
 
-    def _new_family(self, metric: Metric, attributes: Sequence[str]) -> Family:
-        labelled = with_attributes(metric, attributes)
-        return Family(labelled, self._budgets, len(labelled.labels) - len(metric.labels))
-
     def observe(self, record: Record) -> None:
         """Counts a finished stream."""
         with self._lock:
-            observe(self._families, self._resumed_usage, record)
+            self._observer.observe(record)
             self._rate_limits.observe(record)
+
+    def start_upstream(self, name: str) -> None:
+        """Lets the counters of a configured upstream begin at 0, before its first stream."""
+        with self._lock:
+            self._observer.start_upstream(name)
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         """Adds to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not finite and
@@ -144,18 +142,17 @@ class Metrics(Collector):
         return self.page("").body
 
     def page(self, accept: str) -> Page:
-        """The page in the format that an Accept header asks for: OpenMetrics if the header names it, else classic text."""
-        if "application/openmetrics-text" in accept:
-            return Page(_openmetrics_text(self._registry), CONTENT_TYPE_OPENMETRICS)
-        return Page(classic_text(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
-
-    def collect(self) -> Iterator[Exposed]:
-        """The families with their present values, for prometheus_client."""
+        """The page in the format that an Accept header asks for."""
+        form = wanted_format(accept)
         samples = [sample for source in list(self._sources) for sample in self._samples_of(source)]
         with self._lock:
             self._rate_limits.remove_expired()
             sampled = self._sampled(samples)
-            return iter([_exposed(family, sampled.get(family.metric.name, {})) for family in self._families.values()])
+            shown: list[Shown] = [(family, sampled.get(family.metric.name, {})) for family in self._families.values()]
+            if form is None:
+                return Page(protobuf_format.protobuf_page(shown), protobuf_format.CONTENT_TYPE)
+            families = exposed_families(shown, form)
+        return Page(form.write(families), form.content_type)
 
     def _samples_of(self, source: Source) -> list[Sample]:
         try:
@@ -185,29 +182,6 @@ class Metrics(Collector):
         if family is None or family.metric.kind not in kinds:
             raise UnknownMetricError(f"the table has no {' or '.join(kinds)} {name}")
         return family
-
-
-def _exposed(family: Family, sampled: Mapping[Key, float]) -> Exposed:
-    metric = family.metric
-    if family.is_histogram:
-        return _exposed_histogram(family)
-    made = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-    exposed = made(metric.name, metric.help, labels=metric.labels)
-    for key, value in {**family.numbers, **sampled}.items():
-        exposed.add_metric(key, value)
-    return exposed
-
-
-def _exposed_histogram(family: Family) -> Exposed:
-    exposed = HistogramMetricFamily(family.metric.name, family.metric.help, labels=family.metric.labels)
-    bounds = [*map(str, family.metric.bounds), "+Inf"]
-    for key, histogram in family.histograms.items():
-        buckets, cumulative = [], 0
-        for bound, count in zip(bounds, histogram.counts, strict=True):
-            cumulative += count
-            buckets.append((bound, cumulative))
-        exposed.add_metric(key, buckets, sum_value=histogram.total)
-    return exposed
 
 
 __all__ = ["Metrics", "Page", "Sample", "Source", "UnknownMetricError"]

@@ -69,6 +69,19 @@ class Share:
     tokens: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What a record adds: tokens by kind, and the model under which they count.
+
+    `before` and `after`: what its stream and those that resume it have reported without and with this record.
+    """
+
+    model: str
+    tokens: dict[str, int]
+    before: dict[str, int]
+    after: dict[str, int]
+
+
 class ResumedUsage:
     """Remembers the usage that was counted recently. Not thread-safe: `prometheus.Metrics` holds the lock."""
 
@@ -81,23 +94,23 @@ class ResumedUsage:
         """The number of keys."""
         return len(self._broken) + len(self._completed)
 
-    def share_of(self, record: Record, model: str, reported: Mapping[str, int]) -> Share:
+    def share_of(self, record: Record, model: str, reported: Mapping[str, int]) -> Addition:
         """What a record adds of the tokens that it reports (`reported`, by kind). Call it once for each record.
 
-        `model` is the label's value for this record. The returned share has the model under which the tokens count.
+        `model` is the label's value for this record.
         """
         stream = self._streams.continued_by(record)
         if stream is None:
             stream = Share(model, _counted_elsewhere(record, reported))
         if _is_short(record):
             self._streams.add(record, stream)
-        counted = stream.tokens
+        counted, before = stream.tokens, dict(stream.tokens)
         added = {
             kind: tokens - counted.get(kind, 0) for kind, tokens in reported.items() if tokens > counted.get(kind, 0)
         }
-        for kind in added:
-            counted[kind] = reported[kind]
-        return Share(stream.model, added)
+        for kind, tokens in reported.items():
+            counted[kind] = max(tokens, counted.get(kind, 0))
+        return Addition(stream.model, added, before, dict(counted))
 
 
 def _counted_elsewhere(record: Record, reported: Mapping[str, int]) -> dict[str, int]:

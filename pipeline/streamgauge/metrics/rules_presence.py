@@ -36,8 +36,12 @@ OF_WORKERS: Mapping[str, tuple[Metric, ...]] = {
 }
 # Metrics of finished streams, by what shows that there have been such streams.
 OF_STREAMS: Mapping[str, tuple[str, ...]] = {
-    "sum(streamgauge_bundles_total) > 1000": (table.STREAMS.name,),
-    "sum(streamgauge_streams_total) > 0": (table.USAGE_SOURCES.name,),
+    "sum(streamgauge_bundles_total) > 1000": (table.STREAM_OUTCOMES.name,),
+    "sum(streamgauge_stream_outcomes_total) > 0": (
+        table.USAGE_SOURCES.name,
+        table.TRANSPORT_ERRORS.name,
+        table.STALLS.name,
+    ),
     "sum(streamgauge_token_events_total) > 100": (f"{table.FIRST_TOKEN.name}_count",),
 }
 

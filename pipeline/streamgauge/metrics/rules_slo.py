@@ -87,12 +87,9 @@ class Objective:
 
 def objectives_of_streams(objectives: Objectives) -> tuple[Objective, Objective]:
     """The objectives: unbroken streams by upstream, first tokens by upstream and model."""
-    unreachable = (
-        "sum by (upstream) ({f}(streamgauge_stream_errors_total"
-        f'{{{{phase="transport",error_type=~"{UNREACHABLE}"}}}}[{{w}}]))'
-    )
-    broken = f'sum by (upstream) ({{f}}(streamgauge_streams_total{{{{outcome=~"{BROKEN}"}}}}[{{w}}]))'
-    answered = 'sum by (upstream) ({f}(streamgauge_streams_total{{outcome!="http_error"}}[{w}]))'
+    unreachable = f'sum by (upstream) ({{f}}(streamgauge_transport_errors_total{{{{cause=~"{UNREACHABLE}"}}}}[{{w}}]))'
+    broken = f'sum by (upstream) ({{f}}(streamgauge_stream_outcomes_total{{{{outcome=~"{BROKEN}"}}}}[{{w}}]))'
+    answered = 'sum by (upstream) ({f}(streamgauge_stream_outcomes_total{{outcome!="http_error"}}[{w}]))'
     first = "streamgauge_time_to_first_token_seconds"
     count = f"sum by (upstream, model) ({{f}}({first}_count[{{w}}]))"
     fast = f'sum by (upstream, model) ({{f}}({first}_bucket{{{{le="{objectives.ttft}"}}}}[{{w}}]))'

@@ -4,7 +4,9 @@ from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rules import Alert, Durations, RuleGroup
 from streamgauge.metrics.rules_slo import UNREACHABLE
 
-_TRANSPORT = f'streamgauge_stream_errors_total{{phase="transport",error_type=~"{UNREACHABLE}"}}'
+# Alerts use counters whose series begin at 0 with their upstream (`table_streams.py`), so that the first burst counts.
+_OUTCOMES = "streamgauge_stream_outcomes_total"
+_UNREACHABLE = f'streamgauge_transport_errors_total{{cause=~"{UNREACHABLE}"}}'
 
 
 def _of(selector: str, window: str, by: str = "upstream", before: str = "") -> str:
@@ -23,8 +25,8 @@ def group(objectives: Objectives, durations: Durations) -> RuleGroup:
 
 def _outages(durations: Durations) -> list[Alert]:
     five = durations(5)
-    every, unreachable = _of("streamgauge_streams_total", five), _of(_TRANSPORT, five)
-    refused = _of('streamgauge_streams_total{outcome="http_error"}', five)
+    every, unreachable = _of(_OUTCOMES, five), _of(_UNREACHABLE, five)
+    refused = _of(f'{_OUTCOMES}{{outcome="http_error"}}', five)
     connected = f"({every} - ({unreachable} or 0 * {every}))"
     return [
         Alert(
@@ -33,8 +35,8 @@ def _outages(durations: Durations) -> list[Alert]:
             1,
             "page",
             "{{ $value | humanizePercentage }} of the requests to {{ $labels.upstream }} get no connection",
-            "The upstream refuses connections, its name is unknown, or TLS fails. streamgauge_stream_errors_total with the "
-            "phase transport has the cause as error_type.",
+            "The upstream refuses connections, its name is unknown, or TLS fails. streamgauge_transport_errors_total has the "
+            "cause.",
         ),
         Alert(
             "ProviderAnswersErrors",
@@ -64,12 +66,12 @@ def _quality(durations: Durations) -> list[Alert]:
     quarter, half = durations(15), durations(30)
     stalls, truncated = (
         _of("streamgauge_stalls_total", quarter),
-        _of('streamgauge_streams_total{outcome="truncated"}', half),
+        _of(f'{_OUTCOMES}{{outcome="truncated"}}', half),
     )
     return [
         Alert(
             "StreamsStall",
-            f"{stalls} / {_of('streamgauge_streams_total', quarter)} > 0.2\nand\n{stalls} >= 10",
+            f"{stalls} / {_of(_OUTCOMES, quarter)} > 0.2\nand\n{stalls} >= 10",
             5,
             "ticket",
             'Streams of {{ $labels.upstream }} pause: {{ $value | printf "%.2f" }} stalls for each stream',
@@ -78,7 +80,7 @@ def _quality(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "StreamsTruncated",
-            f"{truncated} / {_of('streamgauge_streams_total', half)} > 0.01\nand\n{truncated} >= 5",
+            f"{truncated} / {_of(_OUTCOMES, half)} > 0.01\nand\n{truncated} >= 5",
             5,
             "ticket",
             "{{ $value | humanizePercentage }} of the streams of {{ $labels.upstream }} end without their end marker",
@@ -90,8 +92,8 @@ def _quality(durations: Durations) -> list[Alert]:
 
 def _usage(share: float, durations: Durations) -> Alert:
     half = durations(30)
-    completed = _of('streamgauge_streams_total{outcome="completed"}', half)
-    others = f"({_of('streamgauge_streams_total', half)} - {completed})"
+    completed = _of(f'{_OUTCOMES}{{outcome="completed"}}', half)
+    others = f"({_of(_OUTCOMES, half)} - {completed})"
     # Streams that did not complete seldom have usage, and have alerts of their own: as many without usage do not count.
     absent = _of('streamgauge_usage_sources_total{source="absent"}', half)
     missing = f"clamp_min({absent} - {others}, 0)"
@@ -123,8 +125,8 @@ def _headroom() -> Alert:
 def _cache_share(durations: Durations) -> Alert:
     hour, day = durations(60), durations(24 * 60)
     by = "upstream, model"
-    # The kind `input` includes the cached tokens.
-    cached, tokens = (f'streamgauge_usage_tokens_total{{kind="{kind}"}}' for kind in ("cached", "input"))
+    # The kinds are disjoint: those of input add up to all input tokens.
+    cached, tokens = (f"streamgauge_usage_tokens_total{{kind{kind}}}" for kind in ('="input_cached"', '=~"input_.*"'))
     enough = _of(tokens, hour, by)
     now = f"{_of(cached, hour, by)} / {enough}"
     before = f"{_of(cached, day, by, hour)} / {_of(tokens, day, by, hour)}"

@@ -112,7 +112,7 @@ def _ledger(durations: Durations) -> list[Alert]:
     return [
         Alert(
             "LedgerStoresNothing",
-            f"sum by (job) (increase(streamgauge_streams_total[{ten}])) > 0\n"
+            f"sum by (job) (increase(streamgauge_stream_outcomes_total[{ten}])) > 0\n"
             "unless\n"
             f"sum by (job) (increase(streamgauge_ledger_rows_total[{ten}])) > 0",
             5,

@@ -1,21 +1,35 @@
 """The counts: the series of each metric, within the budgets of their labels and their share of the page.
 
-Buckets are counted here, not in prometheus_client: the gaps of a stream are then added in one pass over its buckets,
-whatever their number. Not thread-safe: `prometheus.Metrics` holds the lock.
+The gaps of a stream are added in one pass over its buckets, whatever their number. Not thread-safe: `prometheus.Metrics`
+holds the lock.
 """
 
+import math
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import product
+from typing import NamedTuple, Self, cast
 
-from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Kind, Metric, label_of
+from streamgauge.core.record import Record
+from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Metric, label_of
 
 Key = tuple[str, ...]
 
 # The values of attributes that do not tell streams apart.
 _GENERAL = frozenset((OTHER, UNKNOWN))
+
+# Native buckets have the bounds 2^(index / 8), 9 % apart: schema 3 of Prometheus' native histograms. Values up to
+# ZERO_THRESHOLD are in a bucket of their own, values above MAX_NATIVE in the last one, so a series has at most 321.
+NATIVE_SCHEMA = 3
+ZERO_THRESHOLD = 2.0**-20
+MAX_NATIVE = 2.0**20
+
+# An exemplar of a slow stream is shown until a slower one comes, or this many streams of its series have come.
+SLOWEST_OF = 100
 
 # Anything but printable ASCII without quote and backslash. The rest needs no escape in any format, so sizes are known
 # in advance.
@@ -42,6 +56,8 @@ class LabelBudgets:
         if value.__class__ is str and value in known:  # the usual, cheap case: a known value is clean
             return str(value)
         label = label_of(name)
+        if label.optional and value is None:
+            return ""
         text = clean(value, label.max_chars)
         if text in known:
             return text
@@ -52,17 +68,97 @@ class LabelBudgets:
         return OTHER
 
 
+class ObservedStream(NamedTuple):
+    """The stream of an observation: its ids, when it began (RFC 3339), and how long it took (s). Cut, but not clean."""
+
+    stream_id: str
+    trace_id: str | None
+    started_at: str | None
+    end_s: float | None
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """Cuts what only a forged record has longer: a UUID, a trace id of traceparent, a time."""
+        trace_id, started_at = record.trace_id, record.started_at
+        return cls(
+            record.stream_id[:36],
+            None if trace_id is None else trace_id[:32],
+            None if started_at is None else started_at[:40],
+            record.timing.end_s,
+        )
+
+    def labels(self) -> list[tuple[str, str]]:
+        """The labels of an exemplar."""
+        labels = [("stream_id", clean(self.stream_id, len(self.stream_id)))]
+        return labels if self.trace_id is None else [*labels, ("trace_id", clean(self.trace_id, len(self.trace_id)))]
+
+    def ended_at(self) -> float | None:
+        """When the stream ended, or began if its end is unknown (Unix time, seconds)."""
+        if self.started_at is None:
+            return None
+        try:
+            return datetime.fromisoformat(self.started_at).timestamp() + (self.end_s or 0.0)
+        except (ValueError, OverflowError):  # a forged record
+            return None
+
+
+class Exemplar(NamedTuple):
+    """A stream that a bucket counts, with the observed value."""
+
+    value: float
+    stream: ObservedStream
+
+
 @dataclass(slots=True)
 class Histogram:
-    """Counts of each bucket (not cumulative; the last is above every bound), and the sum of the values."""
+    """Counts of each bucket (not cumulative; the last is above every bound), and the sum of the values.
+
+    `native`: counts by the index of their native bucket, and `zeros` of those without one; empty if the values themselves
+    are not known, but their buckets (`add_buckets`).
+    """
 
     counts: list[int]
     total: float = 0.0
+    zeros: int = 0
+    native: dict[int, int] = field(default_factory=dict)
+    latest: Exemplar | None = None
+    slowest: Exemplar | None = None
+    slowest_age: int = 0
+
+    def add(self, bounds: tuple[float, ...], value: float, stream: ObservedStream) -> None:
+        """Adds one value >= 0."""
+        self.counts[bisect_left(bounds, value)] += 1
+        self.total += value
+        if value <= ZERO_THRESHOLD:
+            self.zeros += 1
+        else:
+            index = math.ceil(math.log2(min(value, MAX_NATIVE)) * 2**NATIVE_SCHEMA)
+            self.native[index] = self.native.get(index, 0) + 1
+        exemplar = self.latest = Exemplar(value, stream)
+        self.slowest_age += 1
+        if self.slowest is None or value >= self.slowest.value or self.slowest_age >= SLOWEST_OF:
+            self.slowest, self.slowest_age = exemplar, 0
+
+    def add_buckets(
+        self, bounds: tuple[float, ...], cumulative: Iterable[tuple[float | None, int]], total: float
+    ) -> None:
+        """Adds many values: (upper bound, cumulative count) pairs, the last bound None, and the sum of the values."""
+        before = 0
+        for bound, count in cumulative:
+            if count != before:  # most buckets of a stream are empty
+                place = len(bounds) if bound is None else bisect_left(bounds, bound)
+                self.counts[place] += count - before
+                before = count
+        self.total += total
+
+    def exemplars(self, bounds: tuple[float, ...]) -> dict[int, Exemplar]:
+        """The exemplars by the place of their bucket: the latest, and the slowest of the last SLOWEST_OF streams."""
+        return {bisect_left(bounds, one.value): one for one in (self.latest, self.slowest) if one is not None}
 
 
 @dataclass
 class Family:
-    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram.
+    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram. `page_bytes`: its share.
 
     `attributes`: how many of the metric's labels, the last ones, are attributes. They take at most half of its share of the
     page: beyond that they become `other` first, so that the other labels keep their values.
@@ -70,6 +166,7 @@ class Family:
 
     metric: Metric
     budgets: LabelBudgets
+    page_bytes: int
     attributes: int = 0
     numbers: dict[Key, float] = field(default_factory=dict)
     histograms: dict[Key, Histogram] = field(default_factory=dict)
@@ -88,6 +185,8 @@ class Family:
 
     def place_values(self, values: tuple[object, ...]) -> Key:
         """The same for values in the order of the metric's labels. Those of attributes may be left out: they are unknown."""
+        if values in self._places:  # the usual, cheap case
+            return cast("Key", values)
         if self.attributes and len(values) == len(self.metric.labels) - self.attributes:
             values = (*values, *[None] * self.attributes)
         value_of = self.budgets.value_of
@@ -107,7 +206,7 @@ class Family:
             self._places.add(key)
             return key
         in_reserve = tuple(
-            OTHER if label_of(name).open else value for name, value in zip(metric.labels, key, strict=True)
+            OTHER if label_of(name).open and value else value for name, value in zip(metric.labels, key, strict=True)
         )
         if in_reserve != key:
             self.budgets.overflowed.update(name for name in metric.labels if label_of(name).open)
@@ -117,34 +216,41 @@ class Family:
     @property
     def _share(self) -> int:
         """Bytes of the page for series with all their values."""
-        return self.metric.page_bytes - self.metric.reserve_bytes
+        return self.page_bytes - self.metric.reserve_bytes
 
     def add(self, key: Key, value: float) -> None:
         """Add to the number of these label values, which starts at 0."""
         self.numbers[key] = self.numbers.get(key, 0) + value
 
-    def observe(self, key: Key, value: float) -> None:
-        """Adds one observation."""
-        histogram = self._histogram(key)
-        histogram.counts[bisect_left(self.metric.bounds, value)] += 1
-        histogram.total += value
+    @property
+    def has_room_for_zeros(self) -> bool:
+        """Whether series of 0 may be added that nothing else needs: they take at most half of the share.
+
+        Where attributes are labels, that half is for attributes: zeros for each of their values would use it up.
+        """
+        return not self.attributes and 2 * self._bytes < self._share
+
+    def start(self, key: Key) -> None:
+        """Lets a series of a counter exist with 0."""
+        self.numbers.setdefault(key, 0)
+
+    def start_upstream(self, upstream: str) -> None:
+        """Lets the series of an upstream exist with 0, with the values that the metric's row names; others are unknown."""
+        if self.metric.starts is not None:
+            values = {"upstream": (upstream,), **self.metric.starts}
+            for key in product(*(values.get(label, (UNKNOWN,)) for label in self.metric.labels)):
+                self.start(self.place_values(key))
+
+    def observe(self, key: Key, value: float, stream: ObservedStream) -> None:
+        """Adds one observation >= 0, of this stream."""
+        self._histogram(key).add(self.metric.bounds, value, stream)
 
     def observe_all(self, key: Key, cumulative: Iterable[tuple[float | None, int]], total: float) -> None:
-        """Adds many observations: (upper bound, cumulative count) pairs, the last bound None, and the sum of the values."""
-        histogram, before = self._histogram(key), 0
-        for bound, count in cumulative:
-            place = len(self.metric.bounds) if bound is None else bisect_left(self.metric.bounds, bound)
-            histogram.counts[place] += count - before
-            before = count
-        histogram.total += total
+        """Adds many observations, as `Histogram.add_buckets`."""
+        self._histogram(key).add_buckets(self.metric.bounds, cumulative, total)
 
     def _histogram(self, key: Key) -> Histogram:
         found = self.histograms.get(key)
         if found is None:
             found = self.histograms[key] = Histogram([0] * (len(self.metric.bounds) + 1))
         return found
-
-    @property
-    def is_histogram(self) -> bool:
-        """Whether observations are added by `observe`, not numbers by `add`."""
-        return self.metric.kind is Kind.HISTOGRAM

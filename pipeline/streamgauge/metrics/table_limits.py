@@ -1,13 +1,13 @@
-"""The rows of the table about providers' rate limits, set by `rate_limits.py`."""
+"""The rows of the table about providers' rate limits, set by `rate_limits.py`. `table.py` joins them."""
 
-from streamgauge.metrics.declarations import Kind, Metric, MetricSource
+from streamgauge.metrics.declarations import Metric, MetricSource, gauge
 
 _LABELS = ("upstream", "credential_id", "kind")
 _GOES = "Absent from 5 minutes after that response, or from its reset if that is later."
 
 
 def _row(name: str, unit: str, help: str) -> Metric:
-    return Metric(f"streamgauge_rate_limit_{name}", Kind.GAUGE, help, unit, _LABELS, (), 14_000, MetricSource.STREAM)
+    return gauge(MetricSource.STREAM, f"rate_limit_{name}", help, unit, *_LABELS, page=14_000)
 
 
 RATE_LIMIT_LIMIT = _row("limit", "1", f"The provider's rate limit, by the newest response for an API key. {_GOES}")
@@ -19,3 +19,5 @@ RATE_LIMIT_RESET = _row(
     "seconds",
     f"Time from the newest response for an API key until the provider's rate limit is whole again. {_GOES}",
 )
+
+LIMIT_METRICS: tuple[Metric, ...] = (RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET)

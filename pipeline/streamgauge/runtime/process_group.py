@@ -169,6 +169,12 @@ class Group:
         return not self._stopping and any(child.ready for child in self._relays or (self._recorder,))
 
     @property
+    def processes(self) -> list[tuple[str, int]]:
+        """The name and the process id of each child that runs."""
+        started = [(child.name, child.process) for child in (self._recorder, *self._relays)]
+        return [(name, process.pid) for name, process in started if process is not None and process.returncode is None]
+
+    @property
     def exit_code(self) -> int:
         """The command's exit code after `stop`: not 0 if the recorder could not write its last rows."""
         process = self._recorder.process

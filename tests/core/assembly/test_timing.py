@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,7 +90,7 @@ def test_short_streams_have_exact_nearest_rank_percentiles(steps: list[int]) -> 
     assert gaps.stalls == sum(step > STALL_NS for step in steps)
 
 
-@given(st.lists(st.integers(0, 40_000_000_000), min_size=EXACT_GAPS + 1, max_size=200))
+@given(st.lists(st.integers(0, 90_000_000_000), min_size=EXACT_GAPS + 1, max_size=200))
 def test_long_streams_have_the_bound_of_the_bucket(steps: list[int]) -> None:
     stamps = [0]
     for step in steps:
@@ -101,6 +102,17 @@ def test_long_streams_have_the_bound_of_the_bucket(steps: list[int]) -> None:
     assert gaps.buckets is not None
     for bound, cumulative in gaps.buckets:
         assert cumulative == sum(bound is None or step <= round(bound * 1e9) for step in steps)
+
+
+def test_the_state_counts_gaps_above_the_last_bound_apart() -> None:
+    """So a program that knows 30 s as the last bound reads the state of this one, and this one reads its state."""
+    state = state_of([(0, 1), (20_000 * MS, 1), (60_000 * MS, 1), (120_001 * MS, 1)])
+    rows = dict(gaps_of(state).buckets or [])
+    assert [rows[bound] for bound in (10.0, 30.0, 60.0, None)] == [0, 1, 2, 3]
+    assert (sum(state.buckets.values()), max(state.buckets)) == (3, GAP_BOUNDS_S.index(30.0) + 1)
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
+    older = msgspec.msgpack.decode(msgspec.msgpack.encode(fields[:-1]), type=TimingState)
+    assert dict(gaps_of(older).buckets or [])[None] == 3
 
 
 _STEPS = st.lists(st.tuples(st.integers(-MS, 8_000 * MS), st.integers(1, 9)), min_size=1, max_size=30)

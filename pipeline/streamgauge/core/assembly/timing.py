@@ -18,8 +18,11 @@ from streamgauge.core.record import Gaps
 # Upper bounds of the gap buckets (seconds), as in the metric. They are dense where providers pace (10 to 100 ms).
 GAP_BOUNDS_S: tuple[float, ...] = (
     0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
 )  # fmt: skip
-_BOUNDS_NS = [round(bound * 1e9) for bound in GAP_BOUNDS_S]
+# The state counts gaps by all bounds but the last, and those above the last apart: a program without it reads it, too.
+_BOUNDS_NS = [round(bound * 1e9) for bound in GAP_BOUNDS_S[:-1]]
+_LAST_BOUND_NS = round(GAP_BOUNDS_S[-1] * 1e9)
 _BOUNDS: tuple[float | None, ...] = (*GAP_BOUNDS_S, None)  # the last bucket has no upper bound
 
 # Gaps that are kept one by one, for exact percentiles of short streams; 64 of them take about 300 bytes of state.
@@ -56,6 +59,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     top_reads: tuple[int, int] = (0, 0)
     gap_count: int = 0
     first_gap: int | None = None  # stamp of the last read before the first missing one; -1 if none came
+    above_bounds: int = 0  # gaps above the last bound, which the last of `buckets` holds, too
 
     def mark_gap(self) -> None:
         """Mark that reads are missing here. First times after it are unknown, and no gap is measured across it."""
@@ -133,6 +137,8 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self.gap_max = max(self.gap_max, largest)
         if largest > stall_ns:
             self.stalls += len(ordered) - bisect.bisect_right(ordered, stall_ns)
+        if largest > _LAST_BOUND_NS:
+            self.above_bounds += len(ordered) - bisect.bisect_right(ordered, _LAST_BOUND_NS)
         while at < len(ordered):
             bucket = bisect.bisect_left(_BOUNDS_NS, ordered[at])
             inside = bucket == len(_BOUNDS_NS) or largest <= _BOUNDS_NS[bucket]
@@ -171,8 +177,8 @@ def gaps_of(state: TimingState) -> Gaps:
     if state.first_byte is None or state.first_gap is not None or (count and not measured):
         return Gaps(count)
     if not measured:
-        return Gaps(count, stalls=0, buckets=_cumulative(state.buckets))
-    rows = _cumulative(state.buckets)
+        return Gaps(count, stalls=0, buckets=_cumulative(state))
+    rows = _cumulative(state)
     p50, p95, p99 = _percentiles(state, measured, rows)
     mean, largest = seconds(state.gap_sum // measured), seconds(state.gap_max)
     return Gaps(count, mean, p50, p95, p99, largest, state.stalls, rows)
@@ -192,6 +198,6 @@ def _percentiles(
     return p50, p95, p99
 
 
-def _cumulative(buckets: dict[int, int]) -> list[tuple[float | None, int]]:
-    totals = accumulate([buckets.get(bucket, 0) for bucket in range(len(_BOUNDS))])
-    return list(zip(_BOUNDS, totals, strict=True))
+def _cumulative(state: TimingState) -> list[tuple[float | None, int]]:
+    totals = [*accumulate([state.buckets.get(bucket, 0) for bucket in range(len(_BOUNDS_NS) + 1)])]
+    return list(zip(_BOUNDS, [*totals[:-1], totals[-1] - state.above_bounds, totals[-1]], strict=True))

@@ -1,0 +1,129 @@
+"""The metrics of finished streams under OpenTelemetry's names for generative AI, shown where `--otel-names` asks for them.
+
+One row holds the name of each convention: v1.41 of semantic-conventions, and `latest`, the main branch of
+semantic-conventions-genai (2026-11), which renamed inference and counts tokens. A name gets the suffix of its unit, as
+OpenTelemetry's own exporter for Prometheus writes it. Names keep their dots for scrapers that read UTF-8 names; for others
+dots are underscores (`text_format.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from streamgauge.core.assembly.timing import GAP_BOUNDS_S
+from streamgauge.metrics.declarations import Kind, Metric, MetricSource
+from streamgauge.metrics.table_streams import DURATION_BOUNDS_S, FIRST_TOKEN_BOUNDS_S
+
+OtelNames = Literal["off", "v1.41", "latest"]
+
+# The bounds that the convention advises, to 16 million.
+TOKEN_COUNT_BOUNDS = tuple(4.0**power for power in range(13))
+
+_OPERATION = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
+_FAILABLE = (*_OPERATION, "error.type")
+_MODAL = (*_OPERATION, "gen_ai.token.modality")
+
+
+@dataclass(frozen=True, eq=False)
+class OtelRow:
+    """One metric. `v1_41`, `latest`: its name in each convention, None where it has none. `ours`: the name in our table."""
+
+    v1_41: str | None
+    latest: str | None
+    ours: str | None
+    kind: Kind
+    unit: str
+    help: str
+    labels: tuple[str, ...]
+    bounds: tuple[float, ...] = ()
+    page_bytes: int = 20_000
+
+    def metric(self, names: OtelNames) -> Metric | None:
+        """The metric as this convention names it; None if it does not have it."""
+        name = {"off": None, "v1.41": self.v1_41, "latest": self.latest}[names]
+        if name is None:
+            return None
+        suffix = "_total" if self.kind is Kind.COUNTER else "_seconds" if self.unit == "seconds" else ""
+        return Metric(
+            name + suffix, self.kind, self.help, self.unit, self.labels, self.bounds, self.page_bytes, MetricSource.STREAM
+        )  # fmt: skip
+
+
+_CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
+
+DURATION = OtelRow(
+    f"{_CLIENT}.duration", f"{_INFERENCE}.duration", "streamgauge_stream_duration_seconds",
+    Kind.HISTOGRAM, "seconds", "Duration of the operation.", _FAILABLE, DURATION_BOUNDS_S, page_bytes=80_000,
+)  # fmt: skip
+FIRST_CHUNK = OtelRow(
+    f"{_CLIENT}.time_to_first_chunk", f"{_INFERENCE}.time_to_first_chunk", None,
+    Kind.HISTOGRAM, "seconds", "Time from the first byte of the request to the first event of the response.",
+    _OPERATION, FIRST_TOKEN_BOUNDS_S, page_bytes=110_000,
+)  # fmt: skip
+PER_CHUNK = OtelRow(
+    f"{_CLIENT}.time_per_output_chunk", f"{_INFERENCE}.time_per_output_chunk", "streamgauge_inter_chunk_latency_seconds",
+    Kind.HISTOGRAM, "seconds", "Time between successive events with output.",
+    _OPERATION, GAP_BOUNDS_S, page_bytes=110_000,
+)  # fmt: skip
+TOKEN_USAGE = OtelRow(
+    "gen_ai.client.token.usage", None, None,
+    Kind.HISTOGRAM, "tokens", "Input and output tokens of an operation.",
+    (*_OPERATION, "gen_ai.token.type"), TOKEN_COUNT_BOUNDS, page_bytes=120_000,
+)  # fmt: skip
+INPUT_TOKENS = OtelRow(
+    None, f"{_INFERENCE}.usage.input_tokens", "streamgauge_usage_tokens_total",
+    Kind.COUNTER, "tokens", "Input tokens, cached ones included.", _MODAL,
+)  # fmt: skip
+OUTPUT_TOKENS = OtelRow(
+    None, f"{_INFERENCE}.usage.output_tokens", "streamgauge_usage_tokens_total",
+    Kind.COUNTER, "tokens", "Output tokens, reasoning included.", _MODAL,
+)  # fmt: skip
+CACHE_READ = OtelRow(
+    None, f"{_INFERENCE}.usage.cache_read.input_tokens", "streamgauge_usage_tokens_total",
+    Kind.COUNTER, "tokens", "Input tokens that were read from the provider's cache: a part of input_tokens.", _MODAL,
+)  # fmt: skip
+CACHE_WRITE = OtelRow(
+    None, f"{_INFERENCE}.usage.cache_write.input_tokens", "streamgauge_usage_tokens_total",
+    Kind.COUNTER, "tokens", "Input tokens that were written to the provider's cache: a part of input_tokens.", _MODAL,
+)  # fmt: skip
+REASONING = OtelRow(
+    None, f"{_INFERENCE}.usage.reasoning.output_tokens", "streamgauge_usage_tokens_total",
+    Kind.COUNTER, "tokens", "Output tokens of reasoning: a part of output_tokens.", _MODAL,
+)  # fmt: skip
+OPERATION_INPUT = OtelRow(
+    None, f"{_INFERENCE}.operation.input_tokens", None,
+    Kind.HISTOGRAM, "tokens", "Input tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS, page_bytes=70_000,
+)  # fmt: skip
+OPERATION_OUTPUT = OtelRow(
+    None, f"{_INFERENCE}.operation.output_tokens", None,
+    Kind.HISTOGRAM, "tokens", "Output tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS, page_bytes=70_000,
+)  # fmt: skip
+
+OTEL_TABLE: tuple[OtelRow, ...] = (
+    DURATION, FIRST_CHUNK, PER_CHUNK, TOKEN_USAGE, INPUT_TOKENS, OUTPUT_TOKENS, CACHE_READ, CACHE_WRITE, REASONING,
+    OPERATION_INPUT, OPERATION_OUTPUT,
+)  # fmt: skip
+
+
+def otel_metrics(names: OtelNames) -> tuple[Metric, ...]:
+    """The metrics of a convention; none for `off`."""
+    return tuple(metric for row in OTEL_TABLE if (metric := row.metric(names)) is not None)
+
+
+# The dialect of a record -> the operation, and the provider. The convention's provider is the format that is spoken, which
+# may be another one's server. Dialects that it does not name have names of their own.
+OPERATIONS: Mapping[str | None, tuple[str, str]] = {
+    "openai-chat": ("chat", "openai"),
+    "openai-completions": ("text_completion", "openai"),
+    "openai-responses": ("chat", "openai"),
+    "anthropic-messages": ("chat", "anthropic"),
+    "anthropic-completions": ("text_completion", "anthropic"),
+    "gemini": ("generate_content", "gcp.gemini"),
+    "gemini-interactions": ("generate_content", "gcp.gemini"),
+    "cohere-v2": ("chat", "cohere"),
+    "watsonx": ("text_completion", "ibm.watsonx.ai"),
+    "tgi-native": ("text_completion", "tgi"),
+    "llama-cpp-native": ("text_completion", "llama_cpp"),
+    "replicate": ("text_completion", "replicate"),
+}
+UNKNOWN_OPERATION = ("unknown", "unknown")

@@ -1,0 +1,44 @@
+"""The metrics of taps: reads, spool and broker. `table.py` joins them."""
+
+from streamgauge.metrics.declarations import Metric, MetricSource, counter, gauge
+
+# The four of reads are one snapshot: seen = delivered + waiting + dropped, always.
+READS_SEEN = counter(MetricSource.TAP, "tap_reads_seen", "Socket reads from upstreams that the tap captured.")
+READS_DELIVERED = counter(
+    MetricSource.TAP, "tap_reads_delivered", "Reads that the broker confirmed, or that `up` assembled."
+)
+READS_DROPPED = counter(
+    MetricSource.TAP, "tap_reads_dropped", "Reads that were discarded, by reason.", "reason", page=5_000
+)
+READS_WAITING = gauge(
+    MetricSource.TAP, "tap_reads_waiting", "Reads that were seen, but not yet delivered or dropped.", "reads"
+)
+TAP_INCIDENTS = counter(
+    MetricSource.TAP, "tap_incidents", "Capture errors that the tap handled, by kind.", "kind", page=5_000
+)
+TAP_REFUSED = counter(
+    MetricSource.TAP,
+    "tap_refused",
+    "Requests that the relay answered with an error of its own, by the code in that response.",
+    "reason",
+    page=4_500,
+)
+SPOOL_BYTES = gauge(MetricSource.TAP, "spool_bytes", "Size of the spool's file, with its free pages.", "bytes")
+SPOOL_LIMIT = gauge(MetricSource.TAP, "spool_limit_bytes", "Size limit of the spool.", "bytes")
+SPOOL_ROWS = gauge(MetricSource.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
+SPOOL_WRITES_REFUSED = gauge(
+    MetricSource.TAP, "spool_writes_refused", "1 while writes to the spool fail, else 0.", "bool"
+)
+BROKER_CONNECTED = gauge(MetricSource.TAP, "broker_connected", "1 if the broker is reachable, else 0.", "bool")
+
+BROKER_PROBLEM = gauge(
+    MetricSource.TAP,
+    "broker_problem",
+    "1 while an operator must fix the Kafka connection (TLS, credentials, ACLs or topics), else 0.",
+    "bool",
+)
+
+TAP_METRICS: tuple[Metric, ...] = (
+    READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, SPOOL_BYTES,
+    SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
+)  # fmt: skip
