@@ -11,7 +11,7 @@ import yaml
 from streamgauge.metrics import generate_docs, table
 from streamgauge.metrics.dashboards import queries, variables
 from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
-from streamgauge.metrics.dashboards.panel import Dashboard, Panel
+from streamgauge.metrics.dashboards.panel import Column, Dashboard, Panel, Query, Table
 from streamgauge.metrics.dashboards.panel_json import panel_json
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import alerts, rule_groups
@@ -168,6 +168,11 @@ def test_tiles_have_thresholds_and_the_same_time_a_week_ago() -> None:
 def test_a_kind_of_panel_that_no_json_exists_for_is_refused() -> None:
     with pytest.raises(TypeError, match="no such panel: Panel"):
         panel_json(Panel(title="", help=""), 1, 0, 0)
+
+
+def test_a_table_needs_a_column_for_each_query() -> None:
+    with pytest.raises(ValueError, match="Models: 1 queries have 2 columns"):
+        Table(title="Models", help="", queries=(Query("up", ""),), labels={}, values=(Column("a"), Column("b")))
 
 
 def test_grafana_finds_its_data_source_and_its_dashboards() -> None:

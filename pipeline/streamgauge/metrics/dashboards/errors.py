@@ -2,7 +2,8 @@
 
 from streamgauge.metrics.dashboards.panel import Column, Dashboard, Query, Row, Table, TimeSeries
 from streamgauge.metrics.dashboards.queries import EACH, increase, rate, seldom, share
-from streamgauge.metrics.dashboards.stream_queries import BROKEN, broke
+from streamgauge.metrics.dashboards.stream_queries import broke
+from streamgauge.metrics.rules_slo import BROKEN
 
 _NO_ERRORS = "no errors"
 

@@ -7,10 +7,11 @@ from streamgauge.metrics.dashboards.alert_table import alert_table
 from streamgauge.metrics.dashboards.panel import Column, Dashboard, Link, Query, Row, Table, Threshold, Tile, TimeSeries
 from streamgauge.metrics.dashboards.panel_json import AGO
 from streamgauge.metrics.dashboards.queries import RANGE, WEEK, gauge, increase, quantile, rate, seldom, share
-from streamgauge.metrics.dashboards.stream_queries import BROKEN, OUTPUT, broke, within_tpot, within_ttft
+from streamgauge.metrics.dashboards.stream_queries import OUTPUT, broke, within_tpot, within_ttft
 from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED, SOME, YELLOW, at_least, at_most
 from streamgauge.metrics.dashboards.variables import link_variables
 from streamgauge.metrics.objectives import Objectives
+from streamgauge.metrics.rules_slo import BROKEN
 
 _OBJECTIVES = Objectives()
 # The share of streams within the objective of the time per output token. No alert has it.

@@ -3,6 +3,7 @@
 Widths and heights are units of Grafana's grid, which has 24 columns. A unit is Grafana's name of it (`s`, `percentunit`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NO_TRAFFIC = "no traffic"
@@ -98,13 +99,17 @@ class Table(Panel):
     """The values of queries at the end of the time range, one row for each combination of labels.
 
     `labels`: the columns of labels, by label; `values`: a column for each query, in their order. The first value sorts the
-    rows: the highest first, or the lowest with `ascending`.
+    rows: the highest first, or the lowest with `ascending`. Raises ValueError if a query has no column.
     """
 
-    labels: dict[str, Column]
+    labels: Mapping[str, Column]
     values: tuple[Column, ...]
     width: int = COLUMNS
     ascending: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.queries):
+            raise ValueError(f"{self.title}: {len(self.queries)} queries have {len(self.values)} columns")
 
 
 @dataclass(frozen=True, kw_only=True)

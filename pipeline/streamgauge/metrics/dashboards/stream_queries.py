@@ -7,8 +7,6 @@ from streamgauge.metrics.rules_slo import BROKEN, UNREACHABLE
 OUTPUT = "output_text|reasoning|output_audio"
 INPUT = "input_uncached|input_cached|input_cache_write|input_audio"
 
-__all__ = ["BROKEN", "INPUT", "OUTPUT", "broke", "within_tpot", "within_ttft"]
-
 
 def within_ttft(by: str = "", window: str = RANGE, ago: str = "") -> str:
     """The share of first tokens within the variable `objective`."""
