@@ -13,8 +13,10 @@ from streamgauge.metrics.dashboards import queries, variables
 from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
 from streamgauge.metrics.dashboards.panel import Column, Dashboard, Panel, Query, Table
 from streamgauge.metrics.dashboards.panel_json import panel_json
+from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import alerts, rule_groups
+from streamgauge.metrics.token_kinds import token_kinds
 from tests.each import each
 
 ROOT = Path(__file__).parents[2]
@@ -203,3 +205,10 @@ def test_an_exemplar_leads_to_its_stream() -> None:
     assert "$" not in destination["url"].replace("$$", "")
     assert address == f"/d/{one_stream.uid}?var-stream=${{__value.raw}}&{variables.link_variables()}"
     assert "stream" in {one.name for one in one_stream.variables}
+
+
+def test_the_kinds_of_tokens_are_those_that_are_exported() -> None:
+    every = dict.fromkeys(("input", "cached", "cache_write", "audio_input", "output", "reasoning", "audio_output"), 1)
+    kinds = token_kinds(every)
+    assert set(INPUT.split("|")) == set(kinds.input)
+    assert set(OUTPUT.split("|")) == set(kinds.output)

@@ -1,7 +1,7 @@
 """Usage: tokens by kind, the prompt cache, and what is left of rate limits."""
 
 from streamgauge.metrics.dashboards.panel import Column, Dashboard, Query, Row, Table, Threshold, Tile, TimeSeries
-from streamgauge.metrics.dashboards.queries import RANGE, gauge, increase, rate, share
+from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, share
 from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
 from streamgauge.metrics.dashboards.thresholds import GREEN, RED, YELLOW
 
@@ -10,12 +10,17 @@ _INPUTS, _OUTPUTS = f'kind=~"{INPUT}"', f'kind=~"{OUTPUT}"'
 _CACHED = 'kind="input_cached"'
 
 
-def _cache_share(by: str = "", window: str = "$__rate_interval") -> str:
-    """A ratio of sums, not a mean of ratios: long prompts weigh more."""
-    return share(
-        rate("usage_tokens_total", _CACHED, by=by, window=window),
-        rate("usage_tokens_total", _INPUTS, by=by, window=window),
-    )
+def _cache_share() -> str:
+    """By upstream and model. A model that reports no cached tokens has no series: that is not 0."""
+    by = "upstream, model"
+    return ratio(rate("usage_tokens_total", _CACHED, by=by), rate("usage_tokens_total", _INPUTS, by=by))
+
+
+def _whole_cache_share() -> str:
+    """A ratio of sums, so that long prompts weigh more. Of models that report no cached tokens no input counts."""
+    by = "upstream, model"
+    cached, inputs = (increase("usage_tokens_total", kinds, by=by) for kinds in (_CACHED, _INPUTS))
+    return ratio(f"sum({cached})", f"sum({inputs} and {cached})")
 
 
 def _headroom(by: str) -> str:
@@ -86,24 +91,24 @@ _CACHE = Row(
     (
         Tile(
             title="Cache share in the time range",
-            help="Share of the input tokens that providers read from their prompt caches.",
+            help="Share of the input tokens that providers read from their prompt caches, of the models that report it.",
             unit="percentunit",
             height=8,
             no_value=_NONE,
             decimals=1,
             thresholds=(Threshold(None, "blue"),),
             alerts=("CacheShareFallen",),
-            queries=(Query(_cache_share(window=RANGE), "read from the cache"),),
+            queries=(Query(_whole_cache_share(), "read from the cache"),),
         ),
         TimeSeries(
             title="Cache share by upstream and model",
-            help="Share of the input tokens that providers read from their prompt caches. A provider that does not report "
-            "them has 0 here, and a line in the next panel.",
+            help="Share of the input tokens that providers read from their prompt caches. A model without a line reports no "
+            "number of cached tokens.",
             unit="percentunit",
             width=10,
             no_value=_NONE,
             alerts=("CacheShareFallen",),
-            queries=(Query(_cache_share("upstream, model"), "{{upstream}} {{model}}"),),
+            queries=(Query(_cache_share(), "{{upstream}} {{model}}"),),
         ),
         TimeSeries(
             title="Cache not reported",
