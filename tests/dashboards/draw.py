@@ -54,7 +54,9 @@ def draw(data: list[dict[str, Any]], out: Path) -> int:
         shutil.copy(DRAWING / name, packages)
     content = out / "data.json"
     content.write_text(json.dumps(data))
-    return subprocess.run(["node", "draw.mjs", content, out], cwd=packages, check=False).returncode
+    code = subprocess.run(["node", "draw.mjs", content, out], cwd=packages, check=False).returncode
+    print(*(path for path in sorted(out.glob("*.png"))), sep="\n")
+    return code
 
 
 def main() -> int:

@@ -53,12 +53,12 @@ def test_the_dashboards_have_grafanas_types(compiler: Any) -> None:
 def test_the_compiler_finds_errors(compiler: Any) -> None:
     """A wrong member, a wrong value of a union, a wrong enum and an option of another kind of panel."""
     one: Any = json.loads(json.dumps(dashboard_json(DASHBOARDS[0])))
+    misspelt = {**json.loads(json.dumps(one)), "titel": "Overview"}
     panels = {panel["type"]: panel for panel in one["panels"]}
-    one["titel"] = "a misspelt member"
     panels["stat"]["options"]["graphMode"] = "lines"
     panels["timeseries"]["options"]["colorMode"] = "value"
     panels["timeseries"]["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] = "piled"
     one["templating"]["list"][1]["refresh"] = 7
-    found = compiler({"wrong": one})
+    found = compiler({"wrong": one, "misspelt": misspelt})
     for word in ("titel", '"lines"', "colorMode", '"piled"', "7"):
         assert word in found, found
