@@ -121,10 +121,11 @@ def _ask(address: str, upstream: str, team: str) -> None:
         connection.getresponse().read()
 
 
-# What the variables of dashboards stand for: everything, and short windows. A week ago is some seconds ago.
+# What the variables of dashboards stand for: everything, and windows of several rounds of the demo. A week ago is some
+# seconds ago.
 FILLED = {
-    "$__rate_interval": "20s",
-    "$__range": "60s",
+    "$__rate_interval": "2m",
+    "$__range": "2m",
     "offset 1w": "offset 20s",
     "$objective": str(Objectives().ttft),
     "$tpot_objective": str(TPOT_OBJECTIVE),
