@@ -25,8 +25,10 @@ const WIDTH = 1584;
 const CELL = WIDTH / 24;
 const UNIT = 38;
 
+// Some are listed twice, under an old name and a new one.
+const transformers = new Map<string, any>(Object.values(standardTransformers).map((one: any) => [one.id, one]));
 standardTransformersRegistry.setInit(() =>
-  Object.values(standardTransformers).map((one: any) => ({ ...one, transformation: one, name: one.id, imageDark: '', imageLight: '' }))
+  [...transformers.values()].map((one) => ({ ...one, name: one.id, transformation: async () => one, imageDark: '', imageLight: '' }))
 );
 
 // What the kinds of panels set where the dashboard sets nothing.
