@@ -69,8 +69,8 @@ def watched_demo(folder: Path, kafka: str | None, prefix: str = "") -> Iterator[
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         admin = f"127.0.0.1:{free_port()}"
-        flags = ["--serve", "--admin", admin, "--data-dir", str(folder / "demo"), "--silent-seconds", "1"]
-        stack.enter_context(start("demo", flags, folder / "demo"))
+        flags = ["--serve", "--admin", admin, "--data-dir", str(folder / "demo")]
+        wait_until_ready(stack.enter_context(start("demo", flags, folder / "demo")))
         targets = {"demo": [admin]}
         if kafka is not None:
             targets |= _tap_and_worker(folder, kafka, prefix, stack)

@@ -36,9 +36,9 @@ for (const dashboard of dashboards) {
   const data = JSON.stringify(dashboard).replaceAll('<', '\\u003c');
   await writeFile(
     html,
-    `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body><div id="root"></div><script>window.DASHBOARD=${data}</script><script src="page.js"></script>`
+    `<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><style>button{color:inherit;background:none;border:0}a{color:#6e9fff}</style><body><div id="root"></div><script>window.DASHBOARD=${data}</script><script src="page.js"></script>`
   );
-  const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
+  const page = await browser.newPage({ viewport: { width: 1600, height: 3200 } });
   page.on('pageerror', (error) => {
     broken = true;
     console.error(`${dashboard.name}: ${error.message}`);

@@ -153,14 +153,14 @@ _MODELS = (
 def _models() -> Table:
     """A row for each model. A click on a model filters by it."""
     compared = [(one, ago) for one in _MODELS for ago in ("", WEEK)]
-    names = [f"{one.title}, {AGO}" if ago else one.title for one, ago in compared]
+    names = [f"{one.title}, 1w ago" if ago else one.title for one, ago in compared]
     return Table(
         title="Models",
         help="A row for each model: over the time range, and over the same time a week ago. A click on a model filters this "
         "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
         "after they had begun. tokens/s: output tokens, as reported.",
         queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
-        labels={"model": Column("model", width=230, links=tuple(_model_links()))},
+        labels={"model": Column("model", width=180, links=tuple(_model_links()))},
         values=tuple(
             Column(name, one.unit, () if ago else one.thresholds, decimals=2)
             for (one, ago), name in zip(compared, names, strict=True)

@@ -75,6 +75,8 @@ def _time_series(panel: TimeSeries) -> Json:
         "showPoints": "auto",
         "lineWidth": 1,
         "fillOpacity": 40 if panel.stacked else 8,
+        # A line of zeros gets an axis up to 1 %, not up to 10,000 %.
+        **({"axisSoftMax": 0.01} if panel.unit == "percentunit" else {}),
         "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
     }
     ends: Json = {"min": 0} if panel.maximum is None else {"min": 0, "max": panel.maximum}
