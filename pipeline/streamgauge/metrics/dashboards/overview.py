@@ -160,9 +160,9 @@ def _models() -> Table:
         "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
         "after they had begun. tokens/s: output tokens, as reported.",
         queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
-        labels={"model": Column("model", width=180, links=tuple(_model_links()))},
+        labels={"model": Column("model", width=230, links=tuple(_model_links()))},
         values=tuple(
-            Column(name, one.unit, () if ago else one.thresholds, decimals=2)
+            Column(name, one.unit, () if ago else one.thresholds, decimals=2, width=130)
             for (one, ago), name in zip(compared, names, strict=True)
         ),
         height=9,

@@ -23,6 +23,8 @@ from streamgauge.metrics.table import BY_NAME
 # The legend of the second value of a tile, which is drawn without a colour.
 AGO = "a week ago"
 _PLAIN = "text"
+# What a row shows whose series lacks a label. That is not a missing value.
+_NO_LABEL: Json = {"id": "noValue", "value": "-"}
 
 
 def panel_json(panel: Panel, number: int, x: int, y: int) -> Json:
@@ -129,13 +131,15 @@ def _table(panel: Table) -> Json:
     }
     if len(panel.values) == 1:
         fields = {field if field in panel.labels else "Value": name for field, name in fields.items()}
-    columns = (*panel.labels.values(), *panel.values)
     return {
         "type": "table",
         "fieldConfig": _fields(
             panel,
             {"custom": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}},
-            [_override(column.name, _column(column)) for column in columns],
+            [
+                *(_override(column.name, [*_column(column), _NO_LABEL]) for column in panel.labels.values()),
+                *(_override(column.name, _column(column)) for column in panel.values),
+            ],
         ),
         "options": {
             "showHeader": True,
