@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
 # benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-scrape bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-scrape bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -43,7 +43,7 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboard, the alert rules
+generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
 	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
@@ -89,6 +89,9 @@ bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written
 alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (five minutes)
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager
 	STREAMGAUGE_ALERTS=1 $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -s tests/dashboards/test_outages.py
+
+draw-dashboards: $(INSTALLED)  ## draw the dashboards with Grafana's own components into build/dashboards (five minutes; needs npm)
+	$(BIN)/python -m tests.dashboards.draw build/dashboards
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back

@@ -1,7 +1,8 @@
-"""The real Prometheus and Alertmanager: installed by the project's own script if they are missing and can be installed."""
+"""The real Prometheus, Alertmanager and npm packages: installed by the project's own scripts if they are missing."""
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,21 @@ def prometheus_tools() -> None:
 def alertmanager_tools(prometheus_tools: None) -> None:
     """The same for Alertmanager, with amtool."""
     _install("prometheus-alertmanager", "amtool", "prometheus-alertmanager")
+
+
+@pytest.fixture(scope="session")
+def node_packages() -> Callable[[Path], Path]:
+    """Installs the npm packages that a folder pins; gives the folder with its node_modules. Skips if that fails."""
+
+    def install(source: Path) -> Path:
+        script = subprocess.run(
+            [ROOT / "scripts" / "install_node_packages", source], capture_output=True, text=True, check=False
+        )
+        if script.returncode != 0:
+            pytest.skip(script.stderr.strip().splitlines()[-1])
+        return Path(script.stdout.strip())
+
+    return install
 
 
 def _install(package: str, *programs: str) -> None:

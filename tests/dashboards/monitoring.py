@@ -87,17 +87,7 @@ def monitoring(
             for receiver in alertmanager["receivers"]
         ]
         (folder / "alertmanager.yml").write_text(yaml.safe_dump({**alertmanager, "receivers": receivers}))
-        (folder / "rules.yml").write_text(rules)
-        manager, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        config = {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [f"{folder}/rules.yml"],
-            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [manager]}]}]},
-            "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": list(some)}]} for job, some in targets.items()
-            ],
-        }
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        manager = f"127.0.0.1:{free_port()}"
         program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager") or ""
         with (
             _program(
@@ -111,19 +101,41 @@ def monitoring(
                 ],
                 f"http://{manager}/-/ready",
             ),
-            _program(
-                folder / "prometheus.log",
-                [
-                    "prometheus",
-                    f"--config.file={folder}/prometheus.yml",
-                    f"--storage.tsdb.path={folder}/data",
-                    f"--web.listen-address={address}",
-                    "--rules.alert.resend-delay=1s",
-                ],
-                f"http://{address}/-/ready",
-            ),
+            prometheus_with_rules(folder, targets, rules, manager) as base,
         ):
-            yield Monitoring(f"http://{address}", notified)
+            yield Monitoring(base, notified)
+
+
+@contextmanager
+def prometheus_with_rules(
+    folder: Path, targets: Mapping[str, Sequence[str]], rules: str, alertmanager: str | None = None
+) -> Iterator[str]:
+    """Prometheus alone, with exemplars; gives its address."""
+    (folder / "rules.yml").write_text(rules)
+    managers = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [f"{folder}/rules.yml"],
+        "alerting": {"alertmanagers": managers},
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": list(some)}]} for job, some in targets.items()
+        ],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    address = f"127.0.0.1:{free_port()}"
+    with _program(
+        folder / "prometheus.log",
+        [
+            "prometheus",
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address={address}",
+            "--rules.alert.resend-delay=1s",
+            "--enable-feature=exemplar-storage",
+        ],
+        f"http://{address}/-/ready",
+    ):
+        yield f"http://{address}"
 
 
 @contextmanager

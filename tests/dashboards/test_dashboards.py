@@ -1,7 +1,7 @@
-"""Dashboards and METRICS.md follow the table, and every expression uses existing metrics and labels."""
+"""The dashboards follow the table of metrics, and Grafana finds them. `test_lint.py` has the rules of each panel."""
 
 import json
-import subprocess
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +9,25 @@ import pytest
 import yaml
 
 from streamgauge.metrics import generate_docs, table
-from streamgauge.metrics.grafana import dashboard
-from streamgauge.metrics.panels import ROWS
-from tests.dashboards.promql import check, named
+from streamgauge.metrics.dashboards import queries, variables
+from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
+from streamgauge.metrics.dashboards.panel import Column, Dashboard, Panel, Query, Table
+from streamgauge.metrics.dashboards.panel_json import panel_json
+from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
+from streamgauge.metrics.objectives import Objectives
+from streamgauge.metrics.rule_files import alerts, rule_groups
+from streamgauge.metrics.token_kinds import token_kinds
+from tests.each import each
 
 ROOT = Path(__file__).parents[2]
-DASHBOARDS = ROOT / "dashboards"
-EXPRESSIONS = [expression for row in ROWS for panel in row.panels for expression, _ in panel.queries]
+FOLDER = ROOT / "dashboards"
+GRAFANA = FOLDER / "grafana"
+of_each_dashboard = each(DASHBOARDS, lambda one: one.name)
 
 
 @pytest.mark.parametrize("name", sorted(generate_docs.files()))
 def test_generated_files_are_current(name: str) -> None:
-    written = (DASHBOARDS / name).read_text(encoding="utf-8")
+    written = (FOLDER / name).read_text(encoding="utf-8")
     assert written == generate_docs.files()[name], "run: python -m streamgauge.metrics.generate_docs"
 
 
@@ -28,6 +35,7 @@ def test_the_generator_writes_the_committed_files(tmp_path: Path) -> None:
     generate_docs.write(tmp_path)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == set(generate_docs.files())
+    assert {f"grafana/{path.name}" for path in GRAFANA.glob("*.json")} <= found, "a file that no module generates"
 
 
 def test_every_metric_is_in_metrics_md() -> None:
@@ -35,78 +43,172 @@ def test_every_metric_is_in_metrics_md() -> None:
     assert all(text.count(f"| `{metric.name}` |") == 1 for metric in table.TABLE)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_expressions_use_existing_metrics_and_labels(expression: str) -> None:
-    check(expression)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "rate(streamgauge_streems_total[5m])",
-        'sum(streamgauge_streams_total{colour="red"})',
-        "sum by (model) (streamgauge_bursts_total)",
-        "streamgauge_time_to_first_token_seconds",
-        "streamgauge_streams_total_bucket",
-    ],
-)
-def test_the_check_finds_errors(wrong: str) -> None:
-    with pytest.raises(AssertionError):
-        check(wrong)
-
-
 def test_a_dashboard_shows_every_metric() -> None:
-    shown = {selector.metric for expression in EXPRESSIONS for selector in named(expression)}
-    assert shown == set(table.BY_NAME)
+    expressions = [query.expression for one in DASHBOARDS for panel in one.panels for query in panel.queries]
+    assert set(queries.metrics_of(expressions)) == set(table.BY_NAME)
 
 
-def test_panels_do_not_overlap_and_are_numbered() -> None:
-    panels: Any = dashboard()["panels"]
-    taken: set[tuple[int, int]] = set()
-    for panel in panels:
-        place = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells
-    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+def test_the_dashboards_that_were_asked_for_are_there() -> None:
+    assert [one.title for one in DASHBOARDS] == ["Overview", "Latency", "Errors", "Usage", "Pipeline", "One stream"]
 
 
-def test_legends_use_labels_that_their_expression_keeps() -> None:
-    for row in ROWS:
-        for panel in row.panels:
-            for expression, legend in panel.queries:
-                for label in (part.partition("}}")[0] for part in legend.split("{{")[1:]):
-                    assert f"by ({label}" in expression or f", {label}" in expression, (panel.title, legend)
+def test_grafana_can_import_them_beside_others() -> None:
+    """Addresses of their own, no number of another Grafana, and no data source but the variable."""
+    contents = [dashboard_json(one) for one in DASHBOARDS]
+    assert len({content["uid"] for content in contents}) == len(DASHBOARDS)
+    assert all("id" not in content for content in contents)
+    assert all(content["uid"] == f"streamgauge-{one.name}" for content, one in zip(contents, DASHBOARDS, strict=True))
 
 
-def test_every_expression_is_promql(tmp_path: Path, prometheus_tools: None) -> None:
-    filled = [
-        expression.replace("$__rate_interval", "5m").replace("$upstream", ".*").replace("$model", ".*")
-        for expression in EXPRESSIONS
-    ]
-    rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(filled)]
-    path = tmp_path / "panels.yml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(EXPRESSIONS)} rules found" in done.stdout
+@of_each_dashboard
+def test_titles_are_unique_on_a_dashboard(dashboard: Dashboard) -> None:
+    titles = [panel.title for panel in dashboard.panels]
+    assert len(titles) == len(set(titles))
+
+
+@of_each_dashboard
+def test_panels_name_alerts_that_exist(dashboard: Dashboard) -> None:
+    ours = {alert.name for alert in alerts(rule_groups())}
+    assert {name for panel in dashboard.panels for name in panel.alerts} <= ours
+
+
+def test_most_alerts_have_a_panel() -> None:
+    """The others report what no panel can show: that something is absent."""
+    named = {name for one in DASHBOARDS for panel in one.panels for name in panel.alerts}
+    absent = {alert.name for alert in alerts(rule_groups())} - named
+    assert absent == {
+        "NoTap", "NoWorker", "StreamMetricMissing", "StreamgaugeAbsent", "TapDown", "TapMetricMissing", "WorkerDown",
+        "WorkerMetricMissing",
+    }  # fmt: skip
+
+
+def test_runbooks_name_panels_that_exist() -> None:
+    titles = {panel.title for one in DASHBOARDS for panel in one.panels} | {"Targets"}  # Prometheus' own page
+    pages = (ROOT / "docs" / "runbooks").glob("*.md")
+    named = {
+        (page.name, " ".join(title.split())) for page in pages for title in re.findall(r"\*([^*]+)\*", page.read_text())
+    }
+    assert {(name, title) for name, title in named if title not in titles} == set()
+    assert len(named) > 10
+
+
+@of_each_dashboard
+def test_a_dashboard_offers_the_variables_that_it_uses(dashboard: Dashboard) -> None:
+    """It has the others as well, but hidden, so that links carry their values along."""
+    text = json.dumps(dashboard_json(dashboard)["panels"])
+    by_name = {one["name"]: one for one in variables_of(dashboard)}
+    assert list(by_name)[: len(variables.NAMES)] == list(variables.NAMES)
+    for name in variables.NAMES[1:]:
+        used = any(f"${name}" in query.expression for panel in dashboard.panels for query in panel.queries)
+        assert (by_name[name]["hide"] == 0) == used, name
+    assert all(f"${one.name}" in text or f"${{{one.name}" in text for one in dashboard.variables)
+
+
+def variables_of(dashboard: Dashboard) -> list[Any]:
+    content: Any = dashboard_json(dashboard)
+    return list(content["templating"]["list"])
+
+
+def test_objectives_are_those_of_the_alerts() -> None:
+    by_name = {one["name"]: one for one in variables_of(DASHBOARDS[0])}
+    assert by_name["objective"]["current"]["value"] == str(Objectives().ttft)
+    assert float(by_name["tpot_objective"]["current"]["value"]) == variables.TPOT_OBJECTIVE
+
+
+def test_an_objective_that_is_no_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(variables._OBJECTIVES, "objective", ("TTFT objective", table.FIRST_TOKEN, 4.0, ""))
+    with pytest.raises(ValueError, match=r"4 is no bound of the buckets of streamgauge_time_to_first_token_seconds"):
+        dashboard_json(DASHBOARDS[0])
+
+
+@pytest.mark.parametrize("wrong", ["streams_totel", "time_to_first_token_seconds", "streams_total_bucket"])
+def test_a_query_of_no_series_is_refused(wrong: str) -> None:
+    with pytest.raises(KeyError):
+        queries.series(wrong)
+
+
+def test_a_selector_follows_the_variables_whose_labels_it_has() -> None:
+    scope = 'job=~"$job",instance=~"$instance"'
+    assert queries.series("tap_reads_seen_total") == f"streamgauge_tap_reads_seen_total{{{scope}}}"
+    assert queries.series("stalls_total") == f'streamgauge_stalls_total{{{scope},upstream=~"$upstream"}}'
+    assert queries.series("streams_total", 'outcome="timeout"') == (
+        f'streamgauge_streams_total{{{scope},upstream=~"$upstream",model=~"$model",tenant=~"$tenant",outcome="timeout"}}'
+    )
+
+
+def test_a_panel_says_which_variable_does_not_apply() -> None:
+    by_title = {panel["title"]: panel for panel in _panels("latency")}
+    assert "Not filtered by model. Metrics: " in by_title["Stalls and bursts"]["description"]
+    assert "Not filtered" not in by_title["First token by model"]["description"]
+
+
+def _panels(name: str) -> list[Any]:
+    (dashboard,) = [one for one in DASHBOARDS if one.name == name]
+    content: Any = dashboard_json(dashboard)
+    return list(content["panels"])
+
+
+def test_a_click_on_a_model_filters_and_keeps_the_scope() -> None:
+    (models,) = [panel for panel in _panels("overview") if panel["title"] == "Models"]
+    (override,) = [one for one in models["fieldConfig"]["overrides"] if one["matcher"]["options"] == "model"]
+    (links,) = [one["value"] for one in override["properties"] if one["id"] == "links"]
+    assert links[0]["url"].startswith("/d/streamgauge-overview?${__url_time_range}&")
+    assert "&var-model=${__data.fields.model:percentencode}" in links[0]["url"]
+    uids = {one.uid for one in DASHBOARDS}
+    assert {re.findall(r"^/d/([\w-]+)\?", link["url"])[0] for link in links} <= uids
+
+
+def test_tiles_have_thresholds_and_the_same_time_a_week_ago() -> None:
+    tiles = [panel for panel in _panels("overview") if panel["type"] == "stat"]
+    assert len(tiles) == 8
+    for tile in tiles:
+        now, ago = (target["expr"] for target in tile["targets"])
+        assert ago.replace(" offset 1w", "") == now
+        assert len(tile["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1
+
+
+def test_a_kind_of_panel_that_no_json_exists_for_is_refused() -> None:
+    with pytest.raises(TypeError, match="no such panel: Panel"):
+        panel_json(Panel(title="", help=""), 1, 0, 0)
+
+
+def test_a_table_needs_a_column_for_each_query() -> None:
+    with pytest.raises(ValueError, match="Models: 1 queries have 2 columns"):
+        Table(title="Models", help="", queries=(Query("up", ""),), labels={}, values=(Column("a"), Column("b")))
 
 
 def test_grafana_finds_its_data_source_and_its_dashboards() -> None:
-    provisioning = DASHBOARDS / "grafana" / "provisioning"
+    provisioning = GRAFANA / "provisioning"
     (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
     (provider,) = yaml.safe_load((provisioning / "dashboards" / "streamgauge.yml").read_text())["providers"]
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    mounts = [mount.split(":") for mount in compose["services"]["grafana"]["volumes"]]
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    mounts = [mount.split(":") for mount in compose["grafana"]["volumes"]]
     assert ["./dashboards/grafana/provisioning", "/etc/grafana/provisioning", "ro"] in mounts
-    assert ["./dashboards/grafana/overview.json", f"{provider['options']['path']}/overview.json", "ro"] in mounts
+    assert ["./dashboards/grafana", provider["options"]["path"], "ro"] in mounts
+    home = Path(compose["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert home.parent == Path(provider["options"]["path"])
+    assert (GRAFANA / home.name).exists()
     assert source["url"] == "http://prometheus:9090"
-    assert (
-        source["type"]
-        == json.loads((DASHBOARDS / "grafana" / "overview.json").read_text())["panels"][1]["datasource"]["type"]
-    )
+    assert source["type"] == variables.DATASOURCE["type"]
+
+
+def test_an_exemplar_leads_to_its_stream() -> None:
+    """Prometheus stores them, the data source links their stream id, and the dashboard has a variable for it."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert "--enable-feature=exemplar-storage" in compose["prometheus"]["command"]
+    path = GRAFANA / "provisioning" / "datasources" / "prometheus.yml"
+    (source,) = yaml.safe_load(path.read_text())["datasources"]
+    (destination,) = source["jsonData"]["exemplarTraceIdDestinations"]
+    (one_stream,) = [one for one in DASHBOARDS if one.title == "One stream"]
+    assert destination["name"] == "stream_id"
+    address = destination["url"].replace("$$", "$")  # as Grafana reads these files
+    assert "$" not in destination["url"].replace("$$", "")
+    assert address == f"/d/{one_stream.uid}?var-stream=${{__value.raw}}&{variables.link_variables()}"
+    assert "stream" in {one.name for one in one_stream.variables}
+
+
+def test_the_kinds_of_tokens_are_those_that_are_exported() -> None:
+    every = dict.fromkeys(("input", "cached", "cache_write", "audio_input", "output", "reasoning", "audio_output"), 1)
+    kinds = token_kinds(every)
+    assert set(INPUT.split("|")) == set(kinds.input)
+    assert set(OUTPUT.split("|")) == set(kinds.output)

@@ -21,6 +21,5 @@ objectives.py  what streams promise, for alerts
 rules.py rules_*.py rule_files.py   alert and recording rules, and their files for Prometheus and Sloth
 generate_docs.py   writes the table as dashboards/METRICS.md
 http_server.py   the admin port: metrics and health
-panel.py panel_queries.py panels.py panels_streams.py panels_workers.py   the panels of the dashboard
-grafana.py     the dashboard as Grafana's JSON
+dashboards/    the dashboards for Grafana, as data and as JSON
 """

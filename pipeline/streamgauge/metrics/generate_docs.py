@@ -1,4 +1,4 @@
-"""Generates files from the table: METRICS.md and the Grafana dashboard.
+"""Generates files from the table: METRICS.md and the dashboards for Grafana.
 
 `python -m streamgauge.metrics.generate_docs [FOLDER]` writes them, by default into dashboards/.
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from streamgauge.metrics import table
 from streamgauge.metrics.attribute_labels import ATTRIBUTED
+from streamgauge.metrics.dashboards import dashboard_json
 from streamgauge.metrics.declarations import ATTRIBUTE, LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, MetricSource
-from streamgauge.metrics.grafana import dashboard_json
 from streamgauge.metrics.table_otel import OTEL_TABLE
 
 _PARTS: Mapping[MetricSource, str] = {
@@ -29,7 +29,7 @@ def metrics_md() -> str:
 
 def files() -> Mapping[str, str]:
     """The generated files: path below dashboards/ -> text."""
-    return {"METRICS.md": metrics_md(), "grafana/overview.json": dashboard_json()}
+    return {"METRICS.md": metrics_md(), **dashboard_json.files()}
 
 
 def write(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Every metric, declared once. The exporter, METRICS.md, dashboards and alert rules use this table.
 
 To add a metric: a row in the module of its part, and its line in `observe.py` (or an `add`, a `set` or a source). Then
-`python -m streamgauge.metrics.generate_docs` writes METRICS.md, and `panels.py` needs a panel.
+`python -m streamgauge.metrics.generate_docs` writes METRICS.md, and a dashboard needs a panel of it.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,90 @@
+"""Dashboards as Grafana's JSON: dashboards/grafana/*.json. The same dashboards give the same bytes."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from streamgauge.metrics.dashboards.errors import ERRORS
+from streamgauge.metrics.dashboards.latency import LATENCY
+from streamgauge.metrics.dashboards.one_stream import ONE_STREAM
+from streamgauge.metrics.dashboards.overview import OVERVIEW
+from streamgauge.metrics.dashboards.panel import COLUMNS, Dashboard, Panel
+from streamgauge.metrics.dashboards.panel_json import panel_json
+from streamgauge.metrics.dashboards.pipeline import PIPELINE
+from streamgauge.metrics.dashboards.usage import USAGE
+from streamgauge.metrics.dashboards.variables import Json, variables
+
+DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, LATENCY, ERRORS, USAGE, PIPELINE, ONE_STREAM)
+
+# The version of Grafana's own schema that this follows (Grafana 11 and later read it).
+_SCHEMA_VERSION = 39
+_TAG = "streamgauge"
+
+
+def files() -> Mapping[str, str]:
+    """The dashboards: path below dashboards/ -> text."""
+    return {f"grafana/{one.name}.json": json.dumps(dashboard_json(one), indent=2) + "\n" for one in DASHBOARDS}
+
+
+def dashboard_json(dashboard: Dashboard) -> Json:
+    """A dashboard as Grafana's JSON model."""
+    used = "\n".join(query.expression for panel in dashboard.panels for query in panel.queries)
+    return {
+        "uid": dashboard.uid,
+        "title": f"Streamgauge: {dashboard.title}",
+        "description": dashboard.help,
+        "tags": [_TAG, "llm"],
+        "schemaVersion": _SCHEMA_VERSION,
+        "editable": False,
+        "fiscalYearStartMonth": 0,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "timezone": "",
+        "time": {"from": f"now-{dashboard.hours}h", "to": "now"},
+        "links": [_links()],
+        "templating": {"list": variables(used, dashboard.variables)},
+        "panels": list(_panels(dashboard)),
+    }
+
+
+def _links() -> Json:
+    """Links to all dashboards. They keep the time range and the values of all variables."""
+    return {
+        "type": "dashboards",
+        "tags": [_TAG],
+        "title": "Streamgauge",
+        "tooltip": "The other dashboards, with the same time range and variables",
+        "icon": "external link",
+        "asDropdown": False,
+        "includeVars": True,
+        "keepTime": True,
+        "targetBlank": False,
+        "url": "",
+    }
+
+
+def _panels(dashboard: Dashboard) -> Iterator[Json]:
+    top, number = 0, 0
+    for row in dashboard.rows:
+        number += 1
+        place: Json = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
+        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []}
+        top += 1
+        for line in _lines(row.panels):
+            across = 0
+            for panel in line:
+                number += 1
+                yield panel_json(panel, number, across, top)
+                across += panel.width
+            top += max(panel.height for panel in line)
+
+
+def _lines(panels: Sequence[Panel]) -> Iterator[list[Panel]]:
+    """As many panels side by side as the grid is wide."""
+    line: list[Panel] = []
+    for panel in panels:
+        if line and sum(one.width for one in line) + panel.width > COLUMNS:
+            yield line
+            line = []
+        line.append(panel)
+    if line:
+        yield line

@@ -1,0 +1,254 @@
+"""The overview: whether it is slow or broken, since when and for whom, and whether the picture can be trusted."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from streamgauge.metrics.dashboards.alert_table import alert_table
+from streamgauge.metrics.dashboards.panel import Column, Dashboard, Link, Query, Row, Table, Threshold, Tile, TimeSeries
+from streamgauge.metrics.dashboards.panel_json import AGO
+from streamgauge.metrics.dashboards.queries import RANGE, WEEK, gauge, increase, quantile, rate, seldom, share
+from streamgauge.metrics.dashboards.stream_queries import OUTPUT, broke, within_tpot, within_ttft
+from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED, SOME, YELLOW, at_least, at_most
+from streamgauge.metrics.dashboards.variables import link_variables
+from streamgauge.metrics.objectives import Objectives
+from streamgauge.metrics.rules_slo import BROKEN
+
+_OBJECTIVES = Objectives()
+# The share of streams within the objective of the time per output token. No alert has it.
+_TPOT_SHARE = 0.95
+
+# A query for a time that ends so long ago.
+_Ago = Callable[[str], str]
+
+
+class _Compared(NamedTuple):
+    """A number of now and of a week ago."""
+
+    title: str
+    help: str
+    unit: str
+    query: _Ago
+    thresholds: tuple[Threshold, ...]
+    alert: str = ""
+
+
+def _tile(one: _Compared) -> Tile:
+    return Tile(
+        title=one.title,
+        help=f"{one.help} Over the time range, and over the same time a week ago.",
+        unit=one.unit,
+        queries=(Query(one.query(""), "now"), Query(one.query(WEEK), AGO)),
+        thresholds=one.thresholds,
+        alerts=(one.alert,) if one.alert else (),
+        decimals=None if one.unit == "short" else 2,
+    )
+
+
+def _streams(ago: str, by: str = "") -> str:
+    return f"{rate('streams_total', by=by, window=RANGE, ago=ago)} > 0"
+
+
+_TILES = (
+    _Compared("Streams per second", "Finished streams of any outcome.", "reqps", _streams, SOME),
+    _Compared(
+        "First token within the objective",
+        "Share of the streams with a token whose first one came within the variable TTFT objective. "
+        f"Red below {_OBJECTIVES.ttft_share:.0%}.",
+        "percentunit",
+        lambda ago: within_ttft(ago=ago),
+        at_least(_OBJECTIVES.ttft_share),
+        "TimeToFirstTokenHigh",
+    ),
+    _Compared(
+        "Time per token within the objective",
+        "Share of the streams with final usage whose mean time per output token is within the variable TPOT objective. "
+        f"Red below {_TPOT_SHARE:.0%}.",
+        "percentunit",
+        lambda ago: within_tpot(ago=ago),
+        at_least(_TPOT_SHARE),
+    ),
+    _Compared(
+        "Broke after 200",
+        "Share of the streams that began, and ended by an error event, a reset, a timeout, or without their end marker. "
+        f"Error statuses and refused connections are in neither number. Red from {1 - _OBJECTIVES.unbroken:.1%} on.",
+        "percentunit",
+        lambda ago: broke(ago=ago),
+        at_most(1 - _OBJECTIVES.unbroken),
+        "StreamsBreakMidway",
+    ),
+    _Compared(
+        "Error statuses",
+        "Share of the streams that the provider answered with an error status, such as 429 or 503.",
+        "percentunit",
+        lambda ago: share(
+            increase("streams_total", 'outcome="http_error"', ago=ago), increase("streams_total", ago=ago)
+        ),
+        (Threshold(None, GREEN), Threshold(0.05, YELLOW), Threshold(0.5, RED)),
+        "ProviderAnswersErrors",
+    ),
+    _Compared(
+        "Usage missing",
+        "Share of the streams that report no token usage: token counts are too low by these. "
+        f"Red from {1 - _OBJECTIVES.usage:.0%} on.",
+        "percentunit",
+        lambda ago: share(
+            increase("usage_sources_total", 'source="absent"', ago=ago), increase("usage_sources_total", ago=ago)
+        ),
+        at_most(1 - _OBJECTIVES.usage),
+        "UsageMissing",
+    ),
+    _Compared(
+        "Reads dropped",
+        "Captured reads that were discarded. Their records are incomplete, so the other numbers lack them.",
+        "short",
+        lambda ago: seldom(increase("tap_reads_dropped_total", ago=ago)),
+        NONE_AT_ALL,
+        "TapDropsReads",
+    ),
+    _Compared(
+        "Incomplete records",
+        "Share of the records with an incomplete capture. No latency includes them.",
+        "percentunit",
+        lambda ago: share(increase("incomplete_records_total", ago=ago), increase("stream_outcomes_total", ago=ago)),
+        at_most(0.01),
+    ),
+)
+
+_MODELS = (
+    _Compared("streams/s", "", "reqps", lambda ago: _streams(ago, "model"), ()),
+    _Compared(
+        "TTFT p95",
+        "",
+        "s",
+        lambda ago: quantile(0.95, "time_to_first_token_seconds", by="model", window=RANGE, ago=ago),
+        at_most(_OBJECTIVES.ttft),
+    ),
+    _Compared(
+        "TPOT p95",
+        "",
+        "s",
+        lambda ago: quantile(0.95, "inter_token_latency_seconds", by="model", window=RANGE, ago=ago),
+        (),
+    ),
+    _Compared(
+        "broke",
+        "",
+        "percentunit",
+        lambda ago: share(
+            increase("streams_total", f'outcome=~"{BROKEN}"', by="model", ago=ago),
+            increase("streams_total", 'outcome!="http_error"', by="model", ago=ago),
+        ),
+        at_most(1 - _OBJECTIVES.unbroken),
+    ),
+    _Compared(
+        "tokens/s",
+        "",
+        "short",
+        lambda ago: rate("usage_tokens_total", f'kind=~"{OUTPUT}"', by="model", window=RANGE, ago=ago),
+        (),
+    ),
+)
+
+
+def _models() -> Table:
+    """A row for each model. A click on a model filters by it."""
+    compared = [(one, ago) for one in _MODELS for ago in ("", WEEK)]
+    names = [f"{one.title}, 1w ago" if ago else one.title for one, ago in compared]
+    return Table(
+        title="Models",
+        help="A row for each model: over the time range, and over the same time a week ago. A click on a model filters this "
+        "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
+        "after they had begun. tokens/s: output tokens, as reported.",
+        queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
+        labels={"model": Column("model", width=230, links=tuple(_model_links()))},
+        values=tuple(
+            Column(name, one.unit, () if ago else one.thresholds, decimals=2, width=130)
+            for (one, ago), name in zip(compared, names, strict=True)
+        ),
+        height=9,
+    )
+
+
+def _model_links() -> list[Link]:
+    """From a model to dashboards that are filtered by it."""
+    chosen = f"{link_variables('model')}&var-model=${{__data.fields.model:percentencode}}"
+    places = {
+        "overview": "Filter by this model",
+        "latency": "Its latency",
+        "errors": "Its errors",
+    }
+    return [Link(title, f"/d/streamgauge-{name}?{chosen}") for name, title in places.items()]
+
+
+OVERVIEW = Dashboard(
+    name="overview",
+    title="Overview",
+    help="Is it slow, is it broken, since when and for whom, and can the picture be trusted? Each number has the same time "
+    "a week ago beside it.",
+    hours=1,
+    rows=(
+        Row("Now and a week ago", tuple(map(_tile, _TILES))),
+        Row("For whom", (_models(), alert_table())),
+        Row(
+            "Since when",
+            (
+                TimeSeries(
+                    title="Streams by outcome",
+                    help="Finished streams per second. Every outcome except completed is a stream that failed or was cut "
+                    "short.",
+                    unit="reqps",
+                    stacked=True,
+                    queries=(Query(rate("streams_total", by="outcome"), "{{outcome}}"),),
+                ),
+                TimeSeries(
+                    title="Time to first token",
+                    help="Time from the first byte of the request to the first generated output, and its p95 a week ago.",
+                    unit="s",
+                    alerts=("TimeToFirstTokenHigh",),
+                    queries=(
+                        Query(quantile(0.5, "time_to_first_token_seconds"), "p50", exemplars=True),
+                        Query(quantile(0.95, "time_to_first_token_seconds"), "p95"),
+                        Query(quantile(0.95, "time_to_first_token_seconds", ago=WEEK), f"p95 {AGO}"),
+                    ),
+                ),
+                TimeSeries(
+                    title="Time per output token",
+                    help="(last token - first token) / (output tokens - 1) of each stream, by the usage that the provider "
+                    "reported, and its p95 a week ago.",
+                    unit="s",
+                    queries=(
+                        Query(quantile(0.5, "inter_token_latency_seconds"), "p50", exemplars=True),
+                        Query(quantile(0.95, "inter_token_latency_seconds"), "p95"),
+                        Query(quantile(0.95, "inter_token_latency_seconds", ago=WEEK), f"p95 {AGO}"),
+                    ),
+                ),
+                TimeSeries(
+                    title="Broke after 200, by upstream",
+                    help="Share of the streams that began and broke.",
+                    unit="percentunit",
+                    alerts=("StreamsBreakMidway",),
+                    queries=(Query(broke("upstream", "$__rate_interval"), "{{upstream}}"),),
+                ),
+                TimeSeries(
+                    title="Open and silent streams",
+                    help="Streams that have started and not ended. Silent: event streams without a token event for more than "
+                    "--silent-seconds.",
+                    unit="short",
+                    alerts=("StreamsSilent",),
+                    queries=(
+                        Query(gauge("open_streams", by="job"), "open {{job}}"),
+                        Query(seldom(gauge("silent_streams", by="upstream")), "silent {{upstream}}"),
+                    ),
+                ),
+                TimeSeries(
+                    title="Tokens by kind",
+                    help="Tokens that providers reported, per second. The kinds are disjoint: their sum is input and output.",
+                    unit="short",
+                    stacked=True,
+                    no_value="no usage reported",
+                    queries=(Query(rate("usage_tokens_total", by="kind"), "{{kind}}"),),
+                ),
+            ),
+        ),
+    ),
+)

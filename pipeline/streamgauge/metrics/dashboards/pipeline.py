@@ -1,0 +1,320 @@
+"""The pipeline: whether every captured read arrives, and whether workers keep up."""
+
+from streamgauge.metrics.dashboards.panel import Dashboard, Query, Row, Threshold, Tile, TimeSeries
+from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, seldom, series
+from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED
+
+_NO_TAP, _NO_WORKER, _NO_BROKER, _NOT_LINUX = "no tap", "no worker", "no Kafka here", "not on Linux"
+
+# seen = delivered + waiting + dropped, at every scrape: so totals are compared, not rates.
+_BALANCE = (
+    f"sum by (instance) ({series('tap_reads_seen_total')}) - sum by (instance) ({series('tap_reads_delivered_total')})"
+    f" - {gauge('tap_reads_waiting', by='instance')}"
+    f" - (sum by (instance) ({series('tap_reads_dropped_total')}) or 0 * {gauge('tap_reads_waiting', by='instance')})"
+)
+
+_BALANCE_ROW = Row(
+    "Reads: seen = delivered + waiting + dropped",
+    (
+        Tile(
+            title="Reads out of balance",
+            help="Reads that were seen and are neither delivered, waiting nor dropped. Always 0.",
+            unit="short",
+            no_value=_NO_TAP,
+            alerts=("TapReadsOutOfBalance",),
+            thresholds=(Threshold(None, RED), Threshold(-0.5, GREEN), Threshold(0.5, RED)),
+            queries=(Query(_BALANCE, "{{instance}}"),),
+        ),
+        Tile(
+            title="Reads dropped in the time range",
+            help="Captured reads that were discarded.",
+            unit="short",
+            no_value=_NO_TAP,
+            alerts=("TapDropsReads",),
+            thresholds=NONE_AT_ALL,
+            queries=(Query(seldom(increase("tap_reads_dropped_total", by="instance")), "dropped {{instance}}"),),
+        ),
+        Tile(
+            title="Dead letters in the time range",
+            help="Messages that could not be read.",
+            unit="short",
+            no_value=_NO_WORKER,
+            alerts=("DeadLettersArrive",),
+            thresholds=NONE_AT_ALL,
+            queries=(Query(seldom(increase("dead_letters_total", by="instance")), "dead letters {{instance}}"),),
+        ),
+        Tile(
+            title="Messages deleted unread in the time range",
+            help="Messages that were deleted from Kafka before a worker read them, and how often that happened.",
+            unit="short",
+            no_value=_NO_WORKER,
+            alerts=("LogLostMessages",),
+            thresholds=NONE_AT_ALL,
+            queries=(
+                Query(seldom(increase("log_gap_messages_total", by="instance")), "messages {{instance}}"),
+                Query(seldom(increase("log_gaps_total", by="instance")), "gaps {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Reads",
+            help="Reads per second: seen by taps, and delivered.",
+            unit="short",
+            no_value=_NO_TAP,
+            queries=(
+                Query(rate("tap_reads_seen_total", by="instance"), "seen {{instance}}"),
+                Query(rate("tap_reads_delivered_total", by="instance"), "delivered {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Waiting reads and bundles",
+            help="Reads that are not delivered yet, and bundles in the spool.",
+            unit="short",
+            no_value=_NO_TAP,
+            queries=(
+                Query(gauge("tap_reads_waiting", by="instance"), "reads {{instance}}"),
+                Query(gauge("spool_rows", by="instance"), "bundles {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Dropped reads by reason",
+            help="Reads per second that were seen and are missing in their records.",
+            unit="short",
+            alerts=("TapDropsReads",),
+            queries=(
+                Query(
+                    seldom(rate("tap_reads_dropped_total", by="instance, reason")), "dropped {{instance}} {{reason}}"
+                ),
+            ),
+        ),
+    ),
+)
+
+_TAPS = Row(
+    "Taps: spool, disk and broker",
+    (
+        TimeSeries(
+            title="Spool",
+            help="Used share of the size limit. writes refused: 100 % while writes to the spool fail.",
+            unit="percentunit",
+            maximum=1,
+            no_value=_NO_TAP,
+            alerts=("SpoolFillsUp", "SpoolWritesRefused"),
+            queries=(
+                Query(
+                    ratio(gauge("spool_bytes", by="instance"), gauge("spool_limit_bytes", by="instance")),
+                    "{{instance}}",
+                ),
+                Query(gauge("spool_writes_refused", by="instance", of="max"), "writes refused {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Free disk space",
+            help="Free space on the disk of each data directory, which the spool shares.",
+            unit="bytes",
+            no_value=_NO_TAP,
+            alerts=("DiskAlmostFull",),
+            queries=(Query(gauge("data_free_bytes", by="instance", of="min"), "{{instance}}"),),
+        ),
+        TimeSeries(
+            title="Broker",
+            help="1 if the broker is reachable. problem: 1 while an operator must act, see the tap's log.",
+            unit="short",
+            maximum=1,
+            no_value=_NO_BROKER,
+            alerts=("BrokerAway", "BrokerProblem"),
+            queries=(
+                Query(gauge("broker_connected", by="instance", of="min"), "tap {{instance}}"),
+                Query(gauge("worker_broker_connected", by="instance", of="min"), "worker {{instance}}"),
+                Query(gauge("broker_problem", by="instance", of="max"), "problem {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Capture errors and ignored streams",
+            help="Errors per second that taps handled, and event streams that are no LLM responses.",
+            unit="reqps",
+            queries=(
+                Query(seldom(rate("tap_incidents_total", by="instance, kind")), "errors {{instance}} {{kind}}"),
+                Query(rate("ignored_streams_total", by="instance"), "ignored {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Incomplete records",
+            help="Records per second of streams with an incomplete capture, and why. A record may have several reasons.",
+            unit="reqps",
+            queries=(
+                Query(rate("incomplete_records_total", by="upstream"), "{{upstream}}"),
+                Query(seldom(rate("incomplete_reasons_total", by="reason")), "reason {{reason}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Events that could not be parsed",
+            help="Unparsed, unterminated or oversized events per second.",
+            unit="reqps",
+            queries=(Query(rate("unread_events_total", by="upstream, kind"), "{{upstream}} {{kind}}"),),
+        ),
+        TimeSeries(
+            title="Clock skew",
+            help="Difference between the clocks of a tap's host and of the broker. Start times of records have this error.",
+            unit="s",
+            no_value=_NO_BROKER,
+            alerts=("ClockSkewed",),
+            queries=(Query(f"max by (instance) (abs({series('clock_skew_seconds')}))", "{{instance}}"),),
+        ),
+    ),
+)
+
+_WORKERS = Row(
+    "Workers",
+    (
+        TimeSeries(
+            title="Lag",
+            help="Messages in the segments topic after the committed offset.",
+            unit="short",
+            no_value=_NO_BROKER,
+            alerts=("WorkersLagBehind", "LagNotExported"),
+            queries=(Query(gauge("worker_lag_messages", by="instance"), "{{instance}}"),),
+        ),
+        TimeSeries(
+            title="Partitions",
+            help="Partitions of each worker, with their state recovered. If each partition has an owner, their sum is `all`.",
+            unit="short",
+            no_value=_NO_BROKER,
+            alerts=("PartitionsWithoutOwner",),
+            queries=(
+                Query(gauge("worker_partitions", by="instance"), "{{instance}}"),
+                Query(gauge("worker_expected_partitions", by="job", of="max"), "all {{job}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Worker's seconds by activity",
+            help="Seconds per second of each activity; their sum is the number of partitions. If decoding and applying are "
+            "near 1, the worker's event loop is full. sending and committing include waiting for the broker.",
+            unit="short",
+            stacked=True,
+            no_value=_NO_BROKER,
+            queries=(Query(rate("worker_seconds_total", by="activity"), "{{activity}}"),),
+        ),
+        TimeSeries(
+            title="Bundles and commits",
+            help="Bundles per second: processed, and duplicates that were skipped. Commits of offsets per second.",
+            unit="short",
+            no_value=_NO_WORKER,
+            alerts=("CommitsStandStill",),
+            queries=(
+                Query(rate("bundles_total", by="instance"), "bundles {{instance}}"),
+                Query(rate("duplicate_bundles_total", by="instance"), "duplicates {{instance}}"),
+                Query(rate("worker_commits_total", by="instance"), "commits {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Skipped segments",
+            help="Duplicates per second, and segments that arrived after their stream was closed.",
+            unit="short",
+            no_value=_NO_WORKER,
+            queries=(
+                Query(rate("duplicate_segments_total", by="instance"), "duplicates {{instance}}"),
+                Query(rate("late_segments_total", by="instance"), "late {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Dead letters",
+            help="Messages per second that could not be read, and messages that block their partitions because writes to the "
+            "dead letter topic fail.",
+            unit="short",
+            no_value=_NO_WORKER,
+            alerts=("DeadLettersArrive", "DeadLettersWait"),
+            queries=(
+                Query(
+                    seldom(rate("dead_letters_total", by="stage, error_class")),
+                    "dead letters {{stage}} {{error_class}}",
+                ),
+                Query(gauge("dead_letters_waiting", by="instance"), "waiting {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Stuck workers",
+            help="Times in an hour that the watchdog ended a worker because it was stuck, by cause.",
+            unit="short",
+            alerts=("WorkerWasStuck",),
+            queries=(
+                Query(
+                    seldom(increase("worker_stuck_exits_total", by="instance, cause", window="1h")),
+                    "stuck {{instance}} {{cause}}",
+                ),
+            ),
+        ),
+        TimeSeries(
+            title="Ledger",
+            help="Records per second. different: another record for a known stream id, which is an error or a forgery.",
+            unit="reqps",
+            no_value="no ledger",
+            alerts=("LedgerStoresNothing", "LedgerGetsDifferentRecords"),
+            queries=(Query(rate("ledger_rows_total", by="result"), "{{result}}"),),
+        ),
+        TimeSeries(
+            title="Exporter",
+            help="Observations per second with a label value beyond its limit, failures of metric sources, running versions.",
+            unit="short",
+            alerts=("MetricSourceFails",),
+            queries=(
+                Query(seldom(rate("metric_labels_cut_total", by="label")), "cut {{label}}"),
+                Query(rate("metric_source_failures_total", by="instance"), "failed sources {{instance}}"),
+                Query(f"count by (version) ({series('build_info')})", "version {{version}}"),
+            ),
+        ),
+    ),
+)
+
+_PROCESSES = Row(
+    "Processes",
+    (
+        TimeSeries(
+            title="CPU time",
+            help="CPU seconds per second of each process, user and system.",
+            unit="short",
+            no_value=_NOT_LINUX,
+            queries=(Query(rate("process_cpu_seconds_total", by="instance, process"), "{{instance}} {{process}}"),),
+        ),
+        TimeSeries(
+            title="Memory",
+            help="Resident memory of each process.",
+            unit="bytes",
+            no_value=_NOT_LINUX,
+            queries=(
+                Query(gauge("process_resident_memory_bytes", by="instance, process"), "{{instance}} {{process}}"),
+            ),
+        ),
+        TimeSeries(
+            title="File descriptors",
+            help="Open file descriptors as a share of the limit of each process.",
+            unit="percentunit",
+            no_value=_NOT_LINUX,
+            queries=(
+                Query(
+                    ratio(
+                        gauge("process_open_fds", by="instance, process"),
+                        gauge("process_max_fds", by="instance, process"),
+                    ),
+                    "{{instance}} {{process}}",
+                ),
+            ),
+        ),
+        TimeSeries(
+            title="Restarts",
+            help="How often the process that serves the metrics started in an hour.",
+            unit="short",
+            no_value=_NOT_LINUX,
+            queries=(
+                Query(f"sum by (instance) (changes({series('process_start_time_seconds')}[1h]))", "{{instance}}"),
+            ),
+        ),
+    ),
+)
+
+PIPELINE = Dashboard(
+    name="pipeline",
+    title="Pipeline",
+    help="Does every captured read arrive, and do workers keep up? If not, the other dashboards show too little, or "
+    "too late.",
+    rows=(_BALANCE_ROW, _TAPS, _WORKERS, _PROCESSES),
+)
