@@ -54,7 +54,7 @@ def run(settings: Settings, args: Arguments) -> int:
                 admin=settings.admin if "admin" in settings.given else _ANY_PORT,
             )
             seen: deque[Record] = deque()
-            async with running_up(changed, seen.extend) as tap:
+            async with running_up(changed, seen.extend, process="demo") as tap:
                 say(f"demo: metrics at http://{tap.admin_address}/metrics, data in {data_dir}")
                 yield DemoTap(f"http://{tap.address}", seen)
 

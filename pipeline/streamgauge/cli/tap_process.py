@@ -22,7 +22,7 @@ from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
-from streamgauge.metrics.http_server import AdminAddressError, AdminServer
+from streamgauge.metrics.http_server import AdminAddressError, AdminServer, Pages, no_pages
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
@@ -97,11 +97,13 @@ async def running_tap(
     *,
     admin_may_wait: bool = False,
     capturing: Capturing | None = None,
+    pages: Callable[[Spool], Pages] = lambda _: no_pages,
 ) -> AsyncIterator[Tap]:
     """Runs a tap while the block runs, then stops it. Raises StreamgaugeError.
 
     /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `admin_may_wait`: if the admin port
-    is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed.
+    is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed. `pages`: makes
+    what the admin port shows besides, from the spool.
     """
     _check_keys(settings)
     _check_certificates(settings)
@@ -121,7 +123,9 @@ async def running_tap(
         group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
 
         def admin() -> AdminServer:
-            return AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)
+            return AdminServer(
+                metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host, pages=pages(spool)
+            )
 
         start_admin = _admin_or_later if admin_may_wait else _admin_now
         admin_address = await start_admin(stack, admin, settings)

@@ -1,0 +1,104 @@
+"""The last hour of finished streams, by minute: latencies, gaps, outcomes and tokens.
+
+A latency follows the rules of the metrics (`metrics/observe.py`): none of a resumed stream or an incomplete capture, and no
+gaps of a burst.
+"""
+
+import bisect
+from collections import Counter, deque
+
+from streamgauge.core.assembly.timing import GAP_BOUNDS_S
+from streamgauge.core.record import Record, Usage
+from streamgauge.metrics.table import FIRST_TOKEN_BOUNDS_S
+
+# How many minutes are kept: the present one, and the hour before it.
+MINUTES = 61
+# Upstreams that are told apart; the others are `other`.
+MAX_UPSTREAMS = 20
+OTHER = "other"
+# Kinds of tokens; each token is of one kind. `input` and `output`: the provider did not say how many of them were cached or
+# reasoning.
+TOKEN_KINDS = ("input_uncached", "input_cached", "input_cache_write", "input", "output_text", "reasoning", "output")
+
+
+class Minute:
+    """The streams that ended in one minute; `start`: seconds since 1970."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.first_tokens = [0] * (len(FIRST_TOKEN_BOUNDS_S) + 1)
+        self.gaps = [0] * (len(GAP_BOUNDS_S) + 1)
+        self.outcomes: Counter[tuple[str | None, str]] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self.streams = self.with_usage = 0
+
+
+class History:
+    """Counts finished streams by the minute of `wall_s`, seconds since 1970, at which each was finished here."""
+
+    def __init__(self) -> None:
+        self._minutes: deque[Minute] = deque(maxlen=MINUTES)
+        self._upstreams: set[str] = set()
+
+    def add(self, record: Record, wall_s: float) -> None:
+        """Counts a stream."""
+        minute = self._minute(wall_s)
+        minute.streams += 1
+        minute.outcomes[self._upstream(record.upstream), record.outcome] += 1
+        tokens = tokens_of(record.usage)
+        minute.with_usage += bool(tokens)
+        minute.tokens.update(tokens)
+        if not is_measured(record):
+            return
+        if record.timing.first_token_s is not None:
+            minute.first_tokens[bisect.bisect_left(FIRST_TOKEN_BOUNDS_S, record.timing.first_token_s)] += 1
+        rows = record.timing.gaps.buckets
+        if rows and rows[-1][1] and not record.timing.burst:
+            before = 0
+            for place, (_, total) in enumerate(rows):
+                if total != before:
+                    minute.gaps[place] += total - before
+                    before = total
+
+    def minutes(self, wall_s: float) -> list[Minute]:
+        """The minutes of the last hour in which streams ended, oldest first."""
+        since = wall_s - 60 * MINUTES
+        return [minute for minute in self._minutes if minute.start > since]
+
+    def _minute(self, wall_s: float) -> Minute:
+        start = int(wall_s) // 60 * 60
+        if not self._minutes or self._minutes[-1].start < start:
+            self._minutes.append(Minute(start))
+        return self._minutes[-1]  # also after a step back of the wall clock
+
+    def _upstream(self, name: str | None) -> str | None:
+        if name is None or name in self._upstreams:
+            return name
+        if len(self._upstreams) >= MAX_UPSTREAMS:
+            return OTHER
+        self._upstreams.add(name)
+        return name
+
+
+def is_measured(record: Record) -> bool:
+    """Whether the latencies of a stream count."""
+    return record.integrity.complete and record.resumed_from is None
+
+
+def tokens_of(usage: Usage) -> dict[str, int]:
+    """The tokens of a stream by kind, without overlaps: they add up to what the provider reported."""
+    tokens: dict[str, int] = {}
+    if usage.input_tokens is not None:
+        read, written = usage.input_cached_tokens, usage.input_cache_write_tokens
+        if read is None and written is None:
+            tokens["input"] = usage.input_tokens
+        else:
+            tokens["input_cached"], tokens["input_cache_write"] = read or 0, written or 0
+            tokens["input_uncached"] = max(0, usage.input_tokens - (read or 0) - (written or 0))
+    if usage.output_tokens is not None:
+        if usage.reasoning_tokens is None:
+            tokens["output"] = usage.output_tokens
+        else:
+            tokens["reasoning"] = usage.reasoning_tokens
+            tokens["output_text"] = max(0, usage.output_tokens - usage.reasoning_tokens)
+    return tokens
