@@ -97,9 +97,9 @@ lock:  ## resolve the dependencies again (needs uv): what runs, and that with wh
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) dist build pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
+$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -99,7 +99,7 @@ def test_this_test_can_fail() -> None:
         "streamgauge up --x"
     ]
     assert not parses("streamgauge up --x")
-    assert not parses("streamgauge top")
+    assert not parses("streamgauge tops")
     assert not exists("core/nothing.py")
     assert not exists("nothing/<name>.py")
 

@@ -21,6 +21,7 @@ SECURITY_HEADERS = {
 }
 # The files that are served, by the part of the path after /static/. The build may not have uPlot: then they are missing.
 STATIC = {
+    "icon.svg": "image/svg+xml",
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
     "cells.js": "text/javascript; charset=utf-8",
