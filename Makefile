@@ -16,6 +16,7 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager || echo 'tests that need it are skipped'
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
+	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
 	./scripts/run_tests
 
 interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here

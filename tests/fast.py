@@ -45,6 +45,8 @@ _PROCESSES = (
     "tests/cli/test_tap_process.py",
     "tests/cli/test_topics.py",
     "tests/cli/test_worker.py",
+    "tests/live/test_fetch_uplot.py",
+    "tests/live/test_page.py",
     "tests/recorder/test_decoder_memory.py",
     "tests/recorder/test_process.py",
     "tests/recorder/test_spool_writer.py::test_at_the_end_a_full_disk",

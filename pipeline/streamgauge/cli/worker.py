@@ -50,7 +50,8 @@ def run(settings: Settings, args: Arguments) -> int:
                 pages=LivePages(DirectAsk(view)),
             )
             await start_admin_port(stack, admin, settings)
-            _LOG.info("metrics at http://%s/metrics, data in %s", admin.address, settings.data_dir)
+            where = admin.address
+            _LOG.info("page at http://%s/, metrics at http://%s/metrics, data in %s", where, where, settings.data_dir)
             yield
 
     with opened_ledger(settings) as ledger:

@@ -43,7 +43,7 @@ function showOpen(open, silentSeconds) {
   ], open.streams, (row) => row.id);
   byId("open-empty").hidden = open.total > 0;
   byId("open-note").textContent = open.not_shown ? `${count(open.not_shown)} more are open.` : "";
-  document.title = open.silent ? `${open.silent} silent – Streamgauge` : "Streamgauge";
+  document.title = open.silent ? `${open.silent} silent - Streamgauge` : "Streamgauge";
 }
 
 function sums(columns) {
