@@ -100,7 +100,7 @@ def test_another_server_is_named(served: Served) -> None:
     address = served.url.removeprefix("http://")
     original = served.process.view.overview
     try:
-        served.process.view.overview = lambda *_: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        served.process.view.overview = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
         code, _, errors = run(address)
     finally:
         served.process.view.overview = original  # type: ignore[method-assign]

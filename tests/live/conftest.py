@@ -66,7 +66,7 @@ class Served:
 def serving(process: Process) -> Iterator[Served]:
     """The page of `process` on a free port."""
     ready, found = threading.Event(), list[Served]()
-    stops: list[Callable[[], None]] = []
+    stops: list[Callable[[], object]] = []
 
     async def main() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()

@@ -24,7 +24,12 @@ def test_a_view_of_the_same_thread_answers_at_once() -> None:
 
 def test_the_question_is_answered_on_the_other_thread() -> None:
     thread, stop = watched(), threading.Event()
-    other = threading.Thread(target=lambda: [thread.answer() for _ in iter(lambda: stop.wait(0.01), True)])
+
+    def answer() -> None:
+        while not stop.wait(0.01):
+            thread.answer()
+
+    other = threading.Thread(target=answer)
     other.start()
     try:
         assert asyncio.run(thread.ask(lambda _: threading.get_ident())) == other.ident

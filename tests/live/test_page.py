@@ -345,7 +345,7 @@ def test_headings_captions_labels_and_landmarks(page: "Page") -> None:
     assert page.locator("thead th:not([scope=col])").count() == page.locator("tbody th:not([scope=row])").count() == 0
     assert page.locator("section:not([aria-labelledby])").count() == 0
     for kind in ("banner", "main", "contentinfo"):
-        assert page.get_by_role(kind).count() == 1  # type: ignore[arg-type]
+        assert page.get_by_role(kind).count() == 1
     assert page.get_by_role("combobox", name="Show first").count() == 1
     assert page.locator("table[aria-live=off]").count() == page.locator("table").count()
     assert page.locator("html[lang=en]").count() == 1

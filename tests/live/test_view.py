@@ -156,7 +156,7 @@ def test_a_stream_that_came_with_the_state_has_an_unknown_silence(process: Proce
     assert overview.partitions == [3]
     assert (row.silent_s, row.open_s, row.ticks, row.tap_heard_s) == (None, None, None, None)
     assert row.first_token_s == 0.1
-    later = Bundle(INSTANCE, 0, 1, before.assembler and 2_000 * SECOND, [segment(1, 1, [token(3 * SECOND)])])
+    later = Bundle(INSTANCE, 0, 1, 2_000 * SECOND, [segment(1, 1, [token(3 * SECOND)])])
     process.assembler.apply(1, 2_000_000, later)
     process.view.applied(later)
     [row] = process.view.overview().open.streams

@@ -55,9 +55,7 @@ def run(settings: Settings, args: Arguments) -> int:
             )
             seen: deque[Record] = deque()
             async with running_up(changed, seen.extend, process="demo") as tap:
-                say(
-                    f"demo: page at http://{tap.admin_address}/, metrics at http://{tap.admin_address}/metrics, data in {data_dir}"
-                )
+                say(f"demo: {tap.pages}, data in {data_dir}")
                 yield DemoTap(f"http://{tap.address}", seen)
 
         playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop, as_json=args.output == JSON))

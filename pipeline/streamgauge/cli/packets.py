@@ -180,6 +180,4 @@ def _announce(command: str, tap: Tap, settings: Settings) -> None:
     ports = ", ".join(f"{one.name}={one.port}" if one.name else str(one.port) for one in settings.server_ports)
     where = f"packets of {settings.pcap}" if settings.pcap else f"packets on {settings.interface}"
     say(f"{command}: {where}, {f'servers at port {ports}' if ports else 'all HTTP servers'}; plain HTTP/1.1 only")
-    say(
-        f"{command}: page at http://{tap.admin_address}/, metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}"
-    )
+    say(f"{command}: {tap.pages}, data in {settings.data_dir}")

@@ -62,6 +62,11 @@ class Tap:
     address: str | None  # where clients connect; an agent has none
     admin_address: str | None  # None: another process has the port, and opening it is retried
 
+    @property
+    def pages(self) -> str:
+        """What the admin port has, as a part of a sentence."""
+        return f"page at http://{self.admin_address}/, metrics at http://{self.admin_address}/metrics"
+
 
 def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
     """The settings of a tap that relays, or of an agent, which has no upstreams.
