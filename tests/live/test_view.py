@@ -231,6 +231,27 @@ def test_what_a_process_keeps_is_bounded() -> None:
     assert after - before < 40 * 1024 * 1024
 
 
+def test_a_busy_process_follows_some_streams_until_someone_looks() -> None:
+    process = Process()
+    for second in range(4):
+        for number in range(200):
+            tokens = [token(second * SECOND + place * MS) for place in range(100)]
+            process.take([segment(1_000 * second + number * 257, 0, tokens)], (1 + second) * SECOND)
+        process.clock.now += 1.0
+        process.take([], (1 + second) * SECOND)
+    kept = [process.view.timeline(UUID(bytes=stream_id(3_000 + number * 257))) for number in range(200)]
+    followed = [timeline for timeline in kept if timeline is not None and timeline.steps]
+    assert 10 < len(followed) < 80
+    assert {timeline.reads for timeline in kept if timeline is not None} == {100}
+    process.clock.now += 1.0
+    process.take([], 6 * SECOND)
+    process.take([segment(3_000 + number * 257, 1, [token(6 * SECOND)]) for number in range(200)], 6 * SECOND)
+    late = process.view.timeline(UUID(bytes=stream_id(3_000 + 199 * 257)))
+    assert late is not None
+    assert late.steps[-1].at_s == 6.0
+    assert late.skipped_reads == (0 if len(late.steps) > 1 else 100)
+
+
 def names_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, inner in value.items():

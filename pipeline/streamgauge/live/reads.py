@@ -5,7 +5,9 @@ longer than the recorder's flush, so the read after it begins a chunk.) All limi
 """
 
 from collections import OrderedDict, deque
-from typing import NamedTuple
+from operator import attrgetter
+
+import msgspec
 
 from streamgauge.core.capture.segments import Opening, Read, Segment
 from streamgauge.live.moments import Moment, ReadDecoder
@@ -25,8 +27,10 @@ FINISHED_BYTES = 64 * 1024
 # Reads after long gaps that a stream keeps besides.
 MAX_NOTABLE = 32
 
+_content_of = attrgetter("content")
 
-class Chunk(NamedTuple):
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Reads that came together. `start`: the number of the first of them in the stream; `gap_ns`: the time before it."""
 
     start: int
@@ -36,7 +40,7 @@ class Chunk(NamedTuple):
 
 
 class Track:
-    """What is kept of one stream.
+    """What is kept of one stream. `followed`: whether its reads are kept; if not, they are only counted.
 
     `began_ns`: its tap's clock when the request began, late by the age of a bundle at most; None before a stamp came.
     `total`: the reads so far; `kept`: those that are kept and not decoded yet; `content_bytes`: the bytes of their events.
@@ -44,11 +48,12 @@ class Track:
 
     __slots__ = (
         *("_decoder", "_first", "_last_ns", "_newest", "_notable", "_stall_ns"),
-        *("began_ns", "content_bytes", "kept", "moments", "next_segment", "opening", "total"),
+        *("began_ns", "content_bytes", "followed", "kept", "moments", "next_segment", "opening", "total"),
     )
 
     def __init__(self, stall_ns: int) -> None:
         self._stall_ns = stall_ns
+        self.followed = True
         self.opening: Opening | None = None
         self.began_ns: int | None = None
         self.next_segment = self.total = self.kept = self.content_bytes = 0
@@ -64,13 +69,18 @@ class Track:
         if segment.number < self.next_segment:
             return
         self.next_segment = segment.number + 1
-        self.opening = self.opening or segment.opening
-        newest_ns = _newest_stamp(segment)
-        if newest_ns is not None:
-            began_ns = tap_ns - newest_ns
-            self.began_ns = began_ns if self.began_ns is None else min(self.began_ns, began_ns)
+        if self.followed or self.began_ns is None:
+            self.opening = self.opening or segment.opening
+            newest_ns = _newest_stamp(segment)
+            if newest_ns is not None:
+                began_ns = tap_ns - newest_ns
+                self.began_ns = began_ns if self.began_ns is None else min(self.began_ns, began_ns)
         if segment.reads:
-            self._add_reads(segment.reads)
+            if self.followed:
+                self._add_reads(segment.reads)
+            else:
+                self.total += len(segment.reads)
+                self._last_ns = segment.reads[-1].stamp_ns
 
     def _add_reads(self, reads: list[Read]) -> None:
         index, before_ns, stamp_ns = self.total, self._last_ns, reads[0].stamp_ns
@@ -80,9 +90,9 @@ class Track:
         if len(reads) > MAX_STREAM_READS:
             skipped = len(reads) - MAX_STREAM_READS
             reads, index, gap_ns = reads[skipped:], index + skipped, None
-        chunk = Chunk(index, gap_ns, reads, sum([len(read.content) for read in reads]))
+        chunk = Chunk(index, gap_ns, reads, sum(map(len, map(_content_of, reads))))
         self._count(chunk)
-        if self._first is None and self._decoder is None:
+        if self._first is None and index == 0:
             self._first = chunk
             return
         self._newest.append(chunk)
@@ -144,7 +154,8 @@ class Track:
 class Tracks:
     """The tracks of all open streams, the least recently active first. `stall_ns`: a longer gap is a stall.
 
-    `reads`, `content_bytes`: the sums of what the tracks keep.
+    `reads`, `content_bytes`: the sums of what the tracks keep. `share`: of 256 streams so many are followed, chosen by their
+    ids.
     """
 
     def __init__(self, stall_ns: int) -> None:
@@ -152,6 +163,7 @@ class Tracks:
         self._tracks: OrderedDict[bytes, Track] = OrderedDict()
         self._holding: OrderedDict[bytes, None] = OrderedDict()  # those that keep reads
         self.reads = self.content_bytes = 0
+        self.share = 256
 
     def __len__(self) -> int:
         return len(self._tracks)
@@ -168,8 +180,11 @@ class Tracks:
             track = self._tracks[stream] = Track(self._stall_ns)
             if len(self._tracks) > MAX_TRACKS:
                 self.take(next(iter(self._tracks)))
-        else:
-            self._tracks.move_to_end(stream)
+        track.followed = stream[-2] < self.share
+        if not track.followed:
+            track.add(segment, tap_ns)
+            return
+        self._tracks.move_to_end(stream)
         kept, content = track.kept, track.content_bytes
         track.add(segment, tap_ns)
         if track.kept:

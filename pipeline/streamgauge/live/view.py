@@ -36,6 +36,12 @@ TICK_SECONDS = 60
 # Tap instances whose clocks are known; the least recently heard goes.
 MAX_INSTANCES = 4_096
 
+# Above this rate (reads a second) only some of the streams keep their reads, unless someone looks: to keep a read costs a
+# tenth of what it costs to process it, so this bounds the cost to a thousandth of a CPU.
+BUSY_READS = 4_000
+# How long after a request someone is said to look (seconds).
+LOOKING_S = 60.0
+
 # What the rows of open streams are sorted by; the largest come first.
 SORTS = ("silent", "age", "tokens")
 
@@ -73,21 +79,34 @@ class LiveView:
         self._worst = WorstStreams()
         self._headroom = Headroom()
         self._since_s = wall()
+        self._asked_s = float("-inf")
+        self._measured_s, self._reads = clock(), 0  # since when reads are counted, and how many there were
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
     def applied(self, bundle: Bundle) -> None:
         """A bundle was applied to one of the assemblers."""
         try:
+            now_s = self._clock()
             if bundle.tap_ns:  # a tick has no clock
-                self._taps[bundle.instance] = (bundle.tap_ns, self._clock())
+                self._taps[bundle.instance] = (bundle.tap_ns, now_s)
                 self._taps.move_to_end(bundle.instance)
                 if len(self._taps) > MAX_INSTANCES:
                     self._taps.popitem(last=False)
             for segment in bundle.segments:
+                self._reads += len(segment.reads)
                 self._tracks.add(segment, bundle.tap_ns)
+            if now_s - self._measured_s >= 1.0:
+                self._choose_share(now_s)
         except Exception as error:  # noqa: BLE001 - a fault of the page must not reach the assembler
             report_fault("the page's view of streams", error)
+
+    def _choose_share(self, now_s: float) -> None:
+        """Decides how many of the next streams are followed, by the rate of reads since the last call."""
+        rate = self._reads / (now_s - self._measured_s)
+        looking = now_s - self._asked_s < LOOKING_S
+        self._tracks.share = 256 if looking or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
+        self._measured_s, self._reads = now_s, 0
 
     def finished(self, record: Record) -> None:
         """A stream has its record."""
@@ -104,6 +123,7 @@ class LiveView:
     def overview(self, rows: int = ROWS, sort: str = "silent") -> Overview:
         """All but the timelines. `rows`: how many open streams; `sort`: one of SORTS."""
         now_s, wall_s = self._clock(), self._wall()
+        self._asked_s = now_s
         scope = self.scope()
         return Overview(
             process=self._process,
@@ -128,7 +148,7 @@ class LiveView:
 
     def timeline(self, stream_id: UUID) -> Timeline | None:
         """One stream that is open or kept; None if it is neither."""
-        now_s = self._clock()
+        now_s = self._asked_s = self._clock()
         for assembler in self.scope().assemblers.values():
             state = assembler.state_of(stream_id.bytes)
             if state is not None:
