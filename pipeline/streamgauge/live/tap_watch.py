@@ -32,8 +32,8 @@ QUIET_S = 1.0
 READ_BYTES = 1024 * 1024
 # How soon a question is answered if nothing comes (seconds).
 POLL_S = 0.05
-# Streams that had begun before the thread did.
-MAX_JOINED = 20_000
+# Streams whose first segment's number is known: as many as an assembler may have open.
+MAX_STREAMS = 100_000
 
 
 class TapWatch:
@@ -107,20 +107,18 @@ class _Assembling:
         view.scope = lambda: Scope({0: self._assembler})
         self.mailbox = WatchedThread(view)
         self._rows: deque[Row] = deque()
-        self._waiting_bytes = 0
+        self._put_bytes = self._taken_bytes = 0  # each is changed by one thread alone
         self._came_s = clock()
         self._wake = threading.Event()
-        # First numbers of streams that had begun: their segments are numbered from there.
-        self._joined: OrderedDict[bytes, int] = OrderedDict()
-        self._known: set[bytes] = set()
+        self._first: OrderedDict[bytes, int] = OrderedDict()  # of each stream the number of the first segment that came
 
     def put(self, row: Row) -> None:
         """Takes a row, on the shipper's thread."""
         self._came_s = self._clock()
-        if self._waiting_bytes + len(row.value) > WAITING_BYTES:
+        if self._put_bytes - self._taken_bytes + len(row.value) > WAITING_BYTES:
             self.mailbox.view.missed_bundles += 1
             return
-        self._waiting_bytes += len(row.value)
+        self._put_bytes += len(row.value)
         self._rows.append(row)
         self._wake.set()
 
@@ -133,7 +131,7 @@ class _Assembling:
                 self._wake.clear()
             return
         row = self._rows.popleft()
-        self._waiting_bytes -= len(row.value)
+        self._taken_bytes += len(row.value)
         self._apply(row)
 
     def _read_spool(self) -> bool:
@@ -166,16 +164,14 @@ class _Assembling:
         return msgspec.structs.replace(bundle, segments=segments)
 
     def _from_zero(self, segment: Segment) -> Segment:
-        stream = segment.stream
-        if segment.number and stream not in self._known and stream not in self._joined:
-            self._joined[stream] = segment.number
-            if len(self._joined) > MAX_JOINED:
-                self._joined.popitem(last=False)
-            segment = msgspec.structs.replace(segment, loss=Loss(dropped_reads=1))
-        first = self._joined.get(stream, 0)
+        stream, number = segment.stream, segment.number
+        first = self._first.get(stream)
+        if first is None:
+            first = self._first[stream] = number
+            if len(self._first) > MAX_STREAMS:
+                self._first.popitem(last=False)
+            if number:
+                segment = msgspec.structs.replace(segment, loss=Loss(dropped_reads=1))
         if segment.end is not None:
-            self._joined.pop(stream, None)
-            self._known.discard(stream)
-        elif not first and segment.number == 0:
-            self._known.add(stream)
-        return msgspec.structs.replace(segment, number=segment.number - first) if first else segment
+            del self._first[stream]
+        return msgspec.structs.replace(segment, number=number - first) if 0 < first <= number else segment

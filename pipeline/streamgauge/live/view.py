@@ -262,12 +262,26 @@ def _timeline(row: Row, record: Record, moments: list[Moment], track: Track | No
             )
         )
     reads = max(record.counts.reads, track.total if track is not None else 0)
-    failed = next((step.at_s for step in steps if "error" in step.kinds), None)
-    if failed is None and record.error is not None and record.error.phase == "transport":
-        failed = record.timing.end_s
     return Timeline(
-        stream=row, reads=reads, skipped_reads=reads - len(steps), error_at_s=failed, steps=steps, record=record
+        stream=row,
+        reads=reads,
+        skipped_reads=reads - len(steps),
+        error_at_s=_error_at_s(record, steps),
+        steps=steps,
+        record=record,
     )
+
+
+def _error_at_s(record: Record, steps: list[Step]) -> float | None:
+    if record.error is None:
+        return None
+    match record.error.phase:
+        case "transport":
+            return record.timing.end_s
+        case "before_stream":
+            return record.timing.headers_s
+        case _:
+            return next((step.at_s for step in steps if "error" in step.kinds), None)
 
 
 def _seconds(nanoseconds: int | None) -> float | None:

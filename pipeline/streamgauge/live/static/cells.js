@@ -75,7 +75,8 @@ export function describe(list, pairs) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// One bar a second, the newest at the right.
+// One bar a second, the newest at the right. Its height grows with the root of the number, so that one token event is seen
+// beside a hundred.
 export function ticks(values, longest) {
   if (!values) return UNKNOWN;
   const picture = document.createElementNS(SVG, "svg");
@@ -86,7 +87,7 @@ export function ticks(values, longest) {
   for (const [name, value] of Object.entries(attributes)) picture.setAttribute(name, value);
   values.forEach((value, at) => {
     if (!value) return;
-    const height = Math.max(2, (20 * value) / longest);
+    const height = Math.max(2, 20 * Math.sqrt(value / longest));
     const bar = document.createElementNS(SVG, "rect");
     for (const [name, number] of Object.entries({ x: at * 2, y: 20 - height, width: 1.5, height })) {
       bar.setAttribute(name, number);
