@@ -6,7 +6,7 @@ import pytest
 from streamgauge.core.record import Usage
 from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History, tokens_of
 from streamgauge.live.hour import hour_of
-from streamgauge.metrics.table import FIRST_TOKEN_BOUNDS_S
+from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S
 from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing, make_usage
 
@@ -18,7 +18,7 @@ def test_a_stream_counts_in_the_bucket_of_the_metric() -> None:
     history.add(make_record(timing=make_timing(first_token_s=0.2)), WALL_S)
     hour = hour_of(history.minutes(WALL_S))
     [column] = hour.first_token.counts
-    assert column.index(1) == FIRST_TOKEN_BOUNDS_S.index(0.2)
+    assert column.index(1) == FIRST_TOKEN.bounds.index(0.2)
     assert sum(column) == 1
     assert hour.minutes == [MINUTE_S]
 
@@ -96,14 +96,15 @@ def test_upstreams_beyond_the_limit_are_others() -> None:
     ("usage", "tokens"),
     [
         (ABSENT, {}),
-        (make_usage(10, 5), {"input": 10, "output": 5}),
-        (make_usage(10, 5, input_cached_tokens=4), {"input_uncached": 6, "input_cached": 4, "output": 5}),
-        (make_usage(10, 5, input_cached_tokens=0), {"input_uncached": 10, "input_cached": 0, "output": 5}),
+        (make_usage(10, 5), {"input_uncached": 10, "output_text": 5}),
+        (make_usage(10, 5, input_cached_tokens=4), {"input_uncached": 6, "input_cached": 4, "output_text": 5}),
+        (make_usage(10, 5, input_cached_tokens=0), {"input_uncached": 10, "input_cached": 0, "output_text": 5}),
+        (make_usage(10, 5, reasoning_tokens=9), {"input_uncached": 10, "reasoning": 5, "output_text": 0}),
         (
             make_usage(10, 5, input_cached_tokens=4, input_cache_write_tokens=3, reasoning_tokens=2),
             {"input_uncached": 3, "input_cached": 4, "input_cache_write": 3, "output_text": 3, "reasoning": 2},
         ),
-        (make_usage(None, 5), {"output": 5}),
+        (make_usage(None, 5), {"output_text": 5}),
     ],
 )
 def test_tokens_by_kind_add_up_and_unknown_is_not_zero(usage: Usage, tokens: dict[str, int]) -> None:
@@ -116,4 +117,4 @@ def test_streams_without_usage_are_counted() -> None:
     history.add(make_record(), WALL_S)
     history.add(make_record(usage=msgspec.structs.replace(ABSENT)), WALL_S)
     hour = hour_of(history.minutes(WALL_S))
-    assert (hour.streams, hour.with_usage, hour.tokens) == (2, 1, [{"input": 10, "output": 5}])
+    assert (hour.streams, hour.with_usage, hour.tokens) == (2, 1, [{"input_uncached": 10, "output_text": 5}])

@@ -6,19 +6,24 @@ gaps of a burst.
 
 import bisect
 from collections import Counter, deque
+from collections.abc import Mapping
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Record, Usage
-from streamgauge.metrics.table import FIRST_TOKEN_BOUNDS_S
+from streamgauge.metrics.table import FIRST_TOKEN
 
 # How many minutes are kept: the present one, and the hour before it.
 MINUTES = 61
 # Upstreams that are told apart; the others are `other`.
 MAX_UPSTREAMS = 20
 OTHER = "other"
-# Kinds of tokens; each token is of one kind. `input` and `output`: the provider did not say how many of them were cached or
-# reasoning.
-TOKEN_KINDS = ("input_uncached", "input_cached", "input_cache_write", "input", "output_text", "reasoning", "output")
+# Fields of the record's usage -> kinds of tokens. The rest of the input is `input_uncached`, that of the output `output_text`.
+_INPUT_PARTS: Mapping[str, str] = {
+    "input_cached_tokens": "input_cached",
+    "input_cache_write_tokens": "input_cache_write",
+    "audio_input_tokens": "input_audio",
+}
+_OUTPUT_PARTS: Mapping[str, str] = {"reasoning_tokens": "reasoning", "audio_output_tokens": "output_audio"}
 
 
 class Minute:
@@ -26,7 +31,7 @@ class Minute:
 
     def __init__(self, start: int) -> None:
         self.start = start
-        self.first_tokens = [0] * (len(FIRST_TOKEN_BOUNDS_S) + 1)
+        self.first_tokens = [0] * (len(FIRST_TOKEN.bounds) + 1)
         self.gaps = [0] * (len(GAP_BOUNDS_S) + 1)
         self.outcomes: Counter[tuple[str | None, str]] = Counter()
         self.tokens: Counter[str] = Counter()
@@ -51,7 +56,7 @@ class History:
         if not is_measured(record):
             return
         if record.timing.first_token_s is not None:
-            minute.first_tokens[bisect.bisect_left(FIRST_TOKEN_BOUNDS_S, record.timing.first_token_s)] += 1
+            minute.first_tokens[bisect.bisect_left(FIRST_TOKEN.bounds, record.timing.first_token_s)] += 1
         rows = record.timing.gaps.buckets
         if rows and rows[-1][1] and not record.timing.burst:
             before = 0
@@ -86,19 +91,21 @@ def is_measured(record: Record) -> bool:
 
 
 def tokens_of(usage: Usage) -> dict[str, int]:
-    """The tokens of a stream by kind, without overlaps: they add up to what the provider reported."""
+    """The tokens of a stream by kind. Each token has one kind, so their sum is what the provider reported."""
+    return {
+        **_split(usage.input_tokens, _INPUT_PARTS, "input_uncached", usage),
+        **_split(usage.output_tokens, _OUTPUT_PARTS, "output_text", usage),
+    }
+
+
+def _split(whole: int | None, parts: Mapping[str, str], rest: str, usage: Usage) -> dict[str, int]:
+    """The parts of one side, cut to its size, and the rest. A part that was not reported is missing, which is not 0."""
+    if whole is None:
+        return {}
     tokens: dict[str, int] = {}
-    if usage.input_tokens is not None:
-        read, written = usage.input_cached_tokens, usage.input_cache_write_tokens
-        if read is None and written is None:
-            tokens["input"] = usage.input_tokens
-        else:
-            tokens["input_cached"], tokens["input_cache_write"] = read or 0, written or 0
-            tokens["input_uncached"] = max(0, usage.input_tokens - (read or 0) - (written or 0))
-    if usage.output_tokens is not None:
-        if usage.reasoning_tokens is None:
-            tokens["output"] = usage.output_tokens
-        else:
-            tokens["reasoning"] = usage.reasoning_tokens
-            tokens["output_text"] = max(0, usage.output_tokens - usage.reasoning_tokens)
-    return tokens
+    for field, kind in parts.items():
+        part: int | None = getattr(usage, field)
+        if part is not None:
+            tokens[kind] = min(part, whole)
+            whole -= tokens[kind]
+    return {**tokens, rest: whole}

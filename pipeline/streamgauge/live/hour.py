@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.live.answers import Heatmap, Hour, UpstreamOutcomes
-from streamgauge.live.history import TOKEN_KINDS, Minute
-from streamgauge.metrics.table import FIRST_TOKEN_BOUNDS_S
+from streamgauge.live.history import Minute
+from streamgauge.metrics.table import FIRST_TOKEN
 
 
 def hour_of(minutes: Sequence[Minute]) -> Hour:
@@ -15,11 +15,11 @@ def hour_of(minutes: Sequence[Minute]) -> Hour:
         minutes=[minute.start for minute in minutes],
         streams=sum([minute.streams for minute in minutes]),
         with_usage=sum([minute.with_usage for minute in minutes]),
-        first_token=Heatmap(list(FIRST_TOKEN_BOUNDS_S), [list(minute.first_tokens) for minute in minutes]),
+        first_token=Heatmap(list(FIRST_TOKEN.bounds), [list(minute.first_tokens) for minute in minutes]),
         gaps=Heatmap(list(GAP_BOUNDS_S), [list(minute.gaps) for minute in minutes]),
         outcomes=[_by_outcome(minute) for minute in minutes],
         upstreams=_by_upstream(minutes),
-        tokens=[{kind: minute.tokens[kind] for kind in TOKEN_KINDS if kind in minute.tokens} for minute in minutes],
+        tokens=[dict(minute.tokens) for minute in minutes],
     )
 
 
