@@ -17,7 +17,7 @@ MINUTES = 61
 # Upstreams that are told apart; the others are `other`.
 MAX_UPSTREAMS = 20
 OTHER = "other"
-# Fields of the record's usage -> kinds of tokens. The rest of the input is `input_uncached`, that of the output `output_text`.
+# Fields of the record's usage -> kinds of tokens. The rest is `input_uncached` or `output_text`.
 _INPUT_PARTS: Mapping[str, str] = {
     "input_cached_tokens": "input_cached",
     "input_cache_write_tokens": "input_cache_write",
