@@ -14,8 +14,8 @@ from streamgauge.cli.top import bars, seconds, shown
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from streamgauge.live.view import Scope
 from tests.live.conftest import Served, serving
+from tests.live.shown import SILENT, busy_process, id_of
 from tests.live.streams import SECOND, Process, segment, token
-from tests.live.test_page import SILENT, busy_process, id_of
 
 
 @pytest.fixture(scope="module")
