@@ -44,8 +44,8 @@ def test_it_prints_what_the_page_shows(served: Served) -> None:
     [silent] = [line for line in printed.splitlines() if id_of(SILENT) in line]
     assert "39.8 s" in silent
     assert "100 ms" in silent
-    assert "Last hour: 36 completed, 5 upstream_reset" in printed
-    assert "36 of 41 streams reported usage" in printed
+    assert "Last hour: 37 completed, 4 upstream_reset" in printed
+    assert "37 of 41 streams reported usage" in printed
     assert "Rate limit of sim, key unknown: 4 of 100 requests left, 800 of 1000 tokens left" in printed
     assert "Slowest first tokens, last hour" in printed
     assert "SECRET" not in printed

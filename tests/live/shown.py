@@ -32,14 +32,9 @@ def busy_process() -> Process:
     process.take([segment(STALLED, 1, [token(7 * SECOND), token(7_100 * MS)])], 8 * SECOND)
     process.take([msgspec.structs.replace(ended(STALLED, 8 * SECOND), number=2)], 9 * SECOND)
     error = read_of(b'data: {"error":{"type":"overloaded_error","message":"A SECRET"}}\n\n', 3 * SECOND)
-    process.take(
-        [
-            segment(BUSY, 0, [token(place * 150 * MS) for place in range(1, 260)]),
-            segment(SILENT, 0, [token(100 * MS), token(180 * MS)]),
-            segment(FAILED, 0, [token(900 * MS), error]),
-        ],
-        39 * SECOND,
-    )
+    process.take([segment(SILENT, 0, [token(100 * MS), token(180 * MS)])], 180 * MS)
+    process.take([segment(FAILED, 0, [token(900 * MS), error])], 3_100 * MS)
+    process.take([segment(BUSY, 0, [token(place * 150 * MS) for place in range(1, 260)])], 39 * SECOND)
     process.clock.now += 1
     process.take([], 40 * SECOND)
     return process

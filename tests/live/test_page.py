@@ -132,9 +132,9 @@ def test_a_histogram_counts_the_streams_of_the_hour(page: "Page") -> None:
 
 
 def test_outcomes_tokens_and_limits(page: "Page") -> None:
-    assert texts(page.locator("#upstreams tbody tr").first.locator("td")) == ["36", "5"]
+    assert texts(page.locator("#upstreams tbody tr").first.locator("td")) == ["37", "4"]
     assert texts(page.locator("#upstreams thead th")) == ["Upstream", "completed", "upstream_reset"]
-    assert texts(page.locator("#token-kinds tbody tr").first.locator("th, td")) == ["input uncached", "180"]
+    assert texts(page.locator("#token-kinds tbody tr").first.locator("th, td")) == ["input uncached", "185"]
     limits = page.locator("#limits tbody tr").first
     assert "4 of 100 (4 %)" in limits.inner_text()
     assert limits.locator("span.bad meter").count() == 1

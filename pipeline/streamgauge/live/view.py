@@ -89,7 +89,8 @@ class LiveView:
         try:
             now_s = self._clock()
             if bundle.tap_ns:  # a tick has no clock
-                self._taps[bundle.instance] = (bundle.tap_ns, now_s)
+                known_ns, _ = self._taps.get(bundle.instance, (0, 0.0))
+                self._taps[bundle.instance] = (max(bundle.tap_ns, known_ns), now_s)
                 self._taps.move_to_end(bundle.instance)
                 if len(self._taps) > MAX_INSTANCES:
                     self._taps.popitem(last=False)
