@@ -18,7 +18,7 @@ export function count(value) {
 export function seconds(value) {
   if (value === null || value === undefined) return UNKNOWN;
   if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
-  if (value < 1) return `${(value * 1000).toPrecision(3).replace(/\.?0+$/, "")} ms`;
+  if (value < 1) return `${Number((value * 1000).toPrecision(3))} ms`;
   if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
   if (value < 3600) return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
   return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;

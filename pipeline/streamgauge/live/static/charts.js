@@ -22,7 +22,7 @@ export function figure(parent, name, caption) {
     found = element("figure", { "data-name": name }, element("figcaption", {}, caption), place, details);
     parent.append(found);
   }
-  return { place: found.querySelector(".plot"), table: found.querySelector("table") };
+  return { place: found.querySelector(".plot"), table: found.querySelector("details table") };
 }
 
 function axes(x, y) {
@@ -97,7 +97,7 @@ export function heatmap(parent, name, caption, { minutes, bounds, counts, what }
     cursor: { show: false },
     scales: { x: { range: (_, low, high) => [Math.min(low, high - 900), high] }, y: { range: [0, height] } },
     axes: axes(
-      { label: "time (local)", grid: { show: false }, values: (_, splits) => splits.map(clock) },
+      { label: "time (local)", size: 34, grid: { show: false }, values: (_, splits) => splits.map(clock) },
       { label: "upper bound (s)", size: 56, grid: { show: false }, splits: () => bounds.map((_, at) => at + 1).filter((at) => at % 3 === 1),
         values: (_, splits) => splits.map((at) => bounds[at - 1]) }),
     series: [{}, { stroke: "transparent", points: { show: false } }],
@@ -140,7 +140,7 @@ export function lines(parent, name, caption, { minutes, values, what, outcomes }
   const stroke = (one, at) => colour(outcomes ? (COLOURS[one] ?? "bad") : PALETTE[at % PALETTE.length]);
   draw(place, `lines ${names.join()}`, {
     scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] }, x: { range: (_, low, high) => [Math.min(low, high - 900), high + 60] } },
-    axes: axes({ label: "time (local)", values: (_, splits) => splits.map(clock) }, { label: `${what} a minute`, size: 64 }),
+    axes: axes({ label: "time (local)", size: 34, values: (_, splits) => splits.map(clock) }, { label: `${what} a minute`, size: 64 }),
     series: [{ label: "minute", value: (_, at) => (at === null ? "" : clock(at)) },
       ...names.map((one, at) => ({ label: one, stroke: stroke(one, at), width: 2, dash: outcomes && at % 3 ? [4 * (at % 3), 3] : [], points: { size: 6 } }))],
   }, [minutes, ...names.map((one) => values[one])]);
@@ -149,14 +149,14 @@ export function lines(parent, name, caption, { minutes, values, what, outcomes }
 // The reads of one stream: when each came, and how long the gap before it was.
 export function gaps(parent, caption, { steps, errorAt, firstToken }) {
   const { place } = figure(parent, "gaps", caption);
-  parent.querySelector("details")?.remove(); // the page has a table of the reads itself
+  place.parentNode.querySelector("details").hidden = true; // the page has a table of the reads itself
   place.marks = [[errorAt, "bad", "error"], [firstToken, "good", "first token"]];
   const known = steps.filter((step) => step.at_s !== null);
   const of = (test) => known.map((step) => (test(step) ? step.gap_s : null));
   const dots = (name, size) => ({ stroke: colour(name), width: 0, paths: () => null, points: { show: true, size, fill: colour(name) } });
   draw(place, "gaps", {
     scales: { x: { time: false, range: (_, low, high) => [0, Math.max(high, errorAt ?? 0) * 1.02 || 1] }, y: { range: (_, low, high) => [0, high * 1.1 || 1] } },
-    axes: axes({ label: "time since the request began (s)" }, { label: "gap before the read (s)", size: 64 }),
+    axes: axes({ label: "time since the request began (s)", size: 34 }, { label: "gap before the read (s)", size: 64 }),
     series: [{ label: "at (s)" }, { label: "token events", ...dots("accent", 5) }, { label: "other", ...dots("other", 5) }, { label: "stall", ...dots("bad", 9) }],
     hooks: { draw: [(plot) => paintMarks(plot, place.marks)] },
   }, [known.map((step) => step.at_s), of((step) => step.tokens && !step.stall), of((step) => !step.tokens && !step.stall), of((step) => step.stall)]);

@@ -142,7 +142,7 @@ function showOverview(answer) {
 function showProcess(answer) {
   const of = answer.partitions === null ? "" : `, ${partitionsText(answer)}`;
   const missed = answer.missed_bundles ? `; ${count(answer.missed_bundles)} bundles were too many and are not shown` : "";
-  byId("process").textContent = `${answer.process} ${answer.version}${of}; looks since ${answer.since}${missed}`;
+  byId("process").textContent = `${answer.process} ${answer.version}${of}, since ${answer.since}${missed}`;
 }
 
 function partitionsText(answer) {
