@@ -13,7 +13,7 @@ from streamgauge.cli.main import main
 from streamgauge.cli.top import bars, seconds, shown
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from streamgauge.live.view import Scope
-from tests.live.conftest import Served, serving
+from tests.live.serving import Served, serving
 from tests.live.shown import SILENT, busy_process, id_of
 from tests.live.streams import SECOND, Process, segment, token
 

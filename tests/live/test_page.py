@@ -18,7 +18,7 @@ import pytest
 from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import Scope
 from tests.each import check_each
-from tests.live.conftest import Served, serving
+from tests.live.serving import Served, serving
 from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of
 from tests.live.streams import SECOND, Process, segment, token
 
