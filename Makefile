@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
 # benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker pictures soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -82,6 +82,10 @@ bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written
 alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (five minutes)
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager
 	STREAMGAUGE_ALERTS=1 $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -s tests/dashboards/test_outages.py
+
+pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the demo's streams (a minute): look at them
+	./scripts/install_packages 'chromium fonts-dejavu-core' chromium
+	$(BIN)/python -m tests.live.pictures
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back

@@ -119,3 +119,20 @@ def test_bars_and_seconds() -> None:
         "12.3 s",
         "2 min 5 s",
     ]
+
+
+def test_on_a_terminal_it_follows_until_ctrl_c(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamgauge.cli.top.time.sleep", sleep)
+    console = Console(width=140, height=30, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr("streamgauge.cli.top.Console", lambda **_: console)
+    code, _, errors = run(served.url.removeprefix("http://"), "--interval", "0.5")
+    assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count("3 open streams, 1 silent") >= 3
