@@ -15,7 +15,7 @@ def decoded(*reads: Read, dialect: str | None = None) -> list[Moment]:
     return [decoder.moment(index, None, read) for index, read in enumerate(reads)]
 
 
-def test_each_kind_is_told() -> None:
+def test_each_kind_is_recognised() -> None:
     reads = [
         read_of(chat_event(role="assistant", content=""), MS),
         read_of(chat_event(reasoning_content="thinking"), 2 * MS),

@@ -162,3 +162,22 @@ def test_the_sums_agree_with_what_is_kept(steps: list[tuple[int, int, str]]) -> 
         kept = [track for number in range(6) if (track := tracks.get(stream_id(number))) is not None]
         assert tracks.reads == sum(track.kept for track in kept)
         assert tracks.content_bytes == sum(track.content_bytes for track in kept)
+        assert tracks.moments == sum(len(track.moments) for track in kept)
+
+
+def test_moments_of_all_streams_that_were_asked_for_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MAX_MOMENTS", 100)
+    tracks = Tracks(STALL)
+    for number in range(50):
+        tracks.add(many(number, 0, 10), BEGAN + SECOND)
+        assert len(tracks.decode(stream_id(number), None)) == 10
+        assert tracks.moments <= 100
+    tracks.add(many(0, 1, 3, 2 * SECOND), BEGAN + 3 * SECOND)
+    assert [moment.index for moment in tracks.decode(stream_id(0), None)] == [10, 11, 12]
+
+
+def test_a_finished_stream_keeps_few_moments() -> None:
+    track = track_of(*[many(1, place, 10, place * 100 * MS) for place in range(45)])
+    assert len(track.decode(None)) == 450
+    track.shrink()
+    assert len(track.decode(None)) <= FINISHED_READS

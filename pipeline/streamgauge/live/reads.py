@@ -26,6 +26,8 @@ FINISHED_READS = 256
 FINISHED_BYTES = 64 * 1024
 # Reads after long gaps that a stream keeps besides.
 MAX_NOTABLE = 32
+# Moments of all open streams that a page has asked for: 10 MiB, about.
+MAX_MOMENTS = 65_536
 
 _content_of = attrgetter("content")
 
@@ -47,7 +49,7 @@ class Track:
     """
 
     __slots__ = (
-        *("_decoder", "_first", "_last_ns", "_newest", "_notable", "_stall_ns"),
+        *("_decoded", "_decoder", "_first", "_last_ns", "_newest", "_notable", "_stall_ns"),
         *("began_ns", "content_bytes", "followed", "kept", "moments", "next_segment", "opening", "total"),
     )
 
@@ -63,6 +65,7 @@ class Track:
         self._notable: list[Chunk] = []
         self._last_ns: int | None = None
         self._decoder: ReadDecoder | None = None
+        self._decoded = -1  # index of the last read that was decoded
 
     def add(self, segment: Segment, tap_ns: int) -> None:
         """Takes the reads of the next segment, unless the segment was seen before."""
@@ -118,6 +121,7 @@ class Track:
 
     def shrink(self) -> None:
         """Keeps what a finished stream may keep."""
+        self._trim_moments(FINISHED_READS)
         self.drop_oldest(FINISHED_READS, FINISHED_BYTES)
         if self.kept > 2 * FINISHED_READS or self.content_bytes > FINISHED_BYTES:
             self.drop_all()
@@ -126,7 +130,6 @@ class Track:
         """All that is kept, decoded; the reads are then dropped. `dialect`: what is known of the stream by now."""
         if self._decoder is None:
             self._decoder = ReadDecoder(self.opening, dialect, self._stall_ns)
-        done = self.moments[-1].index if self.moments else -1
         first = [] if self._first is None else [self._first]
         # The first read after a gap may be kept twice: as a part of its chunk, and alone.
         for chunk in sorted([*first, *self._notable, *self._newest], key=lambda one: (one.start, -len(one.reads))):
@@ -135,17 +138,18 @@ class Track:
                 if place:
                     before_ns = chunk.reads[place - 1].stamp_ns
                     gap_ns = None if read.stamp_ns is None or before_ns is None else read.stamp_ns - before_ns
-                if chunk.start + place > done:
-                    done = chunk.start + place
-                    self.moments.append(self._decoder.moment(done, gap_ns, read))
+                if chunk.start + place > self._decoded:
+                    self._decoded = chunk.start + place
+                    self.moments.append(self._decoder.moment(self._decoded, gap_ns, read))
         self.drop_all()
-        if len(self.moments) > MAX_STREAM_READS:
-            self._trim_moments()
+        self._trim_moments(MAX_STREAM_READS)
         return self.moments
 
-    def _trim_moments(self) -> None:
-        """Keeps the newest moments, and of the others the first ones and those with a stall or an error."""
-        newest = MAX_STREAM_READS // 2
+    def _trim_moments(self, most: int) -> None:
+        """Of more than `most` moments, keeps the newest half of that, the first ones, and those with a stall or an error."""
+        if len(self.moments) <= most:
+            return
+        newest = most // 2
         older, newer = self.moments[:-newest], self.moments[-newest:]
         special = [moment for moment in older[MIN_STREAM_READS:] if moment.stall or "error" in moment.kinds]
         self.moments = [*older[:MIN_STREAM_READS], *special[-MAX_NOTABLE:], *newer]
@@ -154,15 +158,16 @@ class Track:
 class Tracks:
     """The tracks of all open streams, the least recently active first. `stall_ns`: a longer gap is a stall.
 
-    `reads`, `content_bytes`: the sums of what the tracks keep. `share`: of 256 streams so many are followed, chosen by their
-    ids.
+    `reads`, `content_bytes`, `moments`: the sums of what the tracks keep. `share`: of 256 streams so many are followed,
+    chosen by their ids.
     """
 
     def __init__(self, stall_ns: int) -> None:
         self._stall_ns = stall_ns
         self._tracks: OrderedDict[bytes, Track] = OrderedDict()
         self._holding: OrderedDict[bytes, None] = OrderedDict()  # those that keep reads
-        self.reads = self.content_bytes = 0
+        self._asked: OrderedDict[bytes, None] = OrderedDict()  # those that have moments, the latest asked for last
+        self.reads = self.content_bytes = self.moments = 0
         self.share = 256
 
     def __len__(self) -> int:
@@ -214,10 +219,17 @@ class Tracks:
         track = self._tracks.get(stream)
         if track is None:
             return []
-        kept, content = track.kept, track.content_bytes
+        kept, content, known = track.kept, track.content_bytes, len(track.moments)
         moments = track.decode(dialect)
         self._holding.pop(stream, None)
         self._count(track, kept, content)
+        self._asked[stream] = None
+        self._asked.move_to_end(stream)
+        self.moments += len(moments) - known
+        while self.moments > MAX_MOMENTS and len(self._asked) > 1:
+            oldest = self._tracks[self._asked.popitem(last=False)[0]]
+            self.moments -= len(oldest.moments)
+            oldest.moments = []
         return moments
 
     def take(self, stream: bytes) -> Track | None:
@@ -225,8 +237,10 @@ class Tracks:
         track = self._tracks.pop(stream, None)
         if track is not None:
             self._holding.pop(stream, None)
+            self._asked.pop(stream, None)
             self.reads -= track.kept
             self.content_bytes -= track.content_bytes
+            self.moments -= len(track.moments)
         return track
 
 

@@ -1,7 +1,7 @@
 """Answers what the page asks: the open streams, one stream's timeline, and the last hour.
 
-A view belongs to one thread: that of the assemblers that it reads. It is told of each bundle that was applied, and of each
-finished stream. A fault in it is reported, and never raised to the assembler.
+A view belongs to one thread: that of the assemblers that it reads. The owner of the assemblers calls `applied` after each
+bundle, and `finished` for each record. A fault in the view is reported, and never raised to the assembler.
 """
 
 import heapq
