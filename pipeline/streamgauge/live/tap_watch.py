@@ -84,8 +84,9 @@ class TapWatch:
                 running.work()
         except Exception as error:  # noqa: BLE001 - the tap goes on without its page, and the next request starts it again
             report_fault("the page's assembler", error)
-        with self._lock:
-            self._running = None
+            with self._lock:
+                if self._running is running:
+                    self._running = None
 
     def _is_over(self) -> bool:
         with self._lock:
