@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -311,8 +311,9 @@ def test_headings_captions_labels_and_landmarks(page: "Page") -> None:
         == 0
     )
     assert page.locator("section:not([aria-labelledby])").count() == 0
-    for kind in ("banner", "main", "contentinfo"):
-        assert page.get_by_role(kind).count() == 1
+    landmarks: tuple[Literal["banner", "main", "contentinfo"], ...] = ("banner", "main", "contentinfo")
+    for landmark in landmarks:
+        assert page.get_by_role(landmark).count() == 1
     assert page.get_by_role("combobox", name="Show first").count() == 1
     assert page.locator("table[aria-live=off]").count() == page.locator("table:not(.u-legend)").count()
     assert page.locator("html[lang=en]").count() == 1
