@@ -323,6 +323,10 @@ def test_everything_is_reached_by_keyboard_in_the_order_of_the_page(browser: "Br
     with opened(browser, served.url) as (page, _):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        assert page.url == f"{served.url}/"
+        page.locator(".skip").focus()
         reached = []
         for _ in range(9):
             page.keyboard.press("Tab")

@@ -163,9 +163,9 @@ function say(text) {
 async function update() {
   const id = location.hash.slice(1);
   try {
-    const { answer, problem } = await fetched(id && id !== "main" ? `streams/${encodeURIComponent(id)}` : `streams?sort=${byId("sort").value}`);
+    const { answer, problem } = await fetched(id ? `streams/${encodeURIComponent(id)}` : `streams?sort=${byId("sort").value}`);
     if (id !== location.hash.slice(1)) return;
-    if (id && id !== "main") {
+    if (id) {
       if (problem) showProblem(problem);
       else showTimeline(answer);
       say("");
@@ -192,17 +192,18 @@ let lastLink = "";
 
 async function route(event) {
   const id = location.hash.slice(1);
-  const one = Boolean(id) && id !== "main";
+  const one = Boolean(id);
   byId("overview").hidden = one;
   byId("stream").hidden = !one;
   byId("stream-title").textContent = one ? `Stream ${id}` : "Stream";
+  if (one) document.title = `Stream ${id} - Streamgauge`;
   if (one) {
     showProblem("Loading");
     byId("stream-title").focus();
     lastLink = id;
   }
   await update();
-  if (!one && event && id !== "main") {
+  if (!one && event) {
     (document.querySelector(`a[href="#${CSS.escape(lastLink)}"]`) ?? byId("main")).focus();
   }
 }
@@ -214,6 +215,10 @@ byId("pause").addEventListener("click", () => {
   if (!paused) update();
 });
 byId("sort").addEventListener("change", update);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names a stream
+  byId("main").focus();
+});
 byId("no-charts").hidden = available();
 byId("licence").hidden = !available();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetAll(); update(); });
