@@ -25,7 +25,7 @@ def started_browser() -> "Iterator[Browser]":
     except ImportError:
         raise NoBrowserError("Playwright is not installed: run make") from None
     if shutil.which("chromium") is None:
-        command = [ROOT / "scripts" / "install_packages", "chromium fonts-dejavu-core", "chromium"]
+        command = [str(ROOT / "scripts" / "install_packages"), "chromium fonts-dejavu-core", "chromium"]
         script = subprocess.run(command, capture_output=True, text=True, check=False)
         if script.returncode != 0:
             raise NoBrowserError(script.stderr.strip().splitlines()[-1])
