@@ -23,7 +23,7 @@ SIZE = {"width": 1280, "height": 860}
 
 
 def make(folder: Path) -> None:
-    """Writes page.png, of all streams, and stream.png, of one that stalled."""
+    """Writes page.png, of all streams, and stream.png, of one with a long gap."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data_dir, started_browser() as browser:
         flags = ["--serve", "--data-dir", f"{data_dir}/data", "--admin", "127.0.0.1:0"]
@@ -31,13 +31,13 @@ def make(folder: Path) -> None:
             wait_until_ready(demo)
             time.sleep(PLAYED_S)
             _picture(browser, demo.admin, "light", folder / "page.png")
-            _picture(browser, f"{demo.admin}/#{_stalled(demo)}", "dark", folder / "stream.png")
+            _picture(browser, f"{demo.admin}/#{_with_long_gap(demo)}", "dark", folder / "stream.png")
 
 
-def _stalled(demo: Running) -> str:
-    """The stream with the most reads among those with the longest gaps."""
+def _with_long_gap(demo: Running) -> str:
+    """Of the streams with the longest gaps the first one with many token events, if there is one."""
     worst: list[dict[str, Any]] = json.loads(demo.get("/streams")[1])["worst"]["gap"]
-    return str(max(worst[:5], key=lambda row: row["token_events"])["id"])
+    return str(max(worst, key=lambda row: (row["token_events"] > 15, row["longest_gap_s"]))["id"])
 
 
 def _picture(browser: "Browser", url: str, scheme: Any, path: Path) -> None:

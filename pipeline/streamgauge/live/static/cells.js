@@ -17,6 +17,7 @@ export function count(value) {
 
 export function seconds(value) {
   if (value === null || value === undefined) return UNKNOWN;
+  if (value === 0) return "0 s";
   if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
   if (value < 1) return `${Number((value * 1000).toPrecision(3))} ms`;
   if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;

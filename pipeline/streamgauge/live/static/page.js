@@ -31,7 +31,7 @@ function showOpen(open, silentSeconds) {
   const longest = Math.max(1, ...open.streams.flatMap((row) => row.ticks ?? []));
   fill(byId("open"), [
     ...NAMES,
-    { title: "Token events, last 60 s", cell: (row) => ticks(row.ticks, longest) },
+    { title: "Last minute", cell: (row) => ticks(row.ticks, longest) },
     { title: "Silent for", number: true, cell: (row) => ({ text: seconds(row.silent_s) + (row.is_silent ? ", silent" : ""), kind: row.is_silent ? "bad" : "" }) },
     { title: "First token", number: true, cell: (row) => seconds(row.first_token_s) },
     { title: "Token events", number: true, cell: (row) => count(row.token_events) },
@@ -168,6 +168,7 @@ async function update() {
     if (id) {
       if (problem) showProblem(problem);
       else showTimeline(answer);
+      if (!shown) await fetched("streams?limit=0").then((all) => all.answer && showProcess(all.answer));
       say("");
     } else if (problem) say(`${problem}. The numbers below are old.`);
     else {
