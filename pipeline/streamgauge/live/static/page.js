@@ -9,6 +9,7 @@ const byId = (id) => document.getElementById(id);
 let paused = false;
 let timer = null;
 let shown = null; // the last answer
+let named = false; // whether the process is named in the header
 
 const link = (row) => element("a", { href: `#${row.id}` }, row.id.slice(0, 8) + "…" + row.id.slice(-4));
 const outcome = (row) => ({ text: row.outcome ?? "open", kind: row.outcome === "completed" ? "good" : row.outcome ? "bad" : "" });
@@ -140,6 +141,7 @@ function showOverview(answer) {
 }
 
 function showProcess(answer) {
+  named = true;
   const of = answer.partitions === null ? "" : `, ${partitionsText(answer)}`;
   const missed = answer.missed_bundles ? `; ${count(answer.missed_bundles)} bundles were too many and are not shown` : "";
   byId("process").textContent = `${answer.process} ${answer.version}${of}, since ${answer.since}${missed}`;
@@ -168,7 +170,10 @@ async function update() {
     if (id) {
       if (problem) showProblem(problem);
       else showTimeline(answer);
-      if (!shown) await fetched("streams?limit=0").then((all) => all.answer && showProcess(all.answer));
+      if (!named) {
+        const all = await fetched("streams?limit=0");
+        if (all.answer) showProcess(all.answer);
+      }
       say("");
     } else if (problem) say(`${problem}. The numbers below are old.`);
     else {
