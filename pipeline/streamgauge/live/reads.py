@@ -72,18 +72,26 @@ class Track:
         if segment.number < self.next_segment:
             return
         self.next_segment = segment.number + 1
-        if self.followed or self.began_ns is None:
-            self.opening = self.opening or segment.opening
-            newest_ns = _newest_stamp(segment)
-            if newest_ns is not None:
-                began_ns = tap_ns - newest_ns
-                self.began_ns = began_ns if self.began_ns is None else min(self.began_ns, began_ns)
-        if segment.reads:
-            if self.followed:
-                self._add_reads(segment.reads)
-            else:
-                self.total += len(segment.reads)
-                self._last_ns = segment.reads[-1].stamp_ns
+        self.opening = self.opening or segment.opening
+        newest_ns = _newest_stamp(segment)
+        if newest_ns is not None:
+            began_ns = tap_ns - newest_ns
+            self.began_ns = began_ns if self.began_ns is None else min(self.began_ns, began_ns)
+        if not self.followed:
+            self._count_reads(segment.reads)
+        elif segment.reads:
+            self._add_reads(segment.reads)
+
+    def skip(self, segment: Segment) -> None:
+        """Counts the reads of the next segment, unless the segment was seen before."""
+        if segment.number >= self.next_segment:
+            self.next_segment = segment.number + 1
+            self._count_reads(segment.reads)
+
+    def _count_reads(self, reads: list[Read]) -> None:
+        if reads:
+            self.total += len(reads)
+            self._last_ns = reads[-1].stamp_ns
 
     def _add_reads(self, reads: list[Read]) -> None:
         index, before_ns, stamp_ns = self.total, self._last_ns, reads[0].stamp_ns
@@ -186,8 +194,8 @@ class Tracks:
             if len(self._tracks) > MAX_TRACKS:
                 self.take(next(iter(self._tracks)))
         track.followed = stream[-2] < self.share
-        if not track.followed:
-            track.add(segment, tap_ns)
+        if not track.followed and track.began_ns is not None:
+            track.skip(segment)
             return
         self._tracks.move_to_end(stream)
         kept, content = track.kept, track.content_bytes

@@ -36,8 +36,8 @@ TICK_SECONDS = 60
 # Tap instances whose clocks are known; the least recently heard goes.
 MAX_INSTANCES = 4_096
 
-# Above this rate (reads a second) only some of the streams keep their reads, unless someone looks: to keep a read costs a
-# tenth of what it costs to process it, so this bounds the cost to a thousandth of a CPU.
+# Above this rate (reads a second) only some of the streams keep their reads, unless someone looks: to keep a read takes
+# 0.2 us, so this bounds the cost to a thousandth of a CPU.
 BUSY_READS = 4_000
 # How long after a request someone is said to look (seconds).
 LOOKING_S = 60.0
@@ -94,8 +94,8 @@ class LiveView:
                 self._taps.move_to_end(bundle.instance)
                 if len(self._taps) > MAX_INSTANCES:
                     self._taps.popitem(last=False)
+            self._reads += sum([len(segment.reads) for segment in bundle.segments])
             for segment in bundle.segments:
-                self._reads += len(segment.reads)
                 self._tracks.add(segment, bundle.tap_ns)
             if now_s - self._measured_s >= 1.0:
                 self._choose_share(now_s)
