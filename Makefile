@@ -1,6 +1,6 @@
-# The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
+# The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus and Chromium, which tests and
 # benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-scrape bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,6 +18,7 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	$(BIN)/ruff check .
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager || echo 'tests that need it are skipped'
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
+	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
 	@mkdir -p build
 	@# The type checker takes more than a minute of one core: it runs beside the tests, and its result stands below theirs.
 	$(BIN)/mypy >build/types.txt 2>&1 & ./scripts/run_tests ; tests=$$?; \
@@ -93,6 +94,10 @@ alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and 
 draw-dashboards: $(INSTALLED)  ## draw the dashboards with Grafana's own components into build/dashboards (five minutes; needs npm)
 	$(BIN)/python -m tests.dashboards.draw build/dashboards
 
+pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the demo's streams (a minute): look at them
+	./scripts/install_packages 'chromium fonts-dejavu-core' chromium
+	$(BIN)/python -m tests.live.pictures
+
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back
 	./scripts/install_packages prometheus promtool prometheus
@@ -108,9 +113,9 @@ lock:  ## resolve the dependencies again (needs uv): what runs, and that with wh
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) dist build pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
+$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -16,6 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PLACE = ROOT / "pipeline" / "streamgauge" / "taps" / "proxy" / "native"
 SOURCES = [PLACE / "_pump.c"]
+# Run by the build hook, which has one file.
+FETCH_UPLOT = ROOT / "scripts" / "fetch_uplot.py"
 # Built for the stable interface of CPython 3.11: one file for this and all later versions.
 BUILT = PLACE / "_pump.abi3.so"
 _FLAGS = (
@@ -65,7 +67,14 @@ else:
         """The build hook of hatchling, which runs before it packs a wheel, also an editable one."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Builds the file, and adds it to the wheel; hatchling calls this before it builds the wheel."""
+            """Builds the file, and adds it to the wheel; hatchling calls this before it builds the wheel. Adds uPlot, too."""
+            fetched = subprocess.run([sys.executable, str(FETCH_UPLOT)], capture_output=True, text=True, check=False)
+            if fetched.returncode != 0:
+                why = fetched.stderr.strip().splitlines()
+                self.app.display_warning(
+                    f"without uPlot, the built-in page has no charts: {why[-1] if why else 'unknown'}"
+                )
+            build_data["artifacts"].append("pipeline/streamgauge/live/static/uplot/*")
             fault = build()
             if fault is not None:
                 self.app.display_warning(f"without the pump, the proxy is slower: {fault}")

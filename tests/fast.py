@@ -46,6 +46,8 @@ _PROCESSES = (
     "tests/cli/test_tap_process.py",
     "tests/cli/test_topics.py",
     "tests/cli/test_worker.py",
+    "tests/live/test_fetch_uplot.py",
+    "tests/live/test_page.py",
     "tests/metrics/test_process.py::test_children",
     "tests/recorder/test_decoder_memory.py",
     "tests/recorder/test_process.py",

@@ -21,6 +21,7 @@ BEGINNINGS = (ROOT, PACKAGE)
 # Variables of ours that are not settings: `cli/main.py` reads them, or taps in applications do.
 OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT", "STREAMGAUGE_TAP_NAME"}
 OTHER_VARIABLES |= {"STREAMGAUGE_KAFKA_PASSWORD"}  # a secret, and so no setting
+OTHER_VARIABLES |= {"STREAMGAUGE_SCREENSHOTS"}  # of a test
 OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SCHEDULES", "STREAMGAUGE_SIMULATION_SEED"}  # of a test
 
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -99,7 +100,7 @@ def test_this_test_can_fail() -> None:
         "streamgauge up --x"
     ]
     assert not parses("streamgauge up --x")
-    assert not parses("streamgauge top")
+    assert not parses("streamgauge tops")
     assert not exists("core/nothing.py")
     assert not exists("nothing/<name>.py")
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.metrics.table import DEAD_LETTERS
@@ -116,11 +117,22 @@ class Counts(Protocol):
         """Set every series of a gauge with one label: by label value; 0 for those that have no value now."""
 
 
+class Watch(Protocol):
+    """Follows the loop's streams for the page; `live.mailbox.WatchedThread` implements it. Its methods raise nothing."""
+
+    def applied(self, bundle: Bundle) -> None:
+        """A bundle was applied to the assembler, which now may be read."""
+
+    def answer(self) -> None:
+        """Called between steps, when the assembler may be read."""
+
+
 class LocalLoop:
     """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
 
     Raises sqlite3.Error and msgspec.DecodeError if the state cannot be read.
-    `say` takes a sentence for the operator, once when something begins to fail and once when it works again.
+    `say` takes a sentence for the operator, once when something begins to fail and once when it works again. `watch` is
+    called on the loop's thread.
     """
 
     def __init__(
@@ -131,7 +143,9 @@ class LocalLoop:
         counts: Counts,
         limits: Limits,
         say: Callable[[str], None],
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch
         self._spool = spool
         self._state = state
         self._deliver = deliver
@@ -153,6 +167,11 @@ class LocalLoop:
         """How many streams have begun and have no record yet."""
         return self._assembler.open_streams
 
+    @property
+    def assembler(self) -> Assembler:
+        """The open streams, for `watch` on the loop's thread."""
+        return self._assembler
+
     def stop(self, finish_s: float) -> None:
         """End `run` once the spool is empty, or after `finish_s` seconds: the next start processes the remaining rows."""
         self._finish_s = finish_s
@@ -165,6 +184,8 @@ class LocalLoop:
             if self._stopping.is_set() and deadline is None:
                 deadline = clock() + self._finish_s
             worked = self._attempt(clock())
+            if self._watch is not None:
+                self._watch.answer()
             if deadline is not None and (clock() > deadline or not (worked or self._failing)):
                 break
             if not worked:
@@ -235,6 +256,8 @@ class LocalLoop:
             bundle = decode_bundle(row.value)
             stage = "assemble"
             records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
+            if self._watch is not None:
+                self._watch.applied(bundle)
         except UnreadableBundle as error:
             self._dead_letter(row, stage, error.error_class)
             return []

@@ -166,6 +166,11 @@ EDGES: dict[str, set[str]] = {
     "worker/ledger_sink.py": set(),
     "worker/faust/transport.py": {"faust", "mode"},  # mode is what Faust's services are made of
     "worker/watchdog/watchdog.py": set(),
+    # The built-in page.
+    "cli/top.py": {"rich"},
+    "live/http_pages.py": set(),
+    "live/mailbox.py": set(),
+    "live/tap_watch.py": set(),
     # Without Kafka, and the storage of records.
     "ledger/sqlite.py": set(),
     "local_delivery.py": set(),
@@ -204,6 +209,7 @@ ROOMS: dict[str, set[str]] = {
     "taps": {"attribute_types", "config", "core", "errors", "recorder", "runtime", "spool"},
     "metrics": {"core", "errors", "runtime", "spool"},
     "ledger": {"core", "errors"},
+    "live": {"core", "metrics", "runtime", "spool"},
     "local_delivery": {"core", "metrics", "runtime", "spool"},
     "kafka": {"config", "core", "errors", "runtime", "spool"},
     "worker": {"config", "core", "errors", "kafka", "metrics", "runtime"},
@@ -237,6 +243,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "cli/replay_topic.py": ("integration/test_replay.py",),  # needs a broker
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs
     "cli/up.py": ("integration/test_up.py",),
+    "live/answers.py": ("live/test_view.py",),
     "cli/worker.py": ("integration/test_chain.py", "cli/test_main.py"),
     # What a dialect means, and what a record says, shows on whole streams.
     "core/dialects/": ("core/test_vectors.py",),

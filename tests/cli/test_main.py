@@ -103,7 +103,7 @@ def test_version_and_help_as_processes() -> None:
     ("arguments", "says"),
     [
         ((), "COMMAND"),
-        (("top",), "invalid choice: 'top'"),
+        (("tops",), "invalid choice: 'tops'"),
         (("up", "--upstraem", "x"), "unrecognized arguments: --upstraem"),
         (("up", "--up", "http://x"), "unrecognized arguments: --up"),
         (("up", "--capture", "some"), "invalid choice: 'some'"),

@@ -44,7 +44,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (("t",), ["tap", "topics"]),
+        (("t",), ["top", "tap", "topics"]),
         (("ledger", ""), ["query"]),
         (("up", "pac"), ["packets"]),
         (("up", "--spool-"), ["--spool-bytes", "--spool-policy", "--spool-age"]),

@@ -188,6 +188,14 @@ _RULES = (
 )
 
 
+_TOP = (
+    Option("address", "admin port of `up`, `tap`, `worker` or `demo`", "HOST:PORT", default="127.0.0.1:9464"),
+    Option("--once", "print once, and end", kind=bool),
+    Option("--interval", "seconds between updates", "SECONDS", float, default=2.0),
+    output(TABLE, JSON),
+)
+
+
 def _packets(command: str) -> Command:
     about = f"like `{command}`, with packets of an interface or a file instead of the proxy"
     return Command(f"{command} packets", "packets", about, epilogs.PACKETS_EPILOG)
@@ -209,6 +217,7 @@ COMMANDS = {
         ),
         _packets("tap"),
         Command("worker", "worker", "make records and metrics of what taps sent to Kafka", epilogs.WORKER_EPILOG),
+        Command("top", "top", "show the open streams of a running process, in the terminal", epilogs.TOP_EPILOG, _TOP),
         Command(
             "replay",
             "replay",

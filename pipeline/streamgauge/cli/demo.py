@@ -54,8 +54,8 @@ def run(settings: Settings, args: Arguments) -> int:
                 admin=settings.admin if "admin" in settings.given else _ANY_PORT,
             )
             seen: deque[Record] = deque()
-            async with running_up(changed, seen.extend) as tap:
-                say(f"demo: metrics at http://{tap.admin_address}/metrics, data in {data_dir}")
+            async with running_up(changed, seen.extend, process="demo") as tap:
+                say(f"demo: {tap.pages}, data in {data_dir}")
                 yield DemoTap(f"http://{tap.address}", seen)
 
         playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop, as_json=args.output == JSON))

@@ -143,3 +143,14 @@ examples:
 A dead letter is a message that a worker could not decode or process. Its number is its offset in the dead letter topic. A
 dead letter that is sent back also stays in that topic until retention deletes it.
 """
+
+TOP_EPILOG = """\
+examples:
+  streamgauge top
+      the streams of `up`, `tap` or `demo` on this host
+  streamgauge top 127.0.0.1:9465
+      those of a worker
+  streamgauge top --output json | jq '.open.streams[] | select(.is_silent)'
+
+It shows what the page at http://HOST:PORT/ shows. Ctrl-C ends it. If stdout is not a terminal, it prints once.
+"""

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.tap import ship_until, shipper_of
+from streamgauge.cli.tap import ship_until, shipper_of, watched_tap
 from streamgauge.cli.tap_announcements import say_stopping, say_undelivered
-from streamgauge.cli.tap_process import Tap, running_tap, say, stop_signal
+from streamgauge.cli.tap_process import Tap, say, stop_signal
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
@@ -152,8 +152,8 @@ async def _tap(settings: Settings, source: _Source) -> int:
     brokers = brokers_of(settings)
     stop = stop_signal("tap packets", settings)
     metrics = Metrics((MetricSource.TAP,))
-    async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
-        shipper = shipper_of(tap, settings, brokers, metrics)
+    async with watched_tap(settings, metrics, capturing=source.capturing) as (tap, watch):
+        shipper = shipper_of(tap, settings, brokers, metrics, watch)
         _announce("tap packets", tap, settings)
         source.stop_at_end(stop)
         await ship_until(stop, shipper, tap, settings, lambda: _say_end("tap packets", settings, source))
@@ -180,4 +180,4 @@ def _announce(command: str, tap: Tap, settings: Settings) -> None:
     ports = ", ".join(f"{one.name}={one.port}" if one.name else str(one.port) for one in settings.server_ports)
     where = f"packets of {settings.pcap}" if settings.pcap else f"packets on {settings.interface}"
     say(f"{command}: {where}, {f'servers at port {ports}' if ports else 'all HTTP servers'}; plain HTTP/1.1 only")
-    say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")
+    say(f"{command}: {tap.pages}, data in {settings.data_dir}")

@@ -5,23 +5,28 @@ tap started: it ends when its stdin ends.
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
-from streamgauge.cli.tap_process import Tap, running_tap, stop_signal, tap_settings
+from streamgauge.cli.tap_process import Capturing, Tap, running_tap, stop_signal, tap_settings
 from streamgauge.config import Settings
+from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
+from streamgauge.live.http_pages import LivePages
+from streamgauge.live.tap_watch import TapWatch
 from streamgauge.metrics import table, table_health
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.process_group import END_S
+from streamgauge.spool import Spool
 
 # Least time to ship the rest at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
@@ -39,17 +44,39 @@ def run(settings: Settings, args: Arguments) -> int:
 async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
     stop = stop_signal("tap", settings, with_stdin=child)
     metrics = Metrics((MetricSource.TAP,))
-    async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
-        shipper = shipper_of(tap, settings, brokers, metrics)
+    async with watched_tap(settings, metrics, admin_may_wait=child) as (tap, watch):
+        shipper = shipper_of(tap, settings, brokers, metrics, watch)
         announce("tap", tap, settings)
         await ship_until(stop, shipper, tap, settings, lambda: say_stopping("tap", settings))
         say_undelivered("tap", settings)
     return tap.group.exit_code
 
 
-def shipper_of(tap: Tap, settings: Settings, brokers: Brokers, metrics: Metrics) -> Shipper:
+@contextlib.asynccontextmanager
+async def watched_tap(
+    settings: Settings, metrics: Metrics, *, admin_may_wait: bool = False, capturing: Capturing | None = None
+) -> AsyncIterator[tuple[Tap, TapWatch]]:
+    """As `running_tap`, with the page of streams; give the watch to `shipper_of`."""
+    watches: list[TapWatch] = []
+
+    def pages(spool: Spool) -> LivePages:
+        if not watches:
+            watches.append(TapWatch("tap", spool, settings.select(Limits)))
+        return LivePages(watches[0].ask)
+
+    async with running_tap(
+        settings, metrics, lambda: True, admin_may_wait=admin_may_wait, capturing=capturing, pages=pages
+    ) as tap:
+        pages(tap.spool)
+        try:
+            yield tap, watches[0]
+        finally:
+            await asyncio.to_thread(watches[0].stop)
+
+
+def shipper_of(tap: Tap, settings: Settings, brokers: Brokers, metrics: Metrics, watch: TapWatch) -> Shipper:
     """The shipper of a tap's spool, with its metrics."""
-    shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
+    shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix), watch.put)
     metrics.register(lambda: _broker_samples(shipper))
     return shipper
 

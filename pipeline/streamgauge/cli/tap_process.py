@@ -23,7 +23,7 @@ from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
-from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
 from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
@@ -64,6 +64,11 @@ class Tap:
     address: str | None  # where clients connect; an agent has none
     admin_address: str | None  # None: another process has the port, and opening it is retried
 
+    @property
+    def pages(self) -> str:
+        """What the admin port has, as a part of a sentence."""
+        return f"page at http://{self.admin_address}/, metrics at http://{self.admin_address}/metrics"
+
 
 def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
     """The settings of a tap that relays, or of an agent, which has no upstreams.
@@ -99,11 +104,13 @@ async def running_tap(
     *,
     admin_may_wait: bool = False,
     capturing: Capturing | None = None,
+    pages: Callable[[Spool], Pages] = lambda _: no_pages,
 ) -> AsyncIterator[Tap]:
     """Runs a tap while the block runs, then stops it. Raises StreamgaugeError.
 
     /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `admin_may_wait`: if the admin port
-    is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed.
+    is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed. `pages`: makes
+    what the admin port shows besides, from the spool.
     """
     _check_keys(settings)
     _check_certificates(settings)
@@ -124,7 +131,9 @@ async def running_tap(
         metrics.register(process_metrics(lambda: group.processes))
 
         def admin() -> AdminServer:
-            return AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)
+            return AdminServer(
+                metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host, pages=pages(spool)
+            )
 
         start_admin = _admin_or_later if admin_may_wait else _admin_now
         admin_address = await start_admin(stack, admin, settings)

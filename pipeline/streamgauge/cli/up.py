@@ -20,6 +20,9 @@ from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
+from streamgauge.live.http_pages import LivePages
+from streamgauge.live.mailbox import WatchedThread
+from streamgauge.live.view import LiveView, Scope
 from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
@@ -52,12 +55,15 @@ async def running_up(
     settings: Settings,
     on_new_records: Callable[[list[Record]], None] | None = None,
     capturing: Capturing | None = None,
+    process: str = "up",
 ) -> AsyncIterator[Tap]:
     """Runs all of `up` while the block runs, then drains and stops it. Raises StreamgaugeError.
 
     `on_new_records` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
+    `process`: the name that the page shows.
     """
     _check_attributes(settings, names_them=bool(settings.upstream or capturing))
+    watched = WatchedThread(LiveView(process, settings.select(Limits), time.monotonic, time.time))
     metrics = Metrics(
         (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
         settings.metric_attribute,
@@ -70,12 +76,20 @@ async def running_up(
         def is_ready() -> bool:
             return assembling is not None and assembling.is_alive()
 
-        async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
+        def on_new(records: list[Record]) -> None:
+            for record in records:
+                watched.view.finished(record)
+            if on_new_records is not None:
+                on_new_records(records)
+
+        pages = LivePages(watched.ask)
+        async with running_tap(settings, metrics, is_ready, capturing=capturing, pages=lambda _: pages) as tap:
             start_known_upstreams(metrics, ledger)
             for upstream in settings.upstream:
                 metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = files.enter_context(contextlib.closing(_state(settings)))
-            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new_records))
+            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new), watched)
+            watched.view.scope = lambda: Scope({0: loop.assembler})
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
             assembling.start()
             try:
@@ -101,10 +115,10 @@ def _check_attributes(settings: Settings, *, names_them: bool) -> None:
             raise UsageFault(f"--metric-attribute {name} requires --tenant-header or --tenants")
 
 
-def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:
+def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery", watched: WatchedThread) -> LocalLoop:
     limits = settings.select(Limits)
     try:
-        loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say)
+        loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say, watched)
     except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unreadable_state(settings, error) from None
     tap.metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,11 @@ from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.config import WORKER_ADMIN, Settings
+from streamgauge.core.limits import Limits
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
+from streamgauge.live.http_pages import LivePages
+from streamgauge.live.mailbox import DirectAsk
+from streamgauge.live.view import LiveView, Scope
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.process import process_metrics
@@ -36,20 +41,27 @@ def run(settings: Settings, args: Arguments) -> int:
         (MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute, otel_names=settings.otel_names
     )
     metrics.register(process_metrics())
+    view = LiveView("worker", settings.select(Limits), time.monotonic, time.time)
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
+            view.scope = lambda: Scope(worker.assemblers, partitioned=True, unready=worker.unready)
             admin = AdminServer(
-                metrics, lambda: worker.unready or True, live=lambda: worker.live, hosts=settings.admin_host
+                metrics,
+                lambda: worker.unready or True,
+                live=lambda: worker.live,
+                hosts=settings.admin_host,
+                pages=LivePages(DirectAsk(view)),
             )
             await start_admin_port(stack, admin, settings)
-            _LOG.info("metrics at http://%s/metrics, data in %s", admin.address, settings.data_dir)
+            where = admin.address
+            _LOG.info("page at http://%s/, metrics at http://%s/metrics, data in %s", where, where, settings.data_dir)
             yield
 
     with opened_ledger(settings) as ledger:
         start_known_upstreams(metrics, ledger)
-        return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port)
+        return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port, view)
 
 
 def with_worker_admin_port(settings: Settings) -> Settings:

@@ -88,10 +88,12 @@ class Shipper:
     """Ships until it is stopped. It calls the spool from other threads, never from the event loop's thread.
 
     `connected`: the broker answers. `problem`: one sentence on what an operator has to fix; None if there is nothing.
+    `on_row` gets each row that is sent, also if it is sent again.
     """
 
-    def __init__(self, spool: Spool, settings: ShipperSettings) -> None:
+    def __init__(self, spool: Spool, settings: ShipperSettings, on_row: Callable[[Row], None] = lambda _: None) -> None:
         self._spool = spool
+        self._on_row = on_row
         self._brokers = brokers_at(settings.bootstrap)
         self._prefix = settings.prefix
         self._topic = Topics(settings.prefix).segments
@@ -285,6 +287,7 @@ class Shipper:
             except KafkaError as error:
                 return await self._on_failure(row, error)
             self._after = row.id
+            self._on_row(row)
             if not self._in_flight:
                 self._progress_s = asyncio.get_running_loop().time()
             self._in_flight[row.id] = len(row.value)

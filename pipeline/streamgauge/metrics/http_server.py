@@ -1,4 +1,4 @@
-"""The admin port: /metrics, /health/live, /health/ready, and nothing else.
+"""The admin port: /metrics, /health/live, /health/ready, and what the process adds: its page of streams.
 
 It shows no settings and takes no commands. A web page must not read it through a visitor's browser (DNS rebinding). So a
 request is served only if its Host is an address of this port, a loopback name, or a name from the operator. Ports in Host
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Self
 
 from aiohttp import hdrs, web
@@ -52,6 +53,25 @@ _HOST_REFUSED = (
 )
 
 
+@dataclass(frozen=True)
+class Answer:
+    """An answer of a page. `headers`: those besides its type, and besides those that each answer has."""
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: Mapping[str, str]
+
+
+# Answers a GET of a path, with its query; None if there is no such page.
+Pages = Callable[[str, Mapping[str, str]], Awaitable[Answer | None]]
+
+
+async def no_pages(_path: str, _query: Mapping[str, str]) -> Answer | None:
+    """No pages."""
+    return None
+
+
 class AdminAddressError(Unavailable):
     """The admin address cannot be used. The text is one sentence for an operator."""
 
@@ -60,9 +80,16 @@ class AdminServer:
     """The admin port of one process. Each health request calls `ready` or `live`, on the event loop's thread."""
 
     def __init__(
-        self, metrics: Metrics, ready: Check, *, live: Check = lambda: True, hosts: Collection[str] = ()
+        self,
+        metrics: Metrics,
+        ready: Check,
+        *,
+        live: Check = lambda: True,
+        hosts: Collection[str] = (),
+        pages: Pages = no_pages,
     ) -> None:
         self._metrics = metrics
+        self._pages = pages
         self._hosts = _LOOPBACK | {name for host in hosts if (name := host_name(host))}
         self._checks: Mapping[str, Check] = {"/health/live": live, "/health/ready": ready}
         self._server = _BoundedServer(self._answer)
@@ -106,7 +133,7 @@ class AdminServer:
         """
         self._server.note_request(request.protocol)
         try:
-            response = self._response(request)
+            response = await self._response(request)
         except Exception as error:  # noqa: BLE001 - an internal error in a check or a page must not end the admin port
             report_fault("the admin port", error)
             response = _text(500, "internal error\n")
@@ -119,7 +146,7 @@ class AdminServer:
                 request.transport.abort()
         return response
 
-    def _response(self, request: web.BaseRequest) -> web.Response:
+    async def _response(self, request: web.BaseRequest) -> web.Response:
         if not self._is_allowed_host(request):
             self._log_refusal(request)
             return _text(403, _HOST_REFUSED)
@@ -131,6 +158,10 @@ class AdminServer:
         if request.path == "/metrics":
             page = self._metrics.page(",".join(request.headers.getall(hdrs.ACCEPT, [])))
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})
+        answer = await self._pages(request.path, request.query)
+        if answer is not None:
+            headers = {**_ALWAYS, **answer.headers, hdrs.CONTENT_TYPE: answer.content_type}
+            return web.Response(status=answer.status, body=answer.body, headers=headers)
         return _text(404, "not found\n")
 
     def _log_refusal(self, request: web.BaseRequest) -> None:

@@ -188,19 +188,7 @@ class Spool:
         damaged_ids: list[int] = []
 
         def read_rows(connection: Connection) -> None:
-            taken.clear()
-            damaged_ids.clear()
-            size = 0
-            cursor = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id > ? ORDER BY id", (after,))
-            for row in cursor:
-                if not is_intact(row):
-                    damaged_ids.append(row[0])
-                    continue
-                if taken and size + len(row[5]) > max_bytes:
-                    break
-                taken.append(Row(row[0], row[1], row[2], row[5]))
-                size += len(row[5])
-            cursor.close()
+            taken[:], damaged_ids[:] = _read_rows(connection, after, max_bytes)
 
         def read_and_mark(connection: Connection) -> None:
             read_rows(connection)
@@ -212,6 +200,16 @@ class Spool:
         if damaged_ids:
             self._drop_reads(DropReason.SPOOL_DAMAGED, lambda connection: purge(connection)[0])
         return taken
+
+    def peek(self, after: int, max_bytes: int) -> list[Row]:
+        """The rows that `take` would give, for a reader that delivers nothing: their reads may still be dropped for space."""
+        found: list[Row] = []
+
+        def work(connection: Connection) -> None:
+            found[:] = _read_rows(connection, after, max_bytes)[0]
+
+        self._file.run(work)
+        return found
 
     def done(self, ids: Sequence[int]) -> int:
         """Remove delivered rows and count their reads, in one transaction. Gives how many reads."""
@@ -382,3 +380,21 @@ def close_balance_after_crash(spool: Spool, counters_path: Path) -> Balance:
 def close_balance_at_restart(spool: Spool, counters_path: Path) -> None:
     """Close the balance of a recorder that has ended, before the next one starts; relays and delivery continue."""
     spool.close_balance_at_restart(counters_path)
+
+
+def _read_rows(connection: Connection, after: int, max_bytes: int) -> tuple[list[Row], list[int]]:
+    """Intact rows with ids above `after`: at least one, then up to `max_bytes` of values. And the ids of damaged ones."""
+    rows: list[Row] = []
+    damaged_ids: list[int] = []
+    size = 0
+    cursor = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id > ? ORDER BY id", (after,))
+    for row in cursor:
+        if not is_intact(row):
+            damaged_ids.append(row[0])
+            continue
+        if rows and size + len(row[5]) > max_bytes:
+            break
+        rows.append(Row(row[0], row[1], row[2], row[5]))
+        size += len(row[5])
+    cursor.close()
+    return rows, damaged_ids

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, offset_of
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler
+from streamgauge.core.assembly.state_codec import offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.metrics import table, table_health
@@ -19,7 +20,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition, PartitionContext
 from streamgauge.worker.partition_offsets import ReadContext, load_start_offsets
-from streamgauge.worker.settings import WorkerMetrics, WorkerSettings
+from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics, WorkerSettings
 from streamgauge.worker.topic_identity import TopicIdentityCheck
 
 # How often silent streams are counted (seconds): a tap's clock arrives every 5 s at least.
@@ -32,11 +33,19 @@ class Assignment:
     `fail` is called with the WorkerError that has to end the worker.
     """
 
-    def __init__(self, settings: WorkerSettings, producer: Producer, metrics: WorkerMetrics, fail: Any) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        producer: Producer,
+        metrics: WorkerMetrics,
+        fail: Any,
+        watch: StreamWatch = UNWATCHED,
+    ) -> None:
         self._settings = settings
         self._producer = producer
         self._metrics = metrics
         self._fail = fail
+        self._watch = watch
         self._partitions: dict[int, Partition] = {}
         self._recovered = self._draining = False
         self._silence_at = float("-inf")  # when silent streams were last counted
@@ -66,6 +75,11 @@ class Assignment:
     def partitions(self) -> int:
         """The number of partitions assigned and recovered."""
         return len(self._partitions)
+
+    @property
+    def assemblers(self) -> dict[int, Assembler]:
+        """The assemblers of the assigned and recovered partitions, by partition."""
+        return {number: partition.assembler for number, partition in self._partitions.items()}
 
     @property
     def ready(self) -> bool:
@@ -213,6 +227,7 @@ class Assignment:
             self._fail,
             self._settings.checkpoint_s,
             self._settings.tick_s,
+            self._watch,
         )
 
     async def drain(self) -> None:
@@ -227,7 +242,7 @@ class Assignment:
         partitions = self._partitions.values()
         for partition in partitions:
             partition.add_seconds()
-        self._metrics.set(table.OPEN_STREAMS.name, sum(partition.open_streams for partition in partitions))
+        self._metrics.set(table.OPEN_STREAMS.name, sum(partition.assembler.open_streams for partition in partitions))
         self._metrics.set(table.WORKER_PARTITIONS.name, len(partitions) if self.ready else 0)
 
     def report_silence(self, now: float) -> None:
@@ -237,7 +252,7 @@ class Assignment:
         self._silence_at = now
         silent: Counter[str | None] = Counter()
         for partition in self._partitions.values():
-            silent.update(partition.silent_streams())
+            silent.update(partition.assembler.silent_streams())
         self._metrics.set_all(table_health.SILENT_STREAMS.name, silent)
 
 

@@ -14,7 +14,7 @@ So after a crash at any point, the worker reads only messages that it skips, or 
 import asyncio
 import contextlib
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
 from streamgauge.worker.message_size import memory_of
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
-from streamgauge.worker.settings import WorkerMetrics
+from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -75,6 +75,7 @@ class PartitionContext:
     fail: Callable[[WorkerError], None]
     checkpoint_s: float
     tick_s: float
+    watch: StreamWatch = UNWATCHED
 
 
 class Partition:
@@ -242,6 +243,7 @@ class Partition:
         self._clock.enter(Activity.APPLYING)
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
+            self._context.watch.applied(bundle)
         except Exception as error:  # noqa: BLE001 - a bug of ours that fails on one bundle must not stop the partition
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
@@ -320,6 +322,7 @@ class Partition:
         self._checkpoint_at = asyncio.get_running_loop().time()
         for record in records:
             self._context.metrics.observe(record)
+            self._context.watch.finished(record)
         self._context.metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
 
@@ -366,13 +369,9 @@ class Partition:
         return max(0, end - self._offsets.next_offset) if end is not None else 0
 
     @property
-    def open_streams(self) -> int:
-        """How many streams of the partition have begun and have no record yet."""
-        return self._assembler.open_streams
-
-    def silent_streams(self) -> Counter[str | None]:
-        """How many of the partition's open streams are silent, by upstream."""
-        return self._assembler.silent_streams()
+    def assembler(self) -> Assembler:
+        """The partition's open streams, for reading between two messages."""
+        return self._assembler
 
     def add_seconds(self) -> None:
         """Add the task's seconds since the last call to the metrics, by activity; nothing once the task has ended."""

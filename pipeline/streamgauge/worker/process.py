@@ -16,6 +16,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     TopicAuthorizationFailedError,
 )
 
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.kafka.administrator import Kind, Operation, Right, denied
 from streamgauge.kafka.cancelling import end_task
 from streamgauge.kafka.log_throttle import BrokerMonitor, described_of_client
@@ -36,7 +37,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.log_lines import log_lines_to_stderr
 from streamgauge.worker.owners import Owners
 from streamgauge.worker.readiness import Readiness
-from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
+from streamgauge.worker.settings import UNWATCHED, RecordStore, StreamWatch, WorkerMetrics, WorkerSettings
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsMonitor
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
@@ -69,10 +70,15 @@ class Worker:
     """
 
     def __init__(
-        self, settings: WorkerSettings, store: RecordStore | None = None, metrics: WorkerMetrics | None = None
+        self,
+        settings: WorkerSettings,
+        store: RecordStore | None = None,
+        metrics: WorkerMetrics | None = None,
+        watch: StreamWatch = UNWATCHED,
     ) -> None:
         self._settings = settings
         self._store = store
+        self._watch = watch
         self._metrics = metrics or Metrics()
         self._fault: WorkerError | None = None
         self._assignment: Assignment | None = None
@@ -92,6 +98,11 @@ class Worker:
         if self._assignment is None or self._owners is None:
             return "it waits for the broker and its topics"
         return self._assignment.unready or self._owners.problem
+
+    @property
+    def assemblers(self) -> dict[int, Assembler]:
+        """The assemblers of its partitions, by partition; they may be read on the event loop's thread."""
+        return {} if self._assignment is None else self._assignment.assemblers
 
     @property
     def live(self) -> bool:
@@ -229,7 +240,7 @@ class Worker:
         log: Log,
         monitor: BrokerMonitor,
     ) -> None:
-        assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
+        assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail, self._watch)
         ledger_sink = LedgerSink(self._settings, self._store, self._metrics, self._fail) if self._store else None
         receive = ledger_sink.receive if ledger_sink else None
         running = FaustLifecycle(create_app(self._settings, assignment.receive, receive, instance_id))
@@ -336,12 +347,16 @@ def run_worker(
     store: RecordStore | None = None,
     metrics: WorkerMetrics | None = None,
     beside: Beside | None = None,
+    watch: StreamWatch = UNWATCHED,
 ) -> int:
-    """Run a worker until SIGTERM or SIGINT; returns the exit code. `beside`: a context that is open while the worker runs."""
+    """Run a worker until SIGTERM or SIGINT; returns the exit code. `beside`: a context that is open while the worker runs.
+
+    `watch` follows its streams.
+    """
     log_lines_to_stderr()
     # A policy, because Faust's consumer has an event loop of its own in its thread, which has to be uvloop as well.
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    worker = Worker(settings, store, metrics)
+    worker = Worker(settings, store, metrics, watch)
     worker.watchdog.start()
     try:
         code = asyncio.run(_run_until_signal(worker, beside))

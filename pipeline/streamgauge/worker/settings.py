@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from streamgauge.config import Settings
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
@@ -94,3 +95,26 @@ class WorkerMetrics(Protocol):
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Add the assembler's counts to their metrics."""
+
+
+class StreamWatch(Protocol):
+    """Follows the streams of a worker for its page; `live.view.LiveView` implements it. Its methods raise nothing."""
+
+    def applied(self, bundle: Bundle) -> None:
+        """A bundle was applied to its partition's assembler."""
+
+    def finished(self, record: Record) -> None:
+        """A stream's record is durable."""
+
+
+class Unwatched:
+    """A worker without a page."""
+
+    def applied(self, bundle: Bundle) -> None:
+        """Do nothing."""
+
+    def finished(self, record: Record) -> None:
+        """Do nothing."""
+
+
+UNWATCHED = Unwatched()

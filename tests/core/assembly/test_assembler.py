@@ -13,9 +13,9 @@ from streamgauge.core.assembly.assembler import (
     WAIT_NS,
     WAIT_SEGMENTS,
     Assembler,
-    offset_of,
 )
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES
+from streamgauge.core.assembly.state_codec import offset_of
 from streamgauge.core.capture.segments import Bundle, Read, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record

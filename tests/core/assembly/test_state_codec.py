@@ -3,8 +3,14 @@
 import msgspec
 import pytest
 
-from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler, bucket_of, offset_of
-from streamgauge.core.assembly.state_codec import STATE_VERSION, NewerStateError, decode_entry, encode_entry
+from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler, bucket_of
+from streamgauge.core.assembly.state_codec import (
+    STATE_VERSION,
+    NewerStateError,
+    decode_entry,
+    encode_entry,
+    offset_of,
+)
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import encode_record
 from tests.streams import bundles_of, interleaved

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler, offset_of
+from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler
+from streamgauge.core.assembly.state_codec import offset_of
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import encode_record

@@ -323,6 +323,18 @@ class Assembler:
         self._buckets[key].applied_offset = self._offset
         self._changed.add(key)
 
+    def open_states(self) -> list[StreamState]:
+        """All open streams, each with all that was applied to it, for reading only."""
+        for reader in self._streams.values():
+            reader.apply_pending_reads()
+        return [state for bucket in self._buckets for state in bucket.streams.values()]
+
+    def state_of(self, stream: bytes) -> StreamState | None:
+        """An open stream with all that was applied to it, for reading only; None if it is not open."""
+        if stream in self._streams:
+            self._streams[stream].apply_pending_reads()
+        return self._buckets[bucket_of(stream)].streams.get(stream)
+
     @property
     def open_streams(self) -> int:
         """How many streams are open in all buckets."""
@@ -380,17 +392,6 @@ class Assembler:
     def applied_offset(self, key: int) -> int:
         """The last offset applied to a key's state; -1 for none."""
         return self._producers.applied_offset if key == PRODUCERS else self._buckets[key].applied_offset
-
-
-def offset_of(value: bytes) -> int:
-    """The applied offset in a dumped value. Raises msgspec.DecodeError if it is damaged, NewerStateError if newer."""
-    try:
-        fields = msgspec.msgpack.decode(decode_entry(value), type=list[msgspec.Raw])
-        if not fields:
-            raise msgspec.DecodeError("an entry of the state without its offset")
-        return msgspec.msgpack.decode(fields[0], type=int)
-    except (UnicodeDecodeError, RecursionError) as error:  # msgspec raises these for damaged text, deep nesting
-        raise msgspec.DecodeError(str(error)) from error
 
 
 def bucket_of(stream: bytes) -> int:

@@ -45,12 +45,12 @@ class SilenceTracker:
             before = self._since.get(state.stream)
             since[state.stream] = before = before if before is not None and before[0] == events else (events, now)
             upstream = state.opening.upstream if state.opening is not None else None
-            silent[upstream] += now - before[1] > self._silent_ns and _is_expected_to_generate(state)
+            silent[upstream] += now - before[1] > self._silent_ns and is_expected_to_generate(state)
         self._clocks, self._since = clocks, since
         return silent
 
 
-def _is_expected_to_generate(state: StreamState) -> bool:
+def is_expected_to_generate(state: StreamState) -> bool:
     """Whether more output is due: a stream was requested or has begun, and neither its terminal nor an error was seen."""
     if state.terminal or state.error is not None or is_ignored(state):
         return False

@@ -32,3 +32,14 @@ def decode_entry(entry: bytes) -> memoryview:
     raise NewerStateError(
         f"a later version wrote the state in format {entry[3]}, this one reads up to {STATE_VERSION}: run the later version"
     )
+
+
+def offset_of(value: bytes) -> int:
+    """The applied offset in a dumped value. Raises msgspec.DecodeError if it is damaged, NewerStateError if newer."""
+    try:
+        fields = msgspec.msgpack.decode(decode_entry(value), type=list[msgspec.Raw])
+        if not fields:
+            raise msgspec.DecodeError("an entry of the state without its offset")
+        return msgspec.msgpack.decode(fields[0], type=int)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec raises these for damaged text, deep nesting
+        raise msgspec.DecodeError(str(error)) from error

@@ -16,8 +16,8 @@ from faust.stores.memory import Store as MemoryStore
 from faust.types import TP, EventT
 from faust.types.stores import StoreT
 
-from streamgauge.core.assembly.assembler import PRODUCERS, offset_of
-from streamgauge.core.assembly.state_codec import NewerStateError
+from streamgauge.core.assembly.assembler import PRODUCERS
+from streamgauge.core.assembly.state_codec import NewerStateError, offset_of
 from streamgauge.worker.faust.consumer import recovery_is_whole
 
 # Faust's services log their start and stop under the name of the module that defines them; these lines belong to Faust's

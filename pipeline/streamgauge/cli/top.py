@@ -1,0 +1,214 @@
+"""`streamgauge top`: what the page of a running process shows, in the terminal."""
+
+import contextlib
+import http.client
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from streamgauge.cli.commands import JSON, Arguments
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.metrics.http_server import AdminAddressError, split_address
+
+# How long one answer may take (seconds): the process itself gives up after 5.
+TIMEOUT_S = 10.0
+# The width if stdout is not a terminal (columns), and the rows then.
+PLAIN_WIDTH = 160
+PLAIN_ROWS = 50
+# Lines of a terminal that are not rows of open streams: heads, totals, the worst streams, the prompt.
+RESERVED_LINES = 16
+WORST_ROWS = 3
+# The shortest interval (seconds): the process makes each answer anew.
+MIN_INTERVAL_S = 0.2
+
+_BARS = " ▁▂▃▄▅▆▇█"
+# Seconds of ticks in one character.
+_TICK_S = 3
+
+Json = Mapping[str, Any]
+
+
+def run(_settings: Settings, args: Arguments) -> int:
+    """Shows the streams until Ctrl-C; once with --once, with --output json, or without a terminal. Raises Unavailable."""
+    if args.interval < MIN_INTERVAL_S:
+        raise UsageFault(f"--interval: at least {MIN_INTERVAL_S:g}")
+    try:
+        where = split_address(args.address)
+    except AdminAddressError as error:
+        raise UsageFault(str(error)) from None
+    if args.output == JSON:
+        sys.stdout.write(_fetched(where, args.address, PLAIN_ROWS) + "\n")
+        return DONE
+    console = Console()
+    if args.once or not console.is_terminal:
+        console = console if console.is_terminal else Console(width=PLAIN_WIDTH)
+        console.print(shown(json.loads(_fetched(where, args.address, PLAIN_ROWS))))
+        return DONE
+    return _follow(console, where, args.address, args.interval)
+
+
+def _follow(console: Console, where: tuple[str, int], address: str, interval_s: float) -> int:
+    def view() -> Group:
+        rows = max(3, console.height - RESERVED_LINES)
+        return shown(json.loads(_fetched(where, address, rows)))
+
+    with contextlib.suppress(KeyboardInterrupt), Live(view(), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval_s)
+            live.update(view(), refresh=True)
+    return DONE
+
+
+def _fetched(where: tuple[str, int], address: str, rows: int) -> str:
+    """The answer of /streams, as JSON text. Raises Unavailable."""
+    connection = http.client.HTTPConnection(*where, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", f"/streams?limit={rows}")
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise Unavailable(f"nothing answers at {address} ({why}): give the admin port of a running process") from None
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        raise Unavailable(f"{address} answered {answer.status}: {_reason(text)}")
+    return text
+
+
+def _reason(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, LookupError, TypeError):
+        return text.strip()[:200]
+
+
+def shown(answer: Json) -> Group:
+    """The whole view of an answer of /streams."""
+    return Group(Text(_head(answer)), _open_table(answer["open"]), *_hour(answer), *_worst_tables(answer["worst"]))
+
+
+def _head(answer: Json) -> str:
+    where = f"{answer['process']} {answer['version']}, {answer['now']}, looks since {answer['since']}"
+    if answer["partitions"] is None:
+        return where
+    if not answer["partitions"]:
+        return f"{where}; no partitions now ({answer['unready'] or 'other workers have all of them'})"
+    return f"{where}; partitions {', '.join(map(str, answer['partitions']))}"
+
+
+def _open_table(streams: Json) -> Table | Text:
+    title = f"{streams['total']} open streams, {streams['silent']} silent"
+    if not streams["total"]:
+        return Text("No open streams now.")
+    if streams["not_shown"]:
+        title += f"; {streams['not_shown']} not shown"
+    rows = streams["streams"]
+    longest = max([1, *(sum(part) for row in rows for part in _parts(row["ticks"] or []))])
+    table = _table(
+        title, ("stream", "upstream", "model", "tokens, last 60 s"), ("silent", "TTFT", "events", "max gap", "open")
+    )
+    for row in rows:
+        silent = Text(seconds(row["silent_s"]), "bold red" if row["is_silent"] else "")
+        table.add_row(
+            *map(Text, _names(row)),
+            Text(bars(row["ticks"], longest)),
+            silent,
+            seconds(row["first_token_s"]),
+            str(row["token_events"]),
+            seconds(row["longest_gap_s"]),
+            seconds(row["open_s"]),
+        )
+    return table
+
+
+def _hour(answer: Json) -> Iterator[Text]:
+    hour = answer["hour"]
+    if not hour["streams"]:
+        yield Text("No finished streams in the last hour.")
+        return
+    outcomes: Counter[str] = Counter()
+    for part in hour["outcomes"]:
+        outcomes.update(part)
+    tokens: Counter[str] = Counter()
+    for part in hour["tokens"]:
+        tokens.update(part)
+    yield Text(f"Last hour: {', '.join(f'{count} {name}' for name, count in outcomes.most_common())}")
+    counted = ", ".join(f"{count} {name}" for name, count in sorted(tokens.items())) or "none reported"
+    yield Text(f"Tokens: {counted} ({hour['with_usage']} of {hour['streams']} streams reported usage)")
+    for limited in answer["rate_limits"]:
+        yield Text(_limit(limited))
+
+
+def _limit(limited: Json) -> str:
+    limit = limited["rate_limit"]
+    parts = [
+        f"{limit[f'{kind}_remaining']} of {limit[f'{kind}_limit'] or '?'} {kind} left"
+        for kind in ("requests", "tokens")
+        if limit[f"{kind}_remaining"] is not None
+    ]
+    key = limited["credential_id"] or "unknown"
+    return f"Rate limit of {limited['upstream']}, key {key}: {', '.join(parts) or 'unknown'}"
+
+
+def _worst_tables(worst: Json) -> Iterator[Table]:
+    for name, title in (
+        ("first_token", "Slowest first tokens"),
+        ("gap", "Longest gaps"),
+        ("broken", "Broken, newest first"),
+    ):
+        rows = worst[name][:WORST_ROWS]
+        if rows:
+            table = _table(
+                f"{title}, last hour", ("stream", "upstream", "model", "outcome"), ("TTFT", "max gap", "ended, ago")
+            )
+            for row in rows:
+                table.add_row(
+                    *map(Text, (*_names(row), str(row["outcome"]))),
+                    seconds(row["first_token_s"]),
+                    seconds(row["longest_gap_s"]),
+                    seconds(row["ended_s_ago"]),
+                )
+            yield table
+
+
+def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in left:
+        table.add_column(name, no_wrap=True, max_width=40)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _names(row: Json) -> tuple[str, str, str]:
+    return str(row["id"]), str(row["upstream"] or "-"), str(row["model"] or "-")
+
+
+def seconds(value: float | None) -> str:
+    """A duration as a short text; unknown is a dash, not 0."""
+    if value is None:
+        return "-"
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    return f"{value:.1f} s" if value < 60 else f"{value / 60:.0f} min {value % 60:.0f} s"
+
+
+def bars(ticks: Sequence[int] | None, longest: int) -> str:
+    """Token events over the last minute, three seconds a character, the newest at the right. `longest`: of a full bar."""
+    if ticks is None:
+        return "-"
+    return "".join([_BARS[-(-sum(part) * (len(_BARS) - 1) // longest)] for part in _parts(ticks)])
+
+
+def _parts(ticks: Sequence[int]) -> list[Sequence[int]]:
+    return [ticks[at : at + _TICK_S] for at in range(0, len(ticks), _TICK_S)]

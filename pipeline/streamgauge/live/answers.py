@@ -1,0 +1,140 @@
+"""What /streams and /streams/ID answer, as JSON. docs/reference/streams.md describes each member.
+
+Times are seconds; null means unknown, as in the record. No member holds a prompt, generated text, or a credential.
+"""
+
+import msgspec
+
+from streamgauge.core.record import Error, RateLimit, Record
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One stream in a list: an open one (`outcome` is None) or a finished one."""
+
+    id: str
+    upstream: str | None
+    dialect: str | None
+    endpoint: str | None
+    model: str | None
+    tenant: str | None
+    started_at: str | None
+    status_code: int | None
+    outcome: str | None
+    error: Error | None
+    finish_reason: str | None
+    first_token_s: float | None
+    longest_gap_s: float | None
+    stalls: int | None
+    token_events: int
+    output_tokens: int | None
+    end_s: float | None
+    # Of open streams alone.
+    open_s: float | None = None
+    silent_s: float | None = None
+    is_silent: bool | None = None
+    tap_heard_s: float | None = None
+    ticks: list[int] | None = None
+    # Of finished streams alone.
+    ended_s_ago: float | None = None
+
+
+class OpenStreams(msgspec.Struct):
+    """The open streams: how many, and those that are shown."""
+
+    total: int
+    not_shown: int
+    silent: int
+    streams: list[Row]
+
+
+class Heatmap(msgspec.Struct):
+    """Counts by minute and bucket. `bounds_s`: upper bounds; the last bucket has none. Not cumulative."""
+
+    bounds_s: list[float]
+    counts: list[list[int]]
+
+
+class UpstreamOutcomes(msgspec.Struct):
+    """Streams of one upstream by outcome."""
+
+    upstream: str | None
+    outcomes: dict[str, int]
+
+
+class Hour(msgspec.Struct):
+    """The finished streams of the last hour. Lists by minute are as long as `minutes`: the beginning of each, in seconds
+    since 1970; minutes without a stream are left out.
+    """
+
+    minutes: list[int]
+    streams: int
+    with_usage: int
+    first_token: Heatmap
+    gaps: Heatmap
+    outcomes: list[dict[str, int]]
+    upstreams: list[UpstreamOutcomes]
+    tokens: list[dict[str, int]]
+
+
+class Limited(msgspec.Struct):
+    """The newest rate limits of one upstream and API key."""
+
+    upstream: str | None
+    credential_id: str | None
+    rate_limit: RateLimit
+
+
+class Worst(msgspec.Struct):
+    """The worst streams of the last hour, the worst first, and the streams that ended last."""
+
+    first_token: list[Row]
+    gap: list[Row]
+    broken: list[Row]
+    recent: list[Row]
+
+
+class Overview(msgspec.Struct, kw_only=True):
+    """The answer of /streams. `partitions`: those of a worker; None for others. `unready`: why it has none, or nothing to
+    show. `since`: when this process began to look (RFC 3339).
+    """
+
+    process: str
+    version: str
+    now: str
+    since: str
+    partitions: list[int] | None
+    unready: str | None
+    missed_bundles: int
+    stall_seconds: float
+    silent_seconds: float
+    open: OpenStreams
+    hour: Hour
+    rate_limits: list[Limited]
+    worst: Worst
+
+
+class Step(msgspec.Struct):
+    """One read of a stream: when it came, the time since the read before it, what it brought."""
+
+    at_s: float | None
+    gap_s: float | None
+    stall: bool
+    skipped_before: int
+    bytes: int
+    events: int
+    tokens: int
+    kinds: tuple[str, ...]
+
+
+class Timeline(msgspec.Struct, kw_only=True):
+    """The answer of /streams/ID. `record`: as it is, or as it would be if the stream ended now without an end.
+
+    `error_at_s`: when the error came in the stream, if it did.
+    """
+
+    stream: Row
+    reads: int
+    skipped_reads: int
+    error_at_s: float | None
+    steps: list[Step]
+    record: Record

@@ -1,0 +1,111 @@
+"""The last hour of finished streams, by minute: latencies, gaps, outcomes and tokens.
+
+A latency follows the rules of the metrics (`metrics/observe.py`): none of a resumed stream or an incomplete capture, and no
+gaps of a burst.
+"""
+
+import bisect
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from streamgauge.core.assembly.timing import GAP_BOUNDS_S
+from streamgauge.core.record import Record, Usage
+from streamgauge.metrics.table import FIRST_TOKEN
+
+# How many minutes are kept: the present one, and the hour before it.
+MINUTES = 61
+# Upstreams that are told apart; the others are `other`.
+MAX_UPSTREAMS = 20
+OTHER = "other"
+# Fields of the record's usage -> kinds of tokens. The rest is `input_uncached` or `output_text`.
+_INPUT_PARTS: Mapping[str, str] = {
+    "input_cached_tokens": "input_cached",
+    "input_cache_write_tokens": "input_cache_write",
+    "audio_input_tokens": "input_audio",
+}
+_OUTPUT_PARTS: Mapping[str, str] = {"reasoning_tokens": "reasoning", "audio_output_tokens": "output_audio"}
+
+
+class Minute:
+    """The streams that ended in one minute; `start`: seconds since 1970."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.first_tokens = [0] * (len(FIRST_TOKEN.bounds) + 1)
+        self.gaps = [0] * (len(GAP_BOUNDS_S) + 1)
+        self.outcomes: Counter[tuple[str | None, str]] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self.streams = self.with_usage = 0
+
+
+class History:
+    """Counts finished streams by the minute of `wall_s`, seconds since 1970, at which each was finished here."""
+
+    def __init__(self) -> None:
+        self._minutes: deque[Minute] = deque(maxlen=MINUTES)
+        self._upstreams: set[str] = set()
+
+    def add(self, record: Record, wall_s: float) -> None:
+        """Counts a stream."""
+        minute = self._minute(wall_s)
+        minute.streams += 1
+        minute.outcomes[self._upstream(record.upstream), record.outcome] += 1
+        tokens = tokens_of(record.usage)
+        minute.with_usage += bool(tokens)
+        minute.tokens.update(tokens)
+        if not is_measured(record):
+            return
+        if record.timing.first_token_s is not None:
+            minute.first_tokens[bisect.bisect_left(FIRST_TOKEN.bounds, record.timing.first_token_s)] += 1
+        rows = record.timing.gaps.buckets
+        if rows and rows[-1][1] and not record.timing.burst:
+            before = 0
+            for place, (_, total) in enumerate(rows):
+                if total != before:
+                    minute.gaps[place] += total - before
+                    before = total
+
+    def minutes(self, wall_s: float) -> list[Minute]:
+        """The minutes of the last hour in which streams ended, oldest first."""
+        since = wall_s - 60 * MINUTES
+        return [minute for minute in self._minutes if minute.start > since]
+
+    def _minute(self, wall_s: float) -> Minute:
+        start = int(wall_s) // 60 * 60
+        if not self._minutes or self._minutes[-1].start < start:
+            self._minutes.append(Minute(start))
+        return self._minutes[-1]  # also after a step back of the wall clock
+
+    def _upstream(self, name: str | None) -> str | None:
+        if name is None or name in self._upstreams:
+            return name
+        if len(self._upstreams) >= MAX_UPSTREAMS:
+            return OTHER
+        self._upstreams.add(name)
+        return name
+
+
+def is_measured(record: Record) -> bool:
+    """Whether the latencies of a stream count."""
+    return record.integrity.complete and record.resumed_from is None
+
+
+def tokens_of(usage: Usage) -> dict[str, int]:
+    """The tokens of a stream by kind. Each token has one kind, so their sum is what the provider reported."""
+    return {
+        **_split(usage.input_tokens, _INPUT_PARTS, "input_uncached", usage),
+        **_split(usage.output_tokens, _OUTPUT_PARTS, "output_text", usage),
+    }
+
+
+def _split(whole: int | None, parts: Mapping[str, str], rest: str, usage: Usage) -> dict[str, int]:
+    """The parts of one side, cut to its size, and the rest. A part that was not reported is missing, which is not 0."""
+    if whole is None:
+        return {}
+    tokens: dict[str, int] = {}
+    for field, kind in parts.items():
+        part: int | None = getattr(usage, field)
+        if part is not None:
+            tokens[kind] = min(part, whole)
+            whole -= tokens[kind]
+    return {**tokens, rest: whole}

@@ -1,0 +1,88 @@
+"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID. `AdminServer` checks the Host first."""
+
+import importlib.resources
+from collections.abc import Mapping
+from uuid import UUID
+
+import msgspec
+
+from streamgauge.live.mailbox import Ask, NoAnswerError
+from streamgauge.live.view import MAX_ROWS, ROWS, SORTS
+from streamgauge.metrics.http_server import Answer
+
+# Scripts, styles and requests of this origin alone, and nothing inline; no other page may embed or read an answer.
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+# The files that are served, by the part of the path after /static/. The build may not have uPlot: then they are missing.
+STATIC = {
+    "icon.svg": "image/svg+xml",
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "cells.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "timeline.js": "text/javascript; charset=utf-8",
+    "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8",
+    "uplot/uPlot.min.css": "text/css; charset=utf-8",
+    "uplot/LICENSE": "text/plain; charset=utf-8",
+}
+_HTML = "text/html; charset=utf-8"
+_JSON = "application/json"
+_ENCODER = msgspec.json.Encoder()
+
+
+class LivePages:
+    """Answers the page's requests. `ask`: asks the view of this process."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def __call__(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """The answer to a GET of `path`; None if there is no such page."""
+        if path == "/":
+            return _file("index.html", _HTML)
+        if path.startswith("/static/"):
+            name = path.removeprefix("/static/")
+            return _file(name, STATIC[name]) if name in STATIC else None
+        if path == "/streams" or path.startswith("/streams/"):
+            try:
+                return await (self._overview(query) if path == "/streams" else self._timeline(path[9:]))
+            except NoAnswerError as error:
+                return _json(503, {"error": str(error)})
+        return None
+
+    async def _overview(self, query: Mapping[str, str]) -> Answer:
+        rows, sort = query.get("limit", str(ROWS)), query.get("sort", SORTS[0])
+        if not (rows.isascii() and rows.isdigit() and len(rows) <= 6):
+            return _json(400, {"error": f"limit is a number from 0 to {MAX_ROWS}"})
+        if sort not in SORTS:
+            return _json(400, {"error": f"sort is one of {', '.join(SORTS)}"})
+        return _json(200, await self._ask(lambda view: view.overview(int(rows), sort)))
+
+    async def _timeline(self, name: str) -> Answer:
+        try:
+            stream = UUID(name)
+        except ValueError:
+            return _json(400, {"error": "a stream's id is a UUID"})
+        found = await self._ask(lambda view: view.timeline(stream))
+        if found is None:
+            return _json(
+                404, {"error": "this process has no such stream: it has ended and is not among those that are kept"}
+            )
+        return _json(200, found)
+
+
+def _json(status: int, value: object) -> Answer:
+    return Answer(status, _ENCODER.encode(value), _JSON, SECURITY_HEADERS)
+
+
+def _file(name: str, content_type: str) -> Answer | None:
+    file = importlib.resources.files("streamgauge.live").joinpath("static", *name.split("/"))
+    if not file.is_file():
+        return None
+    return Answer(200, file.read_bytes(), content_type, SECURITY_HEADERS)

@@ -1,0 +1,79 @@
+"""Brings the page's questions to the thread that has the assembler, and the answers back to the event loop."""
+
+import asyncio
+import concurrent.futures
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from streamgauge.core.capture.segments import Bundle
+from streamgauge.live.view import LiveView
+
+Result = TypeVar("Result")
+
+# How long a question waits for the thread (seconds): longer than it takes to process what it takes from the spool at once.
+ANSWER_S = 5.0
+# Questions that may wait: pages ask every two seconds.
+MAX_WAITING = 32
+
+
+class NoAnswerError(Exception):
+    """The view cannot be asked now. The text is one sentence for an operator."""
+
+
+class Ask(Protocol):
+    """Asks a view."""
+
+    async def __call__(self, question: Callable[[LiveView], Result]) -> Result:
+        """The question's answer. Raises NoAnswerError."""
+
+
+class DirectAsk:
+    """Asks a view of the event loop's own thread."""
+
+    def __init__(self, view: LiveView) -> None:
+        self._view = view
+
+    async def __call__(self, question: Callable[[LiveView], Result]) -> Result:
+        """The question's answer, at once."""
+        return question(self._view)
+
+
+class WatchedThread:
+    """The view of an assembler that runs on a thread of its own. That thread calls `applied` and `answer`."""
+
+    def __init__(self, view: LiveView) -> None:
+        self.view = view
+        self._questions: deque[Callable[[], None]] = deque()
+
+    def applied(self, bundle: Bundle) -> None:
+        """A bundle was applied to the assembler."""
+        self.view.applied(bundle)
+        if self._questions:
+            self.answer()
+
+    def answer(self) -> None:
+        """Answers what was asked."""
+        while self._questions:
+            self._questions.popleft()()
+
+    async def ask(self, question: Callable[[LiveView], Result]) -> Result:
+        """The question's answer. Raises NoAnswerError if the thread is too busy, or has ended."""
+        if len(self._questions) >= MAX_WAITING:
+            raise NoAnswerError("too many requests wait for the assembler: try again later")
+        waiting: concurrent.futures.Future[Result] = concurrent.futures.Future()
+
+        def answered() -> None:
+            if not waiting.set_running_or_notify_cancel():
+                return
+            try:
+                waiting.set_result(question(self.view))
+            except Exception as error:  # noqa: BLE001 - the asker gets it, and the assembler goes on
+                waiting.set_exception(error)
+
+        self._questions.append(answered)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await asyncio.wrap_future(waiting)
+        except TimeoutError:
+            raise NoAnswerError(f"the assembler did not answer within {ANSWER_S:g} s") from None

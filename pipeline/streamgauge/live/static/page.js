@@ -1,0 +1,234 @@
+// Asks /streams every two seconds and shows the answer; with #ID in the address, one stream.
+
+import { UNKNOWN, count, describe, element, fill, seconds, ticks } from "./cells.js";
+import { available, forgetAll, heatmap, histogram, lines } from "./charts.js";
+import { errorText, showProblem, showTimeline } from "./timeline.js";
+
+const EVERY_MS = 2000;
+const byId = (id) => document.getElementById(id);
+let paused = false;
+let timer = null;
+let shown = null; // the last answer
+let named = false; // whether the process is named in the header
+
+const link = (row) => element("a", { href: `#${row.id}` }, row.id.slice(0, 8) + "…" + row.id.slice(-4));
+const outcome = (row) => ({ text: row.outcome ?? "open", kind: row.outcome === "completed" ? "good" : row.outcome ? "bad" : "" });
+const NAMES = [
+  { title: "Stream", cell: link },
+  { title: "Upstream", cell: (row) => row.upstream ?? UNKNOWN },
+  { title: "Model", cell: (row) => row.model ?? UNKNOWN },
+];
+const FINISHED = [
+  ...NAMES,
+  { title: "Outcome", cell: outcome },
+  { title: "First token", number: true, cell: (row) => seconds(row.first_token_s) },
+  { title: "Longest gap", number: true, cell: (row) => seconds(row.longest_gap_s) },
+  { title: "Stalls", number: true, cell: (row) => count(row.stalls) },
+  { title: "Ended, ago", number: true, cell: (row) => seconds(row.ended_s_ago && Math.round(row.ended_s_ago)) },
+];
+const BROKEN = [...FINISHED.slice(0, 4), { title: "Error", cell: (row) => errorText(row.error) }, FINISHED[7]];
+
+function showOpen(open, silentSeconds) {
+  const longest = Math.max(1, ...open.streams.flatMap((row) => row.ticks ?? []));
+  fill(byId("open"), [
+    ...NAMES,
+    { title: "Last minute", cell: (row) => ticks(row.ticks, longest) },
+    { title: "Silent for", number: true, cell: (row) => ({ text: seconds(row.silent_s) + (row.is_silent ? ", silent" : ""), kind: row.is_silent ? "bad" : "" }) },
+    { title: "First token", number: true, cell: (row) => seconds(row.first_token_s) },
+    { title: "Token events", number: true, cell: (row) => count(row.token_events) },
+    { title: "Longest gap", number: true, cell: (row) => seconds(row.longest_gap_s) },
+    { title: "Stalls", number: true, cell: (row) => ({ text: count(row.stalls), kind: row.stalls ? "warn" : "" }) },
+    { title: "Open for", number: true, cell: (row) => seconds(row.open_s) },
+    { title: "Error", cell: (row) => ({ text: row.error ? errorText(row.error) : "", kind: "bad" }) },
+    { title: "Tap heard, ago", number: true, cell: (row) => seconds(row.tap_heard_s) },
+  ], open.streams, (row) => row.id);
+  byId("open-empty").hidden = open.total > 0;
+  byId("open-note").textContent = open.not_shown ? `${count(open.not_shown)} more are open.` : "";
+  document.title = open.silent ? `${open.silent} silent - Streamgauge` : "Streamgauge";
+}
+
+function sums(columns) {
+  return columns.reduce((all, column) => column.map((number, at) => number + (all[at] ?? 0)), []);
+}
+
+function byName(minutes, parts) {
+  const names = [...new Set(parts.flatMap((part) => Object.keys(part)))].sort();
+  return Object.fromEntries(names.map((name) => [name, minutes.map((_, at) => parts[at][name] ?? 0)]));
+}
+
+function showHour(hour) {
+  const { minutes } = hour;
+  const measured = hour.first_token.counts.some((column) => column.some(Boolean)) || hour.gaps.counts.some((column) => column.some(Boolean));
+  byId("latency-empty").hidden = measured;
+  byId("latency").hidden = !measured;
+  if (measured) {
+    const charts = byId("latency");
+    for (const [name, title, what, part] of [["first", "Time to first token", "streams", hour.first_token], ["gap", "Gaps between token events", "gaps", hour.gaps]]) {
+      const { bounds_s: bounds, counts } = part;
+      histogram(charts, `${name}-histogram`, `${title}: how many ${what}`, { bounds, counts: sums(counts), what });
+      heatmap(charts, `${name}-heatmap`, `${title}, by minute`, { minutes, bounds, counts, what });
+    }
+  }
+  const any = hour.streams > 0;
+  byId("outcomes-empty").hidden = any;
+  byId("outcomes").hidden = !any;
+  if (any) {
+    const names = [...new Set(hour.upstreams.flatMap((one) => Object.keys(one.outcomes)))].sort();
+    const table = byId("upstreams");
+    if (table.dataset.names !== names.join()) {
+      table.dataset.names = names.join();
+      table.tHead?.remove();
+      table.tBodies[0]?.remove();
+    }
+    fill(table, [
+      { title: "Upstream", cell: (row) => row.upstream ?? UNKNOWN },
+      ...names.map((name) => ({ title: name, number: true, cell: (row) => count(row.outcomes[name] ?? 0) })),
+    ], hour.upstreams, (row) => row.upstream);
+    lines(byId("outcomes"), "outcomes", "Finished streams by outcome", { minutes, values: byName(minutes, hour.outcomes), what: "streams", outcomes: true });
+  }
+  const tokens = byName(minutes, hour.tokens);
+  const kinds = Object.keys(tokens);
+  byId("tokens-empty").hidden = kinds.length > 0;
+  byId("tokens").hidden = !kinds.length;
+  byId("usage-note").textContent = `${count(hour.with_usage)} of ${count(hour.streams)} streams reported their usage.`;
+  if (kinds.length) {
+    fill(byId("token-kinds"), [
+      { title: "Kind", cell: (kind) => kind.replaceAll("_", " ") },
+      { title: "Tokens", number: true, cell: (kind) => count(tokens[kind].reduce((sum, number) => sum + number, 0)) },
+    ], kinds, (kind) => kind);
+    lines(byId("tokens"), "tokens", "Tokens by kind", { minutes, values: tokens, what: "tokens" });
+  }
+}
+
+function share(left, most) {
+  if (left === null || !most) return count(left);
+  const part = left / most;
+  const meter = element("meter", { min: 0, max: most, value: left, low: most * 0.1, optimum: most });
+  return element("span", { class: part < 0.1 ? "bad" : null }, `${count(left)} of ${count(most)} (${Math.round(100 * part)} %) `, meter);
+}
+
+function showLimits(limits) {
+  fill(byId("limits"), [
+    { title: "Upstream", cell: (row) => row.upstream ?? UNKNOWN },
+    { title: "API key", unit: "credential_id", cell: (row) => row.credential_id ?? UNKNOWN },
+    { title: "Requests left", cell: ({ rate_limit: limit }) => share(limit.requests_remaining, limit.requests_limit) },
+    { title: "whole again after", number: true, cell: ({ rate_limit: limit }) => seconds(limit.requests_reset_s) },
+    { title: "Tokens left", cell: ({ rate_limit: limit }) => share(limit.tokens_remaining, limit.tokens_limit) },
+    { title: "whole again after", number: true, cell: ({ rate_limit: limit }) => seconds(limit.tokens_reset_s) },
+  ], limits, (row) => `${row.upstream} ${row.credential_id}`);
+  byId("limits-empty").hidden = limits.length > 0;
+}
+
+function showOverview(answer) {
+  shown = answer;
+  const { open, hour } = answer;
+  const completed = hour.upstreams.reduce((sum, one) => sum + (one.outcomes.completed ?? 0), 0);
+  describe(byId("tiles"), [
+    ["Open streams", count(open.total)],
+    [`Silent (over ${answer.silent_seconds} s)`, count(open.silent), open.silent ? "bad" : ""],
+    ["Finished in the last hour", count(hour.streams)],
+    ["Completed of these", hour.streams ? `${((100 * completed) / hour.streams).toFixed(1)} %` : "no streams yet"],
+  ]);
+  showOpen(open, answer.silent_seconds);
+  for (const name of ["first_token", "gap", "broken", "recent"]) {
+    const rows = answer.worst[name];
+    const table = byId(`worst-${name}`);
+    fill(table, name === "broken" ? BROKEN : FINISHED, rows, (row) => row.id);
+    table.closest(".scroll").nextElementSibling.hidden = rows.length > 0;
+  }
+  showHour(hour);
+  showLimits(answer.rate_limits);
+}
+
+function showProcess(answer) {
+  named = true;
+  const of = answer.partitions === null ? "" : `, ${partitionsText(answer)}`;
+  const missed = answer.missed_bundles ? `; ${count(answer.missed_bundles)} bundles were too many and are not shown` : "";
+  byId("process").textContent = `${answer.process} ${answer.version}${of}, since ${answer.since}${missed}`;
+}
+
+function partitionsText(answer) {
+  if (!answer.partitions.length) return `no partitions now (${answer.unready ?? "other workers have all of them"})`;
+  return `its partitions ${answer.partitions.join(", ")}; the streams of other partitions are on the pages of other workers`;
+}
+
+async function fetched(path) {
+  const response = await fetch(path, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(10_000) });
+  const answer = await response.json();
+  return response.ok ? { answer } : { problem: answer.error };
+}
+
+function say(text) {
+  if (byId("status").textContent !== text) byId("status").textContent = text;
+}
+
+async function update() {
+  const id = location.hash.slice(1);
+  try {
+    const { answer, problem } = await fetched(id ? `streams/${encodeURIComponent(id)}` : `streams?sort=${byId("sort").value}`);
+    if (id !== location.hash.slice(1)) return;
+    if (id) {
+      if (problem) showProblem(problem);
+      else showTimeline(answer);
+      if (!named) {
+        const all = await fetched("streams?limit=0");
+        if (all.answer) showProcess(all.answer);
+      }
+      say("");
+    } else if (problem) say(`${problem}. The numbers below are old.`);
+    else {
+      showProcess(answer);
+      showOverview(answer);
+      say(paused ? "Updates are paused." : "");
+    }
+  } catch (error) {
+    say(`This page cannot reach its process (${error.name}). The numbers below are old.`);
+  }
+}
+
+function schedule() {
+  clearTimeout(timer);
+  timer = setTimeout(async () => {
+    if (!paused && !document.hidden) await update();
+    schedule();
+  }, EVERY_MS);
+}
+
+let lastLink = "";
+
+async function route(event) {
+  const id = location.hash.slice(1);
+  const one = Boolean(id);
+  byId("overview").hidden = one;
+  byId("stream").hidden = !one;
+  byId("stream-title").textContent = one ? `Stream ${id}` : "Stream";
+  if (one) document.title = `Stream ${id} - Streamgauge`;
+  if (one) {
+    showProblem("Loading");
+    byId("stream-title").focus();
+    lastLink = id;
+  }
+  await update();
+  if (!one && event) {
+    (document.querySelector(`a[href="#${CSS.escape(lastLink)}"]`) ?? byId("main")).focus();
+  }
+}
+
+byId("pause").addEventListener("click", () => {
+  paused = !paused;
+  byId("pause").setAttribute("aria-pressed", String(paused));
+  say(paused ? "Updates are paused." : "");
+  if (!paused) update();
+});
+byId("sort").addEventListener("change", update);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names a stream
+  byId("main").focus();
+});
+byId("no-charts").hidden = available();
+byId("licence").hidden = !available();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetAll(); update(); });
+addEventListener("resize", () => { if (shown && !byId("overview").hidden) showOverview(shown); });
+addEventListener("hashchange", route);
+addEventListener("visibilitychange", () => { if (!document.hidden && !paused) update(); });
+route().then(schedule);

@@ -1,0 +1,297 @@
+"""Answers what the page asks: the open streams, one stream's timeline, and the last hour.
+
+A view belongs to one thread: that of the assemblers that it reads. The owner of the assemblers calls `applied` after each
+bundle, and `finished` for each record. A fault in the view is reported, and never raised to the assembler.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import streamgauge
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.assembly.record_builder import is_ignored, record_of
+from streamgauge.core.assembly.silence import is_expected_to_generate
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.limits import Limits
+from streamgauge.core.record import Record
+from streamgauge.live.answers import Limited, OpenStreams, Overview, Row, Step, Timeline, Worst
+from streamgauge.live.headroom import Headroom
+from streamgauge.live.history import History
+from streamgauge.live.hour import hour_of
+from streamgauge.live.moments import Moment
+from streamgauge.live.reads import Track, Tracks
+from streamgauge.live.worst import Finished, WorstStreams
+from streamgauge.runtime.faults import report_fault
+
+# Rows of open streams in one answer, if the request does not say; and the most that it may ask for.
+ROWS = 50
+MAX_ROWS = 200
+# Seconds that the ticks of a row cover, one number each.
+TICK_SECONDS = 60
+# Tap instances whose clocks are known; the least recently heard goes.
+MAX_INSTANCES = 4_096
+
+# Above this rate (reads a second) only some of the streams keep their reads, unless someone looks: to keep a read takes
+# 0.2 us, so this bounds the cost to a thousandth of a CPU.
+BUSY_READS = 4_000
+# How long after a request someone is said to look (seconds).
+LOOKING_S = 60.0
+
+# What the rows of open streams are sorted by; the largest come first.
+SORTS = ("silent", "age", "tokens")
+
+
+class Scope(NamedTuple):
+    """What the process shows: its assemblers by partition; why there are none. `partitioned`: whether it is a worker."""
+
+    assemblers: Mapping[int, Assembler]
+    partitioned: bool = False
+    unready: str | None = None
+
+
+class _Open(NamedTuple):
+    state: StreamState
+    open_s: float | None
+    silent_s: float | None
+    heard_s: float | None
+    is_silent: bool
+
+
+class LiveView:
+    """What one process shows. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970."""
+
+    def __init__(self, process: str, limits: Limits, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self.scope: Callable[[], Scope] = lambda: Scope({})
+        self.missed_bundles = 0  # bundles that were not applied for want of room
+        self._process = process
+        self._limits = limits
+        self._clock = clock
+        self._wall = wall
+        self._stall_ns = round(limits.stall_seconds * 1e9)
+        self._taps: OrderedDict[bytes, tuple[int, float]] = OrderedDict()  # instance -> its clock (ns), when heard
+        self._tracks = Tracks(self._stall_ns)
+        self._history = History()
+        self._worst = WorstStreams()
+        self._headroom = Headroom()
+        self._since_s = wall()
+        self._asked_s = float("-inf")
+        self._measured_s, self._reads = clock(), 0  # since when reads are counted, and how many there were
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def applied(self, bundle: Bundle) -> None:
+        """A bundle was applied to one of the assemblers."""
+        try:
+            now_s = self._clock()
+            if bundle.tap_ns:  # a tick has no clock
+                known_ns, _ = self._taps.get(bundle.instance, (0, 0.0))
+                self._taps[bundle.instance] = (max(bundle.tap_ns, known_ns), now_s)
+                self._taps.move_to_end(bundle.instance)
+                if len(self._taps) > MAX_INSTANCES:
+                    self._taps.popitem(last=False)
+            self._reads += sum([len(segment.reads) for segment in bundle.segments])
+            for segment in bundle.segments:
+                self._tracks.add(segment, bundle.tap_ns)
+            if now_s - self._measured_s >= 1.0:
+                self._choose_share(now_s)
+        except Exception as error:  # noqa: BLE001 - a fault of the page must not reach the assembler
+            report_fault("the page's view of streams", error)
+
+    def _choose_share(self, now_s: float) -> None:
+        """Decides how many of the next streams are followed, by the rate of reads since the last call."""
+        rate = self._reads / (now_s - self._measured_s)
+        looking = now_s - self._asked_s < LOOKING_S
+        self._tracks.share = 256 if looking or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
+        self._measured_s, self._reads = now_s, 0
+
+    def finished(self, record: Record) -> None:
+        """A stream has its record."""
+        try:
+            now_s = self._clock()
+            self._history.add(record, self._wall())
+            self._worst.add(record, self._tracks.take(UUID(record.stream_id).bytes), now_s)
+            self._headroom.add(record, now_s)
+        except Exception as error:  # noqa: BLE001 - as above
+            report_fault("the page's view of records", error)
+
+    # --- what is asked ----------------------------------------------------------------------------------------------
+
+    def overview(self, rows: int = ROWS, sort: str = "silent") -> Overview:
+        """All but the timelines. `rows`: how many open streams; `sort`: one of SORTS."""
+        now_s, wall_s = self._clock(), self._wall()
+        self._asked_s = now_s
+        scope = self.scope()
+        return Overview(
+            process=self._process,
+            version=streamgauge.__version__,
+            now=_rfc3339(wall_s),
+            since=_rfc3339(self._since_s),
+            partitions=sorted(scope.assemblers) if scope.partitioned else None,
+            unready=scope.unready,
+            missed_bundles=self.missed_bundles,
+            stall_seconds=self._limits.stall_seconds,
+            silent_seconds=self._limits.silent_seconds,
+            open=self._open_streams(scope, min(rows, MAX_ROWS), sort, now_s),
+            hour=hour_of(self._history.minutes(wall_s)),
+            rate_limits=[Limited(*pair, limit) for pair, limit in self._headroom.limits(now_s)],
+            worst=Worst(
+                first_token=_rows_of(self._worst.worst("first_token", now_s), now_s),
+                gap=_rows_of(self._worst.worst("gap", now_s), now_s),
+                broken=_rows_of(self._worst.worst("broken", now_s), now_s),
+                recent=_rows_of(self._worst.recent(), now_s),
+            ),
+        )
+
+    def timeline(self, stream_id: UUID) -> Timeline | None:
+        """One stream that is open or kept; None if it is neither."""
+        now_s = self._asked_s = self._clock()
+        for assembler in self.scope().assemblers.values():
+            state = assembler.state_of(stream_id.bytes)
+            if state is not None:
+                moments = self._tracks.decode(state.stream, state.dialect)
+                row = self._open_row(self._facts(state, now_s))
+                return _timeline(row, record_of(state), moments, self._tracks.get(state.stream))
+        finished = self._worst.find(str(stream_id))
+        if finished is None:
+            return None
+        track, record = finished.track, finished.record
+        return _timeline(_row_of(finished, now_s), record, track.decode(record.dialect) if track else [], track)
+
+    def _open_streams(self, scope: Scope, rows: int, sort: str, now_s: float) -> OpenStreams:
+        facts = [
+            self._facts(state, now_s)
+            for assembler in scope.assemblers.values()
+            for state in assembler.open_states()
+            if not is_ignored(state)
+        ]
+        shown = heapq.nlargest(rows, facts, key=lambda one: _rank(one, sort))
+        silent = sum([one.is_silent for one in facts])
+        return OpenStreams(len(facts), len(facts) - len(shown), silent, [self._open_row(one) for one in shown])
+
+    def _facts(self, state: StreamState, now_s: float) -> _Open:
+        track, heard = self._tracks.get(state.stream), self._taps.get(state.instance)
+        if heard is None:
+            return _Open(state, None, None, None, False)
+        tap_ns, heard_s = heard
+        if track is None or track.began_ns is None:
+            return _Open(state, None, None, now_s - heard_s, False)
+        open_ns, timing = tap_ns - track.began_ns, state.timing
+        last_ns = timing.last_token if timing.token_events else 0
+        silent_s = None if last_ns is None else max(0, open_ns - last_ns) / 1e9
+        is_silent = silent_s is not None and silent_s > self._limits.silent_seconds and is_expected_to_generate(state)
+        return _Open(state, open_ns / 1e9, silent_s, now_s - heard_s, is_silent)
+
+    def _open_row(self, one: _Open) -> Row:
+        record = record_of(one.state)
+        row = _row(record)
+        row.outcome = row.end_s = None
+        row.open_s, row.silent_s, row.is_silent = _rounded(one.open_s), _rounded(one.silent_s), one.is_silent
+        row.tap_heard_s = _rounded(one.heard_s)
+        row.ticks = _ticks(self._tracks.decode(one.state.stream, one.state.dialect), one.open_s)
+        return row
+
+
+def _rank(one: _Open, sort: str) -> float:
+    value = {"silent": one.silent_s, "age": one.open_s}.get(sort, one.state.timing.token_events)
+    return -1.0 if value is None else value
+
+
+def _ticks(moments: list[Moment], open_s: float | None) -> list[int] | None:
+    """Token events in each of the last TICK_SECONDS seconds, the oldest first; None without times."""
+    if open_s is None:
+        return None
+    ticks = [0] * TICK_SECONDS
+    for moment in moments:
+        if moment.tokens and moment.at_ns is not None:
+            ago = int(open_s - moment.at_ns / 1e9)
+            if 0 <= ago < TICK_SECONDS:
+                ticks[TICK_SECONDS - 1 - ago] += moment.tokens
+    return ticks
+
+
+def _row(record: Record) -> Row:
+    return Row(
+        id=record.stream_id,
+        upstream=record.upstream,
+        dialect=record.dialect,
+        endpoint=record.endpoint,
+        model=record.response_model or record.request_model,
+        tenant=record.tenant,
+        started_at=record.started_at,
+        status_code=record.status_code,
+        outcome=record.outcome,
+        error=record.error,
+        finish_reason=record.finish_reason,
+        first_token_s=record.timing.first_token_s,
+        longest_gap_s=record.timing.gaps.max_s,
+        stalls=record.timing.gaps.stalls,
+        token_events=record.counts.token_events,
+        output_tokens=record.usage.output_tokens,
+        end_s=record.timing.end_s,
+    )
+
+
+def _row_of(finished: Finished, now_s: float) -> Row:
+    row = _row(finished.record)
+    row.ended_s_ago = _rounded(now_s - finished.ended_s)
+    return row
+
+
+def _rows_of(streams: list[Finished], now_s: float) -> list[Row]:
+    return [_row_of(stream, now_s) for stream in streams]
+
+
+def _timeline(row: Row, record: Record, moments: list[Moment], track: Track | None) -> Timeline:
+    steps, before = [], -1
+    for moment in moments:
+        skipped, before = moment.index - before - 1, moment.index
+        steps.append(
+            Step(
+                _seconds(moment.at_ns),
+                _seconds(moment.gap_ns),
+                moment.stall,
+                skipped,
+                moment.body_bytes,
+                moment.events,
+                moment.tokens,
+                moment.kinds,
+            )
+        )
+    reads = max(record.counts.reads, track.total if track is not None else 0)
+    return Timeline(
+        stream=row,
+        reads=reads,
+        skipped_reads=reads - len(steps),
+        error_at_s=_error_at_s(record, steps),
+        steps=steps,
+        record=record,
+    )
+
+
+def _error_at_s(record: Record, steps: list[Step]) -> float | None:
+    if record.error is None:
+        return None
+    match record.error.phase:
+        case "transport":
+            return record.timing.end_s
+        case "before_stream":
+            return record.timing.headers_s
+        case _:
+            return next((step.at_s for step in steps if "error" in step.kinds), None)
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def _rfc3339(wall_s: float) -> str:
+    return datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,138 @@
+"""`streamgauge top` against a real admin port: what it prints, and what it says when nothing answers."""
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from streamgauge.cli.main import main
+from streamgauge.cli.top import bars, seconds, shown
+from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from streamgauge.live.view import Scope
+from tests.live.serving import Served, serving
+from tests.live.shown import SILENT, busy_process, id_of
+from tests.live.streams import SECOND, Process, segment, token
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving(busy_process()) as one:
+        yield one
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main(("top", *words))
+    return code, printed.getvalue(), errors.getvalue()
+
+
+def text_of(process: Process) -> str:
+    console = Console(width=160, file=io.StringIO())
+    console.print(shown(json.loads(msgspec.json.encode(process.view.overview()))))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_it_prints_what_the_page_shows(served: Served) -> None:
+    code, printed, errors = run(served.url.removeprefix("http://"))
+    assert (code, errors) == (DONE, "")
+    assert "3 open streams, 1 silent" in printed
+    [silent] = [line for line in printed.splitlines() if id_of(SILENT) in line]
+    assert "39.8 s" in silent
+    assert "100 ms" in silent
+    assert "Last hour: 37 completed, 4 upstream_reset" in printed
+    assert "37 of 41 streams reported usage" in printed
+    assert "Rate limit of sim, key unknown: 4 of 100 requests left, 800 of 1000 tokens left" in printed
+    assert "Slowest first tokens, last hour" in printed
+    assert "SECRET" not in printed
+
+
+def test_json_is_the_answer_of_the_process(served: Served) -> None:
+    code, printed, _ = run(served.url.removeprefix("http://"), "--output", "json")
+    assert code == DONE
+    assert json.loads(printed)["open"]["total"] == 3
+
+
+def test_without_streams_it_says_so() -> None:
+    printed = text_of(Process())
+    assert "No open streams now." in printed
+    assert "No finished streams in the last hour." in printed
+
+
+def test_a_worker_names_its_partitions_or_why_it_has_none() -> None:
+    process = Process()
+    process.view.scope = lambda: Scope({0: process.assembler, 4: process.assembler}, partitioned=True)
+    assert "partitions 0, 4" in text_of(process)
+    process.view.scope = lambda: Scope({}, partitioned=True, unready="its consumer group is rebalancing")
+    assert "no partitions now (its consumer group is rebalancing)" in text_of(process)
+
+
+def test_names_from_providers_are_no_markup() -> None:
+    process = Process()
+    first = segment(1, 0, [token(0)])
+    assert first.request is not None
+    process.take(
+        [msgspec.structs.replace(first, request=msgspec.structs.replace(first.request, model="[red]m[/red]"))], SECOND
+    )
+    assert "[red]m[/red]" in text_of(process)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("127.0.0.1:1",), UNAVAILABLE, "nothing answers at 127.0.0.1:1"),
+        (("nowhere",), USAGE, "write HOST:PORT"),
+        (("--interval", "0"), USAGE, "--interval: at least 0.2"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(words: tuple[str, ...], code: int, sentence: str) -> None:
+    found, printed, errors = run(*words)
+    assert (found, printed) == (code, "")
+    assert sentence in errors
+    assert errors.count("\n") == 1
+
+
+def test_another_server_is_named(served: Served) -> None:
+    address = served.url.removeprefix("http://")
+    original = served.process.view.overview
+    try:
+        served.process.view.overview = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+        code, _, errors = run(address)
+    finally:
+        served.process.view.overview = original  # type: ignore[method-assign]
+    assert code == UNAVAILABLE
+    assert f"{address} answered 500: internal error" in errors
+
+
+def test_bars_and_seconds() -> None:
+    assert bars([0] * 57 + [1, 1, 1], 3) == " " * 19 + "█"
+    assert bars([1] + [0] * 59, 30) == "▁" + " " * 19
+    assert bars(None, 1) == "-"
+    assert [seconds(value) for value in (None, 0.0, 0.1234, 12.34, 125.0)] == [
+        "-",
+        "0 ms",
+        "123 ms",
+        "12.3 s",
+        "2 min 5 s",
+    ]
+
+
+def test_on_a_terminal_it_follows_until_ctrl_c(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamgauge.cli.top.time.sleep", sleep)
+    console = Console(width=140, height=30, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr("streamgauge.cli.top.Console", lambda **_: console)
+    code, _, errors = run(served.url.removeprefix("http://"), "--interval", "0.5")
+    assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count("3 open streams, 1 silent") >= 3

@@ -1,0 +1,120 @@
+"""The last hour by minute: which streams count, and where."""
+
+import msgspec
+import pytest
+
+from streamgauge.core.record import Usage
+from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History, tokens_of
+from streamgauge.live.hour import hour_of
+from streamgauge.metrics.table import FIRST_TOKEN
+from tests.live.streams import WALL_S
+from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing, make_usage
+
+MINUTE_S = WALL_S // 60 * 60
+
+
+def test_a_stream_counts_in_the_bucket_of_the_metric() -> None:
+    history = History()
+    history.add(make_record(timing=make_timing(first_token_s=0.2)), WALL_S)
+    hour = hour_of(history.minutes(WALL_S))
+    [column] = hour.first_token.counts
+    assert column.index(1) == FIRST_TOKEN.bounds.index(0.2)
+    assert sum(column) == 1
+    assert hour.minutes == [MINUTE_S]
+
+
+def test_gaps_count_each_and_equal_the_records() -> None:
+    history = History()
+    for _ in range(3):
+        history.add(make_record(), WALL_S)
+    [column] = hour_of(history.minutes(WALL_S)).gaps.counts
+    cumulative = [total for _, total in gap_buckets(0.0, 0.02, 0.02, 0.06)]
+    assert column == [3 * (total - before) for before, total in zip([0, *cumulative], cumulative, strict=False)]
+    assert sum(column) == 12
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"resumed_from": "41"}, {"integrity": make_integrity("no_end")}],
+    ids=["resumed", "incomplete"],
+)
+def test_what_is_not_measured_counts_as_a_stream_alone(changes: dict[str, object]) -> None:
+    history = History()
+    history.add(make_record(**changes), WALL_S)
+    hour = hour_of(history.minutes(WALL_S))
+    assert hour.streams == 1
+    assert sum(hour.first_token.counts[0]) == sum(hour.gaps.counts[0]) == 0
+
+
+def test_a_burst_has_no_gaps() -> None:
+    history = History()
+    history.add(make_record(timing=make_timing(burst=True)), WALL_S)
+    hour = hour_of(history.minutes(WALL_S))
+    assert (sum(hour.first_token.counts[0]), sum(hour.gaps.counts[0])) == (1, 0)
+
+
+def test_outcomes_by_minute_and_by_upstream() -> None:
+    history = History()
+    history.add(make_record(), WALL_S)
+    history.add(make_record(upstream="b", outcome="truncated"), WALL_S + 60)
+    history.add(make_record(upstream=None, outcome="truncated"), WALL_S + 60)
+    hour = hour_of(history.minutes(WALL_S + 60))
+    assert hour.outcomes == [{"completed": 1}, {"truncated": 2}]
+    assert {one.upstream: one.outcomes for one in hour.upstreams} == {
+        None: {"truncated": 1},
+        "b": {"truncated": 1},
+        "nimbus": {"completed": 1},
+    }
+
+
+def test_an_hour_is_kept_and_no_more() -> None:
+    history = History()
+    for minute in range(200):
+        history.add(make_record(), WALL_S + 60 * minute)
+    kept = history.minutes(WALL_S + 60 * 199)
+    assert len(kept) == MINUTES
+    assert history.minutes(WALL_S + 60 * 10_000) == []
+
+
+def test_a_step_back_of_the_wall_clock_loses_nothing() -> None:
+    history = History()
+    history.add(make_record(), WALL_S)
+    history.add(make_record(), WALL_S - 7_200)
+    assert hour_of(history.minutes(WALL_S)).streams == 2
+
+
+def test_upstreams_beyond_the_limit_are_others() -> None:
+    history = History()
+    for number in range(1_000):
+        history.add(make_record(upstream=f"u{number}"), WALL_S)
+    upstreams = hour_of(history.minutes(WALL_S)).upstreams
+    assert len(upstreams) == MAX_UPSTREAMS + 1
+    assert next(one.outcomes for one in upstreams if one.upstream == OTHER) == {"completed": 1_000 - MAX_UPSTREAMS}
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (ABSENT, {}),
+        (make_usage(10, 5), {"input_uncached": 10, "output_text": 5}),
+        (make_usage(10, 5, input_cached_tokens=4), {"input_uncached": 6, "input_cached": 4, "output_text": 5}),
+        (make_usage(10, 5, input_cached_tokens=0), {"input_uncached": 10, "input_cached": 0, "output_text": 5}),
+        (make_usage(10, 5, reasoning_tokens=9), {"input_uncached": 10, "reasoning": 5, "output_text": 0}),
+        (
+            make_usage(10, 5, input_cached_tokens=4, input_cache_write_tokens=3, reasoning_tokens=2),
+            {"input_uncached": 3, "input_cached": 4, "input_cache_write": 3, "output_text": 3, "reasoning": 2},
+        ),
+        (make_usage(None, 5), {"output_text": 5}),
+    ],
+)
+def test_tokens_by_kind_add_up_and_unknown_is_not_zero(usage: Usage, tokens: dict[str, int]) -> None:
+    assert tokens_of(usage) == tokens
+    assert sum(tokens.values()) == (usage.input_tokens or 0) + (usage.output_tokens or 0)
+
+
+def test_streams_without_usage_are_counted() -> None:
+    history = History()
+    history.add(make_record(), WALL_S)
+    history.add(make_record(usage=msgspec.structs.replace(ABSENT)), WALL_S)
+    hour = hour_of(history.minutes(WALL_S))
+    assert (hour.streams, hour.with_usage, hour.tokens) == (2, 1, [{"input_uncached": 10, "output_text": 5}])

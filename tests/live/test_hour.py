@@ -1,0 +1,10 @@
+"""The form of the last hour, without any stream; `test_history.py` has those with streams."""
+
+from streamgauge.live.hour import hour_of
+
+
+def test_an_hour_without_streams_has_no_minutes() -> None:
+    hour = hour_of([])
+    assert (hour.minutes, hour.streams, hour.upstreams, hour.tokens) == ([], 0, [], [])
+    assert hour.first_token.counts == hour.gaps.counts == []
+    assert len(hour.first_token.bounds_s) > 10
