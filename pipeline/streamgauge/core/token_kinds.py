@@ -1,0 +1,74 @@
+"""Usage as disjoint kinds of tokens, whose sum is the whole.
+
+A record's input includes what was read from and written to a cache, and audio; its output includes reasoning and audio
+(`core/usage.py` has normalised what providers report). Adding those numbers counts tokens twice. Here each token has one
+kind. The rest of the input is `input_uncached`, the rest of the output `output_text`: text, tool calls, refusals.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Fields of a record's usage -> the names by which `token_kinds` knows them.
+REPORTED: Mapping[str, str] = {
+    "input_tokens": "input",
+    "input_cached_tokens": "cached",
+    "input_cache_write_tokens": "cache_write",
+    "audio_input_tokens": "audio_input",
+    "output_tokens": "output",
+    "reasoning_tokens": "reasoning",
+    "audio_output_tokens": "audio_output",
+}
+
+# What a record reports -> the kind that it becomes, in the order in which parts are taken out of their whole. Audio that
+# was read from the cache is reported as both; it counts as cached, since that decides its price.
+_INPUT_PARTS: Mapping[str, str] = {
+    "cached": "input_cached",
+    "cache_write": "input_cache_write",
+    "audio_input": "input_audio",
+}
+_OUTPUT_PARTS: Mapping[str, str] = {"reasoning": "reasoning", "audio_output": "output_audio"}
+
+# All kinds of each side; the sum of a side is what the record reports for it.
+INPUT_KINDS = ("input_uncached", *_INPUT_PARTS.values())
+OUTPUT_KINDS = ("output_text", *_OUTPUT_PARTS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKinds:
+    """Tokens by kind; a kind that was not reported is missing, which is not 0.
+
+    `above_whole`: parts that are larger than their whole. `overlapping`: wholes whose parts are larger together, so that
+    some of their tokens are reported in two parts. In both cases the parts are cut to the size of the whole.
+    """
+
+    input: dict[str, int]
+    output: dict[str, int]
+    above_whole: int
+    overlapping: int
+
+
+def token_kinds(reported: Mapping[str, int]) -> TokenKinds:
+    """The kinds of the numbers that a record reports: `input`, `cached`, ... (the values of `REPORTED`)."""
+    given, above_input, overlap_input = _split(reported, "input", _INPUT_PARTS, "input_uncached")
+    made, above_output, overlap_output = _split(reported, "output", _OUTPUT_PARTS, "output_text")
+    return TokenKinds(given, made, above_input + above_output, overlap_input + overlap_output)
+
+
+def _split(
+    reported: Mapping[str, int], whole: str, parts: Mapping[str, str], rest: str
+) -> tuple[dict[str, int], int, int]:
+    """The kinds of one side, the number of parts above the whole, and 1 if the parts overlap, else 0.
+
+    Without the whole the parts stand by themselves.
+    """
+    found = {kind: reported[name] for name, kind in parts.items() if name in reported}
+    total = reported.get(whole)
+    if total is None:
+        return found, 0, 0
+    above = sum(tokens > total for tokens in found.values())
+    overlapping = int(not above and sum(found.values()) > total)
+    left = total
+    for kind, tokens in found.items():
+        found[kind] = min(tokens, left)
+        left -= found[kind]
+    return {**found, rest: left}, above, overlapping
