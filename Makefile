@@ -16,6 +16,7 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager || echo 'tests that need it are skipped'
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
+	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'
 	./scripts/run_tests
 
 interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
@@ -93,7 +94,7 @@ chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUT
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header
 lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need
-	$(LOCK) --upgrade --extra demo pyproject.toml -o requirements.lock
+	$(LOCK) --upgrade --all-extras pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 # Fixtures that start a broker or mount a disk: tests with one of them are slow.
-FIXTURES = frozenset({"kafka", "own_broker", "secured", "small_disk"})
+FIXTURES = frozenset({"kafka", "own_broker", "own_postgres", "postgres", "secured", "small_disk"})
 # Folders, files and tests that start processes.
 _PROCESSES = (
     "tests/bench",
@@ -29,7 +29,7 @@ _PROCESSES = (
     "tests/integration",
     "tests/ledger/test_sqlite.py::test_processes_share_one_file_from_its_first_moment",
     "tests/ledger/test_sqlite.py::test_what_was_confirmed_before_a_kill_is_there",
-    "tests/ledger/test_sqlite_schema.py::test_processes_that_open_it_at_once_carry_it_over_once",
+    "tests/ledger/test_migrations.py::test_processes_that",
     "tests/cli/test_agent.py",
     "tests/cli/test_deadletter.py",
     "tests/cli/test_kafka_options.py",
@@ -83,7 +83,7 @@ _LONG = (
     "tests/core/test_vectors.py::test_any_split",  # the other test cuts each vector, too
     "tests/differential",
     "tests/fuzz",
-    "tests/ledger/test_sqlite_totals.py",
+    "tests/ledger/test_adding.py",
     "tests/metrics/test_attribute_labels.py::test_100_000_values",
     "tests/metrics/test_prometheus.py::test_100_000_models",
     "tests/metrics/test_rate_limits.py::test_100_000_keys",

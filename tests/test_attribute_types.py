@@ -3,10 +3,10 @@
 import pytest
 
 from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, MAX_METRIC_ATTRIBUTES, REFUSED_HEADERS, RESERVED
-from streamgauge.cli.ledger import _SUMS
+from streamgauge.cli.ledger import SUMS
 from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.ledger import KEYS
-from streamgauge.ledger.sqlite_schema import COLUMNS
+from streamgauge.ledger.schema import records
 from streamgauge.metrics.attribute_labels import with_attributes
 from streamgauge.metrics.declarations import LABELS
 from streamgauge.metrics.table import TABLE
@@ -15,7 +15,7 @@ from streamgauge.taps.proxy.request import _OURS
 
 
 def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
-    assert {*KEYS, *COLUMNS, *_SUMS, *LABELS, "le", "quantile", "job", "instance"} <= RESERVED
+    assert {*KEYS, *records.c.keys(), *SUMS, *LABELS, "le", "quantile", "job", "instance"} <= RESERVED
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

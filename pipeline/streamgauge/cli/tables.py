@@ -10,7 +10,8 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, TextIO
 
 # The widest column (characters): longer model names and ids are cut; --output jsonl has them whole.
 MAX_WIDTH = 36
@@ -109,13 +110,14 @@ def _row(record: dict[str, Any]) -> list[object]:
     ]
 
 
-def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows as CSV on stdout, safe to open in a spreadsheet."""
+def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]], file: TextIO | None = None) -> None:
+    """Rows as CSV on stdout or into a file, safe to open in a spreadsheet."""
+    out = sys.stdout if file is None else file
     line = io.StringIO()
     writer = csv.writer(line)  # keeps its CRLF, since it quotes only cells that contain its line end
-    for row in (names, *rows):
+    for row in chain((names,), rows):
         writer.writerow([_as_text(value) if isinstance(value, str) else value for value in row])
-        sys.stdout.write(line.getvalue().removesuffix("\r\n") + "\n")
+        out.write(line.getvalue().removesuffix("\r\n") + "\n")
         line.seek(0)
         line.truncate()
 

@@ -1,4 +1,4 @@
-"""SQLite's totals of a file that holds streams and resumed streams. What counts: test_contract.py, test_resumption.py."""
+"""Totals of a ledger that holds streams and resumed streams. What counts: test_contract.py, test_resumption.py."""
 
 import contextlib
 import itertools
@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, insert
 
 from streamgauge.ledger import LedgerRow, SqliteLedger, Total
+from streamgauge.ledger.adding import totals_of
+from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.resumption import UsagePart, count_once
-from streamgauge.ledger.sqlite_schema import COLUMNS, Database, bring_up_to_date
-from streamgauge.ledger.sqlite_totals import totals_of
+from streamgauge.ledger.schema import records
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 
@@ -50,17 +52,15 @@ def test_totals_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
 VALUES = (None, "1", "a", "masked")
 
 
-def counted_in_file(rows: Sequence[LedgerRow]) -> list[int | None]:
-    """What a file of these rows counts for each, by the tenant that each has of its own."""
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-        as_database: Database = database
-        bring_up_to_date(as_database)
-        places = ", ".join("?" * len(COLUMNS))
-        database.executemany(
-            f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({places})",
-            [[getattr(row, name) for name in COLUMNS] for row in rows],
-        )
-        return [total.output_tokens for total in totals_of(as_database, ["tenant"])]
+def counted_in_memory(rows: Sequence[LedgerRow]) -> list[int | None]:
+    """What a ledger of these rows counts for each, by the tenant that each has of its own."""
+    engine = create_engine("sqlite://", json_serializer=str, json_deserializer=str)
+    with engine.connect() as connection:
+        bring_up_to_date(connection, 0)
+        connection.execute(insert(records), [row.values(None) for row in rows])
+        totals = totals_of(connection, ["tenant"])
+    engine.dispose()
+    return [total.output_tokens for total in totals]
 
 
 @pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
@@ -76,7 +76,7 @@ def test_totals_read_every_record_that_may_have_been_resumed(
         rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), resumed
         parts = [UsagePart(*(getattr(row, name) for name in UsagePart._fields)) for row in rows]
         counted = [line.output_tokens for line in count_once(parts, parts)] or [1, 2]
-        assert counted_in_file(rows) == counted, known
+        assert counted_in_memory(rows) == counted, known
 
 
 def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""The ledger in a PostgreSQL database: for workers of several hosts.
+
+The URL goes to libpq as it is: several hosts, TLS and other options work as in its documentation, and a password may come
+from PGPASSWORD or a password file.
+"""
+
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.dialects.postgresql import insert
+
+from streamgauge.ledger.contract import LedgerUnavailableError, Pricing
+from streamgauge.ledger.schema import SCHEMA_VERSION, records
+from streamgauge.ledger.store import SqlLedger
+
+# How long opening a connection may take (seconds), unless the URL says otherwise: a host that is away answers nothing.
+CONNECT_TIMEOUT_S = 10
+# Two processes that open an empty database make its tables one after the other: the key of the lock (any number of ours).
+_PREPARING = 0x5367_6C65_6467_6572
+
+_VERSION_TABLE = "CREATE TABLE IF NOT EXISTS ledger_version (version integer NOT NULL)"
+_HAS_TABLE = text("SELECT to_regclass(:name) IS NOT NULL")
+
+
+class PostgresqlLedger(SqlLedger):
+    """A ledger in the database of `url` (postgresql://...), whose tables are made if they are missing and `create` is true.
+
+    Raises LedgerUnavailableError if it cannot be opened.
+    """
+
+    def __init__(self, url: str, *, create: bool = True, prices: Pricing | None = None) -> None:
+        try:
+            known: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(url))
+        except psycopg.Error:
+            raise LedgerUnavailableError("the ledger's URL is not one that PostgreSQL accepts") from None
+        super().__init__(_engine(url, known), f"the ledger {_shown(known)}", prices)
+        self._create = create
+        with self._translated("opened"):
+            try:
+                self._prepare()
+            except BaseException:
+                self._engine.dispose()
+                raise
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        with self._engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+            yield connection
+            connection.rollback()
+
+    def _prepare(self) -> None:
+        with self._reading() as connection:
+            version = self._version(connection)
+        if version == 0 and not self._create:
+            raise LedgerUnavailableError(f"{self._name} has no tables of a ledger")
+        if version == SCHEMA_VERSION:
+            return
+        with self._writing() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PREPARING})
+            self._bring_up_to_date(connection)
+
+    def _version(self, connection: Connection) -> int:
+        if connection.execute(_HAS_TABLE, {"name": "ledger_version"}).scalar_one():
+            return int(connection.execute(text("SELECT version FROM ledger_version")).scalar_one())
+        if connection.execute(_HAS_TABLE, {"name": "records"}).scalar_one():
+            raise LedgerUnavailableError(f"{self._name} has a table `records` that is no ledger's")
+        return 0
+
+    def _set_version(self, connection: Connection) -> None:
+        connection.execute(text(_VERSION_TABLE))
+        connection.execute(text("DELETE FROM ledger_version"))
+        connection.execute(text("INSERT INTO ledger_version VALUES (:version)"), {"version": SCHEMA_VERSION})
+
+    def _cause(self, error: BaseException) -> str:
+        """The server's first sentence: the others may quote values."""
+        lines = str(error).strip().splitlines()
+        return lines[0] if lines else type(error).__name__
+
+    def _insert_ignoring(self) -> Any:
+        return insert(records).on_conflict_do_nothing(index_elements=["stream_id"])
+
+
+def _engine(url: str, known: dict[str, Any]) -> Engine:
+    timeout = {} if "connect_timeout" in known else {"connect_timeout": CONNECT_TIMEOUT_S}
+    return create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(url, **timeout),  # type: ignore[arg-type]
+        pool_size=2,
+        max_overflow=-1,
+        pool_pre_ping=True,  # a connection may be older than the server's last restart
+        json_serializer=str,
+        json_deserializer=str,
+        hide_parameters=True,
+    )
+
+
+def _shown(known: dict[str, Any]) -> str:
+    """The database without user, password and options."""
+    host, port, name = (str(known[key]) if key in known else "" for key in ("host", "port", "dbname"))
+    place = f"{host}:{port}" if port else host
+    return f"postgresql://{urllib.parse.quote(place, ':,[]/')}/{urllib.parse.quote(name)}"
