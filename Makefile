@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
 # benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -62,6 +62,9 @@ bench-first-token: $(INSTALLED)  ## how far the exported time to first token is 
 
 bench-inprocess: $(INSTALLED)  ## what taps in applications add to a chunk, written into docs/performance.md
 	$(BIN)/python -m bench.inprocess --document docs/performance.md
+
+bench-ledger: $(INSTALLED)  ## how fast records are stored, written into docs/performance.md
+	$(BIN)/python -m bench.ledger --document docs/performance.md
 
 bench-packets: $(INSTALLED)  ## how fast packets become messages, written into docs/performance.md
 	$(BIN)/python -m bench.packets --document docs/performance.md

@@ -178,7 +178,7 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
         key, {key: value}
     )
     undated: dict[str, Any] = {"started_at": None}
-    others: dict[str, Any] = {"day": undated, "month": undated, "usage_source": {"usage": ABSENT}}.get(key, {})  # type: ignore[assignment]
+    others: dict[str, Any] = {"day": undated, "month": undated, "usage_source": {"usage": ABSENT}}.get(key, {})
     ledger.insert([make_row(1, **fields), make_row(2, **others)])
     chosen = Filter(where=((key, value),))
     assert ids(ledger, chosen=chosen) == names(1)
@@ -484,11 +484,9 @@ class FixedPrices:
     def cost_of(self, row: LedgerRow) -> Cost | None:
         if row.model == "free":
             return None
-        sides = (
-            None if tokens is None else tokens * rate
-            for tokens, rate in ((row.input_tokens, 2), (row.output_tokens, 10))
-        )
-        return Cost(*sides, source="test", date="2026-03-01")
+        given = None if row.input_tokens is None else row.input_tokens * 2
+        made = None if row.output_tokens is None else row.output_tokens * 10
+        return Cost(given, made, source="test", date="2026-03-01")
 
 
 def test_totals_have_disjoint_kinds_that_add_up(ledger: Ledger) -> None:

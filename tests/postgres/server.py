@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -113,7 +114,7 @@ class PostgresServer:
         )
         assert done.returncode == 0, done.stderr
 
-    def _as_user(self) -> dict[str, int | str]:
+    def _as_user(self) -> dict[str, Any]:
         """The server refuses to run as root."""
         if self._account is None:
             return {"cwd": str(self._directory)}

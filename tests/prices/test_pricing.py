@@ -1,6 +1,5 @@
 """Which price a record gets: from the list of genai-prices, as pinned, and from the operator's file."""
 
-from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from streamgauge.ledger import Cost
 from streamgauge.ledger.cost import usd
 from streamgauge.prices import Prices
-from streamgauge.prices.catalogue import Offer, _rate, rates_of
+from streamgauge.prices.catalogue import _rate
 from streamgauge.prices.price_file import load_prices
 from streamgauge.prices.rates import Rates
 from tests.few import examples
@@ -100,28 +99,13 @@ def test_a_tier_has_its_own_price_from_its_first_day() -> None:
 
 
 def test_the_price_is_that_of_the_streams_start() -> None:
-    snapshot = get_snapshot()
-    dated = [
-        (provider, model, one.constraint.start_date)
-        for provider in snapshot.providers
-        for model in provider.models
-        if provider.id == "openai" and isinstance(model.prices, list)
-        for one in model.prices
-        if getattr(one.constraint, "start_date", None) is not None
-    ]
-    assert dated, "the list has no price with a first day"
-    for provider, model, first in dated:
-        offer = Offer(provider.id, None, "openai-chat", model.id, None, None)
-        midnight = make_row(1, started_at=f"{first}T00:00:00Z").started_us
-        assert midnight is not None
-        on_the_day = _at(offer, first)
-        assert on_the_day is None or on_the_day.date == first.isoformat() or on_the_day.date is None
-
-
-def _at(offer: Offer, day: date) -> Rates | None:
-    from datetime import UTC, datetime
-
-    return rates_of(offer, datetime(day.year, day.month, day.day, tzinfo=UTC))
+    """o3 cost 10 USD a million input tokens until 9 June 2025, and 2 USD since."""
+    before = cost(response_model="o3", started_at="2025-06-09T23:59:59.999999Z", usage=make_usage(10**6, 0))
+    since = cost(response_model="o3", started_at="2025-06-10T00:00:00Z", usage=make_usage(10**6, 0))
+    assert before is not None
+    assert since is not None
+    assert (usd(before.total), before.date) == ("10", None)
+    assert (usd(since.total), since.date) == ("2", "2025-06-10")
 
 
 def test_inference_in_the_us_costs_a_tenth_more_and_an_unknown_region_has_no_price() -> None:
@@ -185,7 +169,8 @@ def test_costs_are_those_of_the_lists_own_calculation(data: st.DataObject) -> No
     expected = prices.calc_price(usage)["total_price"]
     names = {"input": "input_mtok", "output": "output_mtok", "input_cached": "cache_read_mtok",
              "cache_write": "cache_write_mtok", "cache_write_1h": "cache_write_1h_mtok"}  # fmt: skip
-    rates = Rates("test", None, **{ours: _rate(getattr(prices, theirs)) for ours, theirs in names.items()})
+    known: dict[str, Any] = {ours: _rate(getattr(prices, theirs)) for ours, theirs in names.items()}
+    rates = Rates("test", None, **known)
     found = rates.cost_of(
         make_row(
             1,

@@ -1,6 +1,7 @@
 """Opens the ledgers that the settings name, and explains what to do if one is unavailable."""
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from streamgauge.ledger import Ledger, LedgerUnavailableError, Pricing, Reader, 
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
+
+_LOG = logging.getLogger("streamgauge.ledger")
 
 # How often records that are too old are deleted, how many at a time, so that other writers get their turn, and the pause
 # after each time (seconds).
@@ -71,7 +74,7 @@ def _expiring(ledger: Ledger, age_s: float | None) -> Iterator[None]:
                 while ledger.expire(before_us, _EXPIRE_ROWS) == _EXPIRE_ROWS and not stopping.wait(_EXPIRE_PAUSE_S):
                     pass
             except LedgerUnavailableError as error:
-                report_fault("the deletion of old records", error)
+                _LOG.warning("old records cannot be deleted now, trying again in an hour: %s", error)
             stopping.wait(_EXPIRE_EVERY_S)
 
     thread = threading.Thread(target=work, name="ledger-age")

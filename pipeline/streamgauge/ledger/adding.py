@@ -19,6 +19,7 @@ from sqlalchemy import (
     case,
     func,
     insert,
+    literal_column,
     or_,
     select,
 )
@@ -46,9 +47,11 @@ _COUNTED = Table(
     *(Column(name, NUMBER) for name in _SUMMED),
     prefixes=["TEMPORARY"],
 )
-# SQLite's sum fails beyond 63 bits: the high and the low halves are added up separately.
+# SQLite's sum fails beyond 63 bits: the high and the low halves are added up separately. Literals, since PostgreSQL shifts
+# by integers, and parameters would be bigints.
 _HALF_BITS = 32
-_LOW = 2**_HALF_BITS - 1
+_SHIFT: ColumnElement[int] = literal_column(str(_HALF_BITS), NUMBER)
+_LOW: ColumnElement[int] = literal_column(str(2**_HALF_BITS - 1), NUMBER)
 
 
 def totals_of(
@@ -153,7 +156,7 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
 
 
 def _halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    return func.sum(column.bitwise_rshift(_HALF_BITS)), func.sum(column.bitwise_and(_LOW))
+    return func.sum(column.bitwise_rshift(_SHIFT)), func.sum(column.bitwise_and(_LOW))
 
 
 def _total(line: Sequence[Any], keys: int) -> Total:

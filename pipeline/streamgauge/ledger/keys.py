@@ -26,7 +26,7 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from streamgauge.core.safe_values import is_attribute_name
 from streamgauge.ledger.contract import KEYS, Filter
-from streamgauge.ledger.schema import TEXT, records, started
+from streamgauge.ledger.schema import NO_START, NUMBER, TEXT, records, started
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
@@ -115,10 +115,9 @@ def range_of(chosen: Filter) -> ColumnElement[bool]:
 
 
 def _local_day(connection: Connection, chosen: Filter) -> Expression:
-    first, last = connection.execute(select(func.min(records.c.started_us), func.max(records.c.started_us))).one()
-    if first is None:
-        return records.c.day
-    begin, end = (min(max(time, _FIRST), _LAST) for time in (first, last))
+    begin, end = _starts(connection, chosen)
+    if begin > end:
+        return records.c.day  # no chosen record has a start
     offsets = list(_offsets(ZoneInfo(chosen.timezone), begin, end))
     *earlier, (_, newest) = offsets
     until = [offset_begin for offset_begin, _ in offsets[1:]]
@@ -132,8 +131,19 @@ def _local_day(connection: Connection, chosen: Filter) -> Expression:
     )
     shifted = records.c.started_us + shift
     # A division rounds towards zero; times before 1970 must round down.
-    seconds = (shifted - ((shifted % _SECOND) + _SECOND) % _SECOND) / literal_column(str(_SECOND))
-    return UtcDate(seconds)
+    return UtcDate((shifted - ((shifted % _SECOND) + _SECOND) % _SECOND) // literal_column(str(_SECOND), NUMBER))
+
+
+def _starts(connection: Connection, chosen: Filter) -> tuple[int, int]:
+    """A range that holds the starts of all chosen records (us), read by the index; empty if no record has a start."""
+    dated = select(started).where(started < NO_START).limit(1)
+    first = connection.execute(dated.order_by(started, records.c.stream_id)).scalar()
+    last = connection.execute(dated.order_by(started.desc(), records.c.stream_id.desc())).scalar()
+    if first is None or last is None:
+        return 1, 0
+    begin = first if chosen.since_us is None else max(first, chosen.since_us)
+    end = last if chosen.until_us is None else min(last, chosen.until_us)
+    return max(begin, _FIRST), min(end, _LAST)
 
 
 def _offsets(zone: ZoneInfo, first: int, last: int) -> Iterator[tuple[int, int]]:

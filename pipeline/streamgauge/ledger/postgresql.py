@@ -5,7 +5,7 @@ from PGPASSWORD or a password file.
 """
 
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,8 +17,15 @@ from streamgauge.ledger.contract import LedgerUnavailableError, Pricing
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from streamgauge.ledger.store import SqlLedger
 
-# How long opening a connection may take (seconds), unless the URL says otherwise: a host that is away answers nothing.
-CONNECT_TIMEOUT_S = 10
+# How long a server may be silent, unless the URL says otherwise: one that is away answers nothing, and the sink's thread
+# would wait for a quarter of an hour. Seconds, but the last one: milliseconds.
+_TIMEOUTS: Mapping[str, int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 # Two processes that open an empty database make its tables one after the other: the key of the lock (any number of ours).
 _PREPARING = 0x5367_6C65_6467_6572
 
@@ -90,10 +97,10 @@ class PostgresqlLedger(SqlLedger):
 
 
 def _engine(url: str, known: dict[str, Any]) -> Engine:
-    timeout = {} if "connect_timeout" in known else {"connect_timeout": CONNECT_TIMEOUT_S}
+    timeouts: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in known}
     return create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(url, **timeout),  # type: ignore[arg-type]
+        creator=lambda: psycopg.connect(url, **timeouts),
         pool_size=2,
         max_overflow=-1,
         pool_pre_ping=True,  # a connection may be older than the server's last restart
