@@ -84,7 +84,14 @@ TABLE: dict[str, Ways] = {
     "replicas": (None, (1, 1), ("2", 2), ("3", 3)),
     "workers": (1, (2, 2), ("3", 3), ("32", 32)),
     "pump": ("auto", ("off", "off"), ("auto", "auto"), ("off", "off")),
-    "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
+    "ledger": (
+        (),
+        (["sqlite:///f", "sqlite:///g"], ("sqlite:///f", "sqlite:///g")),
+        ("postgresql://a,b/e", ("postgresql://a,b/e",)),
+        (["sqlite:///a"], ("sqlite:///a",)),
+    ),
+    "ledger_age": (None, (86_400, 86_400), ("100000", 100_000), ("3162240000", 3_162_240_000)),
+    "prices": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
     "tenant_header": (None, ("x-f", "x-f"), ("x-e", "x-e"), ("X-Tenant", "X-Tenant")),
     "attribute": (
         (),

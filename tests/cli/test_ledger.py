@@ -344,6 +344,8 @@ def test_cost_is_a_decimal_string_beside_the_streams_without_a_price(tmp_path: P
     (line,) = json.loads(queried(tmp_path, "--by", "month", "--output", "json"))
     assert (line["cost_usd"], line["without_price"], line["without_usage"]) == ("0.00015", 1, 1)
     assert "0.00015" in queried(tmp_path, "--by", "month")
+    records = list(csv.DictReader(io.StringIO(queried(tmp_path, "--output", "csv"))))
+    assert [record["cost_usd"] for record in records] == ["0.000075", "0.000075", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def run(settings: Settings, args: Arguments) -> int:
             rows = [[*total.keys, *(_value(total, name) for name in names)] for total in totals]
             print_rows([*by, *names], rows, args.output, MAX_WIDTH)
         else:
-            print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output)
+            print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output, with_cost=True)
     return DONE
 
 

@@ -14,7 +14,7 @@ examples:
   streamgauge ledger query --ledger sqlite:////a/ledger.sqlite --ledger sqlite:////b/ledger.sqlite --by day
   streamgauge ledger query --output jsonl | jq .outcome
 
-Keys for --by and --where: day, month, model, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
+Keys for --by and --where: day, model, month, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
 finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from,
 trace_id.
 The attributes of records (--attribute of `up` and `tap`) are keys, too.

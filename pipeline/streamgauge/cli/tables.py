@@ -84,17 +84,21 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], output: s
         print_table(names, rows, max_width)
 
 
-def print_records(records: Iterable[bytes], output: str) -> None:
-    """Records, each as its JSON, in the form that --output names: whole in JSON, some of their fields in a table or CSV."""
+def print_records(records: Iterable[bytes], output: str, *, with_cost: bool = False) -> None:
+    """Records, each as its JSON, in the form that --output names: whole in JSON, some of their fields in a table or CSV.
+
+    `with_cost`: they are a ledger's, with a cost, which is the last column.
+    """
     if output in ("json", "jsonl"):
         print_json((record.decode() for record in records), output)
-    else:
-        print_rows(_COLUMNS, [_row(json.loads(record)) for record in records], output, MAX_WIDTH)
+        return
+    rows = [_row(json.loads(record), with_cost) for record in records]
+    print_rows([*_COLUMNS, "cost_usd"] if with_cost else _COLUMNS, rows, output, MAX_WIDTH)
 
 
-def _row(record: dict[str, Any]) -> list[object]:
+def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
     timing, usage = record["timing"], record["usage"]
-    return [
+    fields = [
         record["started_at"],
         record["upstream"],
         record["dialect"],
@@ -108,6 +112,7 @@ def _row(record: dict[str, Any]) -> list[object]:
         usage["input_tokens"],
         usage["output_tokens"],
     ]
+    return [*fields, (record["cost"] or {}).get("usd")] if with_cost else fields
 
 
 def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]], file: TextIO | None = None) -> None:

@@ -14,8 +14,8 @@ from streamgauge.ledger.row import LedgerRow
 # `request_digest,attempt` groups the retries of one request. `tap` separates the records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
-    "month",
     "model",
+    "month",
     "request_model",
     "response_model",
     "tap",

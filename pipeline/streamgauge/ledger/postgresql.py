@@ -13,7 +13,7 @@ import psycopg
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.dialects.postgresql import insert
 
-from streamgauge.ledger.contract import LedgerUnavailableError, Pricing
+from streamgauge.ledger.contract import LedgerUnavailableError, Pricing, UnsupportedLedgerError
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from streamgauge.ledger.store import SqlLedger
 
@@ -36,14 +36,19 @@ _HAS_TABLE = text("SELECT to_regclass(:name) IS NOT NULL")
 class PostgresqlLedger(SqlLedger):
     """A ledger in the database of `url` (postgresql://...), whose tables are made if they are missing and `create` is true.
 
-    Raises LedgerUnavailableError if it cannot be opened.
+    Raises UnsupportedLedgerError for a malformed URL, LedgerUnavailableError if it cannot be opened.
     """
 
     def __init__(self, url: str, *, create: bool = True, prices: Pricing | None = None) -> None:
         try:
             known: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(url))
         except psycopg.Error:
-            raise LedgerUnavailableError("the ledger's URL is not one that PostgreSQL accepts") from None
+            raise UnsupportedLedgerError(
+                "the ledger's URL is not one that PostgreSQL accepts: write postgresql://USER@HOST:PORT/DATABASE, and "
+                "special characters of a password as %XX"
+            ) from None
+        if "@" in str(known.get("host", "")):
+            raise UnsupportedLedgerError("the host in the ledger's URL contains an @: write an @ of a password as %40")
         super().__init__(_engine(url, known), f"the ledger {_shown(known)}", prices)
         self._create = create
         with self._translated("opened"):
