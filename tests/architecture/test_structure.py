@@ -263,7 +263,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "runtime/child.py": ("cli/test_tap_process.py",),  # on the children themselves
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
-    "cli/ledgers.py": ("cli/test_main.py", "cli/test_ledger.py"),
     "cli/replay_topic.py": ("integration/test_replay.py",),  # needs a broker
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs
     "cli/up.py": ("integration/test_up.py",),
