@@ -47,9 +47,9 @@ def test_old_records_are_deleted_at_once_and_again_and_again(tmp_path: Path, mon
         before.insert([aged(number, 3) for number in range(5)])
         before.insert([aged(10, 1.9), make_row(11, started_at=None)])
     with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": 2 * DAY_S})) as ledger:
-        wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)] or None)
+        wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)], "ledger without old records")
         ledger.insert([aged(20, 2.5)])
-        wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)] or None)
+        wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)], "ledger without old records")
     assert ids(path) == [stream_id(10), stream_id(11)]
 
 
@@ -72,7 +72,7 @@ def test_a_ledger_that_fails_is_tried_again(
 
     monkeypatch.setattr(SqliteLedger, "expire", fail)
     with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": DAY_S})):
-        wait_for(lambda: len(calls) >= 2 or None)
+        wait_for(lambda: len(calls) >= 2, "second try")
     assert "old records cannot be deleted now, trying again in an hour: the disk is full" in caplog.text
 
 

@@ -14,6 +14,7 @@ from streamgauge.ledger import LedgerRow, SqliteLedger, Total
 from streamgauge.ledger.adding import totals_of
 from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.resumption import UsagePart, count_once
+from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import records
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
@@ -57,7 +58,7 @@ def counted_in_memory(rows: Sequence[LedgerRow]) -> list[int | None]:
     engine = create_engine("sqlite://", json_serializer=str, json_deserializer=str)
     with engine.connect() as connection:
         bring_up_to_date(connection, 0)
-        connection.execute(insert(records), [row.values(None) for row in rows])
+        connection.execute(insert(records), [dict(zip(COLUMNS, row.values(None), strict=True)) for row in rows])
         totals = totals_of(connection, ["tenant"])
     engine.dispose()
     return [total.output_tokens for total in totals]

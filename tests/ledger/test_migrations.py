@@ -25,7 +25,8 @@ from streamgauge.ledger import (
     open_ledger,
     sqlite_file,
 )
-from streamgauge.ledger.schema import SCHEMA_VERSION
+from streamgauge.ledger.row import COLUMNS
+from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from streamgauge.ledger.store import SqlLedger
 from tests.ledger.places import fresh_url
 from tests.ledger.rows import make_row, stream_id
@@ -171,6 +172,10 @@ def changed(row: LedgerRow, record: dict[str, Any]) -> LedgerRow:
 @pytest.fixture(params=sorted(LEDGERS))
 def url(request: pytest.FixtureRequest) -> str:
     return fresh_url(request, request.param)
+
+
+def test_the_table_has_the_columns_of_a_row_in_their_order() -> None:
+    assert tuple(records.c.keys()) == COLUMNS
 
 
 def test_every_earlier_version_is_tested() -> None:

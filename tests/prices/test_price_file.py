@@ -7,7 +7,7 @@ import pytest
 
 from streamgauge.errors import UsageFault
 from streamgauge.prices.price_file import load_prices
-from streamgauge.prices.rates import Rate
+from streamgauge.prices.rates import Rate, of_request
 
 WHOLE = """
 [upstreams]
@@ -43,16 +43,16 @@ def test_everything_that_a_file_may_say(tmp_path: Path) -> None:
         "2026-11-01",
         "2027-01-01",
     )
-    assert price.rates.input == Rate(Decimal("2.5"), ((100_000, Decimal(4)), (200_000, Decimal(5))))
-    assert price.rates.output == Rate(Decimal(10), ((200_000, Decimal(15)),))
-    assert (price.rates.input_cached, price.rates.request) == (Rate(Decimal("1.25")), Decimal("0.01"))
+    assert price.rates.input == Rate.of(Decimal("2.5"), ((100_000, Decimal(4)), (200_000, Decimal(5))))
+    assert price.rates.output == Rate.of(Decimal(10), ((200_000, Decimal(15)),))
+    assert (price.rates.input_cached, price.rates.request) == (Rate.of(Decimal("1.25")), of_request(Decimal("0.01")))
     assert price.rates.reasoning is None
 
 
 def test_a_number_is_read_as_it_is_written(tmp_path: Path) -> None:
     text = '[[price]]\nmodel = "m"\nfrom = 2026-01-01\ninput = 0.1\noutput = 0.075\n'
     (price,) = load_prices(written(tmp_path, text)).prices
-    assert price.rates.input == Rate(Decimal("0.1"))
+    assert price.rates.input == Rate.of(Decimal("0.1"))
 
 
 LINES = {"model": '"m"', "from": "2026-01-01", "input": "1", "output": "1"}

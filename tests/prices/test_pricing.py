@@ -169,7 +169,7 @@ def test_costs_are_those_of_the_lists_own_calculation(data: st.DataObject) -> No
     expected = prices.calc_price(usage)["total_price"]
     names = {"input": "input_mtok", "output": "output_mtok", "input_cached": "cache_read_mtok",
              "cache_write": "cache_write_mtok", "cache_write_1h": "cache_write_1h_mtok"}  # fmt: skip
-    known: dict[str, Any] = {ours: _rate(getattr(prices, theirs)) for ours, theirs in names.items()}
+    known: dict[str, Any] = {ours: _rate(getattr(prices, theirs), Decimal(1)) for ours, theirs in names.items()}
     rates = Rates("test", None, **known)
     found = rates.cost_of(
         make_row(

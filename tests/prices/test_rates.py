@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from streamgauge.ledger import Cost
-from streamgauge.prices.rates import Rate, Rates
+from streamgauge.prices.rates import Rate, Rates, of_request
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 
 
 def rate(price: str, *above: tuple[int, str]) -> Rate:
-    return Rate(Decimal(price), tuple((start, Decimal(one)) for start, one in above))
+    return Rate.of(Decimal(price), tuple((start, Decimal(one)) for start, one in above))
 
 
 CHEAP = Rates("test", "2026-01-01", input=rate("3"), output=rate("15"))
@@ -102,13 +102,14 @@ def test_what_was_not_reported_costs_nothing_that_is_known() -> None:
 
 
 def test_a_request_is_paid_once() -> None:
-    rates = Rates("test", None, input=rate("1"), output=rate("1"), request=Decimal("0.012"))
+    rates = Rates("test", None, input=rate("1"), output=rate("1"), request=of_request(Decimal("0.012")))
     assert cost(rates, input_tokens=0, output_tokens=0) == Cost(12 * 10**9, 0, "test", None)
     assert cost(rates, input_tokens=None, output_tokens=0) == Cost(None, 12 * 10**9, "test", None)
 
 
 def test_a_factor_multiplies_everything_and_a_fraction_is_rounded_once() -> None:
-    us = Rates("test", None, input=rate("3"), output=rate("15"), factor=Decimal("1.1"))
+    factor = Decimal("1.1")
+    us = Rates("test", None, input=Rate.of(Decimal(3), factor=factor), output=Rate.of(Decimal(15), factor=factor))
     assert cost(us, input_tokens=1, output_tokens=1) == Cost(3_300_000, 16_500_000, "test", None)
     tiny = Rates("test", None, input=rate("0.0000005"), output=rate("0.0000015"))
     assert cost(tiny, input_tokens=1, output_tokens=1) == Cost(0, 2, "test", None), "half to even: 0.5 and 1.5"

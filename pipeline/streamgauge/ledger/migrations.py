@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, select, text, update
 
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.token_kinds import REPORTED
-from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, NO_PRICE, attributes_column, kinds_of, region_of, wait_of
+from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, PRICE, attributes_column, kinds_of, region_of, wait_of
 from streamgauge.ledger.schema import ADDED, INDEXES, SCHEMA_VERSION, TOKENS, add_column, metadata, records
 
 # Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
@@ -59,7 +59,7 @@ def _values(record: bytes, columns: Sequence[str]) -> dict[str, Any]:
     timing = _object(known.get("timing"))
     reported = {REPORTED[name]: count for name, count in tokens.items() if name in REPORTED and count is not None}
     derived: dict[str, Any] = {
-        **NO_PRICE,
+        **dict.fromkeys(PRICE),
         **tokens,
         **kinds_of(reported),
         "attempt": _whole(known.get("attempt"), MAX_ATTEMPT),

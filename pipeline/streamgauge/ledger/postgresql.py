@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.dialects.postgresql import insert
 
 from streamgauge.ledger.contract import LedgerUnavailableError, Pricing, UnsupportedLedgerError
+from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from streamgauge.ledger.store import SqlLedger
 
@@ -97,8 +98,11 @@ class PostgresqlLedger(SqlLedger):
         lines = str(error).strip().splitlines()
         return lines[0] if lines else type(error).__name__
 
-    def _insert_ignoring(self) -> Any:
-        return insert(records).on_conflict_do_nothing(index_elements=["stream_id"])
+    def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
+        """One statement, since other writers may insert the same rows meanwhile: it waits for them."""
+        ignoring = insert(records).on_conflict_do_nothing(index_elements=["stream_id"])
+        values = [dict(zip(COLUMNS, row, strict=True)) for row in rows.values()]
+        return set(connection.scalars(ignoring.returning(records.c.stream_id), values))
 
 
 def _engine(url: str, known: dict[str, Any]) -> Engine:

@@ -1,8 +1,9 @@
 """A record as a row of a ledger: its JSON, and the columns by which ledgers sort, group and add up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -87,15 +88,12 @@ class LedgerRow:
         """The stored JSON up to the value of its cost: this part is equal in two copies of a record."""
         return self.record[: -len(b"null}")]
 
-    def values(self, cost: Cost | None) -> dict[str, Any]:
-        """The row's columns, with this cost."""
-        columns = {**vars(self), **NO_PRICE}
-        del columns["cost"]
-        if cost is not None:
-            columns["record"] = b"%b%b}" % (self.own_bytes, cost.as_json())
-            columns["cost_input"], columns["cost_output"] = cost.input, cost.output
-            columns["price_source"], columns["price_date"] = cost.source, cost.date
-        return columns
+    def values(self, cost: Cost | None) -> tuple[Any, ...]:
+        """The values of COLUMNS, with this cost."""
+        if cost is None:
+            return *_OWN(self), None, None, None, None, self.record
+        record = b"%b%b}" % (self.own_bytes, cost.as_json())
+        return *_OWN(self), cost.input, cost.output, cost.source, cost.date, record
 
     @classmethod
     def of_json(cls, record: bytes) -> "LedgerRow":
@@ -124,8 +122,11 @@ def row_of(record: Record) -> LedgerRow:
     return _row(record, encode_record(record)[:-1] + _NO_COST)
 
 
-# The columns of a row without a price.
-NO_PRICE: Mapping[str, None] = dict.fromkeys(("cost_input", "cost_output", "price_source", "price_date"))
+# The columns of a price, which a ledger adds; all columns, in the order of `values`.
+PRICE = ("cost_input", "cost_output", "price_source", "price_date")
+_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost"))
+_OWN = attrgetter(*_OWN_NAMES)
+COLUMNS = (*_OWN_NAMES, *PRICE, "record")
 
 
 def _known_of(record: bytes) -> "_Known":

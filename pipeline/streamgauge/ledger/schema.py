@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.schema import CreateColumn
 
-from streamgauge.ledger.row import KINDS, NO_PRICE
+from streamgauge.ledger.row import KINDS, PRICE
 
 SCHEMA_VERSION = 5
 
@@ -48,7 +48,7 @@ ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
     4: ("attributes",),
-    5: ("trace_id", "inference_geo", "wait_us", *TOKENS[5:], *KINDS, *NO_PRICE),
+    5: ("trace_id", "inference_geo", "wait_us", *TOKENS[5:], *KINDS, *PRICE),
 }
 
 metadata = MetaData()

@@ -3,7 +3,7 @@
 A commit is durable before `insert` returns, since a record that is in the ledger is not sent again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any, Self
@@ -41,8 +41,6 @@ class SqlLedger:
     `_snapshot` is one whose statements all read the same moment.
     """
 
-    _insert_ignoring: Callable[[], Any]
-
     def __init__(self, engine: Engine, name: str, prices: Pricing | None) -> None:
         self._engine = engine
         self._name = name
@@ -60,6 +58,10 @@ class SqlLedger:
         raise NotImplementedError
 
     def _set_version(self, connection: Connection) -> None:
+        raise NotImplementedError
+
+    def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
+        """Insert the rows whose stream ids are not there: values of COLUMNS by stream id. Returns the ids of these rows."""
         raise NotImplementedError
 
     def _cause(self, error: BaseException) -> str:
@@ -93,10 +95,9 @@ class SqlLedger:
             return Inserted()
         costs = {name: self._cost_of(row) for name, row in first.items()}
         # In one order, so that two writers of the same streams wait for each other, and none for both.
-        ordered = sorted(first)
+        ordered = {name: first[name].values(costs[name]) for name in sorted(first)}
         with self._lock, self._translated("written"), self._writing() as connection:
-            values = [first[name].values(costs[name]) for name in ordered]
-            new = set(connection.scalars(self._insert_ignoring().returning(records.c.stream_id), values))
+            new = self._insert_new(connection, ordered)
             known = self._stored(connection, [name for name in ordered if name not in new])
         same = different = 0
         for place, row in enumerate(rows):

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from streamgauge.prices.rates import Rate, Rates
+from streamgauge.prices.rates import Rate, Rates, of_request
 
 # The company whose list price counts for a dialect, if the upstream's name is that of no provider. Other providers serve
 # these dialects, too; under other models' names, which are not in the company's list.
@@ -72,13 +72,12 @@ def rates_of(offer: Offer, started: datetime) -> Rates | None:
     ):
         return None
     prices = model.get_prices(started, context if is_own else None)
-    rates = {name: _rate(getattr(prices, key)) for name, key in _NAMES.items()}
+    rates: dict[str, Any] = {name: _rate(getattr(prices, key), factor) for name, key in _NAMES.items()}
     thousand = prices.requests_kcount
     return Rates(
         source=f"genai-prices {_version()}: {provider.id}/{model.id}",
         date=_date(model, started),
-        request=thousand / 1000 if isinstance(thousand, Decimal) else Decimal(0),
-        factor=factor,
+        request=of_request(thousand / 1000, factor) if isinstance(thousand, Decimal) else 0,
         **rates,
     )
 
@@ -133,12 +132,12 @@ def _has_variant(model: Any, started: datetime, context: Mapping[str, str]) -> b
     )
 
 
-def _rate(price: Any) -> Rate | None:
+def _rate(price: Any, factor: Decimal) -> Rate | None:
     if price is None:
         return None
     if isinstance(price, Decimal):
-        return Rate(price)
-    return Rate(price.base, tuple((tier.start, tier.price) for tier in price.tiers))
+        return Rate.of(price, factor=factor)
+    return Rate.of(price.base, tuple((tier.start, tier.price) for tier in price.tiers), factor)
 
 
 def _date(model: Any, started: datetime) -> str | None:

@@ -26,7 +26,7 @@ from typing import Any
 
 from streamgauge.errors import UsageFault
 from streamgauge.prices.catalogue import Offer, is_provider
-from streamgauge.prices.rates import Rate, Rates
+from streamgauge.prices.rates import Rate, Rates, of_request
 
 # The word for an upstream whose models have no list price.
 NONE = "none"
@@ -138,7 +138,7 @@ def _price(file: str, number: int, given: Any) -> OwnPrice:
     rates = Rates(
         source=f"{file}: {given['model']}",
         date=first,
-        request=_number(place, given, "request") or Decimal(0),
+        request=of_request(_number(place, given, "request") or Decimal(0)),
         **kinds,
     )
     if rates.input is None or rates.output is None:
@@ -174,7 +174,7 @@ def _rate(place: str, given: Mapping[str, object], kind: str) -> Rate | None:
             above.append((start, price))
     if base is None and above:
         raise ValueError(f"{place}: {kind} has a price above a number of tokens, and none below")
-    return None if base is None else Rate(base, tuple(sorted(above)))
+    return None if base is None else Rate.of(base, tuple(sorted(above)))
 
 
 def _number(place: str, given: Mapping[str, object], name: str) -> Decimal | None:

@@ -10,6 +10,8 @@ from streamgauge.prices.rates import Rates
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE_US = 60_000_000
+# Kinds of records whose rates are kept: clients choose models' names, so this is bounded.
+_KEPT = 4_096
 
 
 class Prices:
@@ -19,6 +21,7 @@ class Prices:
         self._own = own
         self._report = report
         self._failed = False
+        self._known: dict[tuple[str | int | None, ...], Rates | None] = {}
 
     def cost_of(self, row: LedgerRow) -> Cost | None:
         """See Pricing.cost_of. A record without a model or a start has no price."""
@@ -34,12 +37,18 @@ class Prices:
         return None if rates is None else rates.cost_of(row)
 
     def _rates_of(self, row: LedgerRow, model: str, started_us: int) -> Rates | None:
+        """The rates, looked up once for all records of the same kind and minute: prices change at whole minutes at most."""
+        minute = started_us // _MINUTE_US
+        kind = (row.upstream, row.dialect, model, row.service_tier, row.inference_geo, minute)
+        if kind in self._known:
+            return self._known[kind]
+        if len(self._known) >= _KEPT:
+            self._known.clear()
         offer = Offer(
             row.upstream, self._own.provider_of(row.upstream), row.dialect, model, row.service_tier, row.inference_geo
         )
-        own = self._own.rates_of(offer, row.day or "")
-        if own is not None:
-            return own
-        if self._own.has_no_price(row.upstream):
-            return None
-        return rates_of(offer, _EPOCH + timedelta(minutes=started_us // _MINUTE_US))
+        found = self._own.rates_of(offer, row.day or "")
+        if found is None and not self._own.has_no_price(row.upstream):
+            found = rates_of(offer, _EPOCH + timedelta(minutes=minute))
+        self._known[kind] = found
+        return found

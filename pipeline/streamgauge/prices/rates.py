@@ -1,31 +1,38 @@
-"""The prices of one model on one day, and what a record costs by them. Exact: decimal arithmetic, rounded once at the end."""
+"""The prices of one model on one day, and what a record costs by them. Exact: whole numbers, rounded once at the end."""
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Context, Decimal
 
 from streamgauge.ledger import Cost, LedgerRow
 from streamgauge.ledger.cost import COST_DIGITS
 
-# Prices are for a million tokens.
+# Prices are whole numbers of 10**-18 USD for a token, which is 10**-12 USD for a million of them. A price with more digits
+# is rounded to that.
+_PRICE_DIGITS = 18
 _PER_DIGITS = 6
-# More digits than a sum of products of the largest token counts and any price has.
-_EXACT = Context(prec=100, rounding=ROUND_HALF_EVEN)
+_ROUNDED = 10 ** (_PRICE_DIGITS - COST_DIGITS)
+_EXACT = Context(prec=100)
 # The largest cost of one side of a record: four million USD (10**-12 USD).
 _MAX_COST = 2**62
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The price of a million tokens of one kind, in USD.
+    """The price of one token of a kind, in 10**-18 USD.
 
     `above`: pairs of a number of input tokens and a price, in ascending order. If a request has more input tokens than the
     number, all of its tokens have this price.
     """
 
-    base: Decimal
-    above: tuple[tuple[int, Decimal], ...] = ()
+    base: int
+    above: tuple[tuple[int, int], ...] = ()
 
-    def at(self, input_tokens: int | None) -> Decimal | None:
+    @classmethod
+    def of(cls, base: Decimal, above: tuple[tuple[int, Decimal], ...] = (), factor: Decimal = Decimal(1)) -> "Rate":
+        """From prices of a million tokens in USD, times a factor."""
+        return cls(_whole(base, factor), tuple((start, _whole(price, factor)) for start, price in above))
+
+    def at(self, input_tokens: int | None) -> int | None:
         """The price for a request with so many input tokens; None if it depends on a number that is not known."""
         if not self.above:
             return self.base
@@ -35,12 +42,22 @@ class Rate:
         return prices[-1] if prices else self.base
 
 
+def _whole(price: Decimal, factor: Decimal) -> int:
+    exact = _EXACT.multiply(price, factor).scaleb(_PRICE_DIGITS - _PER_DIGITS, _EXACT)
+    return int(exact.to_integral_value(context=_EXACT))
+
+
+def of_request(price: Decimal, factor: Decimal = Decimal(1)) -> int:
+    """A price of one request in USD, as `Rates.request`."""
+    return _whole(price, factor) * 10**_PER_DIGITS
+
+
 @dataclass(frozen=True)
 class Rates:
     """The prices of a model. A kind without a price of its own costs what its side costs (`input`, `output`).
 
     `cache_write`: input that is written to a cache; `cache_write_1h`: kept there for an hour, else as `cache_write`.
-    `request`: USD for each request. `factor`: multiplies all prices. `source`, `date`: as in Cost.
+    `request`: the price of each request, in 10**-18 USD. `source`, `date`: as in Cost.
     """
 
     source: str
@@ -53,21 +70,21 @@ class Rates:
     input_audio: Rate | None = None
     reasoning: Rate | None = None
     output_audio: Rate | None = None
-    request: Decimal = Decimal(0)
-    factor: Decimal = Decimal(1)
+    request: int = 0
 
     def cost_of(self, row: LedgerRow) -> Cost | None:
         """What the reported tokens of a record cost. None if no side was reported, or if a price for them is missing."""
-        costs: list[int | None] = []
-        request = self.request
-        for reported, parts in ((row.input_tokens, self._input(row)), (row.output_tokens, self._output(row))):
-            cost = None if reported is None else self._side(parts, row.input_tokens, request)
-            if reported is not None:
-                if cost is None:
-                    return None
-                request = Decimal(0)  # it is paid once
-            costs.append(cost)
-        return None if costs == [None, None] else Cost(costs[0], costs[1], self.source, self.date)
+        given = made = None
+        if row.input_tokens is not None:
+            given = _side(self._input(row), row.input_tokens, self.request)
+            if given is None:
+                return None
+        if row.output_tokens is not None:
+            request = self.request if given is None else 0  # it is paid once
+            made = _side(self._output(row), row.input_tokens, request)
+            if made is None:
+                return None
+        return None if given is None and made is None else Cost(given, made, self.source, self.date)
 
     def _input(self, row: LedgerRow) -> list[tuple[int | None, Rate | None]]:
         written = row.input_cache_write or 0
@@ -88,17 +105,17 @@ class Rates:
             (row.output_audio, self.output_audio or self.output),
         ]
 
-    def _side(
-        self, parts: list[tuple[int | None, Rate | None]], input_tokens: int | None, request: Decimal
-    ) -> int | None:
-        """The cost of one side in 10**-12 USD."""
-        millions = _EXACT.multiply(request, Decimal(10**_PER_DIGITS))
-        for tokens, rate in parts:
-            if tokens:
-                price = None if rate is None else rate.at(input_tokens)
-                if price is None:
-                    return None
-                millions = _EXACT.add(millions, _EXACT.multiply(price, Decimal(tokens)))
-        cost = _EXACT.multiply(millions, self.factor).scaleb(COST_DIGITS - _PER_DIGITS, _EXACT)
-        whole = int(cost.to_integral_value(context=_EXACT))
-        return whole if whole <= _MAX_COST else None
+
+def _side(parts: list[tuple[int | None, Rate | None]], input_tokens: int | None, request: int) -> int | None:
+    """The cost of one side in 10**-12 USD, half to even; None if a price is missing, or if it is larger than any."""
+    exact = request
+    for tokens, rate in parts:
+        if tokens:
+            price = None if rate is None else rate.at(input_tokens)
+            if price is None:
+                return None
+            exact += tokens * price
+    cost, rest = divmod(exact, _ROUNDED)
+    if rest * 2 > _ROUNDED or (rest * 2 == _ROUNDED and cost % 2):
+        cost += 1
+    return cost if cost <= _MAX_COST else None
