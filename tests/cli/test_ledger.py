@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -362,3 +364,12 @@ def test_wrong_options_are_refused(data_dir: Path, words: tuple[str, ...], why: 
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         assert main(("ledger", "query", "--data-dir", str(data_dir), *words)) == 2
     assert why in errors.getvalue()
+
+
+def test_no_database_library_is_imported_before_a_ledger_is_opened() -> None:
+    program = (
+        "import sys, streamgauge.ledger, streamgauge.prices, streamgauge.cli.ledger, streamgauge.cli.ledgers, streamgauge.cli.up;"
+        "print(sorted({'sqlalchemy', 'psycopg', 'genai_prices', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

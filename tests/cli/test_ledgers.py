@@ -13,7 +13,7 @@ from streamgauge.cli import ledgers
 from streamgauge.cli.ledgers import ledger_to_read, opened_ledger
 from streamgauge.cli.settings_sources import load
 from streamgauge.errors import Unavailable, UsageFault
-from streamgauge.ledger import SqliteLedger
+from streamgauge.ledger import LedgerUnavailableError, SqliteLedger
 from tests.ledger.rows import make_row, stream_id
 from tests.running import wait_for
 
@@ -68,7 +68,7 @@ def test_a_ledger_that_fails_is_tried_again(
 
     def fail(*_: object) -> int:
         calls.append(1)
-        raise ledgers.LedgerUnavailableError("the disk is full")
+        raise LedgerUnavailableError("the disk is full")
 
     monkeypatch.setattr(SqliteLedger, "expire", fail)
     with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": DAY_S})):

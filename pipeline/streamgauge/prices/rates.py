@@ -10,7 +10,8 @@ from streamgauge.ledger.cost import COST_DIGITS
 # is rounded to that.
 _PRICE_DIGITS = 18
 _PER_DIGITS = 6
-_ROUNDED = 10 ** (_PRICE_DIGITS - COST_DIGITS)
+_ROUNDED: int = 10 ** (_PRICE_DIGITS - COST_DIGITS)
+_MILLION = 1_000_000
 _EXACT = Context(prec=100)
 # The largest cost of one side of a record: four million USD (10**-12 USD).
 _MAX_COST = 2**62
@@ -49,7 +50,7 @@ def _whole(price: Decimal, factor: Decimal) -> int:
 
 def of_request(price: Decimal, factor: Decimal = Decimal(1)) -> int:
     """A price of one request in USD, as `Rates.request`."""
-    return _whole(price, factor) * 10**_PER_DIGITS
+    return _whole(price, factor) * _MILLION
 
 
 @dataclass(frozen=True)
