@@ -1,5 +1,5 @@
-# The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
-# benchmarks use: make installs Debian's packages of them if it runs as root.
+# The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus and PostgreSQL, which
+# tests and benchmarks use: make installs Debian's packages of them if it runs as root.
 .PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3

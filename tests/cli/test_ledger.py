@@ -368,7 +368,7 @@ def test_wrong_options_are_refused(data_dir: Path, words: tuple[str, ...], why: 
 
 def test_no_database_library_is_imported_before_a_ledger_is_opened() -> None:
     program = (
-        "import sys, streamgauge.ledger, streamgauge.prices, streamgauge.cli.ledger, streamgauge.cli.ledgers, streamgauge.cli.up;"
+        "import sys, streamgauge.ledger, streamgauge.prices, streamgauge.cli.ledger, streamgauge.cli.ledgers;"
         "print(sorted({'sqlalchemy', 'psycopg', 'genai_prices', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
