@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +79,8 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._data, *arguments], stdout=log, stderr=log, **self._as_user()
             )
+        import psycopg  # each test process loads this module, and few use it
+
         deadline = time.monotonic() + READY_S
         while True:
             try:
@@ -104,6 +105,8 @@ class PostgresServer:
 
     def fresh(self, name: str) -> str:
         """The URL of an empty schema of its own."""
+        import psycopg
+
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f'CREATE SCHEMA "{name}"'.encode())
         return f"{self.url}?options=-csearch_path%3D{name}"
