@@ -136,7 +136,7 @@ def _local_day(connection: Connection, chosen: Filter) -> Expression:
 
 def _starts(connection: Connection, chosen: Filter) -> tuple[int, int]:
     """A range that holds the starts of all chosen records (us), read by the index; empty if no record has a start."""
-    dated = select(started).where(started < NO_START).limit(1)
+    dated = select(started).select_from(records).where(started < NO_START).limit(1)
     first = connection.execute(dated.order_by(started, records.c.stream_id)).scalar()
     last = connection.execute(dated.order_by(started.desc(), records.c.stream_id.desc())).scalar()
     if first is None or last is None:

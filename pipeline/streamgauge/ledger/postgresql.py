@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.types.json import set_json_dumps
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.dialects.postgresql import insert
 
@@ -107,14 +108,18 @@ class PostgresqlLedger(SqlLedger):
 
 def _engine(url: str, known: dict[str, Any]) -> Engine:
     timeouts: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in known}
+
+    def connect() -> "psycopg.Connection[Any]":
+        connection = psycopg.connect(url, **timeouts)
+        set_json_dumps(str, connection)  # attributes are JSON already
+        return connection
+
     return create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(url, **timeouts),
+        creator=connect,
         pool_size=2,
         max_overflow=-1,
         pool_pre_ping=True,  # a connection may be older than the server's last restart
-        json_serializer=str,
-        json_deserializer=str,
         hide_parameters=True,
     )
 
