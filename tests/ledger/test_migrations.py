@@ -25,9 +25,9 @@ from streamgauge.ledger import (
     open_ledger,
     sqlite_file,
 )
+from streamgauge.ledger.postgresql import PostgresqlLedger
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
-from streamgauge.ledger.store import SqlLedger
 from tests.ledger.places import fresh_url
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import make_record, make_usage
@@ -193,7 +193,7 @@ def test_a_converted_ledger_equals_a_new_one(
     if old.kind == "sqlite":
         new = Database(f"sqlite:///{tmp_path}/new/ledger.sqlite")
     else:
-        new = Database(request.getfixturevalue("postgres").fresh(f"{uuid.uuid4().hex}"))
+        new = Database(request.getfixturevalue("postgres").fresh(f"new_{uuid.uuid4().hex}"))
     with open_ledger(new.url) as ledger:
         ledger.insert(rows)
     made = new.contents()
@@ -282,7 +282,8 @@ def test_one_that_is_broken_off_leaves_the_ledger_as_it_was(
     database = earlier(version, url, *(make_row(number) for number in range(1_500)))
     before = database.contents()
     with monkeypatch.context() as patched:
-        patched.setattr(SqlLedger, "_set_version", lambda *_: 1 / 0)
+        for kind in (SqliteLedger, PostgresqlLedger):
+            patched.setattr(kind, "_set_version", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             open_ledger(url)
     assert database.contents() == before
@@ -306,6 +307,8 @@ def test_a_later_version_is_refused_and_left_alone(url: str, other: int) -> None
 
 
 def test_processes_that_open_it_at_once_convert_it_once(version: int, url: str) -> None:
+    if version != OLD[-1] and not url.startswith("sqlite"):
+        return  # the lock is the same for all versions
     database = earlier(version, url, *(make_row(number) for number in range(500)))
     program = "import sys; from streamgauge.ledger import open_ledger; open_ledger(sys.argv[1])"
     openers = [subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT) for _ in range(3)]
