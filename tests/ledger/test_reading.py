@@ -55,9 +55,8 @@ def test_totals_of_a_range_read_that_range_alone(explained: Explained) -> None:
 
 def test_a_trace_is_found_by_its_index(explained: Explained) -> None:
     assert list(explained.ledger.query(None, Filter(where=(("trace_id", "t"),)))) == []
-    assert "records_by_start" in explained.plans[0], "records come in order of their start"
     assert explained.ledger.totals(["trace_id"], Filter(where=(("trace_id", "t"),))) == []
-    assert explained.plans[-1] == "SEARCH records USING INDEX records_by_trace (trace_id=?)"
+    assert set(explained.plans) == {"SEARCH records USING INDEX records_by_trace (trace_id=?)"}
 
 
 def test_postgresql_reads_a_page_by_the_index(postgres_url: str) -> None:
