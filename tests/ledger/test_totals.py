@@ -30,13 +30,13 @@ def test_the_newest_are_first_on_request_and_those_without_a_start_last() -> Non
 
 def test_known_numbers_are_added_and_unknown_ones_stay_null() -> None:
     one = total("a", streams=2, with_usage=1, input_tokens=5, kinds={"input_uncached": 5}, cost=7, without_price=1,
-                without_usage=1, longest_wait_us=4, first_us=10, last_us=20)  # fmt: skip
+                without_usage=1, longest_wait_us=4, last_us=20)  # fmt: skip
     other = total("a", streams=3, with_usage=3, input_tokens=1, output_tokens=2, kinds={"input_uncached": 1, "reasoning": 2},
-                  longest_wait_us=9, first_us=5, last_us=6)  # fmt: skip
+                  longest_wait_us=9, last_us=6)  # fmt: skip
     (added,) = add_totals([[one], [other]])
     assert asdict(added) == asdict(
         total("a", streams=5, with_usage=4, input_tokens=6, output_tokens=2, kinds={"input_uncached": 6, "reasoning": 2},
-              cost=7, without_price=1, without_usage=1, longest_wait_us=9, first_us=5, last_us=20)
+              cost=7, without_price=1, without_usage=1, longest_wait_us=9, last_us=20)
     )  # fmt: skip
     assert added.total_tokens is None
 

@@ -149,7 +149,6 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
         func.count(),
         *(func.sum(streams.c[name]) for name in ("with_usage", "without_usage", "without_price")),
         func.max(streams.c.wait_us),
-        func.min(streams.c.started_us),
         func.max(streams.c.started_us),
         *(half for name in _SUMMED for half in _halves(streams.c[name])),
     ).group_by(*names)
@@ -160,7 +159,7 @@ def _halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnEleme
 
 
 def _total(line: Sequence[Any], keys: int) -> Total:
-    streams, with_usage, without_usage, without_price, wait, first, last, *halves = line[keys:]
+    streams, with_usage, without_usage, without_price, wait, last, *halves = line[keys:]
     sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
     named: dict[str, Any] = dict(zip(_SUMMED, sums, strict=True))
     costs = [cost for cost in (named["cost_input"], named["cost_output"]) if cost is not None]
@@ -174,7 +173,6 @@ def _total(line: Sequence[Any], keys: int) -> Total:
         cost=sum(costs) if costs else None,
         without_price=int(without_price),
         longest_wait_us=wait,
-        first_us=first,
         last_us=last,
     )
 

@@ -108,7 +108,7 @@ class Total:
     `kinds`: tokens by disjoint kind (`core/token_kinds.py`), for the kinds that a stream reported. `cost`: the price of the
     reported tokens in 10**-12 USD. `without_price`: the streams of `with_usage` that it leaves out.
     `longest_wait_us`: the longest time to a first token, or to the end of a stream without one, in microseconds.
-    `first_us`, `last_us`: the first and the last start.
+    `last_us`: the last start.
     """
 
     keys: tuple[str | int | None, ...]
@@ -124,7 +124,6 @@ class Total:
     cost: int | None = field(default=None, compare=False)
     without_price: int = field(default=0, compare=False)
     longest_wait_us: int | None = field(default=None, compare=False)
-    first_us: int | None = field(default=None, compare=False)
     last_us: int | None = field(default=None, compare=False)
 
     @property

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, delete, func, select
+from sqlalchemy import Connection, Engine, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from streamgauge.ledger.adding import totals_of
@@ -155,11 +155,6 @@ class SqlLedger:
         )
         with self._lock, self._translated("written"), self._writing() as connection:
             return connection.execute(delete(records).where(records.c.stream_id.in_(oldest))).rowcount
-
-    def count(self) -> int:
-        """How many records there are."""
-        with self._translated("read"), self._reading() as connection:
-            return connection.execute(select(func.count()).select_from(records)).scalar_one()
 
     def close(self) -> None:
         """Close all connections."""

@@ -43,7 +43,6 @@ def _sum(one: Total, other: Total) -> Total:
         cost=_plus(one.cost, other.cost),
         without_price=one.without_price + other.without_price,
         longest_wait_us=max(_known(one.longest_wait_us, other.longest_wait_us), default=None),
-        first_us=min(_known(one.first_us, other.first_us), default=None),
         last_us=max(_known(one.last_us, other.last_us), default=None),
     )
 
