@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +35,6 @@ def test_usd_says_the_same_number(cost: int) -> None:
 
 @given(st.integers(0, 10**18) | st.none(), st.integers(0, 10**18))
 def test_a_cost_comes_back_from_its_json(given_side: int | None, made: int) -> None:
-    import msgspec
-
     cost = Cost(given_side, made, "list 1", None)
     read = Cost.of_json(msgspec.json.decode(cost.as_json()))
     assert read == Cost(cost.total, None, "list 1", None)
@@ -48,7 +47,7 @@ def test_a_cost_comes_back_from_its_json(given_side: int | None, made: int) -> N
      {"usd": "1", "price_source": "x", "price_date": None, "more": 1}, "1", 5],
 )  # fmt: skip
 def test_another_value_is_no_cost(value: Any) -> None:
-    with pytest.raises(ValueError, match=r".+"):
+    with pytest.raises(msgspec.ValidationError):
         Cost.of_json(value)
 
 

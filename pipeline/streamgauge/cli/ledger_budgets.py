@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of, month_of, zone_of
@@ -21,7 +22,7 @@ _COLUMNS = (
 
 def run(settings: Settings, args: Arguments) -> int:
     """Prints every budget of the file. Returns FOUND if one is spent."""
-    budgets = load_budgets(args.file)
+    budgets = load_budgets(Path(args.file))
     zone = zone_of(args.timezone)
     now_us = time.time_ns() // 1_000
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_us)

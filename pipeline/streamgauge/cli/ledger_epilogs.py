@@ -6,12 +6,13 @@ examples:
       the latest records, as a table
   streamgauge ledger query --by tenant,model --month 2026-11
       tokens and cost of November by tenant and model
-  streamgauge ledger query --by month,tenant --timezone Europe/Berlin --tenants tenants.toml
-      also records from before the tenants' file existed: by their credential_id
+  streamgauge ledger query --by month,tenant --tenants tenants.toml
+      also records from before that file existed, by their credential_id
+  streamgauge ledger query --by day --timezone Europe/Berlin
   streamgauge ledger query --by session
       calls, tokens, cost and longest wait of each session (--attribute session=HEADER of `up` and `tap`)
   streamgauge ledger query --where outcome=truncated --where tenant=river
-  streamgauge ledger query --ledger sqlite:////a/ledger.sqlite --ledger sqlite:////b/ledger.sqlite --by day
+  streamgauge ledger query --by day --ledger sqlite:///a --ledger sqlite:///b
   streamgauge ledger query --output jsonl | jq .outcome
 
 Keys for --by and --where: day, model, month, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
@@ -47,8 +48,8 @@ ledger's columns; Parquet has the record as well. Records come oldest first.
 IMPORT_EPILOG = """\
 examples:
   streamgauge replay recordings/ --output jsonl | streamgauge ledger import -
-  streamgauge ledger export - | streamgauge ledger import - --ledger postgresql://gauge@db/streamgauge
-      copies a ledger; records keep their cost
+  streamgauge ledger import records.jsonl --ledger postgresql://db/streamgauge
+      copies a ledger that `ledger export records.jsonl` wrote; records keep their cost
 
 Each stream is stored once: importing a file again changes nothing. A record without a cost gets the price of its day.
 
@@ -60,10 +61,7 @@ examples:
   streamgauge ledger budgets budgets.toml
   streamgauge ledger budgets budgets.toml --month 2026-10 --output json
 
-The file has a table [[budget]] for each budget: month_usd, and the tenant or attribute that it is for:
-    [[budget]]
-    tenant = "search"
-    month_usd = 500
+The file is TOML: a table [[budget]] for each budget, with month_usd and one key, such as tenant = "search".
 
 The forecast goes on as the month went so far; there is none on the first day. Streams of without_price and without_usage
 are in no cost.

@@ -4,6 +4,7 @@ JSON lines are the records as the ledger stores them; `ledger import` reads them
 """
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -66,8 +67,6 @@ def _write_lines(file: BinaryIO, records: Iterable[bytes], _: Mapping[str, str])
 
 
 def _write_csv(file: BinaryIO, records: Iterable[bytes], tenants: Mapping[str, str]) -> None:
-    import io
-
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     print_csv(COLUMNS, (values_of(record, tenants) for record in records), text)
     text.detach()

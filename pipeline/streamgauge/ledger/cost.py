@@ -45,7 +45,7 @@ class Cost:
     def of_json(cls, value: object) -> "Cost | None":
         """The decoded value of a record's `cost`. It does not tell the sides apart: all counts as the input's.
 
-        Raises msgspec.ValidationError, a ValueError.
+        Raises msgspec.ValidationError.
         """
         known = msgspec.convert(value, _Stored | None)
         if known is None:

@@ -112,7 +112,7 @@ class LedgerRow:
             if not found or known.cost is msgspec.UNSET or msgspec.json.decode(cost.removesuffix(b"}")) != known.cost:
                 raise UnreadableRecordError("the cost is not the record's last member")
             price = Cost.of_json(known.cost)
-        except (msgspec.DecodeError, ValueError) as error:
+        except msgspec.DecodeError as error:
             raise UnreadableRecordError("the cost is not one that a ledger adds") from error
         return replace(_row(known, own + _NO_COST), cost=price)
 
