@@ -10,6 +10,8 @@ from typing import Any
 
 # Fixtures that start a broker or mount a disk: tests with one of them are slow.
 FIXTURES = frozenset({"kafka", "own_broker", "own_postgres", "postgres", "secured", "small_disk"})
+# The parameter of tests that run on each kind of ledger, for the kind that starts a server.
+SERVER = "postgresql"
 # Folders, files and tests that start processes.
 _PROCESSES = (
     "tests/bench",
@@ -34,6 +36,8 @@ _PROCESSES = (
     "tests/cli/test_deadletter.py",
     "tests/cli/test_kafka_options.py",
     "tests/cli/test_ledger.py",
+    "tests/cli/test_ledger_export.py",
+    "tests/cli/test_ledger_import.py",
     "tests/cli/test_main.py",
     "tests/cli/test_parser.py::test_bash_completes",
     "tests/cli/test_parser.py::test_help_imports_no_module",
@@ -134,5 +138,6 @@ class NoProcesses:
 
 
 def is_slow(nodeid: str, fixtures: Iterable[str] = ()) -> bool:
-    """Whether a folder's, file's or test's id lies within SLOW, or one of a test's fixtures is of FIXTURES."""
-    return nodeid.startswith(SLOW) or not FIXTURES.isdisjoint(fixtures)
+    """Whether a folder's, file's or test's id lies within SLOW, or the test has SERVER as a parameter or a fixture of FIXTURES."""
+    parameters = nodeid.partition("[")[2]
+    return nodeid.startswith(SLOW) or SERVER in parameters or not FIXTURES.isdisjoint(fixtures)

@@ -12,8 +12,6 @@ def _sqlite(request: pytest.FixtureRequest) -> str:
 
 
 def _postgresql(request: pytest.FixtureRequest) -> str:
-    if request.config.getoption("--fast"):
-        pytest.skip("it starts a server")
     return str(request.getfixturevalue("postgres_url"))
 
 
