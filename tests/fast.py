@@ -138,6 +138,6 @@ class NoProcesses:
 
 
 def is_slow(nodeid: str, fixtures: Iterable[str] = ()) -> bool:
-    """Whether a folder's, file's or test's id lies within SLOW, or the test has SERVER as a parameter or a fixture of FIXTURES."""
+    """Whether an id lies within SLOW, or is that of a test with the parameter SERVER or a fixture of FIXTURES."""
     parameters = nodeid.partition("[")[2]
     return nodeid.startswith(SLOW) or SERVER in parameters or not FIXTURES.isdisjoint(fixtures)
