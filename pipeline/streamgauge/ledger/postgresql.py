@@ -110,7 +110,8 @@ def _engine(url: str, known: dict[str, Any]) -> Engine:
     timeouts: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in known}
 
     def connect() -> "psycopg.Connection[Any]":
-        connection = psycopg.connect(url, **timeouts)
+        # Prepared statements would break behind a pooler that gives each transaction another connection.
+        connection = psycopg.connect(url, prepare_threshold=None, **timeouts)
         set_json_dumps(str, connection)  # attributes are JSON already
         return connection
 
