@@ -69,7 +69,7 @@ def test_sinks_that_are_killed_lose_no_record_and_store_none_twice(
             for _, process in workers:
                 process.kill()
     expected = assembled(log_of(kafka, f"{prefix}.segments"))
-    assert Counter(stream for stream, _ in rows) == Counter(expected)
+    assert Counter(stream for stream, _ in rows) == Counter(list(expected))
     stored = {stream: record.replace(b',"cost":null}', b"}") for stream, record in rows}
     assert stored == expected
 

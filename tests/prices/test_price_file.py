@@ -36,7 +36,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_everything_that_a_file_may_say(tmp_path: Path) -> None:
     known = load_prices(written(tmp_path, WHOLE))
     assert known.upstreams == {"azure-prod": "azure", "vllm": "none"}
-    (price,) = known.prices
+    (price,) = known.entries
     assert (price.model, price.upstream, price.first, price.end) == (
         "gpt-4o*",
         "azure-prod",
@@ -51,7 +51,7 @@ def test_everything_that_a_file_may_say(tmp_path: Path) -> None:
 
 def test_a_number_is_read_as_it_is_written(tmp_path: Path) -> None:
     text = '[[price]]\nmodel = "m"\nfrom = 2026-01-01\ninput = 0.1\noutput = 0.075\n'
-    (price,) = load_prices(written(tmp_path, text)).prices
+    (price,) = load_prices(written(tmp_path, text)).entries
     assert price.rates.input == Rate.of(Decimal("0.1"))
 
 

@@ -26,8 +26,8 @@ reasoning_tokens. The columns from input_uncached to input_audio are disjoint an
 output_text to output_audio add up to output_tokens. A sum is null (an empty cell) if no stream reported that number. Tokens
 of a resumed stream count once, in the group of the stream's first record.
 
-cost_usd is the price of the reported tokens on the day of the stream, without the streams of without_price: those with usage
-whose model or tier has no known price. longest_wait_s is the longest time to a first token, or to the end of a stream
+cost_usd is the price of the reported tokens on the day of the stream. without_price counts the streams that it leaves out
+because their model or tier has no known price. longest_wait_s is the longest time to a first token, or to the end of a stream
 without one.
 
 If two taps capture one request, it has two records: select one tap with --where tap=NAME. Several ledgers must not hold the

@@ -66,14 +66,14 @@ class OwnPrice:
 
 @dataclass(frozen=True)
 class PriceFile:
-    """The content of a price file. `prices`: by their first day, the latest first."""
+    """The content of a price file. `entries`: by their first day, the latest first."""
 
     upstreams: Mapping[str, str] = field(default_factory=dict)
-    prices: tuple[OwnPrice, ...] = ()
+    entries: tuple[OwnPrice, ...] = ()
 
     def rates_of(self, offer: Offer, day: str) -> Rates | None:
         """The rates of the price that holds; None if none does."""
-        return next((price.rates for price in self.prices if price.holds(offer, day)), None)
+        return next((price.rates for price in self.entries if price.holds(offer, day)), None)
 
     def provider_of(self, upstream: str | None) -> str | None:
         """The provider that the file names for an upstream."""
