@@ -15,8 +15,8 @@ COST_DIGITS = 12
 
 def usd(cost: int) -> str:
     """A cost in 10**-12 USD as a decimal string in USD, without trailing zeros."""
-    text = f"{Decimal(cost).scaleb(-COST_DIGITS):f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    whole, rest = divmod(cost, 10**COST_DIGITS)
+    return f"{whole}.{rest:0{COST_DIGITS}}".rstrip("0") if rest else str(whole)
 
 
 @dataclass(frozen=True)

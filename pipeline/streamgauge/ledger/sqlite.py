@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, QueuePool, create_engine, insert, select
+from sqlalchemy import Connection, QueuePool, create_engine
+from sqlalchemy.dialects.sqlite import insert
 
 from streamgauge.ledger.contract import LedgerUnavailableError, Pricing
 from streamgauge.ledger.row import COLUMNS
@@ -21,8 +22,6 @@ from streamgauge.ledger.urls import sqlite_path
 
 # A writer waits this long for another one's transaction (ms): each takes a few ms, so after a minute the disk is stuck.
 BUSY_TIMEOUT_MS = 60_000
-# Stream ids of one statement: far below SQLite's limit of parameters.
-_MANY = 1_000
 
 _HAS_OTHER_CONTENT = (
     "SELECT EXISTS (SELECT 1 FROM sqlite_master) AND (SELECT user_version FROM pragma_user_version) = 0"
@@ -52,7 +51,8 @@ class SqliteLedger(SqlLedger):
         super().__init__(engine, f"the ledger {path}", prices)
         self._path = path
         # Its parameters are in the order of the columns.
-        self._insert = str(insert(records).values(dict.fromkeys(COLUMNS)).compile(engine))
+        ignoring = insert(records).values(dict.fromkeys(COLUMNS)).on_conflict_do_nothing(index_elements=["stream_id"])
+        self._insert = str(ignoring.compile(engine))
         with self._translated("opened"):
             _touch(path, create)
             try:
@@ -94,18 +94,19 @@ class SqliteLedger(SqlLedger):
         return str(error.strerror) if isinstance(error, OSError) else str(error)
 
     def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
-        """Two statements, since no other writer comes between them. One for all rows with RETURNING takes three times as
-        long; SQLAlchemy's own handling of parameters half as long as SQLite.
+        """All rows are inserted; if some were there already, all of that is undone, and only the others are inserted.
+
+        No other writer comes between the statements. RETURNING, or SQLAlchemy's own handling of parameters, would take
+        longer than SQLite itself.
         """
-        names = list(rows)
-        known: set[str] = set()
-        for at in range(0, len(names), _MANY):
-            chosen = records.c.stream_id.in_(names[at : at + _MANY])
-            known |= set(connection.scalars(select(records.c.stream_id).where(chosen)))
-        new = [row for name, row in rows.items() if name not in known]
+        if connection.exec_driver_sql(self._insert, list(rows.values())).rowcount == len(rows):
+            return set(rows)
+        connection.exec_driver_sql("ROLLBACK")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        new = rows.keys() - self._stored(connection, list(rows)).keys()
         if new:
-            connection.exec_driver_sql(self._insert, new)
-        return rows.keys() - known
+            connection.exec_driver_sql(self._insert, [row for name, row in rows.items() if name in new])
+        return new
 
 
 def _connect(path: Path) -> sqlite3.Connection:

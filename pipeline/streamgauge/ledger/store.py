@@ -88,8 +88,11 @@ class SqlLedger:
         """See Ledger.insert."""
         first: dict[str, LedgerRow] = {}
         places: dict[str, int] = {}
+        again: list[LedgerRow] = []
         for place, row in enumerate(rows):
-            if row.stream_id not in first:
+            if row.stream_id in first:
+                again.append(row)
+            else:
                 first[row.stream_id], places[row.stream_id] = row, place
         if not first:
             return Inserted()
@@ -98,18 +101,14 @@ class SqlLedger:
         ordered = {name: first[name].values(costs[name]) for name in sorted(first)}
         with self._lock, self._translated("written"), self._writing() as connection:
             new = self._insert_new(connection, ordered)
-            known = self._stored(connection, [name for name in ordered if name not in new])
-        same = different = 0
-        for place, row in enumerate(rows):
-            if row.stream_id in new and places[row.stream_id] == place:
-                continue
-            stored = first[row.stream_id].record if row.stream_id in new else known[row.stream_id]
-            # The cost is added by the ledger, and is not compared.
-            is_same = stored.startswith(row.own_bytes)
-            same, different = same + is_same, different + (not is_same)
-        new_places = tuple(sorted(places[name] for name in new))
+            known = self._stored(connection, [name for name in first if name not in new])
+        compared = [row for name, row in first.items() if name not in new] + again
+        # The cost is added by the ledger, and is not compared.
+        same = sum(
+            (known.get(row.stream_id) or first[row.stream_id].record).startswith(row.own_bytes) for row in compared
+        )
         unpriced = sum(costs[name] is None and _has_usage(first[name]) for name in new)
-        return Inserted(len(new), same, different, unpriced, new_places)
+        return Inserted(len(new), same, len(compared) - same, unpriced, tuple(sorted(places[name] for name in new)))
 
     def _cost_of(self, row: LedgerRow) -> Cost | None:
         return row.cost if row.cost is not None or self._prices is None else self._prices.cost_of(row)

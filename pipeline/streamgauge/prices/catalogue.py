@@ -84,7 +84,7 @@ def rates_of(offer: Offer, started: datetime) -> Rates | None:
 
 @lru_cache(_KEPT)
 def _model_of(upstream: str | None, provider: str | None, dialect: str | None, name: str) -> tuple[Any, Any] | None:
-    from genai_prices.data_snapshot import get_snapshot  # a second of CPU
+    from genai_prices.data_snapshot import get_snapshot  # a fifth of a second of CPU
 
     snapshot = get_snapshot()
     seller = _provider_of(snapshot, upstream, provider, dialect)
