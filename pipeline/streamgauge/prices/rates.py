@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 
 from streamgauge.ledger import Cost, LedgerRow
 from streamgauge.ledger.cost import COST_DIGITS
@@ -75,47 +76,54 @@ class Rates:
 
     def cost_of(self, row: LedgerRow) -> Cost | None:
         """What the reported tokens of a record cost. None if no side was reported, or if a price for them is missing."""
+        prices = self._fixed or self._resolved(row.input_tokens)
         given = made = None
         if row.input_tokens is not None:
-            given = _side(self._input(row), row.input_tokens, self.request)
+            written = row.input_cache_write or 0
+            for_an_hour = min(row.input_cache_write_1h_tokens or 0, written)
+            tokens = (row.input_uncached, row.input_cached, written - for_an_hour, for_an_hour, row.input_audio)
+            given = _side(tokens, prices[:5], self.request)
             if given is None:
                 return None
         if row.output_tokens is not None:
             request = self.request if given is None else 0  # it is paid once
-            made = _side(self._output(row), row.input_tokens, request)
+            made = _side((row.output_text, row.reasoning, row.output_audio), prices[5:], request)
             if made is None:
                 return None
         return None if given is None and made is None else Cost(given, made, self.source, self.date)
 
-    def _input(self, row: LedgerRow) -> list[tuple[int | None, Rate | None]]:
-        written = row.input_cache_write or 0
-        for_an_hour = min(row.input_cache_write_1h_tokens or 0, written)
+    @cached_property
+    def _fixed(self) -> tuple[int | None, ...] | None:
+        """The prices of a token of each kind; None if they depend on the number of input tokens."""
+        return None if any(rate is not None and rate.above for rate in self._rates) else self._resolved(None)
+
+    @cached_property
+    def _rates(self) -> tuple[Rate | None, ...]:
+        """The rate of each kind, in the order of their tokens: five of the input, three of the output."""
         write = self.cache_write or self.input
-        return [
-            (row.input_uncached, self.input),
-            (row.input_cached, self.input_cached or self.input),
-            (written - for_an_hour, write),
-            (for_an_hour, self.cache_write_1h or write),
-            (row.input_audio, self.input_audio or self.input),
-        ]
+        return (
+            self.input,
+            self.input_cached or self.input,
+            write,
+            self.cache_write_1h or write,
+            self.input_audio or self.input,
+            self.output,
+            self.reasoning or self.output,
+            self.output_audio or self.output,
+        )
 
-    def _output(self, row: LedgerRow) -> list[tuple[int | None, Rate | None]]:
-        return [
-            (row.output_text, self.output),
-            (row.reasoning, self.reasoning or self.output),
-            (row.output_audio, self.output_audio or self.output),
-        ]
+    def _resolved(self, input_tokens: int | None) -> tuple[int | None, ...]:
+        return tuple(None if rate is None else rate.at(input_tokens) for rate in self._rates)
 
 
-def _side(parts: list[tuple[int | None, Rate | None]], input_tokens: int | None, request: int) -> int | None:
+def _side(tokens: tuple[int | None, ...], prices: tuple[int | None, ...], request: int) -> int | None:
     """The cost of one side in 10**-12 USD, half to even; None if a price is missing, or if it is larger than any."""
     exact = request
-    for tokens, rate in parts:
-        if tokens:
-            price = None if rate is None else rate.at(input_tokens)
+    for count, price in zip(tokens, prices, strict=True):
+        if count:
             if price is None:
                 return None
-            exact += tokens * price
+            exact += count * price
     cost, rest = divmod(exact, _ROUNDED)
     if rest * 2 > _ROUNDED or (rest * 2 == _ROUNDED and cost % 2):
         cost += 1
