@@ -63,6 +63,24 @@ def test_writers_that_are_killed_lose_nothing_that_was_confirmed_and_store_nothi
         assert owed <= set(stored)
 
 
+def test_threads_that_open_an_empty_database_at_once_make_its_tables_once(postgres: PostgresServer) -> None:
+    """A cached lookup of a table that was not there yet once made the second one create it again."""
+    for turn in range(5):
+        url = postgres.fresh(f"at_once_{turn}")
+        opened: list[bool] = []
+
+        def work(url: str = url, opened: list[bool] = opened) -> None:
+            with open_ledger(url) as ledger:
+                opened.append(list(ledger.query()) == [])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert opened == [True] * 4
+
+
 def test_two_writers_of_the_same_streams_in_any_order_wait_for_each_other(postgres_url: str) -> None:
     """Without one order of the rows, PostgreSQL would end one of them as a deadlock."""
     results: list[Inserted] = []

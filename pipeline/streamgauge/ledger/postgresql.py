@@ -32,7 +32,11 @@ _TIMEOUTS: Mapping[str, int] = {
 _PREPARING = 0x5367_6C65_6467_6572
 
 _VERSION_TABLE = "CREATE TABLE IF NOT EXISTS ledger_version (version integer NOT NULL)"
-_HAS_TABLE = text("SELECT to_regclass(:name) IS NOT NULL")
+# One statement, because another process may make both tables meanwhile; and a query, because to_regclass may answer from a
+# cache that is older than the lock.
+_OUR_TABLES = text(
+    "SELECT relname FROM pg_catalog.pg_class WHERE relname IN ('ledger_version', 'records') AND pg_table_is_visible(oid)"
+)
 
 
 class PostgresqlLedger(SqlLedger):
@@ -83,9 +87,10 @@ class PostgresqlLedger(SqlLedger):
             self._bring_up_to_date(connection)
 
     def _version(self, connection: Connection) -> int:
-        if connection.execute(_HAS_TABLE, {"name": "ledger_version"}).scalar_one():
+        tables = set(connection.scalars(_OUR_TABLES))
+        if "ledger_version" in tables:
             return int(connection.execute(text("SELECT version FROM ledger_version")).scalar_one())
-        if connection.execute(_HAS_TABLE, {"name": "records"}).scalar_one():
+        if tables:
             raise LedgerUnavailableError(f"{self._name} has a table `records` that is no ledger's")
         return 0
 
