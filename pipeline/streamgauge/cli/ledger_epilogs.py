@@ -39,7 +39,7 @@ examples:
   streamgauge ledger export november.csv --output csv --month 2026-11
   streamgauge ledger export - --where tenant=river | gzip > river.jsonl.gz
   streamgauge ledger export records.parquet --output parquet
-      requires pyarrow: pip install 'streamgauge[parquet]'
+      requires the package pyarrow
 
 JSON lines are the records as the ledger stores them, with their cost; `ledger import` reads them. CSV and Parquet have the
 ledger's columns; Parquet has the record as well. Records come oldest first.

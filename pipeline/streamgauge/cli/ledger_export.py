@@ -44,7 +44,7 @@ def _writer(output: str) -> Write:
     try:
         from streamgauge.cli.parquet import write_parquet
     except ImportError as error:
-        raise Unavailable(f"Parquet needs pyarrow ({error}): install streamgauge[parquet]") from None
+        raise Unavailable(f"Parquet needs pyarrow ({error}): install pyarrow beside Streamgauge") from None
     return write_parquet
 
 

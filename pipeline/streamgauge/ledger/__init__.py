@@ -43,7 +43,7 @@ def _open_postgresql(rest: str, create: bool, prices: Pricing | None) -> Ledger:
         from streamgauge.ledger.postgresql import PostgresqlLedger
     except ImportError as error:
         raise LedgerUnavailableError(
-            f"PostgreSQL's driver cannot be loaded ({error}): install streamgauge[postgresql]"
+            f"PostgreSQL's driver cannot be loaded ({error}): install psycopg[binary] beside Streamgauge"
         ) from None
     return PostgresqlLedger(f"{POSTGRESQL}://{rest}", create=create, prices=prices)
 
