@@ -1,6 +1,6 @@
-# The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus and Chromium, which tests and
-# benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
+# The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
+# Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
+.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,6 +18,7 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	$(BIN)/ruff check .
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager || echo 'tests that need it are skipped'
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
+	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
 	@mkdir -p build
 	@# The type checker takes more than a minute of one core: it runs beside the tests, and its result stands below theirs.
@@ -68,6 +69,9 @@ bench-first-token: $(INSTALLED)  ## how far the exported time to first token is 
 bench-inprocess: $(INSTALLED)  ## what taps in applications add to a chunk, written into docs/performance.md
 	$(BIN)/python -m bench.inprocess --document docs/performance.md
 
+bench-ledger: $(INSTALLED)  ## how fast records are stored, written into docs/performance.md
+	$(BIN)/python -m bench.ledger --document docs/performance.md
+
 bench-packets: $(INSTALLED)  ## how fast packets become messages, written into docs/performance.md
 	$(BIN)/python -m bench.packets --document docs/performance.md
 
@@ -109,7 +113,7 @@ chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUT
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header
 lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need
-	$(LOCK) --upgrade --extra demo pyproject.toml -o requirements.lock
+	$(LOCK) --upgrade --all-extras pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here

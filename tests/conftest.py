@@ -28,7 +28,7 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.kafka_broker.fixtures"]
+pytest_plugins = ["tests.kafka_broker.fixtures", "tests.postgres.fixtures"]
 
 _LAST_LINE = "-----END CERTIFICATE-----\n"
 

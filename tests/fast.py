@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 # Fixtures that start a broker or mount a disk: tests with one of them are slow.
-FIXTURES = frozenset({"kafka", "own_broker", "secured", "small_disk"})
+FIXTURES = frozenset({"kafka", "own_broker", "own_postgres", "postgres", "secured", "small_disk"})
+# The parameter of tests that run on each kind of ledger, for the kind that starts a server.
+SERVER = "postgresql"
 # Folders, files and tests that start processes.
 _PROCESSES = (
     "tests/bench",
@@ -30,11 +32,13 @@ _PROCESSES = (
     "tests/integration",
     "tests/ledger/test_sqlite.py::test_processes_share_one_file_from_its_first_moment",
     "tests/ledger/test_sqlite.py::test_what_was_confirmed_before_a_kill_is_there",
-    "tests/ledger/test_sqlite_schema.py::test_processes_that_open_it_at_once_carry_it_over_once",
+    "tests/ledger/test_migrations.py::test_processes_that",
     "tests/cli/test_agent.py",
     "tests/cli/test_deadletter.py",
     "tests/cli/test_kafka_options.py",
     "tests/cli/test_ledger.py",
+    "tests/cli/test_ledger_export.py",
+    "tests/cli/test_ledger_import.py",
     "tests/cli/test_main.py",
     "tests/cli/test_parser.py::test_bash_completes",
     "tests/cli/test_parser.py::test_help_imports_no_module",
@@ -89,7 +93,7 @@ _LONG = (
     "tests/fuzz",
     "tests/kafka/test_dead_letters.py::test_a_broker_that_goes_away",
     "tests/kafka/test_topics.py::test_broker_that_hangs",
-    "tests/ledger/test_sqlite_totals.py",
+    "tests/ledger/test_adding.py",
     "tests/metrics/test_attribute_labels.py::test_100_000_values",
     "tests/metrics/test_prometheus.py::test_100_000_models",
     "tests/metrics/test_prometheus.py::test_hostile_names",
@@ -142,5 +146,6 @@ class NoProcesses:
 
 
 def is_slow(nodeid: str, fixtures: Iterable[str] = ()) -> bool:
-    """Whether a folder's, file's or test's id lies within SLOW, or one of a test's fixtures is of FIXTURES."""
-    return nodeid.startswith(SLOW) or not FIXTURES.isdisjoint(fixtures)
+    """Whether an id lies within SLOW, or is that of a test with the parameter SERVER or a fixture of FIXTURES."""
+    parameters = nodeid.partition("[")[2]
+    return nodeid.startswith(SLOW) or SERVER in parameters or not FIXTURES.isdisjoint(fixtures)

@@ -94,10 +94,13 @@ def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
         time.sleep(max(0.05, 3 * (time.monotonic() - asked_s)))
 
 
-def command(*arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs a command to its end."""
+def command(
+    *arguments: str, environment: Mapping[str, str] | None = None, stdin: str | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a command to its end. `stdin`: what it reads there."""
     return subprocess.run(
         [sys.executable, "-m", "streamgauge", *arguments],
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S * 2,

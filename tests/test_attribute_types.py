@@ -10,10 +10,10 @@ from streamgauge.attribute_types import (
     RESERVED,
     TENANT,
 )
-from streamgauge.cli.ledger import _SUMS
+from streamgauge.cli.ledger import SUMS
 from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.ledger import KEYS
-from streamgauge.ledger.sqlite_schema import COLUMNS
+from streamgauge.ledger.schema import records
 from streamgauge.metrics.attribute_labels import with_attributes
 from streamgauge.metrics.declarations import LABELS
 from streamgauge.metrics.table import TABLE
@@ -24,7 +24,7 @@ from tests.each import each
 
 def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
     labels = {name.replace(".", "_") for name in LABELS}
-    assert {*KEYS, *COLUMNS, *_SUMS, *labels, "le", "quantile", "job", "instance"} <= RESERVED
+    assert {*KEYS, *records.c.keys(), *SUMS, *labels, "le", "quantile", "job", "instance"} <= RESERVED
 
 
 @each(sorted(RESERVED))

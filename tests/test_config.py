@@ -84,7 +84,6 @@ TABLE: dict[str, Ways] = {
     "replicas": (None, (1, 1), ("2", 2), ("3", 3)),
     "workers": (1, (2, 2), ("3", 3), ("32", 32)),
     "pump": ("auto", ("off", "off"), ("auto", "auto"), ("off", "off")),
-    "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
     "tenant_header": (None, ("x-f", "x-f"), ("x-e", "x-e"), ("X-Tenant", "X-Tenant")),
     "attribute": (
         (),
@@ -139,6 +138,14 @@ TABLE: dict[str, Ways] = {
         ("drop-oldest", "drop-oldest"),
     ),
     "spool_age": (259_200.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "ledger": (
+        (),
+        (["sqlite:///f", "sqlite:///g"], ("sqlite:///f", "sqlite:///g")),
+        ("postgresql://a,b/e", ("postgresql://a,b/e",)),
+        (["sqlite:///a"], ("sqlite:///a",)),
+    ),
+    "ledger_age": (None, (86_400, 86_400), ("100000", 100_000), ("3162240000", 3_162_240_000)),
+    "prices": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
 }
 
 
@@ -185,6 +192,10 @@ def test_flag_before_environment_before_file_before_default(
     assert getattr(load({name: on_line}, file), name) == from_line
 
 
+# Arguments without which a command is not parsed.
+NEEDED = {"deadletter show": ["1"], "ledger export": ["-"], "ledger budgets": ["budgets.toml"]}
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -> None:
     setting = SETTINGS[name]
@@ -192,7 +203,7 @@ def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -
     assert setting.about
     assert set(setting.commands) <= set(COMMANDS)
     for path in setting.commands:
-        needed = ["1"] if path == "deadletter show" else []
+        needed = NEEDED.get(path, [])
         for flag in (f"--{name.replace('_', '-')}", setting.flag):
             written = [flag] if setting.type.is_switch else [flag, value]
             given = parse([*path.split(), *needed, *written]).settings
@@ -200,13 +211,11 @@ def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -
         assert f"\n  {setting.flag} " in helped(path)
     for path in COMMANDS.keys() - set(setting.commands):
         with pytest.raises(SystemExit):
-            parse([*path.split(), *(["1"] if path == "deadletter show" else []), setting.flag, value])
+            parse([*path.split(), *NEEDED.get(path, []), setting.flag, value])
 
 
 def test_a_setting_that_is_not_given_is_not_in_the_arguments() -> None:
-    assert all(
-        parse([*path.split(), *(["1"] if path == "deadletter show" else [])]).settings == {} for path in COMMANDS
-    )
+    assert all(parse([*path.split(), *NEEDED.get(path, [])]).settings == {} for path in COMMANDS)
 
 
 def test_a_default_that_the_help_names_is_the_default() -> None:
@@ -250,7 +259,7 @@ def test_selected_settings_have_their_values_and_the_others() -> None:
 
 
 # Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.
-DECLARING = ("config.py", "core/limits.py")
+DECLARING = ("config.py", "ledger_settings.py", "core/limits.py")
 
 
 def defaults_in(source: str) -> Iterator[tuple[str, ast.expr]]:

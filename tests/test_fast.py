@@ -33,3 +33,8 @@ def test_a_process_that_starts_is_found() -> None:
 def test_what_uses_a_broker_is_slow() -> None:
     assert fast.is_slow("tests/kafka/test_producer.py::test_a", ["tmp_path", "kafka"])
     assert not fast.is_slow("tests/kafka/test_producer.py::test_a", ["tmp_path"])
+
+
+def test_what_runs_on_a_database_server_is_slow() -> None:
+    assert fast.is_slow("tests/ledger/test_contract.py::test_a[day-postgresql]")
+    assert not fast.is_slow("tests/ledger/test_contract.py::test_a[day-sqlite]")

@@ -1,7 +1,7 @@
 """Streamgauge: how fast every LLM token stream came, how it ended, and what it used.
 
 records.py         public: the record for readers; record_parts.py: its parts
-config.py          the settings; setting_types.py and attribute_types.py: their types
+config.py          the settings; ledger_settings.py: those of the ledger; setting_types.py, attribute_types.py: their types
 errors.py          what an operator can put right, and exit codes
 cli/               the command line, one module a command
 core/              pure: captured reads in, records out
@@ -11,7 +11,8 @@ spool/             the bounded disk queue after the recorder; the balance of rea
 local_delivery.py  spool -> assembler -> ledger, without Kafka
 kafka/             spool -> Kafka; topics, dead letters, and all that talks to a broker
 worker/            Kafka -> assembler -> records; faust/ and watchdog/
-ledger/            where records rest
+ledger/            where records rest, in SQLite or PostgreSQL
+prices/            what a record costs: list prices, and those of the operator
 live/              the page on the admin port: open streams, timelines, the last hour
 metrics/           every metric declared once; the exporter and its HTTP server
 runtime/           child processes, listening sockets, the data directory, signals, reports of bugs

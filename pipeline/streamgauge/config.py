@@ -6,12 +6,13 @@ fills; settings that only one part uses are a group, which the part's dataclass 
 bytes. This module is imported by `--help`, so it imports nothing that is slow.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
+from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
 from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import (
     ADDRESS,
@@ -26,7 +27,6 @@ from streamgauge.setting_types import (
     UPSTREAMS,
     ServerPort,
     Setting,
-    SettingType,
     Upstream,
     choice,
     seconds,
@@ -34,6 +34,7 @@ from streamgauge.setting_types import (
     text,
     whole,
 )
+from streamgauge.setting_types import declared as _set
 
 # What the topics have where neither a setting nor an existing topic says otherwise.
 DEFAULT_PARTITIONS = 8
@@ -48,8 +49,7 @@ SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 _RELAYS = ("up", "tap")
 _PACKETS = ("up packets", "tap packets")
 _TAPS = (*_RELAYS, *_PACKETS)
-_TO_LEDGER = ("up", "up packets", "worker")
-_ASSEMBLES = (*_TO_LEDGER, "replay")
+_ASSEMBLES = (*TO_LEDGER, "replay")
 _TOPICS = ("topics create", "topics describe")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
 _KAFKA = ("tap", "tap packets", "worker", "replay", *_TOPICS, *_DEADLETTER)
@@ -57,14 +57,6 @@ _KAFKA = ("tap", "tap packets", "worker", "replay", *_TOPICS, *_DEADLETTER)
 # The sections of help and reference, in their order.
 SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Operation")
 _UPSTREAMS, _CLIENTS, _PACKET_CAPTURE, _CAPTURE, _KAFKA_SECTION, _STORAGE, _RECORDS, _OPERATION = SECTIONS
-
-
-def _set(kind: SettingType, default: Any, about: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
-    """A field of `Settings`, with its declaration as metadata."""
-    declared = {"declared": (kind, default, about, commands, section, more)}
-    if callable(default):
-        return field(default_factory=default, metadata=declared)
-    return field(default=default, metadata=declared)
 
 
 def _pem(content: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
@@ -153,7 +145,7 @@ class SpoolSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ProxySettings, SpoolSettings):
+class Settings(ProxySettings, SpoolSettings, LedgerSettings):
     """The value of every setting. `given`: the names of those that are not defaults.
 
     `Settings.x` is the default of x, except for `data_dir`; dataclasses of parts take their defaults from it.
@@ -195,7 +187,7 @@ class Settings(ProxySettings, SpoolSettings):
         DIRECTORY,
         default_data_dir,
         "directory for the ledger, for keys, and for the spool: captured data that is not delivered yet",
-        (*_TAPS, "worker", "demo", "ledger query"),
+        (*_TAPS, "worker", "demo", *LEDGER_COMMANDS),
         _STORAGE,
         default_text="the user's state directory",
         elsewhere={"demo": "temporary"},
@@ -275,14 +267,6 @@ class Settings(ProxySettings, SpoolSettings):
         _RELAYS,
         _OPERATION,
     )
-    ledger: str | None = _set(
-        text("URL"),
-        None,
-        "database of the records, as sqlite:///FILE",
-        (*_TO_LEDGER, "ledger query"),
-        _STORAGE,
-        default_text="DATA_DIR/ledger.sqlite",
-    )
     tenant_header: str | None = _set(
         HEADER, None, "request header that names the tenant: a team or a customer", _TAPS, _CAPTURE
     )
@@ -294,7 +278,7 @@ class Settings(ProxySettings, SpoolSettings):
         None,
         'TOML file that names the tenant of an API key, by lines credential_id = "tenant"; '
         "`ledger query --by credential_id` lists the ids",
-        _TAPS,
+        (*_TAPS, *LEDGER_READERS),
         _CAPTURE,
     )
     upstream_idle_timeout: float = _set(
@@ -356,15 +340,15 @@ class Settings(ProxySettings, SpoolSettings):
         seconds(), Limits.stall_seconds, "count a longer pause in a stream's output as a stall", _ASSEMBLES, _RECORDS
     )
     metric_attribute: tuple[str, ...] = _set(
-        ATTRIBUTE_NAMES, (), "make an attribute, or `tenant`, a label of metrics; repeatable", _TO_LEDGER, _OPERATION
+        ATTRIBUTE_NAMES, (), "make an attribute, or `tenant`, a label of metrics; repeatable", TO_LEDGER, _OPERATION
     )
     silent_seconds: float = _set(
-        seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", _TO_LEDGER, _RECORDS
+        seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", TO_LEDGER, _RECORDS
     )
     otel_names: Literal["off", "v1.41", "latest"] = _set(
         choice("off", "v1.41", "latest", metavar="VERSION"), "off",
         "show metrics of streams also under OpenTelemetry's names, of this version of its conventions",
-        _TO_LEDGER, _OPERATION,
+        TO_LEDGER, _OPERATION,
     )  # fmt: skip
     given: frozenset[str] = frozenset()
 
@@ -379,15 +363,15 @@ class Settings(ProxySettings, SpoolSettings):
 
     @property
     def ledger_url(self) -> str:
-        """The ledger's URL: as set, else a file in the data directory."""
-        return self.ledger or f"sqlite:///{self.data_dir / 'ledger.sqlite'}"
+        """The ledger's URL: the first that is set, else a file in the data directory."""
+        return self.ledger[0] if self.ledger else f"sqlite:///{self.data_dir / 'ledger.sqlite'}"
 
 
 def _declarations() -> dict[str, Setting]:
     """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
     by_name = {one.name: one for one in fields(Settings)}
-    for group in (Settings, ProxySettings, SpoolSettings):
+    for group in (Settings, ProxySettings, SpoolSettings, LedgerSettings):
         for name in group.__annotations__:
             if "declared" in by_name[name].metadata:
                 *positional, more = by_name[name].metadata["declared"]

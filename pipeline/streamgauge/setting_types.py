@@ -135,6 +135,14 @@ class Setting:
         return f"default: {default}" if default else ""
 
 
+def declared(kind: SettingType, default: Any, about: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
+    """A field of a dataclass of settings, with its declaration as metadata."""
+    metadata = {"declared": (kind, default, about, commands, section, more)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
 def whole(low: int, high: int, *, unit: str = "") -> SettingType:
     """A whole number from `low` to `high`; `unit` as in "bytes", empty for a count."""
     allowed = f"a whole number{f' of {unit}' if unit else ''} from {low} to {high}"
@@ -302,6 +310,16 @@ def _hosts(value: object) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _ledgers(value: object) -> tuple[str, ...]:
+    # Text is one URL: a comma may be part of it, between the hosts of a PostgreSQL cluster.
+    urls = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(url, str) and url for url in urls):
+        raise ValueError("give a URL, or a list of URLs")
+    if len(set(urls)) != len(urls):
+        raise ValueError("a ledger is given twice: give each once")
+    return urls
+
+
 def _address(value: object) -> Address:
     return parse_address(str(value))
 
@@ -356,6 +374,7 @@ def _partitions(value: object) -> int:
 
 UPSTREAMS = SettingType("NAME=URL", _upstreams, "list of NAME=URL, or one URL", is_list=True)
 SERVER_PORTS = SettingType("[NAME=]PORT[,...]", _server_ports, "list of PORT or NAME=PORT", is_list=True)
+LEDGERS = SettingType("URL", _ledgers, "URL, or a list of URLs", is_list=True)
 HOSTS = SettingType("NAME", _hosts, "list of host names", is_list=True)
 ADDRESS = SettingType("HOST:PORT", _address, "HOST:PORT or [IPV6]:PORT")
 BROKERS = SettingType("HOST:PORT[,...]", _brokers, "HOST:PORT, several with commas")

@@ -5,15 +5,18 @@ import csv
 import io
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.epilogs import LEDGER_EPILOG
+from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
 from streamgauge.cli.main import main
 from streamgauge.ledger import KEYS, SqliteLedger
+from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
-from tests.metrics.records import make_usage
+from tests.metrics.records import ABSENT, make_timing, make_usage
 from tests.running import command
 
 
@@ -74,10 +77,21 @@ def test_json_is_utf8_whatever_the_locale(data_dir: Path) -> None:
 def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
     by = ("--by", "outcome,day")
     sums = ["input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens"]
-    names = ["outcome", "day", "streams", "with_usage", *sums]
+    kinds = [
+        "input_uncached",
+        "input_cached",
+        "input_cache_write",
+        "input_audio",
+        "output_text",
+        "reasoning",
+        "output_audio",
+    ]
+    added = ["without_usage", "unknown_share", *kinds, "cost_usd", "without_price", "longest_wait_s"]
+    names = ["outcome", "day", "streams", "with_usage", *sums, *added]
+    nothing = [None] * 3
     expected = [
-        ["completed", "2026-03-01", 3, 3, 30, 15, 45, None, None],
-        ["truncated", "2026-03-01", 1, 0, None, None, None, None, None],
+        ["completed", "2026-03-01", 3, 3, 30, 15, 45, None, None, 0, "0.0000", 30, *nothing, 15, *nothing, 3, 0.2],
+        ["truncated", "2026-03-01", 1, 0, *[None] * 5, 1, "1.0000", None, *nothing, None, *nothing, 0, 0.2],
     ]
     lines = [json.loads(line) for line in queried(data_dir, *by, "--output", "jsonl").splitlines()]
     assert [list(line) for line in lines] == [names] * 2
@@ -86,7 +100,10 @@ def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
     assert head == names
     assert rows == [["" if value is None else str(value) for value in row] for row in expected]
     table = queried(data_dir, *by).splitlines()
-    assert [line.split() for line in table] == [names, *([str(v) for v in row if v is not None] for row in expected)]
+    unseen = {"input_cached", "input_cache_write", "input_audio", "reasoning", "output_audio", "cost_usd"}
+    shown = [name for name in names if name not in unseen]
+    cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in row if v is not None] for row in expected]
+    assert [line.split() for line in table] == [shown, *cells]
     assert len(queried(data_dir, *by, "--limit", "1").splitlines()) == 2
 
 
@@ -98,13 +115,14 @@ def test_retries_and_legs(tmp_path: Path) -> None:
         )
         ledger.insert([make_row(3, response_id="r", resumed_from="4")])
     lines = queried(tmp_path, "--by", "request_digest,attempt", "--output", "jsonl").splitlines()
-    assert [list(json.loads(line).values()) for line in lines] == [
+    assert [list(json.loads(line).values())[:9] for line in lines] == [
         ["d" * 32, 1, 1, 0, None, None, None, None, None],
         ["d" * 32, 2, 1, 1, 10, 5, 15, None, None],
         [None, None, 1, 0, None, None, None, None, None],
     ]
+    assert [json.loads(line)["without_usage"] for line in lines] == [1, 0, 0], "the leg's usage counts with its origin"
     day = queried(tmp_path, "--by", "day", "--output", "csv").splitlines()
-    assert day[1:] == ["2026-03-01,3,1,10,5,15,,"]
+    assert day[1:] == ["2026-03-01,3,1,10,5,15,,,1,0.3333,10,,,,5,,,,1,0.2"]
 
 
 @pytest.fixture
@@ -132,6 +150,7 @@ def two_months(tmp_path: Path) -> Path:
     return tmp_path
 
 
+BERLIN = ("--timezone", "Europe/Berlin")
 NOVEMBER = ("--since", "2026-11-01", "--until", "2026-12-01")
 
 
@@ -151,6 +170,11 @@ NOVEMBER = ("--since", "2026-11-01", "--until", "2026-12-01")
         (("--where", "tenant="), (7,)),
         (("--where", "attempt=2"), (5,)),
         (("--where", "outcome=truncated", *NOVEMBER), ()),
+        (("--month", "2026-11"), (2, 3, 4, 5)),
+        (("--month", "2026-11", *BERLIN), (1, 2, 3, 4)),
+        (("--since", "2026-12-01", *BERLIN), (5, 6)),
+        (("--where", "month=2026-12", *BERLIN), (5, 6)),
+        (("--where", "trace_id=t"), ()),
     ],
 )
 def test_records_are_chosen(two_months: Path, arguments: tuple[str, ...], found: tuple[int, ...]) -> None:
@@ -168,18 +192,25 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
         two_months, "--by", "tenant", *NOVEMBER, "--where", "tap=httpx", "--where", "tap=proxy", "--output", "csv"
     )
     assert by_team.splitlines() == [
-        "tenant,streams,with_usage,input_tokens,output_tokens,total_tokens,input_cached_tokens,reasoning_tokens",
-        "chat,1,1,10,5,15,,",
-        "search,2,1,100,50,150,60,20",
+        "tenant,streams,with_usage,input_tokens,output_tokens,total_tokens,input_cached_tokens,reasoning_tokens,"
+        "without_usage,unknown_share,input_uncached,input_cached,input_cache_write,input_audio,output_text,reasoning,"
+        "output_audio,cost_usd,without_price,longest_wait_s",
+        "chat,1,1,10,5,15,,,0,0.0000,10,,,,5,,,,1,0.2",
+        "search,2,1,100,50,150,60,20,0,0.0000,40,60,,,30,20,,,1,0.2",
     ]
+    month = queried(two_months, "--by", "tenant", "--month", "2026-11", "--where", "tap=httpx", "--where", "tap=proxy",
+                    "--output", "csv")  # fmt: skip
+    assert month == by_team
     newest = queried(two_months, "--by", "day", "--newest", "--limit", "2", "--output", "jsonl")
     assert [json.loads(line)["day"] for line in newest.splitlines()] == ["2026-12-01", "2026-11-30"]
     october = queried(two_months, "--by", "day", "--until", "2026-11-01", "--output", "csv").splitlines()
-    assert october[1:] == ["2026-10-31,1,1,41,20,61,,"], "a resumed stream counts in the month of its first record"
+    assert october[1:] == ["2026-10-31,1,1,41,20,61,,,0,0.0000,41,,,,20,,,,1,0.2"], (
+        "a resumed stream counts in the month of its first record"
+    )
 
 
 def test_the_help_names_every_key() -> None:
-    listed = LEDGER_EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
+    listed = QUERY_EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
     assert listed.replace("\n", " ").split(", ") == list(KEYS)
 
 
@@ -245,3 +276,100 @@ def test_a_name_that_no_record_has_as_an_attribute_is_no_key(data_dir: Path, wor
     done = command("ledger", "query", "--data-dir", str(data_dir), *words)
     assert done.returncode == 2
     assert "agent is not a key" in done.stderr
+
+
+def test_months_of_a_time_zone(two_months: Path) -> None:
+    lines = queried(two_months, "--by", "month", *BERLIN, "--output", "jsonl").splitlines()
+    assert [(json.loads(line)["month"], json.loads(line)["streams"]) for line in lines] == [
+        ("2026-11", 4),
+        ("2026-12", 2),
+        (None, 1),
+    ]
+
+
+def test_tenants_are_mapped_by_a_file(tmp_path: Path) -> None:
+    tenants = tmp_path / "tenants.toml"
+    tenants.write_text('aa = "search"\n')
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(1, credential_id="aa"), make_row(2, credential_id="aa", tenant="own"), make_row(3)])
+    by = ("--by", "tenant", "--output", "json", "--tenants", str(tenants))
+    assert [(one["tenant"], one["streams"]) for one in json.loads(queried(tmp_path, *by))] == [
+        ("own", 1),
+        ("search", 1),
+        (None, 1),
+    ]
+    chosen = queried(tmp_path, "--where", "tenant=search", "--tenants", str(tenants), "--output", "jsonl")
+    assert ids(chosen) == [stream_id(1)]
+
+
+def test_several_ledgers_in_one_query(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path}/{name}.sqlite" for name in "ab"]
+    for number, name in enumerate("ab"):
+        with SqliteLedger(tmp_path / f"{name}.sqlite") as ledger:
+            ledger.insert([make_row(10 - number), make_row(number, attributes={"agent": name} if number else {})])
+    several = [word for url in urls for word in ("--ledger", url)]
+    assert ids(queried(tmp_path, *several, "--output", "jsonl")) == [stream_id(number) for number in (0, 1, 9, 10)]
+    by = json.loads(queried(tmp_path, *several, "--by", "agent", "--output", "json"))
+    assert [(one["agent"], one["streams"], one["input_tokens"]) for one in by] == [("b", 1, 10), (None, 3, 30)]
+
+
+def test_a_missing_one_of_several_is_named(data_dir: Path) -> None:
+    words = (
+        "ledger",
+        "query",
+        "--ledger",
+        f"sqlite:///{data_dir}/ledger.sqlite",
+        "--ledger",
+        f"sqlite:///{data_dir}/b.sqlite",
+    )
+    done = command(*words)
+    assert done.returncode == 3
+    assert "there is no ledger" in done.stderr
+    assert "b.sqlite" in done.stderr
+
+
+def test_a_session_has_calls_tokens_and_its_longest_wait(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert(
+            [
+                make_row(1, attributes={"session": "s"}, timing=make_timing(first_token_s=3.25)),
+                make_row(2, attributes={"session": "s"}, timing=make_timing(first_token_s=None, end_s=1.5)),
+            ]
+        )
+    (line,) = json.loads(queried(tmp_path, "--by", "session", "--output", "json"))
+    assert (line["session"], line["streams"], line["total_tokens"], line["longest_wait_s"]) == ("s", 2, 30, 3.25)
+
+
+def test_cost_is_a_decimal_string_beside_the_streams_without_a_price(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger.sqlite", prices=Prices()) as ledger:
+        ledger.insert([make_row(1), make_row(2), make_row(3, response_model="unknown"), make_row(4, usage=ABSENT)])
+    (line,) = json.loads(queried(tmp_path, "--by", "month", "--output", "json"))
+    assert (line["cost_usd"], line["without_price"], line["without_usage"]) == ("0.00015", 1, 1)
+    assert "0.00015" in queried(tmp_path, "--by", "month")
+    records = list(csv.DictReader(io.StringIO(queried(tmp_path, "--output", "csv"))))
+    assert [record["cost_usd"] for record in records] == ["0.000075", "0.000075", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--month", "2026-13"), "--month 2026-13 is not a month"),
+        (("--month", "2026-11", "--since", "2026-11-01"), "excludes --since and --until"),
+        (("--timezone", "Mars/Base"), "is not a time zone"),
+        (("--timezone", "../etc"), "is not a time zone"),
+        (("--tenants", "/nowhere/tenants.toml"), "cannot be read"),
+    ],
+)
+def test_wrong_options_are_refused(data_dir: Path, words: tuple[str, ...], why: str) -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        assert main(("ledger", "query", "--data-dir", str(data_dir), *words)) == 2
+    assert why in errors.getvalue()
+
+
+def test_no_database_library_is_imported_before_a_ledger_is_opened() -> None:
+    program = (
+        "import sys, streamgauge.ledger, streamgauge.prices, streamgauge.cli.ledger, streamgauge.cli.ledgers;"
+        "print(sorted({'sqlalchemy', 'psycopg', 'genai_prices', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

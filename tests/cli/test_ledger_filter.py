@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamgauge.cli.ledger_filter import MAX_CONDITIONS, filter_of
+from streamgauge.cli.ledger_filter import MAX_CONDITIONS, MAX_TENANTS, filter_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, Filter
 from tests.ledger.rows import make_row
@@ -100,3 +100,37 @@ def test_the_limit_of_conditions() -> None:
     assert len(filter_of(None, None, where).where) == MAX_CONDITIONS
     with pytest.raises(UsageFault, match=f"given {MAX_CONDITIONS + 1} times: at most {MAX_CONDITIONS} "):
         filter_of(None, None, [*where, "tenant=x"])
+
+
+@pytest.mark.parametrize(
+    ("month", "zone", "first", "end"),
+    [
+        ("1970-01", "UTC", 0, 31 * DAY_US),
+        ("1969-12", "UTC", -31 * DAY_US, 0),
+        (" 1970-01 ", "Europe/Berlin", -3_600_000_000, 31 * DAY_US - 3_600_000_000),
+        ("2026-03", "America/New_York", 1_772_341_200_000_000, 1_775_016_000_000_000),
+    ],
+)
+def test_a_month_is_that_of_the_time_zone(month: str, zone: str, first: int, end: int) -> None:
+    chosen = filter_of(None, None, None, month=month, timezone=zone)
+    assert (chosen.since_us, chosen.until_us, chosen.timezone) == (first, end, zone)
+
+
+def test_a_date_is_that_of_the_time_zone_and_a_time_has_its_own() -> None:
+    assert filter_of("1970-01-02", None, None, timezone="Europe/Berlin").since_us == DAY_US - 3_600_000_000
+    assert filter_of("1970-01-02T00:00:00Z", None, None, timezone="Europe/Berlin").since_us == DAY_US
+
+
+@pytest.mark.parametrize(
+    "month", ["", "2026", "2026-1", "2026-13", "2026-00", "0000-01", "9999-12", "2026-11-01", "november"]
+)
+def test_another_month_is_refused(month: str) -> None:
+    with pytest.raises(UsageFault, match="is not a month: write a year and a month, as in 2026-11"):
+        filter_of(None, None, None, month=month)
+
+
+def test_the_limit_of_tenants() -> None:
+    tenants = {str(number): "a" for number in range(MAX_TENANTS)}
+    assert len(filter_of(None, None, None, tenants=tenants).tenants) == MAX_TENANTS
+    with pytest.raises(UsageFault, match=f"at most {MAX_TENANTS} are allowed"):
+        filter_of(None, None, None, tenants={**tenants, "b": "b"})

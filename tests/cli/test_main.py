@@ -151,8 +151,11 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
         ((*UP, "--listen", "8080"), "write HOST:PORT"),
         ((*UP, "--config", "/nowhere/settings.toml"), "the settings file /nowhere/settings.toml does not exist"),
         ((*UP, "--tenants", "/nowhere/tenants.toml"), "--tenants /nowhere/tenants.toml cannot be read"),
-        ((*UP, *ANYWHERE, "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
-        (("ledger", "query", "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
+        ((*UP, *ANYWHERE, "--ledger", "mysql://user:secret@db/x"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "mysql://user:secret@db/x"), "sqlite:///FILE or postgresql://HOST/DATABASE"),
+        (("ledger", "query", "--ledger", "postgresql://user:x@secret@db/x"), "write an @ of a password as %40"),
+        ((*UP, *ANYWHERE, "--ledger", "sqlite:///a", "--ledger", "sqlite:///b"), "records are stored in one ledger"),
+        ((*UP, *ANYWHERE, "--prices", "/nowhere/prices.toml"), "the price file /nowhere/prices.toml cannot be read"),
         (("ledger", "query", "--ledger", "sqlite://"), "sqlite:///FILE"),
         (("ledger", "query", "--ledger", "ledger.sqlite"), "sqlite:///FILE"),
         (("ledger", "query", "--limit", "-1"), "--limit"),
@@ -226,6 +229,8 @@ WITH_PASSWORD = (
     ("ledger", "query", "--where", "tenants=CANARY"),
     ("ledger", "query", "--where", "attempt=CANARY"),
     ("ledger", "query", "--ledger", "postgresql://user:CANARY@h/x"),
+    ("ledger", "query", "--ledger", "postgresql://user:CANARY@127.0.0.1:1/x"),
+    ("ledger", "query", "--ledger", "postgresql://user:x@CANARY@127.0.0.1:1/x"),
     ("ledger", "query", "--ledger", "sqlite://user:CANARY@h/x"),
     ("ledger", "query", "--ledger", "sqlite:///postgresql://user:CANARY@h/x"),
     ("ledger", "query", "--data-dir", "user:CANARY@h"),
@@ -380,6 +385,13 @@ def test_a_missing_ledger_is_not_created(tmp_path: Path) -> None:
 def test_no_program_that_a_test_starts_uses_the_users_own_data_directory() -> None:
     ledger = f"{os.environ['XDG_STATE_HOME']}/streamgauge/ledger.sqlite"
     refused_in_one_sentence(UNAVAILABLE, f"there is no ledger {ledger}: ", "ledger", "query")
+
+
+def test_a_database_server_that_is_away_is_one_sentence(tmp_path: Path) -> None:
+    place = ("--ledger", "postgresql://user:secret@127.0.0.1:1/records")
+    refused_in_one_sentence(UNAVAILABLE, "postgresql://127.0.0.1:1/records cannot be opened", "ledger", "query", *place)
+    given = (*UP, *ANYWHERE, *place, "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, "check the database and the URL, or choose another with --ledger", *given)
 
 
 def test_a_file_that_is_not_a_ledger(junk: Path, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "completed"),
     [
         (("t",), ["top", "tap", "topics"]),
-        (("ledger", ""), ["query"]),
+        (("ledger", ""), ["query", "export", "import", "budgets"]),
         (("up", "pac"), ["packets"]),
         (("up", "--spool-"), ["--spool-bytes", "--spool-policy", "--spool-age"]),
         (("up", "packets", "--inter"), ["--interface"]),

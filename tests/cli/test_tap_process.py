@@ -14,6 +14,7 @@ import pytest
 
 from streamgauge.cli import tap_announcements, tap_process
 from streamgauge.cli.settings_sources import load
+from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
@@ -65,7 +66,7 @@ def test_the_tenants_file_is_utf_8_in_any_locale(tmp_path: Path, monkeypatch: py
     tenants = tmp_path / "tenants.toml"
     tenants.write_text('a = "Zürich"\n', encoding="utf-8")
     monkeypatch.setattr(Path, "read_text", lambda self: self.read_bytes().decode("latin-1"))  # as in such a locale
-    assert tap_process._tenants(tenants) == {"a": "Zürich"}
+    assert read_tenants(tenants) == {"a": "Zürich"}
 
 
 def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_path: Path) -> None:

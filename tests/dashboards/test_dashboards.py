@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from streamgauge.core.token_kinds import token_kinds
 from streamgauge.metrics import generate_docs, table
 from streamgauge.metrics.dashboards import queries, variables
 from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
@@ -16,7 +17,6 @@ from streamgauge.metrics.dashboards.panel_json import panel_json
 from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import alerts, rule_groups
-from streamgauge.metrics.token_kinds import token_kinds
 from tests.each import each
 
 ROOT = Path(__file__).parents[2]

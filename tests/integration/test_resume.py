@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.metrics.table import INPUT_KINDS, OUTPUT_KINDS
+from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
 from tests.integration.resumable import LAST_EVENT, LAST_SEQUENCE, MESSAGE, RESPONSE, resumable
 from tests.running import Running, command, start_up, wait_for
 

@@ -1,10 +1,12 @@
-"""The contract of every ledger. A new ledger needs its line in PLACES."""
+"""The contract of every ledger. A new ledger needs its line in tests/ledger/places.py."""
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,23 +15,23 @@ from streamgauge.ledger import (
     KEYS,
     LEDGERS,
     NUMBER_KEYS,
+    Cost,
     Filter,
     Inserted,
     Ledger,
+    LedgerRow,
     Total,
     UnknownKeyError,
     open_ledger,
 )
+from tests.ledger.places import PLACES, fresh_url
 from tests.ledger.rows import make_row, stream_id
-from tests.metrics.records import ABSENT, make_usage
-
-# How the URL of a fresh ledger is made for each scheme.
-PLACES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: f"sqlite:///{folder}/ledger.sqlite"}
+from tests.metrics.records import ABSENT, make_timing, make_usage
 
 
 @pytest.fixture(params=sorted(LEDGERS))
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return PLACES[request.param](tmp_path)
+def url(request: pytest.FixtureRequest) -> str:
+    return fresh_url(request, request.param)
 
 
 @pytest.fixture
@@ -163,11 +165,20 @@ def test_values_of_one_key_are_alternatives_and_keys_must_all_match(ledger: Ledg
 
 @pytest.mark.parametrize("key", KEYS)
 def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
-    values: dict[str, Any] = {"attempt": 2, "day": "2026-03-01", "usage_source": "final", "model": "m"}
+    values: dict[str, Any] = {
+        "attempt": 2,
+        "day": "2026-03-01",
+        "month": "2026-03",
+        "usage_source": "final",
+        "model": "m",
+    }
     value = values.get(key, "value")
     assert isinstance(value, int) == (key in NUMBER_KEYS)
-    fields: dict[str, Any] = {"day": {}, "usage_source": {}, "model": {"response_model": value}}.get(key, {key: value})
-    others: dict[str, Any] = {"day": {"started_at": None}, "usage_source": {"usage": ABSENT}}.get(key, {})  # type: ignore[assignment]
+    fields: dict[str, Any] = {"day": {}, "month": {}, "usage_source": {}, "model": {"response_model": value}}.get(
+        key, {key: value}
+    )
+    undated: dict[str, Any] = {"started_at": None}
+    others: dict[str, Any] = {"day": undated, "month": undated, "usage_source": {"usage": ABSENT}}.get(key, {})
     ledger.insert([make_row(1, **fields), make_row(2, **others)])
     chosen = Filter(where=((key, value),))
     assert ids(ledger, chosen=chosen) == names(1)
@@ -462,3 +473,167 @@ def test_usage_of_a_resumed_stream_counts_under_the_attributes_of_its_origin(led
     ledger.insert([make_row(1, **origin), make_row(2, **resumed)])
     totals = {total.keys: (total.streams, total.with_usage) for total in ledger.totals(["agent"])}
     assert totals == {("a",): (1, 1), ("b",): (1, 0)}
+
+
+# --- kinds of tokens, cost, time zones, tenants ------------------------------------------------------------------------
+
+
+class FixedPrices:
+    """Each input token costs 2, each output token 10 (10**-12 USD); models named `free` have no price."""
+
+    def cost_of(self, row: LedgerRow) -> Cost | None:
+        if row.model == "free":
+            return None
+        given = None if row.input_tokens is None else row.input_tokens * 2
+        made = None if row.output_tokens is None else row.output_tokens * 10
+        return Cost(given, made, source="test", date="2026-03-01")
+
+
+def test_totals_have_disjoint_kinds_that_add_up(ledger: Ledger) -> None:
+    cached = make_usage(1_000, 300, input_cached_tokens=800, input_cache_write_tokens=150, reasoning_tokens=100)
+    ledger.insert(
+        [
+            make_row(1, usage=cached),
+            make_row(2, usage=make_usage(10, 5, audio_output_tokens=2)),
+            make_row(3, usage=ABSENT),
+        ]
+    )
+    (total,) = ledger.totals(["upstream"])
+    assert total.kinds == {
+        "input_uncached": 60,
+        "input_cached": 800,
+        "input_cache_write": 150,
+        "output_text": 203,
+        "reasoning": 100,
+        "output_audio": 2,
+    }
+    assert sum(count for kind, count in total.kinds.items() if kind.startswith("input")) == total.input_tokens
+    assert (total.without_usage, total.unknown_share) == (1, "0.3333")
+
+
+def test_a_cost_is_added_once_and_counts_as_no_difference(url: str) -> None:
+    with open_ledger(url, prices=FixedPrices()) as ledger:
+        rows = [
+            make_row(1),
+            make_row(2, response_model="free"),
+            make_row(3, usage=ABSENT),
+            make_row(4, usage=make_usage(7, None)),
+        ]
+        assert ledger.insert(rows).unpriced == 1
+        costs = [json.loads(record)["cost"] for record in ledger.query()]
+        assert [cost and cost["usd"] for cost in costs] == ["0.00000000007", None, "0", "0.000000000014"]
+        assert costs[0] == {"usd": "0.00000000007", "price_source": "test", "price_date": "2026-03-01"}
+        (total,) = ledger.totals(["upstream"])
+        assert (total.cost, total.cost_usd, total.without_price) == (84, "0.000000000084", 1)
+    with open_ledger(url) as later:
+        assert later.insert(rows[:2]) == Inserted(same=2)
+        assert later.insert([make_row(1, outcome="truncated")]) == Inserted(different=1)
+        assert [json.loads(record)["cost"] for record in later.query()] == costs
+
+
+def test_costs_beyond_64_bits_add_up(url: str) -> None:
+    class Dear(FixedPrices):
+        def cost_of(self, row: LedgerRow) -> Cost | None:
+            return Cost(2**62, 2**62, "test", None)
+
+    with open_ledger(url, prices=Dear()) as ledger:
+        ledger.insert([make_row(number) for number in range(20)])
+        (total,) = ledger.totals(["day"])
+        assert total.cost == 20 * 2**63
+
+
+def test_a_continued_stream_costs_what_its_counted_records_cost(url: str) -> None:
+    with open_ledger(url, prices=FixedPrices()) as ledger:
+        ledger.insert([make_row(1, **BROKEN), make_row(2, **WENT_ON), make_row(3, **{**WENT_ON, "usage": ABSENT})])
+        (total,) = ledger.totals(["day"])
+        assert (total.cost, total.kinds) == (41 * 2 + 20 * 10, {"input_uncached": 41, "output_text": 20})
+        assert (total.streams, total.with_usage, total.without_usage, total.without_price) == (3, 1, 0, 0)
+
+
+def test_days_and_months_of_a_time_zone(ledger: Ledger) -> None:
+    """New York: clocks went forward on 8 March 2026 at 07:00 UTC, from UTC-5 to UTC-4."""
+    times = ("2026-03-01T04:59:59Z", "2026-03-01T05:00:00Z", "2026-03-08T04:59:59.999999Z", "2026-03-08T05:00:00Z",
+             "2026-03-08T06:59:59Z", "2026-03-08T07:00:00Z", "2026-03-09T03:59:59Z", "2026-03-09T04:00:00Z")  # fmt: skip
+    ledger.insert([make_row(number, started_at=time) for number, time in enumerate(times)])
+    ledger.insert([make_row(90, started_at=None)])
+    new_york = Filter(timezone="America/New_York")
+    assert [(total.keys[0], total.streams) for total in ledger.totals(["day"], new_york)] == [
+        ("2026-02-28", 1),
+        ("2026-03-01", 1),
+        ("2026-03-07", 1),
+        ("2026-03-08", 4),
+        ("2026-03-09", 1),
+        (None, 1),
+    ]
+    assert [(total.keys[0], total.streams) for total in ledger.totals(["month"], new_york)] == [
+        ("2026-02", 1),
+        ("2026-03", 7),
+        (None, 1),
+    ]
+    on_eighth = Filter(where=(("day", "2026-03-08"),), timezone="America/New_York")
+    assert ids(ledger, chosen=on_eighth) == names(3, 4, 5, 6)
+    assert [total.keys[0] for total in ledger.totals(["month"])] == ["2026-03", None]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia", "Europe/Berlin", "UTC"])
+def test_days_are_those_of_pythons_zone_data(ledger: Ledger, zone: str) -> None:
+    """Around the turns of a year, also where a zone changed by half an hour, or left a day out (Samoa in 2011)."""
+    start = datetime(2011, 12, 1, tzinfo=UTC)
+    times = [start + timedelta(hours=7 * step, minutes=step % 60) for step in range(200)]
+    ledger.insert([make_row(n, started_at=time.isoformat().replace("+00:00", "Z")) for n, time in enumerate(times)])
+    expected = Counter(f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d}" for time in times)
+    found = {total.keys[0]: total.streams for total in ledger.totals(["day"], Filter(timezone=zone))}
+    assert found == expected
+
+
+def test_tenants_are_mapped_afterwards_by_the_credential(ledger: Ledger) -> None:
+    keys = {1: ("a", None), 2: ("b", None), 3: ("a", "own"), 4: (None, None)}
+    ledger.insert([make_row(n, credential_id=key, tenant=tenant) for n, (key, tenant) in keys.items()])
+    mapped = (("a", "red"), ("z", "blue"))
+    found = {total.keys[0]: total.streams for total in ledger.totals(["tenant"], Filter(tenants=mapped))}
+    assert found == {"own": 1, "red": 1, None: 2}
+    assert ids(ledger, chosen=Filter(where=(("tenant", "red"),), tenants=mapped)) == names(1)
+    assert ids(ledger, chosen=Filter(where=(("tenant", None),), tenants=mapped)) == names(2, 4)
+    assert ids(ledger, chosen=Filter(where=(("tenant", "red"),))) == []
+
+
+def test_totals_have_the_longest_wait_and_the_last_start(ledger: Ledger) -> None:
+    waits: dict[int, dict[str, Any]] = {
+        1: {"first_token_s": 2.5},
+        2: {"first_token_s": None, "end_s": 30.0},
+        3: {"first_token_s": 0.1},
+    }
+    rows = [
+        make_row(n, timing=make_timing(**times), attributes={"session": "s" if n < 3 else "t"})
+        for n, times in waits.items()
+    ]
+    ledger.insert(rows)
+    found = [(one.keys[0], one.longest_wait_us, one.last_us) for one in ledger.totals(["session"])]
+    assert found == [("s", 30_000_000, at(2)), ("t", 100_000, at(3))]
+
+
+def test_an_attribute_of_another_ledger_is_a_key_if_the_filter_says_so(ledger: Ledger) -> None:
+    ledger.insert([make_row(1)])
+    (total,) = ledger.totals(["agent"], Filter(attributes=frozenset({"agent"})))
+    assert (total.keys, total.streams) == ((None,), 1)
+    assert ids(ledger, chosen=Filter(where=(("agent", "x"),), attributes=frozenset({"agent"}))) == []
+
+
+# --- retention ---------------------------------------------------------------------------------------------------------
+
+
+def test_old_records_are_deleted_oldest_first_and_those_without_a_start_stay(ledger: Ledger) -> None:
+    ledger.insert([make_row(number) for number in range(10)])
+    ledger.insert([make_row(90, started_at=None)])
+    assert ledger.expire(at(5), 3) == 3
+    assert ids(ledger) == names(3, 4, 5, 6, 7, 8, 9, 90)
+    assert (ledger.expire(at(5), 3), ledger.expire(at(5), 3)) == (2, 0)
+    assert ids(ledger) == names(5, 6, 7, 8, 9, 90)
+    assert ledger.insert([make_row(1)]) == Inserted(new=1), "a record that comes again after its end is stored again"
+
+
+def test_a_name_is_found_whatever_the_order_of_the_database(ledger: Ledger) -> None:
+    """English order ignores case and hyphens; ours is that of the code points, in every database."""
+    tenants = ["a-b", "B", "a", "ab", "A", "\u00e4", "_"]
+    ledger.insert([make_row(number, tenant=tenant) for number, tenant in enumerate(tenants)])
+    assert [total.keys[0] for total in ledger.totals(["tenant"])] == sorted(tenants)

@@ -3,12 +3,11 @@
 import msgspec
 import pytest
 
-from streamgauge.core.record import Usage
-from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History, tokens_of
+from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History
 from streamgauge.live.hour import hour_of
 from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S
-from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing, make_usage
+from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing
 
 MINUTE_S = WALL_S // 60 * 60
 
@@ -90,26 +89,6 @@ def test_upstreams_beyond_the_limit_are_others() -> None:
     upstreams = hour_of(history.minutes(WALL_S)).upstreams
     assert len(upstreams) == MAX_UPSTREAMS + 1
     assert next(one.outcomes for one in upstreams if one.upstream == OTHER) == {"completed": 1_000 - MAX_UPSTREAMS}
-
-
-@pytest.mark.parametrize(
-    ("usage", "tokens"),
-    [
-        (ABSENT, {}),
-        (make_usage(10, 5), {"input_uncached": 10, "output_text": 5}),
-        (make_usage(10, 5, input_cached_tokens=4), {"input_uncached": 6, "input_cached": 4, "output_text": 5}),
-        (make_usage(10, 5, input_cached_tokens=0), {"input_uncached": 10, "input_cached": 0, "output_text": 5}),
-        (make_usage(10, 5, reasoning_tokens=9), {"input_uncached": 10, "reasoning": 5, "output_text": 0}),
-        (
-            make_usage(10, 5, input_cached_tokens=4, input_cache_write_tokens=3, reasoning_tokens=2),
-            {"input_uncached": 3, "input_cached": 4, "input_cache_write": 3, "output_text": 3, "reasoning": 2},
-        ),
-        (make_usage(None, 5), {"output_text": 5}),
-    ],
-)
-def test_tokens_by_kind_add_up_and_unknown_is_not_zero(usage: Usage, tokens: dict[str, int]) -> None:
-    assert tokens_of(usage) == tokens
-    assert sum(tokens.values()) == (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
 def test_streams_without_usage_are_counted() -> None:

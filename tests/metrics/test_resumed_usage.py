@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import REPORTED
 from streamgauge.ledger.resumption import UsagePart, count_once
-from streamgauge.metrics.observe import USAGE_KINDS
 from streamgauge.metrics.resumed_usage import MAX_GENERATION_KEYS, MAX_ID_CHARS, Recent, ResumedUsage
 from tests.metrics.records import make_record
 
@@ -177,7 +177,7 @@ def test_a_key_takes_no_more_than_its_limit() -> None:
                 one = record(
                     outcome=outcome, response_id=name.ljust(MAX_ID_CHARS), credential_id=name.ljust(32, "c")
                 )  # fmt: skip
-                reported = {kind: 2**40 + place + number * 10 for place, kind in enumerate(USAGE_KINDS.values())}
+                reported = {kind: 2**40 + place + number * 10 for place, kind in enumerate(REPORTED.values())}
                 added(continued, one, **reported)
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -197,7 +197,7 @@ def test_a_forged_record_with_an_endless_id_is_counted_and_not_remembered(contin
 
 Reported = tuple[Record, str, dict[str, int]]
 IDS = st.sampled_from([None, "1", "a", "b", "masked"])
-KINDS = tuple(USAGE_KINDS.values())
+KINDS = tuple(REPORTED.values())
 MODELS = ("a", "b")
 LINKS = st.fixed_dictionaries(
     {

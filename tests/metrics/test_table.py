@@ -9,6 +9,7 @@ import pytest
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.outcome import FINISH_REASONS
 from streamgauge.core.record import REQUEST_CAPPED
+from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind, page_shares
 from streamgauge.metrics.table_otel import OTEL_TABLE, OtelNames, otel_metrics
@@ -65,7 +66,7 @@ def test_closed_labels_have_room_for_their_whole_vocabulary() -> None:
     """A label's budget is one for all metrics of a page."""
     spare = {OTHER, UNKNOWN}
     assert len({*FINISH_REASONS.values(), *spare}) <= LABELS["finish_reason"].budget
-    counted = {*table.UNREAD_KINDS, *table.ANOMALIES, *table.INPUT_KINDS, *table.OUTPUT_KINDS, "requests", "tokens"}
+    counted = {*table.UNREAD_KINDS, *table.ANOMALIES, *INPUT_KINDS, *OUTPUT_KINDS, "requests", "tokens"}
     assert len({*counted, *map(str, Incident), *spare}) <= LABELS["kind"].budget
     incomplete = {
         *("no_end", "missing_segments", "dropped_reads", "oversized_event", "decode_error", "body_capped", "log_gap"),

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
-from streamgauge.metrics.observe import USAGE_KINDS
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool.read_counters import Counters, DropReason, Incident, Refusal
@@ -49,7 +49,7 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
 def test_each_reason_and_incident_has_its_own_value_beside_those_of_streams(tmp_path: Path) -> None:
     """`up` shows streams on the same page, and a label's budget is one for all metrics."""
     metrics = Metrics()
-    for kind in USAGE_KINDS.values():
+    for kind in (*INPUT_KINDS, *OUTPUT_KINDS):
         metrics.add(table.USAGE_TOKENS.name, upstream="small", model="small-1", kind=kind)
     metrics.register(tap_reads(tmp_path / "counters"))
     with Counters(tmp_path / "counters", "relay-0") as relay:

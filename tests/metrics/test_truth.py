@@ -13,6 +13,7 @@ import msgspec
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge_demo.scenario import EVENT_STREAM, Scenario
@@ -117,9 +118,9 @@ def test_histograms_counters_and_tokens_of_10_000_streams(tmp_path: Path) -> Non
             and {("upstream", upstream), ("model", model), ("outcome", "completed")} <= labels
         ]
         assert found == [count], model
-    sums = {kind: kind_total(page, kind) for kind in (*table.INPUT_KINDS, *table.OUTPUT_KINDS)}
-    assert sum(sums[kind] for kind in table.INPUT_KINDS) == tokens["input"]
-    assert sum(sums[kind] for kind in table.OUTPUT_KINDS) == tokens["output"]
+    sums = {kind: kind_total(page, kind) for kind in (*INPUT_KINDS, *OUTPUT_KINDS)}
+    assert sum(sums[kind] for kind in INPUT_KINDS) == tokens["input"]
+    assert sum(sums[kind] for kind in OUTPUT_KINDS) == tokens["output"]
     assert (sums["input_cached"], sums["reasoning"]) == (tokens["cached"], tokens["reasoning"])
 
     expected = computed(tmp_path, truth)

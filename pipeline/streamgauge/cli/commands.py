@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from streamgauge.cli import epilogs
+from streamgauge.cli import epilogs, ledger_epilogs
 from streamgauge.config import SETTINGS
 from streamgauge.setting_types import Setting
 
@@ -115,6 +115,28 @@ _RECORDINGS = Option(
     "FILE|DIR",
     repeatable=True,
 )
+_MONTH = Option("--month", "only records that started in this month, as in 2026-11", "MONTH")
+_TIMEZONE = Option("--timezone", "time zone of days and months, as in Europe/Berlin", "ZONE", default="UTC")
+_CHOSEN = (
+    Option(
+        "--since",
+        "only records that started at TIME or later: a date (2026-11-01) or RFC 3339 (2026-11-01T09:30:00Z)",
+        "TIME",
+    ),
+    Option(
+        "--until",
+        "only records that started before TIME; --since and --until exclude records without started_at",
+        "TIME",
+    ),
+    _MONTH,
+    _TIMEZONE,
+    Option(
+        "--where",
+        "only records with this value (KEY= for null); repeatable: all keys must match, each with any of its values",
+        "KEY=VALUE",
+        repeatable=True,
+    ),
+)
 _QUERY = (
     output(TABLE, JSON, JSONL, CSV),
     Option("--limit", "print at most the first N lines", "N", int),
@@ -124,23 +146,20 @@ _QUERY = (
         "totals sorted by key",
         kind=bool,
     ),
-    Option("--by", "print totals for each value of these keys, such as day, model or tenant", "KEY[,KEY...]"),
-    Option(
-        "--since",
-        "only records that started at TIME or later: a UTC date (2026-11-01) or RFC 3339 (2026-11-01T09:30:00Z)",
-        "TIME",
-    ),
-    Option(
-        "--until",
-        "only records that started before TIME; --since and --until exclude records without started_at",
-        "TIME",
-    ),
-    Option(
-        "--where",
-        "only records with this value (KEY= for null); repeatable: all keys must match, each with any of its values",
-        "KEY=VALUE",
-        repeatable=True,
-    ),
+    Option("--by", "print totals for each value of these keys, such as month, model or tenant", "KEY[,KEY...]"),
+    *_CHOSEN,
+)
+_EXPORT = (
+    Option("file", "file to write; - for stdout", "FILE", required=True),
+    output(JSONL, CSV, "parquet"),
+    *_CHOSEN,
+)
+_IMPORT = (Option("paths", "files with one record a line; - for stdin", "FILE", repeatable=True),)
+_BUDGETS = (
+    Option("file", "TOML file of budgets", "FILE", required=True),
+    output(TABLE, JSON, JSONL, CSV),
+    _MONTH,
+    _TIMEZONE,
 )
 _FILTERS = (
     Option("--stage", "only dead letters of this stage of a worker: decode, assemble, record or ledger", "NAME"),
@@ -243,7 +262,32 @@ COMMANDS = {
             (Option("--serve", "repeat the scenarios until Ctrl-C", kind=bool), output(TABLE, JSON)),
         ),
         Command(
-            "ledger query", "ledger", "print records, or totals of streams and tokens", epilogs.LEDGER_EPILOG, _QUERY
+            "ledger query",
+            "ledger",
+            "print records, or totals of streams, tokens and cost",
+            ledger_epilogs.QUERY_EPILOG,
+            _QUERY,
+        ),
+        Command(
+            "ledger export",
+            "ledger_export",
+            "write records as JSON lines, CSV or Parquet",
+            ledger_epilogs.EXPORT_EPILOG,
+            _EXPORT,
+        ),
+        Command(
+            "ledger import",
+            "ledger_import",
+            "store records of files, such as those of `replay`",
+            ledger_epilogs.IMPORT_EPILOG,
+            _IMPORT,
+        ),
+        Command(
+            "ledger budgets",
+            "ledger_budgets",
+            "show what budgets have spent this month, with a forecast",
+            ledger_epilogs.BUDGETS_EPILOG,
+            _BUDGETS,
         ),
         Command(
             "rules generate",
@@ -286,7 +330,9 @@ COMMANDS = {
 GROUPS = {
     group.path: group
     for group in (
-        Group("ledger", "print stored records, or totals of tokens by team, model, day, ...", epilogs.LEDGER_EPILOG),
+        Group(
+            "ledger", "print, export or import records; totals of tokens and cost by team", ledger_epilogs.QUERY_EPILOG
+        ),
         Group("rules", "print alert and recording rules for Prometheus", epilogs.RULES_EPILOG),
         Group("topics", "create or describe the topics in Kafka", epilogs.TOPICS_EPILOG),
         Group(

@@ -89,26 +89,6 @@ examples:
       repeats the scenarios until Ctrl-C, so that you can look at the metrics
 """
 
-LEDGER_EPILOG = """\
-examples:
-  streamgauge ledger query --newest --limit 20
-      the latest records, as a table
-  streamgauge ledger query --by tenant,model --since 2026-11-01
-      totals of tokens since November by tenant and model
-  streamgauge ledger query --where outcome=truncated --where tenant=river
-  streamgauge ledger query --output jsonl | jq .outcome
-
-Keys for --by and --where: day, model, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
-finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from.
-The attributes of records (--attribute of `up` and `tap`) are keys, too.
-
-Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums.
-input_tokens includes input_cached_tokens, output_tokens includes reasoning_tokens. A sum is null (an empty cell) if no
-stream reported that number. Tokens of a resumed stream count once, in the group of the stream's first record.
-
-If two taps capture one request, it has two records: select one tap with --where tap=NAME.
-"""
-
 TOPICS_EPILOG = """\
 examples:
   streamgauge topics create --kafka broker:9092 --partitions 8

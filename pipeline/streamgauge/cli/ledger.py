@@ -1,4 +1,4 @@
-"""`streamgauge ledger query`: the records, or totals of streams and tokens."""
+"""`streamgauge ledger query`: the records, or totals of streams, tokens and cost."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,14 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of
 from streamgauge.cli.ledgers import ledger_to_read
 from streamgauge.cli.tables import MAX_WIDTH, print_records, print_rows
+from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, Unavailable, UsageFault
-from streamgauge.ledger import KEYS
+from streamgauge.ledger import KEYS, Filter, Total
+from streamgauge.ledger.row import KINDS
 
-# The columns of totals after the keys: fields of Total.
-_SUMS = (
+# The columns of totals after the keys: fields of Total, kinds of tokens, and the longest wait in seconds.
+SUMS = (
     "streams",
     "with_usage",
     "input_tokens",
@@ -19,6 +21,12 @@ _SUMS = (
     "total_tokens",
     "input_cached_tokens",
     "reasoning_tokens",
+    "without_usage",
+    "unknown_share",
+    *KINDS,
+    "cost_usd",
+    "without_price",
+    "longest_wait_s",
 )
 
 
@@ -26,23 +34,33 @@ def run(settings: Settings, args: Arguments) -> int:
     """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
-
-    def is_attribute(name: str) -> bool:
-        return _is_attribute(name, settings)
-
-    by = _keys(args.by, is_attribute)
-    chosen = filter_of(args.since, args.until, args.where, is_attribute)
+    chosen = chosen_by(settings, args)
+    by = _keys(args.by, lambda name: is_attribute(name, settings))
     with ledger_to_read(settings) as ledger:
         if by:
-            totals = ledger.totals(by, chosen, newest_first=args.newest)
-            rows = [[*total.keys, *(getattr(total, name) for name in _SUMS)] for total in totals[: args.limit]]
-            print_rows([*by, *_SUMS], rows, args.output, MAX_WIDTH)
+            totals = ledger.totals(by, chosen, newest_first=args.newest)[: args.limit]
+            names = SUMS if args.output != "table" else _shown(totals)
+            rows = [[*total.keys, *(_value(total, name) for name in names)] for total in totals]
+            print_rows([*by, *names], rows, args.output, MAX_WIDTH)
         else:
-            print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output)
+            print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output, with_cost=True)
     return DONE
 
 
-def _is_attribute(name: str, settings: Settings) -> bool:
+def chosen_by(settings: Settings, args: Arguments) -> Filter:
+    """The filter of the options that `ledger query` and `ledger export` share. Raises UsageFault."""
+    return filter_of(
+        args.since,
+        args.until,
+        args.where,
+        lambda name: is_attribute(name, settings),
+        month=args.month,
+        timezone=args.timezone,
+        tenants=read_tenants(settings.tenants),
+    )
+
+
+def is_attribute(name: str, settings: Settings) -> bool:
     """Whether a record in the ledger has an attribute of this name. Without a ledger there is none."""
     try:
         with ledger_to_read(settings) as ledger:
@@ -51,12 +69,26 @@ def _is_attribute(name: str, settings: Settings) -> bool:
         return False
 
 
-def _keys(given: str | None, is_attribute: Callable[[str], bool]) -> list[str]:
+def _shown(totals: list[Total]) -> list[str]:
+    """The columns of a table: kinds of tokens and a cost that no line has are left out."""
+    optional = {*KINDS, "cost_usd", "longest_wait_s"}
+    return [name for name in SUMS if name not in optional or any(_value(total, name) is not None for total in totals)]
+
+
+def _value(total: Total, name: str) -> object:
+    if name in KINDS:
+        return total.kinds.get(name)
+    if name == "longest_wait_s":
+        return None if total.longest_wait_us is None else total.longest_wait_us / 1_000_000
+    return getattr(total, name)
+
+
+def _keys(given: str | None, is_known: Callable[[str], bool]) -> list[str]:
     if given is None:
         return []
     keys = [key.strip() for key in given.split(",")]
     for key in keys:
-        if key not in KEYS and not is_attribute(key):
+        if key not in KEYS and not is_known(key):
             raise UsageFault(
                 f"--by {key} is not a key: use one or more of {', '.join(KEYS)}, and the attributes that records have"
             )

@@ -1,8 +1,9 @@
-"""Reads the options of `streamgauge ledger query` that choose records: --since, --until and --where."""
+"""Reads the options of `streamgauge ledger` that choose records: --since, --until, --month, --timezone and --where."""
 
 import re
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
@@ -11,9 +12,12 @@ from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
 # Limit of --where options in one command: more than are written by hand, and far below SQLite's limit of nested
 # expressions (1,000).
 MAX_CONDITIONS = 100
+# Limit of credential ids in the file of --tenants: far below the databases' limits of parameters.
+MAX_TENANTS = 10_000
 
 # A date alone, or a time as RFC 3339 section 5.6 writes it: with seconds and a zone.
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?", re.ASCII)
+_MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
 
 
 def _no_attribute(_: str) -> bool:
@@ -25,19 +29,58 @@ def filter_of(
     until: str | None,
     where: Sequence[str] | None,
     is_attribute: Callable[[str], bool] = _no_attribute,
+    *,
+    month: str | None = None,
+    timezone: str = "UTC",
+    tenants: Mapping[str, str] | None = None,
 ) -> Filter:
-    """The filter that the options describe. `is_attribute`: whether a name that is no key is that of an attribute. Raises
-    UsageFault, which names the allowed values.
+    """The filter that the options describe. `is_attribute`: whether a name that is no key is that of an attribute.
+    `tenants`: tenants by credential_id. Raises UsageFault, which names the allowed values.
     """
-    since_us, until_us = _moment("--since", since), _moment("--until", until)
+    zone = zone_of(timezone)
+    since_us, until_us = _moment("--since", since, zone), _moment("--until", until, zone)
+    if month is not None:
+        if since is not None or until is not None:
+            raise UsageFault(f"--month {month} excludes --since and --until")
+        since_us, until_us = month_of(month, zone)
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise UsageFault(f"--until {until} must be later than --since {since}: the range excludes the time of --until")
     if len(where or ()) > MAX_CONDITIONS:
         raise UsageFault(f"--where is given {len(where or ())} times: at most {MAX_CONDITIONS} are allowed")
-    return Filter(since_us, until_us, tuple(_condition(given, is_attribute) for given in where or ()))
+    if len(tenants or ()) > MAX_TENANTS:
+        raise UsageFault(f"--tenants holds {len(tenants or ())} credential ids: at most {MAX_TENANTS} are allowed")
+    return Filter(
+        since_us,
+        until_us,
+        tuple(_condition(given, is_attribute) for given in where or ()),
+        timezone=timezone,
+        tenants=tuple((tenants or {}).items()),
+    )
 
 
-def _moment(option: str, given: str | None) -> int | None:
+def zone_of(name: str) -> tzinfo:
+    """The time zone of this IANA name. Raises UsageFault."""
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)  # hosts without zone data have UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a directory
+        raise UsageFault(f"--timezone {name} is not a time zone: write its name, as in UTC or Europe/Berlin") from None
+
+
+def month_of(given: str, zone: tzinfo) -> tuple[int, int]:
+    """The first moment of a month (YYYY-MM) in a time zone and that of the next one, in us since 1970. Raises UsageFault."""
+    found = _MONTH.fullmatch(given.strip())
+    try:
+        if found is None:
+            raise ValueError
+        year, month = int(found[1]), int(found[2])
+        begin = datetime(year, month, 1, tzinfo=zone)
+        end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=zone)
+        return microseconds_of(begin), microseconds_of(end)
+    except (ValueError, OverflowError):
+        raise UsageFault(f"--month {given} is not a month: write a year and a month, as in 2026-11") from None
+
+
+def _moment(option: str, given: str | None, zone: tzinfo) -> int | None:
     if given is None:
         return None
     text = given.strip().upper()
@@ -46,7 +89,7 @@ def _moment(option: str, given: str | None) -> int | None:
         if found is None:
             raise ValueError
         moment = datetime.fromisoformat(text)
-        return microseconds_of(moment if found["time"] else moment.replace(tzinfo=UTC))
+        return microseconds_of(moment if found["time"] else moment.replace(tzinfo=zone))
     except (ValueError, OverflowError):
         raise UsageFault(
             f"{option} {given} is not a time: write a UTC date such as 2026-11-01, or an RFC 3339 time such as "

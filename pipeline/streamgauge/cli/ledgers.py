@@ -1,49 +1,105 @@
-"""Opens the ledger that the settings name, and explains what to do if it is unavailable."""
+"""Opens the ledgers that the settings name, and explains what to do if one is unavailable."""
 
 import contextlib
+import logging
+import threading
+import time
 from collections.abc import Iterator
 
 from streamgauge.config import Settings
-from streamgauge.errors import Unavailable
-from streamgauge.ledger import Ledger, LedgerUnavailableError, SqliteLedger, open_ledger
+from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.ledger import Ledger, LedgerUnavailableError, Pricing, Reader, SeveralLedgers, open_ledger, sqlite_file
 from streamgauge.runtime.data_directory import make_data_dir
+from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
 
-_SQLITE = "sqlite://"
+_LOG = logging.getLogger("streamgauge.ledger")
+
+# How often records that are too old are deleted, how many at a time, so that other writers get their turn, and the pause
+# after each time (seconds).
+_EXPIRE_EVERY_S = 3_600.0
+_EXPIRE_ROWS = 1_000
+_EXPIRE_PAUSE_S = 0.1
 
 
 @contextlib.contextmanager
 def opened_ledger(settings: Settings) -> Iterator[Ledger]:
-    """The ledger, created if it is missing. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened."""
-    if settings.ledger is None:
+    """The ledger to write to, created if it is missing; records that are older than --ledger-age are deleted meanwhile.
+
+    Raises UsageFault, or Unavailable if it cannot be opened.
+    """
+    if len(settings.ledger) > 1:
+        raise UsageFault("--ledger is given more than once: records are stored in one ledger")
+    if not settings.ledger:
         make_data_dir(settings.data_dir)
+    prices = _prices(settings)
     try:
-        ledger = open_ledger(settings.ledger_url)
+        ledger = open_ledger(settings.ledger_url, prices=prices)
     except LedgerUnavailableError as error:
-        cause = error.__cause__
-        if isinstance(cause, FileNotFoundError):
-            cure = "create its directory"  # the directory is not created: a typing error in the path would go unnoticed
-        elif isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
-            cure = "free space on its disk"
-        else:
-            cure = "move the file away"
-        raise Unavailable(f"{error}: {cure}, or choose another with --ledger") from None
-    with ledger:
+        raise Unavailable(f"{error}: {_cure(settings, error.__cause__)}, or choose another with --ledger") from None
+    with ledger, _expiring(ledger, settings.ledger_age):
         yield ledger
 
 
+def _cure(settings: Settings, cause: BaseException | None) -> str:
+    if sqlite_file(settings.ledger_url) is None:
+        return "check the database and the URL"
+    if isinstance(cause, FileNotFoundError):
+        return "create its directory"  # the directory is not created: a typing error in the path would go unnoticed
+    if isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
+        return "free space on its disk"
+    return "move the file away"
+
+
+def _prices(settings: Settings) -> Pricing:
+    from streamgauge.prices import Prices
+    from streamgauge.prices.price_file import NO_PRICES, load_prices
+
+    own = NO_PRICES if settings.prices is None else load_prices(settings.prices)
+    return Prices(own, lambda error: report_fault("the prices", error))
+
+
 @contextlib.contextmanager
-def ledger_to_read(settings: Settings) -> Iterator[Ledger]:
-    """The existing ledger. Raises UnsupportedLedgerError, or Unavailable if it is missing or cannot be opened or read."""
-    if settings.ledger_url.startswith(_SQLITE):
-        path = SqliteLedger.path_of(settings.ledger_url.removeprefix(_SQLITE))
-        if not path.exists():
+def _expiring(ledger: Ledger, age_s: float | None) -> Iterator[None]:
+    """Deletes records that started longer ago than `age_s`, at once and then every hour, while the block runs."""
+    if age_s is None:
+        yield
+        return
+    stopping = threading.Event()
+
+    def work() -> None:
+        while not stopping.is_set():
+            try:
+                before_us = int((time.time() - age_s) * 1_000_000)
+                while ledger.expire(before_us, _EXPIRE_ROWS) == _EXPIRE_ROWS and not stopping.wait(_EXPIRE_PAUSE_S):
+                    pass
+            except LedgerUnavailableError as error:
+                _LOG.warning("old records cannot be deleted now, trying again in an hour: %s", error)
+            stopping.wait(_EXPIRE_EVERY_S)
+
+    thread = threading.Thread(target=work, name="ledger-age")
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def ledger_to_read(settings: Settings) -> Iterator[Reader]:
+    """The existing ledger, or several as one. Raises UsageFault, or Unavailable if one is missing or cannot be read."""
+    urls = settings.ledger or (settings.ledger_url,)
+    for url in urls:
+        path = sqlite_file(url)
+        if path is not None and not path.exists():
             raise Unavailable(
                 f"there is no ledger {path}: give its location with --data-dir or --ledger, or capture streams first"
             )
     try:
-        with open_ledger(settings.ledger_url, create=False) as ledger:
-            yield ledger
+        with contextlib.ExitStack() as stack:
+            ledgers = [stack.enter_context(open_ledger(url, create=False)) for url in urls]
+            yield ledgers[0] if len(ledgers) == 1 else SeveralLedgers(ledgers)
     except LedgerUnavailableError as error:
         raise Unavailable(
             f"{error}: check that it is a ledger, or name another one with --data-dir or --ledger"

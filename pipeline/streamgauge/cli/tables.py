@@ -10,7 +10,8 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, TextIO
 
 # The widest column (characters): longer model names and ids are cut; --output jsonl has them whole.
 MAX_WIDTH = 36
@@ -83,17 +84,21 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], output: s
         print_table(names, rows, max_width)
 
 
-def print_records(records: Iterable[bytes], output: str) -> None:
-    """Records, each as its JSON, in the form that --output names: whole in JSON, some of their fields in a table or CSV."""
+def print_records(records: Iterable[bytes], output: str, *, with_cost: bool = False) -> None:
+    """Records, each as its JSON, in the form that --output names: whole in JSON, some of their fields in a table or CSV.
+
+    `with_cost`: they are a ledger's, with a cost, which is the last column.
+    """
     if output in ("json", "jsonl"):
         print_json((record.decode() for record in records), output)
-    else:
-        print_rows(_COLUMNS, [_row(json.loads(record)) for record in records], output, MAX_WIDTH)
+        return
+    rows = [_row(json.loads(record), with_cost) for record in records]
+    print_rows([*_COLUMNS, "cost_usd"] if with_cost else _COLUMNS, rows, output, MAX_WIDTH)
 
 
-def _row(record: dict[str, Any]) -> list[object]:
+def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
     timing, usage = record["timing"], record["usage"]
-    return [
+    fields = [
         record["started_at"],
         record["upstream"],
         record["dialect"],
@@ -107,15 +112,17 @@ def _row(record: dict[str, Any]) -> list[object]:
         usage["input_tokens"],
         usage["output_tokens"],
     ]
+    return [*fields, (record["cost"] or {}).get("usd")] if with_cost else fields
 
 
-def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows as CSV on stdout, safe to open in a spreadsheet."""
+def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]], file: TextIO | None = None) -> None:
+    """Rows as CSV on stdout or into a file, safe to open in a spreadsheet."""
+    out = sys.stdout if file is None else file
     line = io.StringIO()
     writer = csv.writer(line)  # keeps its CRLF, since it quotes only cells that contain its line end
-    for row in (names, *rows):
+    for row in chain((names,), rows):
         writer.writerow([_as_text(value) if isinstance(value, str) else value for value in row])
-        sys.stdout.write(line.getvalue().removesuffix("\r\n") + "\n")
+        out.write(line.getvalue().removesuffix("\r\n") + "\n")
         line.seek(0)
         line.truncate()
 

@@ -10,16 +10,14 @@ import contextlib
 import os
 import shutil
 import sys
-import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
+from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
@@ -114,7 +112,7 @@ async def running_tap(
     """
     _check_keys(settings)
     _check_certificates(settings)
-    tenants = _tenants(settings.tenants)
+    tenants = read_tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
         await asyncio.to_thread(_check_data_dir, settings.data_dir)
@@ -310,18 +308,6 @@ def _check_keys(settings: Settings) -> None:
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:
     return [upstream.name for upstream in upstreams] == [""]
-
-
-def _tenants(file: Path | None) -> dict[str, str]:
-    """Reads the tenants' file: lines of `credential_id = "tenant"`. Raises UsageFault."""
-    if file is None:
-        return {}
-    try:
-        return msgspec.convert(tomllib.loads(file.read_bytes().decode()), dict[str, str])
-    except OSError as error:
-        raise UsageFault(f"--tenants {file} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageFault(f'--tenants {file} must contain lines of the form credential_id = "tenant": {error}') from None
 
 
 def _spool_source(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sample]]:

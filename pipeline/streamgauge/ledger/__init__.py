@@ -2,9 +2,12 @@
 
 A ledger keeps one record for each stream id: the first one stays, also if a different one arrives later. It stores the
 record's JSON with `cost` as its last member.
+
+SQLAlchemy takes a quarter of a second to import, so only the functions that open a ledger import it.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from streamgauge.ledger.contract import (
     ALL_RECORDS,
@@ -14,24 +17,49 @@ from streamgauge.ledger.contract import (
     Inserted,
     Ledger,
     LedgerUnavailableError,
+    Pricing,
+    Reader,
     Total,
     UnknownKeyError,
     UnsupportedLedgerError,
 )
+from streamgauge.ledger.cost import Cost
 from streamgauge.ledger.row import LedgerRow, UnreadableRecordError, row_of
-from streamgauge.ledger.sqlite import SqliteLedger
+from streamgauge.ledger.several import SeveralLedgers
+from streamgauge.ledger.urls import POSTGRESQL, SQLITE, sqlite_file, sqlite_path
+
+if TYPE_CHECKING:
+    from streamgauge.ledger.sqlite import SqliteLedger
 
 
-def _open_sqlite(rest: str, create: bool) -> Ledger:
-    return SqliteLedger(SqliteLedger.path_of(rest), create=create)
+def _open_sqlite(rest: str, create: bool, prices: Pricing | None) -> Ledger:
+    from streamgauge.ledger.sqlite import SqliteLedger
+
+    return SqliteLedger(sqlite_path(rest), create=create, prices=prices)
 
 
-# Functions that open a ledger, by the URL's scheme. They take what follows `scheme://`, and whether to make the ledger.
-LEDGERS: Mapping[str, Callable[[str, bool], Ledger]] = {"sqlite": _open_sqlite}
+def _open_postgresql(rest: str, create: bool, prices: Pricing | None) -> Ledger:
+    try:
+        from streamgauge.ledger.postgresql import PostgresqlLedger
+    except ImportError as error:
+        raise LedgerUnavailableError(
+            f"PostgreSQL's driver cannot be loaded ({error}): install psycopg[binary] beside Streamgauge"
+        ) from None
+    return PostgresqlLedger(f"{POSTGRESQL}://{rest}", create=create, prices=prices)
 
 
-def open_ledger(url: str, *, create: bool = True) -> Ledger:
-    """The ledger at `url`: sqlite:///FILE for a relative path, sqlite:////FILE for an absolute one.
+# Functions that open a ledger, by the URL's scheme. They take what follows `scheme://`, whether to make the ledger, and
+# what new records cost.
+LEDGERS: Mapping[str, Callable[[str, bool, Pricing | None], Ledger]] = {
+    SQLITE: _open_sqlite,
+    POSTGRESQL: _open_postgresql,
+}
+
+
+def open_ledger(url: str, *, create: bool = True, prices: Pricing | None = None) -> Ledger:
+    """The ledger at `url`: sqlite:///FILE for a relative path, sqlite:////FILE for an absolute one, or postgresql://...
+
+    `prices`: what new records cost; without it their cost is null.
 
     Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is missing and
     `create` is false). Neither error repeats the URL, which may hold a password.
@@ -39,11 +67,19 @@ def open_ledger(url: str, *, create: bool = True) -> Ledger:
     scheme, found, rest = url.partition("://")
     if not found or scheme not in LEDGERS:
         raise UnsupportedLedgerError(f"this ledger URL is not supported: write {_supported()}")
-    return LEDGERS[scheme](rest, create)
+    return LEDGERS[scheme](rest, create, prices)
 
 
 def _supported() -> str:
-    return " or ".join(f"{scheme}:///FILE" if scheme == "sqlite" else f"{scheme}://..." for scheme in LEDGERS)
+    return " or ".join(f"{scheme}:///FILE" if scheme == SQLITE else f"{scheme}://HOST/DATABASE" for scheme in LEDGERS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SqliteLedger":
+        from streamgauge.ledger.sqlite import SqliteLedger
+
+        return SqliteLedger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
@@ -51,11 +87,15 @@ __all__ = [
     "KEYS",
     "LEDGERS",
     "NUMBER_KEYS",
+    "Cost",
     "Filter",
     "Inserted",
     "Ledger",
     "LedgerRow",
     "LedgerUnavailableError",
+    "Pricing",
+    "Reader",
+    "SeveralLedgers",
     "SqliteLedger",
     "Total",
     "UnknownKeyError",
@@ -63,4 +103,5 @@ __all__ = [
     "UnsupportedLedgerError",
     "open_ledger",
     "row_of",
+    "sqlite_file",
 ]

@@ -1,18 +1,21 @@
 """The interface of every ledger, and its errors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol, Self
 
 from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.ledger.cost import Cost, usd
 from streamgauge.ledger.row import LedgerRow
 
-# The keys by which totals are grouped and records are chosen, besides the names of attributes. `day` is the UTC day of
-# started_at; `model` is the model that answered, else the one in the request. `request_digest,attempt` groups the
-# retries of one request. `tap` separates the records of one call that two taps captured.
+# The keys by which totals are grouped and records are chosen, besides the names of attributes. `day` and `month` are those
+# of started_at in the filter's time zone; `model` is the model that answered, else the one in the request.
+# `request_digest,attempt` groups the retries of one request. `tap` separates the records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
     "model",
+    "month",
     "request_model",
     "response_model",
     "tap",
@@ -29,6 +32,7 @@ KEYS: tuple[str, ...] = (
     "attempt",
     "response_id",
     "resumed_from",
+    "trace_id",
 )
 # The keys whose values are whole numbers; all others are text.
 NUMBER_KEYS = frozenset({"attempt"})
@@ -54,6 +58,9 @@ class Filter:
     record without started_at is left out.
     where: pairs of a key (of KEYS, or the name of an attribute) and its value; None is null, and a value of a key of
     NUMBER_KEYS is an int. If a key has several values, one of them has to match.
+    timezone: the IANA name of the zone whose days and months the keys `day` and `month` are.
+    tenants: pairs of a credential_id and a tenant: the key `tenant` of records that have no tenant of their own.
+    attributes: names that are keys although no record of this ledger may have them; their value is then null.
 
     In totals, `where` compares the same values that totals are grouped by. So totals of the records with a certain value
     of a key have the same line for that value as totals of all records by that key.
@@ -62,6 +69,9 @@ class Filter:
     since_us: int | None = None
     until_us: int | None = None
     where: tuple[tuple[str, str | int | None], ...] = ()
+    timezone: str = "UTC"
+    tenants: tuple[tuple[str, str], ...] = ()
+    attributes: frozenset[str] = frozenset()
 
 
 ALL_RECORDS = Filter()
@@ -73,11 +83,13 @@ class Inserted:
 
     new: stored. same: the ledger had the same bytes already. different: the ledger had other bytes, and keeps them.
     new_places: the indexes of the new rows among the given ones, for callers that count each record once.
+    unpriced: new rows whose usage was reported and that have no price.
     """
 
     new: int = 0
     same: int = 0
     different: int = 0
+    unpriced: int = field(default=0, compare=False)
     new_places: tuple[int, ...] = field(default=(), compare=False)
 
 
@@ -91,6 +103,12 @@ class Total:
 
     `with_usage` counts the streams that add to at least one of the sums; an origin and its resumed streams count as one.
     `input_cached_tokens` are part of `input_tokens`, `reasoning_tokens` of `output_tokens`.
+
+    `without_usage`: streams with none of these numbers; a resumed stream whose origin is known is no such stream.
+    `kinds`: tokens by disjoint kind (`core/token_kinds.py`), for the kinds that a stream reported. `cost`: the price of the
+    reported tokens in 10**-12 USD. `without_price`: the streams of `with_usage` that it leaves out.
+    `longest_wait_us`: the longest time to a first token, or to the end of a stream without one, in microseconds.
+    `last_us`: the last start.
     """
 
     keys: tuple[str | int | None, ...]
@@ -101,13 +119,33 @@ class Total:
     total_tokens: int | None
     input_cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    without_usage: int = field(default=0, compare=False)
+    kinds: Mapping[str, int] = field(default_factory=dict, compare=False)
+    cost: int | None = field(default=None, compare=False)
+    without_price: int = field(default=0, compare=False)
+    longest_wait_us: int | None = field(default=None, compare=False)
+    last_us: int | None = field(default=None, compare=False)
+
+    @property
+    def cost_usd(self) -> str | None:
+        """The cost as a decimal string."""
+        return None if self.cost is None else usd(self.cost)
+
+    @property
+    def unknown_share(self) -> str | None:
+        """The part of the streams without usage, as a decimal string with 4 digits; None without streams."""
+        return f"{Decimal(self.without_usage) / self.streams:.4f}" if self.streams else None
 
 
-class Ledger(Protocol):
-    """A store of records. Safe to use from several threads; several processes may share one ledger."""
+class Pricing(Protocol):
+    """Says what a record costs."""
 
-    def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
-        """Store rows under their stream ids, in one transaction. Raises LedgerUnavailableError, then nothing is stored."""
+    def cost_of(self, row: LedgerRow) -> Cost | None:
+        """The price of the tokens that a record reports; None if no price is known for it. Raises nothing."""
+
+
+class Reader(Protocol):
+    """What can be read from a ledger, or from several together."""
 
     def query(
         self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
@@ -127,6 +165,19 @@ class Ledger(Protocol):
 
     def has_attribute(self, name: str) -> bool:
         """Whether a record has an attribute of this name, so that it is a key. Raises LedgerUnavailableError."""
+
+
+class Ledger(Reader, Protocol):
+    """A store of records. Safe to use from several threads; several processes may share one ledger."""
+
+    def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
+        """Store rows under their stream ids, in one transaction. Raises LedgerUnavailableError, then nothing is stored."""
+
+    def expire(self, before_us: int, limit: int) -> int:
+        """Delete at most `limit` records that started before a time (us since 1970, UTC), the oldest first.
+
+        Returns how many were deleted. Records without a start stay. Raises LedgerUnavailableError.
+        """
 
     def close(self) -> None:
         """Close files and connections."""

@@ -29,6 +29,11 @@ class UsagePart(NamedTuple):
     total_tokens: int | None
     input_cached_tokens: int | None
     reasoning_tokens: int | None
+    input_cache_write_tokens: int | None = None
+    audio_input_tokens: int | None = None
+    audio_output_tokens: int | None = None
+    cost_input: int | None = None
+    cost_output: int | None = None
 
 
 class Counted(NamedTuple):
@@ -41,6 +46,11 @@ class Counted(NamedTuple):
     total_tokens: int | None = None
     input_cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    input_cache_write_tokens: int | None = None
+    audio_input_tokens: int | None = None
+    audio_output_tokens: int | None = None
+    cost_input: int | None = None
+    cost_output: int | None = None
 
 
 class _LookedUp(dict[Key, Known[list[UsagePart]]]):
@@ -56,7 +66,12 @@ class _LookedUp(dict[Key, Known[list[UsagePart]]]):
 
 
 def count_once(parts: Iterable[UsagePart], resumed: Iterable[UsagePart]) -> list[Counted]:
-    """The usage that counts for each record that continues a stream or is continued. Other records keep their own usage.
+    """The usage that counts for each record that continues a stream or is continued. Other records keep their own usage."""
+    return [line for stream in continued_streams(parts, resumed) for line in counted(stream)]
+
+
+def continued_streams(parts: Iterable[UsagePart], resumed: Iterable[UsagePart]) -> list[list[UsagePart]]:
+    """The streams of several records, each as its records in order.
 
     `parts`: at least every resumed stream, and every record that shares a digest or an id with one; in order of their
     start, origins before resumed streams that started at the same moment. `resumed`: the resumed streams among them, in any
@@ -74,17 +89,16 @@ def count_once(parts: Iterable[UsagePart], resumed: Iterable[UsagePart]) -> list
                 continued.append(stream)
             stream.append(part)
         known.add(part, stream)
-    return [line for stream in continued for line in _counted(stream)]
+    return continued
 
 
-def _counted(stream: list[UsagePart]) -> list[Counted]:
+def counted(stream: list[UsagePart]) -> list[Counted]:
     """The usage of one continued stream: for each field the last known value, final values first.
 
-    All of it counts for the first record.
+    All of it counts for the first record. Each side costs what the record costs that reported it.
     """
     first, *resumed = stream
     with_input, with_output = _last(stream, "input_tokens"), _last(stream, "output_tokens")
-    cached, reasoned = _last(stream, "input_cached_tokens"), _last(stream, "reasoning_tokens")
     named_by = with_output or with_input
     whole = Counted(
         first.stream_id,
@@ -92,10 +106,25 @@ def _counted(stream: list[UsagePart]) -> list[Counted]:
         input_tokens=with_input.input_tokens if with_input else None,
         output_tokens=with_output.output_tokens if with_output else None,
         total_tokens=_total(stream, with_input, with_output),
-        input_cached_tokens=cached.input_cached_tokens if cached else None,
-        reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
+        cost_input=with_input.cost_input if with_input else None,
+        cost_output=with_output.cost_output if with_output else None,
+        **{name: _value(_last(stream, name), name) for name in _PARTS},
     )
     return [whole, *(Counted(record.stream_id, record.usage_source) for record in resumed)]
+
+
+# Parts of input and output: their last known value counts, whichever record reported the whole.
+_PARTS = (
+    "input_cached_tokens",
+    "reasoning_tokens",
+    "input_cache_write_tokens",
+    "audio_input_tokens",
+    "audio_output_tokens",
+)
+
+
+def _value(part: UsagePart | None, name: str) -> int | None:
+    return None if part is None else getattr(part, name)
 
 
 def _last(stream: list[UsagePart], name: str) -> UsagePart | None:

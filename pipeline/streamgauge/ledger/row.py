@@ -1,17 +1,21 @@
 """A record as a row of a ledger: its JSON, and the columns by which ledgers sort, group and add up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from operator import attrgetter
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
 
 from streamgauge.core.record import Record, encode_record
+from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS, reported_tokens, token_kinds
+from streamgauge.ledger.cost import Cost
 
-# A ledger adds this to each record. The price is not known when a record is first stored.
-_COST = b',"cost":null}'
+# A ledger adds this member to each record, as the last one.
+_COST = b',"cost":'
+_NO_COST = _COST + b"null}"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = 1_000_000
@@ -29,6 +33,10 @@ class LedgerRow:
     `resumed_from`, `request_digest`, `response_id` and `last_event_id` are columns so that usage can be counted once for an
     origin and the resumed streams that continue it (`core/assembly/resumption.py`). `request_digest` and `attempt` group
     the retries of one request. `attributes`: a JSON object of the record's attributes; None if it has none.
+
+    The `_tokens` are what the record reports; from `input_uncached` to `output_audio` they are disjoint kinds.
+    `inference_geo`: the region in which the provider computed it (Anthropic). `wait_us`: the time to the first token, or to
+    the end of a stream without one, in microseconds.
     """
 
     stream_id: str
@@ -58,32 +66,79 @@ class LedgerRow:
     total_tokens: int | None
     input_cached_tokens: int | None
     reasoning_tokens: int | None
+    trace_id: str | None
+    inference_geo: str | None
+    wait_us: int | None
+    input_cache_write_tokens: int | None
+    input_cache_write_1h_tokens: int | None
+    audio_input_tokens: int | None
+    audio_output_tokens: int | None
+    input_uncached: int | None
+    input_cached: int | None
+    input_cache_write: int | None
+    input_audio: int | None
+    output_text: int | None
+    reasoning: int | None
+    output_audio: int | None
     record: bytes
+    cost: Cost | None = None
 
     @property
     def own_bytes(self) -> bytes:
         """The stored JSON up to the value of its cost: this part is equal in two copies of a record."""
         return self.record[: -len(b"null}")]
 
+    def values(self, cost: Cost | None) -> tuple[Any, ...]:
+        """The values of COLUMNS, with this cost."""
+        if cost is None:
+            return *_OWN(self), None, None, None, None, self.record
+        record = b"%b%b}" % (self.own_bytes, cost.as_json())
+        return *_OWN(self), cost.input, cost.output, cost.source, cost.date, record
+
     @classmethod
     def of_json(cls, record: bytes) -> "LedgerRow":
         """The row of a record's JSON, as `streamgauge.records` holds it. Raises UnreadableRecordError, and nothing else."""
-        try:
-            # All members are decoded, also those that no row needs: a typed decoder would skip broken strings in these.
-            known = msgspec.convert(msgspec.json.decode(record), _Known)
-            is_id = str(UUID(known.stream_id)) == known.stream_id
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            raise UnreadableRecordError("not a record of this version") from error
-        if not is_id:
-            raise UnreadableRecordError("the stream id is not a lower-case hyphenated UUID")
+        known = _known_of(record)
         if known.cost is not msgspec.UNSET or not record.endswith(b"}"):
             raise UnreadableRecordError("the record has a cost already, or does not end with a brace")
-        return _row(known, record[:-1] + _COST)
+        return _row(known, record[:-1] + _NO_COST)
+
+    @classmethod
+    def of_stored(cls, record: bytes) -> "LedgerRow":
+        """The row of a record's JSON as a ledger stores and prints it, with its cost. Raises UnreadableRecordError."""
+        known = _known_of(record)
+        own, found, cost = record.rpartition(_COST)
+        try:
+            if not found or known.cost is msgspec.UNSET or msgspec.json.decode(cost.removesuffix(b"}")) != known.cost:
+                raise UnreadableRecordError("the cost is not the record's last member")
+            price = Cost.of_json(known.cost)
+        except msgspec.DecodeError as error:
+            raise UnreadableRecordError("the cost is not one that a ledger adds") from error
+        return replace(_row(known, own + _NO_COST), cost=price)
 
 
 def row_of(record: Record) -> LedgerRow:
     """The row of a record that was made in this process."""
-    return _row(record, encode_record(record)[:-1] + _COST)
+    return _row(record, encode_record(record)[:-1] + _NO_COST)
+
+
+# The columns of a price, which a ledger adds; all columns, in the order of `values`.
+PRICE = ("cost_input", "cost_output", "price_source", "price_date")
+_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost"))
+_OWN = attrgetter(*_OWN_NAMES)
+COLUMNS = (*_OWN_NAMES, *PRICE, "record")
+
+
+def _known_of(record: bytes) -> "_Known":
+    try:
+        # All members are decoded, also those that no row needs: a typed decoder would skip broken strings in these.
+        known = msgspec.convert(msgspec.json.decode(record), _Known)
+        is_id = str(UUID(known.stream_id)) == known.stream_id
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise UnreadableRecordError("not a record of this version") from error
+    if not is_id:
+        raise UnreadableRecordError("the stream id is not a lower-case hyphenated UUID")
+    return known
 
 
 # The largest accepted count: a sum of a few counts of up to 2**53 each still fits a database's 64-bit integer.
@@ -101,6 +156,16 @@ class _Usage(msgspec.Struct):
     input_cached_tokens: _Tokens
     reasoning_tokens: _Tokens
     source: str
+    input_cache_write_tokens: _Tokens = None
+    input_cache_write_1h_tokens: _Tokens = None
+    audio_input_tokens: _Tokens = None
+    audio_output_tokens: _Tokens = None
+    raw: dict[str, object] | None = None
+
+
+class _Timing(msgspec.Struct):
+    first_token_s: float | None = None
+    end_s: float | None = None
 
 
 class _Known(msgspec.Struct):
@@ -126,13 +191,16 @@ class _Known(msgspec.Struct):
     resumed_from: str | None
     attempt: _Attempt
     usage: _Usage
+    timing: _Timing = msgspec.field(default_factory=_Timing)
+    trace_id: str | None = None
     attributes: dict[str, str] = {}  # records of earlier versions have none
     cost: object = msgspec.UNSET
 
 
 def _row(known: _Known | Record, record: bytes) -> LedgerRow:
-    started = _moment(known.started_at)
-    return LedgerRow(
+    started = moment_of(known.started_at)
+    usage = known.usage
+    row = LedgerRow(
         stream_id=known.stream_id,
         started_us=None if started is None else microseconds_of(started),
         day=None if started is None else started.strftime("%Y-%m-%d"),
@@ -148,20 +216,60 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         tenant=known.tenant,
         credential_id=known.credential_id,
         service_tier=known.service_tier,
-        usage_source=known.usage.source,
+        usage_source=usage.source,
         request_digest=known.request_digest,
         response_id=known.response_id,
         last_event_id=known.last_event_id,
         resumed_from=known.resumed_from,
         attempt=known.attempt,
         attributes=attributes_column(known.attributes),
-        input_tokens=known.usage.input_tokens,
-        output_tokens=known.usage.output_tokens,
-        total_tokens=known.usage.total_tokens,
-        input_cached_tokens=known.usage.input_cached_tokens,
-        reasoning_tokens=known.usage.reasoning_tokens,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        input_cached_tokens=usage.input_cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        trace_id=known.trace_id,
+        inference_geo=region_of(usage.raw),
+        wait_us=wait_of(known.timing.first_token_s, known.timing.end_s),
+        input_cache_write_tokens=usage.input_cache_write_tokens,
+        input_cache_write_1h_tokens=usage.input_cache_write_1h_tokens,
+        audio_input_tokens=usage.audio_input_tokens,
+        audio_output_tokens=usage.audio_output_tokens,
+        **kinds_of(reported_tokens(usage)),
         record=record,
     )
+    # PostgreSQL stores no NUL in text. No tap sends one: names with unprintable characters are masked.
+    if b"\\u0000" in record and any(
+        "\0" in text or "\\u0000" in text for text in vars(row).values() if type(text) is str
+    ):
+        raise UnreadableRecordError("a name contains a NUL")
+    return row
+
+
+KINDS = (*INPUT_KINDS, *OUTPUT_KINDS)
+_NO_KINDS: Mapping[str, int | None] = dict.fromkeys(KINDS)
+
+
+def kinds_of(reported: Mapping[str, int]) -> dict[str, Any]:
+    """The disjoint kinds of reported tokens, as columns; the names of `reported` are the values of `REPORTED`."""
+    kinds = token_kinds(reported)
+    return {**_NO_KINDS, **kinds.input, **kinds.output}
+
+
+def region_of(raw: Mapping[str, object] | None) -> str | None:
+    """The region in a provider's own usage; None if it names none."""
+    region = None if raw is None else raw.get("inference_geo")
+    return region if isinstance(region, str) else None
+
+
+# A longer wait is no time of a stream (seconds: 30 years).
+_MAX_WAIT_S = 1e9
+
+
+def wait_of(first_token_s: float | None, end_s: float | None) -> int | None:
+    """How long a client waited, in microseconds: for the first token, or for the end of a stream without one."""
+    wait = end_s if first_token_s is None else first_token_s
+    return round(wait * _MICROSECOND) if wait is not None and 0 <= wait <= _MAX_WAIT_S else None
 
 
 def attributes_column(attributes: Mapping[str, str]) -> str | None:
@@ -169,7 +277,8 @@ def attributes_column(attributes: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(attributes).decode() if attributes else None
 
 
-def _moment(started_at: str | None) -> datetime | None:
+def moment_of(started_at: str | None) -> datetime | None:
+    """The time of `started_at`, in UTC. Raises UnreadableRecordError."""
     if started_at is None:
         return None
     try:

@@ -6,10 +6,10 @@ gaps of a burst.
 
 import bisect
 from collections import Counter, deque
-from collections.abc import Mapping
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
-from streamgauge.core.record import Record, Usage
+from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics.table import FIRST_TOKEN
 
 # How many minutes are kept: the present one, and the hour before it.
@@ -17,13 +17,6 @@ MINUTES = 61
 # Upstreams that are told apart; the others are `other`.
 MAX_UPSTREAMS = 20
 OTHER = "other"
-# Fields of the record's usage -> kinds of tokens. The rest is `input_uncached` or `output_text`.
-_INPUT_PARTS: Mapping[str, str] = {
-    "input_cached_tokens": "input_cached",
-    "input_cache_write_tokens": "input_cache_write",
-    "audio_input_tokens": "input_audio",
-}
-_OUTPUT_PARTS: Mapping[str, str] = {"reasoning_tokens": "reasoning", "audio_output_tokens": "output_audio"}
 
 
 class Minute:
@@ -50,7 +43,8 @@ class History:
         minute = self._minute(wall_s)
         minute.streams += 1
         minute.outcomes[self._upstream(record.upstream), record.outcome] += 1
-        tokens = tokens_of(record.usage)
+        kinds = token_kinds(reported_tokens(record.usage))
+        tokens = {**kinds.input, **kinds.output}
         minute.with_usage += bool(tokens)
         minute.tokens.update(tokens)
         if not is_measured(record):
@@ -88,24 +82,3 @@ class History:
 def is_measured(record: Record) -> bool:
     """Whether the latencies of a stream count."""
     return record.integrity.complete and record.resumed_from is None
-
-
-def tokens_of(usage: Usage) -> dict[str, int]:
-    """The tokens of a stream by kind. Each token has one kind, so their sum is what the provider reported."""
-    return {
-        **_split(usage.input_tokens, _INPUT_PARTS, "input_uncached", usage),
-        **_split(usage.output_tokens, _OUTPUT_PARTS, "output_text", usage),
-    }
-
-
-def _split(whole: int | None, parts: Mapping[str, str], rest: str, usage: Usage) -> dict[str, int]:
-    """The parts of one side, cut to its size, and the rest. A part that was not reported is missing, which is not 0."""
-    if whole is None:
-        return {}
-    tokens: dict[str, int] = {}
-    for field, kind in parts.items():
-        part: int | None = getattr(usage, field)
-        if part is not None:
-            tokens[kind] = min(part, whole)
-            whole -= tokens[kind]
-    return {**tokens, rest: whole}

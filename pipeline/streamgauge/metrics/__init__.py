@@ -12,7 +12,6 @@ text_format.py   the page as text, which prometheus_client writes
 protobuf_format.py   the page as protobuf, with native histograms
 observe.py observation.py   what a record adds
 table_otel.py observe_otel.py   the same under OpenTelemetry's names, where they are asked for
-token_kinds.py     what a record's usage is in disjoint kinds of tokens
 rate_limits.py   the rate limits of the newest responses, as gauges; table_limits.py has their rows
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
 tap.py         a tap's counters as a source of metrics; table_added_time.py has the rows of the relay's own time

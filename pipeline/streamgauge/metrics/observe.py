@@ -14,6 +14,7 @@ a reported 0          is a series of 0
 from collections.abc import Mapping
 
 from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import TokenKinds, growth, reported_tokens, token_kinds
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import UNKNOWN
 from streamgauge.metrics.observation import Observation, sum_of_gaps
@@ -21,19 +22,6 @@ from streamgauge.metrics.observe_otel import OtelObserver
 from streamgauge.metrics.resumed_usage import Addition, ResumedUsage
 from streamgauge.metrics.series import Family, LabelBudgets
 from streamgauge.metrics.table_otel import OtelNames
-from streamgauge.metrics.token_kinds import TokenKinds, growth, token_kinds
-
-# Fields of the record's usage -> what they report. `token_kinds` makes disjoint kinds of it.
-USAGE_KINDS: Mapping[str, str] = {
-    "input_tokens": "input",
-    "output_tokens": "output",
-    "input_cached_tokens": "cached",
-    "input_cache_write_tokens": "cache_write",
-    "input_cache_write_1h_tokens": "cache_write_1h",
-    "reasoning_tokens": "reasoning",
-    "audio_input_tokens": "audio_input",
-    "audio_output_tokens": "audio_output",
-}
 
 
 class Observer:
@@ -60,7 +48,7 @@ class Observer:
         observation = Observation(self._families, self._budgets, record, self.start_upstream(record.upstream))
         _ending(observation, record)
         _reading(observation, record)
-        reported = {kind: n for name, kind in USAGE_KINDS.items() if (n := getattr(record.usage, name)) is not None}
+        reported = reported_tokens(record.usage)
         addition = self._resumed_usage.share_of(record, observation.model, reported)
         _usage(observation, record, reported, addition)
         _integrity(observation, record)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import growth
 from streamgauge.metrics import table_otel
 from streamgauge.metrics.declarations import Metric
 from streamgauge.metrics.observation import Observation, sum_of_gaps
 from streamgauge.metrics.resumed_usage import Addition
 from streamgauge.metrics.table_otel import OPERATIONS, OTEL_TABLE, UNKNOWN_OPERATION, OtelNames, OtelRow
-from streamgauge.metrics.token_kinds import growth
 
 # The modality of tokens where the provider counts audio apart, and of all others.
 _AUDIO, _OTHER_MODALITY = "audio", "unknown"

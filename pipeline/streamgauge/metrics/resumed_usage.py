@@ -31,7 +31,7 @@ MAX_ID_CHARS = 256
 # restart.
 _REPORTED_FIRST: Mapping[str | None, frozenset[str]] = {
     # message_start has all of input: https://platform.claude.com/docs/en/build-with-claude/streaming
-    "anthropic-messages": frozenset({"input", "cached", "cache_write", "cache_write_1h", "audio_input"}),
+    "anthropic-messages": frozenset({"input", "cached", "cache_write", "audio_input"}),
 }
 
 _Value = TypeVar("_Value")

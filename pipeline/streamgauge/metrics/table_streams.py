@@ -20,9 +20,6 @@ PHASES = ("before_stream", "in_stream", "transport")
 TRANSPORT_CAUSES = (*map(str, TransportFault), UNKNOWN)
 # Sources of usage that a record has; `estimated` is reserved.
 SOURCES = ("final", "partial", "absent")
-# Tokens by kind, disjoint: those of input add up to the record's input tokens, those of output to its output tokens.
-INPUT_KINDS = ("input_uncached", "input_cached", "input_cache_write", "input_audio")
-OUTPUT_KINDS = ("output_text", "reasoning", "output_audio")
 UNREAD_KINDS = ("unparsed", "unterminated", "oversized")
 ANOMALIES = ("bad_value", "identity", "part_above_whole", "parts_overlap")
 

@@ -5,7 +5,7 @@ This shows that each rule is needed, and that the simulation checks it.
 | rule | where it is switched off |
 |---|---|
 | 1 apply, 2 checkpoint, 3 zombies, 4 endings, 6 loss, 7 metrics | RULES, below |
-| 5 the ledger keeps the first record | `test_rules.py`: `ledger.sqlite._INSERT` |
+| 5 the ledger keeps the first record | `test_rules.py`: `ledger.sqlite.SqliteLedger._insert_new` |
 | 8 static members, a short session | `test_members.py`: `slots.Slot`, `WorkerSettings.session_timeout_s` |
 | 9 the shipper keeps order, and drops in the open | integration/test_shipper.py, spool/test_spool.py, spool/test_model.py |
 | 10 without a broker: record, state, the spool's rows | `test_rules.py`: `LocalLoop.checkpoint` |

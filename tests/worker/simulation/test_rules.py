@@ -1,14 +1,18 @@
 """The simulation fails without any one of the worker's rules. `rules.py` lists each rule with its code and seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
 import pytest
+from sqlalchemy import Connection
+from sqlalchemy.dialects.sqlite import insert
 
 from streamgauge.cli.worker import LedgerStore
-from streamgauge.ledger import SqliteLedger, sqlite
+from streamgauge.ledger import SqliteLedger, schema
+from streamgauge.ledger.row import COLUMNS
 from streamgauge.local_delivery import LocalLoop
 from streamgauge.metrics import table
 from streamgauge.worker.settings import Stored
@@ -70,8 +74,14 @@ class RealShelf:
 # Records come twice, and some are forged.
 _FORGED = Faults(workers=2, kills=3, trouble=0.05, forgeries=4)
 _FORGED_SEEDS = (1, 2)
-# The statement of a ledger that keeps the last record instead of the first.
-_KEEP_THE_LAST = sqlite._INSERT.replace("DO NOTHING", "DO UPDATE SET record = excluded.record")
+
+
+def keep_the_last(_: SqliteLedger, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
+    """What a ledger would do that keeps the last record instead of the first."""
+    statement = insert(schema.records)
+    updating = statement.on_conflict_do_update(index_elements=["stream_id"], set_={"record": statement.excluded.record})
+    connection.execute(updating, [dict(zip(COLUMNS, row, strict=True)) for row in rows.values()])
+    return set(rows)
 
 
 def with_ledger(seed: int, directory: Path) -> tuple[list[str], Schedule]:
@@ -92,7 +102,7 @@ def test_the_ledger_keeps_the_first_record_and_counts_others(seed: int, tmp_path
 
 
 def test_a_ledger_that_took_the_last_record_would_be_found(tmp_path: Path) -> None:
-    with patch.object(sqlite, "_INSERT", _KEEP_THE_LAST):
+    with patch.object(SqliteLedger, "_insert_new", keep_the_last):
         faults = [with_ledger(seed, tmp_path)[0] for seed in _FORGED_SEEDS]
     assert all(faults)
 

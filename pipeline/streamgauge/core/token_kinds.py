@@ -1,12 +1,23 @@
 """Usage as disjoint kinds of tokens, whose sum is the whole.
 
 A record's input includes what was read from and written to a cache, and audio; its output includes reasoning and audio
-(`core/usage.py` has normalised what providers report). Whoever adds those numbers counts tokens twice. Here each token has
-one kind. The rest of the input is `input_uncached`, the rest of the output `output_text`: text, tool calls, refusals.
+(`core/usage.py` has normalised what providers report). Adding those numbers counts tokens twice. Here each token has one
+kind. The rest of the input is `input_uncached`, the rest of the output `output_text`: text, tool calls, refusals.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+# Fields of a record's usage -> the names by which `token_kinds` knows them.
+REPORTED: Mapping[str, str] = {
+    "input_tokens": "input",
+    "input_cached_tokens": "cached",
+    "input_cache_write_tokens": "cache_write",
+    "audio_input_tokens": "audio_input",
+    "output_tokens": "output",
+    "reasoning_tokens": "reasoning",
+    "audio_output_tokens": "audio_output",
+}
 
 # What a record reports -> the kind that it becomes, in the order in which parts are taken out of their whole. Audio that
 # was read from the cache is reported as both; it counts as cached, since that decides its price.
@@ -16,6 +27,10 @@ _INPUT_PARTS: Mapping[str, str] = {
     "audio_input": "input_audio",
 }
 _OUTPUT_PARTS: Mapping[str, str] = {"reasoning": "reasoning", "audio_output": "output_audio"}
+
+# All kinds of each side; the sum of a side is what the record reports for it.
+INPUT_KINDS = ("input_uncached", *_INPUT_PARTS.values())
+OUTPUT_KINDS = ("output_text", *_OUTPUT_PARTS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +47,16 @@ class TokenKinds:
     overlapping: int
 
 
+def reported_tokens(usage: object) -> dict[str, int]:
+    """What a usage reports: the names that are values of `REPORTED`, without those that it leaves out.
+
+    `usage`: a record's `Usage`, or another structure with its fields.
+    """
+    return {name: tokens for field, name in REPORTED.items() if (tokens := getattr(usage, field)) is not None}
+
+
 def token_kinds(reported: Mapping[str, int]) -> TokenKinds:
-    """The kinds of the numbers that a record reports: `input`, `cached`, ... (`observe.USAGE_KINDS`)."""
+    """The kinds of the numbers that a record reports: `input`, `cached`, ... (the values of `REPORTED`)."""
     given, above_input, overlap_input = _split(reported, "input", _INPUT_PARTS, "input_uncached")
     made, above_output, overlap_output = _split(reported, "output", _OUTPUT_PARTS, "output_text")
     return TokenKinds(given, made, above_input + above_output, overlap_input + overlap_output)

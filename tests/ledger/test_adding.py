@@ -1,18 +1,21 @@
-"""SQLite's totals of a file that holds streams and resumed streams. What counts: test_contract.py, test_resumption.py."""
+"""Totals of a ledger that holds streams and resumed streams. What counts: test_contract.py, test_resumption.py."""
 
 import contextlib
 import itertools
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, create_engine, insert
 
 from streamgauge.ledger import LedgerRow, SqliteLedger, Total
+from streamgauge.ledger.adding import totals_of
+from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.resumption import UsagePart, count_once
-from streamgauge.ledger.sqlite_schema import COLUMNS, Database, bring_up_to_date
-from streamgauge.ledger.sqlite_totals import totals_of
+from streamgauge.ledger.row import COLUMNS
+from streamgauge.ledger.schema import records
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 
@@ -50,33 +53,39 @@ def test_totals_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
 VALUES = (None, "1", "a", "masked")
 
 
-def counted_in_file(rows: Sequence[LedgerRow]) -> list[int | None]:
-    """What a file of these rows counts for each, by the tenant that each has of its own."""
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-        as_database: Database = database
-        bring_up_to_date(as_database)
-        places = ", ".join("?" * len(COLUMNS))
-        database.executemany(
-            f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({places})",
-            [[getattr(row, name) for name in COLUMNS] for row in rows],
-        )
-        return [total.output_tokens for total in totals_of(as_database, ["tenant"])]
+@pytest.fixture
+def memory() -> Iterator[Connection]:
+    """A connection to a ledger in memory."""
+    engine = create_engine("sqlite://", json_serializer=str, json_deserializer=str)
+    with engine.connect() as connection:
+        bring_up_to_date(connection, 0)
+        connection.commit()
+        yield connection
+    engine.dispose()
+
+
+def counted_in(memory: Connection, rows: Sequence[LedgerRow]) -> list[int | None]:
+    """What a ledger of these rows counts for each, by the tenant that each has of its own."""
+    memory.execute(insert(records), [dict(zip(COLUMNS, row.values(None), strict=True)) for row in rows])
+    totals = totals_of(memory, ["tenant"])
+    memory.rollback()
+    return [total.output_tokens for total in totals]
 
 
 @pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
 @pytest.mark.parametrize("digest", VALUES)
 @pytest.mark.parametrize("response_id", VALUES)
 def test_totals_read_every_record_that_may_have_been_resumed(
-    resumed_from: str, digest: str | None, response_id: str | None
+    memory: Connection, resumed_from: str, digest: str | None, response_id: str | None
 ) -> None:
     known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
     resumed = make_row(2, tenant="resumed", usage=make_usage(2, 2), **known)
     for origin_digest, origin_id, last_event_id in itertools.product(VALUES, repeat=3):
         known = {"request_digest": origin_digest, "response_id": origin_id, "last_event_id": last_event_id}
         rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), resumed
-        parts = [UsagePart(*(getattr(row, name) for name in UsagePart._fields)) for row in rows]
+        parts = [UsagePart._make(getattr(row, name, None) for name in UsagePart._fields) for row in rows]
         counted = [line.output_tokens for line in count_once(parts, parts)] or [1, 2]
-        assert counted_in_file(rows) == counted, known
+        assert counted_in(memory, rows) == counted, known
 
 
 def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> None:

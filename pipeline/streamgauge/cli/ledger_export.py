@@ -1,0 +1,72 @@
+"""`streamgauge ledger export`: the chosen records as JSON lines, CSV or Parquet, on stdout or in a file.
+
+JSON lines are the records as the ledger stores them; `ledger import` reads them. CSV and Parquet have the ledger's columns.
+"""
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from streamgauge.cli.commands import Arguments
+from streamgauge.cli.export_columns import COLUMNS, values_of
+from streamgauge.cli.ledger import chosen_by
+from streamgauge.cli.ledgers import ledger_to_read
+from streamgauge.cli.tables import print_csv
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, Unavailable, UsageFault
+
+Write = Callable[[BinaryIO, Iterable[bytes], Mapping[str, str]], None]
+
+
+def run(settings: Settings, args: Arguments) -> int:
+    """Writes the chosen records, oldest first. A file appears when it is whole."""
+    chosen = chosen_by(settings, args)
+    to_stdout = str(args.file) in ("-", "")
+    if to_stdout and args.output == "parquet":
+        raise UsageFault("Parquet is written into a file: give its name")
+    write = _writer(args.output)
+    with ledger_to_read(settings) as ledger:
+        if to_stdout:
+            write(sys.stdout.buffer, ledger.query(None, chosen), dict(chosen.tenants))
+            return DONE
+        with _whole_file(Path(args.file)) as file:
+            write(file, ledger.query(None, chosen), dict(chosen.tenants))
+    return DONE
+
+
+def _writer(output: str) -> Write:
+    if output != "parquet":
+        return {"jsonl": _write_lines, "csv": _write_csv}[output]
+    try:
+        from streamgauge.cli.parquet import write_parquet
+    except ImportError as error:
+        raise Unavailable(f"Parquet needs pyarrow ({error}): install pyarrow beside Streamgauge") from None
+    return write_parquet
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when the block ends well, readable by its owner alone. Raises Unavailable."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_lines(file: BinaryIO, records: Iterable[bytes], _: Mapping[str, str]) -> None:
+    file.writelines(b"%b\n" % record for record in records)
+
+
+def _write_csv(file: BinaryIO, records: Iterable[bytes], tenants: Mapping[str, str]) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    print_csv(COLUMNS, (values_of(record, tenants) for record in records), text)
+    text.detach()

@@ -1,0 +1,181 @@
+"""Totals over a ledger. Usage counts once for an origin and the resumed streams that continue it.
+
+All steps read one snapshot. Resumed streams, and the records that they may continue, are read and counted by
+`resumption.py`. The usage that counts in place of their own goes to a temporary table. One query joins that table and adds
+up the chosen records. The usage of an origin does not depend on the filter: it is the same if its resumed streams are not
+chosen.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    and_,
+    case,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
+
+from streamgauge.core.token_kinds import REPORTED
+from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
+from streamgauge.ledger.keys import Expression, Keys, condition_of, range_of
+from streamgauge.ledger.resumption import Counted, UsagePart, continued_streams, counted
+from streamgauge.ledger.row import KINDS, kinds_of
+from streamgauge.ledger.schema import NUMBER, TEXT, TOKENS, records, started
+from streamgauge.ledger.totals import sort_totals
+
+_COLUMNS = [records.c[name] for name in UsagePart._fields]
+_RESUMED = select(*_COLUMNS).where(records.c.resumed_from.is_not(None))
+
+# The columns that totals have had since the first version, those that are added up besides, and all of them.
+_FIRST = TOKENS[:5]
+_SUMMED = (*_FIRST, *KINDS, "cost_input", "cost_output")
+_COUNTED = Table(
+    "counted",
+    MetaData(),
+    Column("stream_id", TEXT, primary_key=True),
+    Column("usage_source", TEXT),
+    Column("continues", NUMBER, nullable=False),  # 1 for a resumed stream whose usage counts with its origin
+    *(Column(name, NUMBER) for name in _SUMMED),
+    prefixes=["TEMPORARY"],
+)
+# SQLite's sum fails beyond 63 bits: the high and the low halves are added up separately. Literals, since PostgreSQL shifts
+# by integers, and parameters would be bigints.
+_HALF_BITS = 32
+_SHIFT: ColumnElement[int] = literal_column(str(_HALF_BITS), NUMBER)
+_LOW: ColumnElement[int] = literal_column(str(2**_HALF_BITS - 1), NUMBER)
+
+
+def totals_of(
+    connection: Connection, by: Sequence[str], chosen: Filter = ALL_RECORDS, newest_first: bool = False
+) -> list[Total]:
+    """Totals by `by`, whose keys the caller has checked. The connection is in a transaction of its own, which the caller
+    rolls back: that removes the temporary table.
+    """
+    keys = Keys(connection, chosen)
+    has_resumed = _count_resumed(connection)
+    lines = connection.execute(_query(by, chosen, keys, has_resumed)).all()
+    return sort_totals([_total(line, len(by)) for line in lines], newest_first=newest_first)
+
+
+def _count_resumed(connection: Connection) -> bool:
+    """Put what counts for continued streams into the temporary table. False if there are none: then there is no table."""
+    resumed = [UsagePart._make(row) for row in connection.execute(_RESUMED)]
+    if not resumed:
+        return False
+    parts = (UsagePart._make(row) for row in connection.execute(_parts()))
+    lines = [
+        _line(one, place) for stream in continued_streams(parts, resumed) for place, one in enumerate(counted(stream))
+    ]
+    _COUNTED.create(connection, checkfirst=False)
+    if lines:
+        connection.execute(insert(_COUNTED), lines)
+    return True
+
+
+def _parts() -> Any:
+    """Resumed streams, and all records that share a request digest or a response id with one, in order of their start.
+
+    An event's id links records only if the resumed stream has no request digest, and only if the id is not a number.
+    """
+    resumed = (
+        select(records.c.request_digest, records.c.response_id, records.c.resumed_from)
+        .where(records.c.resumed_from.is_not(None))
+        .cte("resumed")
+    )
+    # Digits are removed from both ends: text remains unless the id is a number.
+    is_word = func.trim(resumed.c.resumed_from, "0123456789") != ""
+    return (
+        select(*_COLUMNS)
+        .where(
+            or_(
+                records.c.resumed_from.is_not(None),
+                records.c.request_digest.in_(select(resumed.c.request_digest)),
+                records.c.response_id.in_(select(resumed.c.response_id)),
+                records.c.last_event_id.in_(
+                    select(resumed.c.resumed_from).where(and_(resumed.c.request_digest.is_(None), is_word))
+                ),
+            )
+        )
+        .order_by(started, case((records.c.resumed_from.is_(None), 0), else_=1), records.c.stream_id)
+    )
+
+
+def _line(one: Counted, place: int) -> dict[str, Any]:
+    """A row of the temporary table. `place`: 0 for the first record of a stream."""
+    values = one._asdict()
+    reported = {key: values[name] for name, key in REPORTED.items() if values[name] is not None}
+    columns = {**values, **kinds_of(reported), "continues": int(place > 0)}
+    return {column.name: columns[column.name] for column in _COUNTED.columns}
+
+
+def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> Any:
+    def column(name: str) -> Expression:
+        """The record's own value, or the one in the temporary table if the record has a row there."""
+        own = records.c[name] if name in records.c and name not in ("tenant", "day") else keys.expression(name)
+        if not has_resumed or name not in _COUNTED.c:
+            return own
+        return case((_COUNTED.c.stream_id.is_(None), own), else_=_COUNTED.c[name])
+
+    continues: Any = func.coalesce(_COUNTED.c.continues, 0) if has_resumed else 0
+    source = records.outerjoin(_COUNTED, _COUNTED.c.stream_id == records.c.stream_id) if has_resumed else records
+    has_usage = or_(*(column(name).is_not(None) for name in _FIRST))
+    has_price = or_(column("cost_input").is_not(None), column("cost_output").is_not(None))
+    streams = (
+        select(
+            *(column(key).label(f"key_{place}") for place, key in enumerate(by)),
+            *(column(name).label(name) for name in _SUMMED),
+            case((has_usage, 1), else_=0).label("with_usage"),
+            case((or_(has_usage, continues == 1), 0), else_=1).label("without_usage"),
+            case((and_(has_usage, ~has_price), 1), else_=0).label("without_price"),
+            records.c.started_us,
+            records.c.wait_us,
+        )
+        .select_from(source)
+        .where(range_of(chosen), condition_of(chosen, column))
+        .subquery("streams")
+    )
+    names = [streams.c[f"key_{place}"] for place in range(len(by))]
+    return select(
+        *names,
+        func.count(),
+        *(func.sum(streams.c[name]) for name in ("with_usage", "without_usage", "without_price")),
+        func.max(streams.c.wait_us),
+        func.max(streams.c.started_us),
+        *(half for name in _SUMMED for half in _halves(streams.c[name])),
+    ).group_by(*names)
+
+
+def _halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    return func.sum(column.bitwise_rshift(_SHIFT)), func.sum(column.bitwise_and(_LOW))
+
+
+def _total(line: Sequence[Any], keys: int) -> Total:
+    streams, with_usage, without_usage, without_price, wait, last, *halves = line[keys:]
+    sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
+    named: dict[str, Any] = dict(zip(_SUMMED, sums, strict=True))
+    costs = [cost for cost in (named["cost_input"], named["cost_output"]) if cost is not None]
+    return Total(
+        tuple(line[:keys]),
+        streams,
+        int(with_usage),
+        **{name: named[name] for name in _FIRST},
+        without_usage=int(without_usage),
+        kinds={name: named[name] for name in KINDS if named[name] is not None},
+        cost=sum(costs) if costs else None,
+        without_price=int(without_price),
+        longest_wait_us=wait,
+        last_us=last,
+    )
+
+
+def _joined(high: Any, low: Any) -> int | None:
+    return None if high is None or low is None else (int(high) << _HALF_BITS) + int(low)

@@ -1,0 +1,128 @@
+"""Budgets of tenants or attributes for a month: what is spent, and what the month will have cost at its end.
+
+A budget's file is TOML:
+
+    [[budget]]
+    tenant = "search"           # or an attribute, as in feature = "chat"
+    month_usd = 500
+
+The forecast goes on as the month went so far: what is spent, divided by the part of the month that has passed. Streams
+without a price or without usage are in no cost; their numbers stand beside it.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from streamgauge.core.safe_values import is_attribute_name
+from streamgauge.errors import UsageFault
+from streamgauge.ledger.contract import ALL_RECORDS, Filter, Reader
+from streamgauge.ledger.cost import COST_DIGITS, usd
+
+# The parts of a budget (percent) at which a warning is due.
+THRESHOLDS = (50, 80, 100)
+# The part of a month (us) after which a forecast says something: a day.
+_EARLIEST_FORECAST_US = 86_400_000_000
+_MAX_USD = Decimal(1_000_000)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the records with this value of a key (`tenant`, or an attribute) may cost in a month, in 10**-12 USD."""
+
+    key: str
+    value: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """A budget at one moment of a month. `spent`, `forecast`: in 10**-12 USD; `forecast` is None on the first day.
+
+    `reached`: the highest of THRESHOLDS that is spent; 0 for none. `without_price`, `without_usage`: streams in no cost.
+    """
+
+    budget: Budget
+    spent: int
+    forecast: int | None
+    streams: int
+    without_price: int
+    without_usage: int
+
+    @property
+    def reached(self) -> int:
+        """The highest threshold (percent) that is spent; 0 for none."""
+        return max((part for part in THRESHOLDS if self.spent * 100 >= self.budget.limit * part), default=0)
+
+    @property
+    def spent_usd(self) -> str:
+        """What is spent, as a decimal string."""
+        return usd(self.spent)
+
+    @property
+    def forecast_usd(self) -> str | None:
+        """The forecast, as a decimal string."""
+        return None if self.forecast is None else usd(self.forecast)
+
+
+def load_budgets(path: Path) -> list[Budget]:
+    """Reads a file of budgets. Raises UsageFault, with a sentence that names the budget."""
+    try:
+        known = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+    except OSError as error:
+        raise UsageFault(f"the budgets {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidOperation) as error:
+        raise UsageFault(f"the budgets {path} are not valid TOML: {error}") from None
+    given = known.get("budget")
+    if set(known) != {"budget"} or not isinstance(given, list):
+        raise UsageFault(f"the budgets {path} hold [[budget]] and nothing else")
+    budgets = [_budget(f"the budgets {path}: budget {number}", one) for number, one in enumerate(given, 1)]
+    if len({(one.key, one.value) for one in budgets}) != len(budgets):
+        raise UsageFault(f"the budgets {path}: two budgets have the same key and value")
+    return budgets
+
+
+def _budget(place: str, given: object) -> Budget:
+    if not isinstance(given, dict) or len(given) != 2 or "month_usd" not in given:
+        raise UsageFault(f'{place} must have month_usd and one key, as in tenant = "search"')
+    ((key, value),) = ((key, value) for key, value in given.items() if key != "month_usd")
+    if not isinstance(value, str) or not (key == "tenant" or is_attribute_name(key)):
+        raise UsageFault(f"{place}: {key} is neither tenant nor the name of an attribute, or its value is no text")
+    limit = given["month_usd"]
+    try:
+        amount = Decimal(limit) if isinstance(limit, int | str | Decimal) and not isinstance(limit, bool) else None
+    except InvalidOperation:
+        amount = None
+    if amount is None or not amount.is_finite() or not 0 < amount <= _MAX_USD:
+        raise UsageFault(f"{place}: month_usd must be a number of USD above 0, at most {_MAX_USD}")
+    return Budget(key, value, int(amount.scaleb(COST_DIGITS)))
+
+
+def budget_states(
+    reader: Reader, budgets: Sequence[Budget], month: tuple[int, int], now_us: int, chosen: Filter = ALL_RECORDS
+) -> list[BudgetState]:
+    """The state of each budget. `month`: its first moment and that of the next one (us since 1970, UTC).
+
+    `chosen`: the tenants by credential_id, and the time zone. Raises LedgerUnavailableError.
+    """
+    begin, end = month
+    in_month = replace(chosen, since_us=begin, until_us=end)
+    totals = {key: _by_value(reader, key, in_month) for key in dict.fromkeys(one.key for one in budgets)}
+    passed = min(max(now_us - begin, 0), end - begin)
+    states = []
+    for one in budgets:
+        spent, streams, without_price, without_usage = totals[one.key].get(one.value, (0, 0, 0, 0))
+        forecast = spent * (end - begin) // passed if passed >= _EARLIEST_FORECAST_US else None
+        states.append(BudgetState(one, spent, forecast, streams, without_price, without_usage))
+    return states
+
+
+def _by_value(reader: Reader, key: str, chosen: Filter) -> dict[object, tuple[int, int, int, int]]:
+    if key != "tenant" and not reader.has_attribute(key):
+        return {}
+    return {
+        total.keys[0]: (total.cost or 0, total.streams, total.without_price, total.without_usage)
+        for total in reader.totals([key], chosen)
+    }

@@ -1,0 +1,90 @@
+"""Makes the tables of a ledger, and converts those of an earlier version in place, in one transaction.
+
+A step adds the columns of the later versions, and fills them from the records' own JSON. Records of earlier versions keep a
+cost of null: a price is added once, when a record is stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select, text, update
+
+from streamgauge.core.formats.json_text import parse
+from streamgauge.core.token_kinds import REPORTED
+from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, PRICE, attributes_column, kinds_of, region_of, wait_of
+from streamgauge.ledger.schema import ADDED, INDEXES, SCHEMA_VERSION, TOKENS, add_column, metadata, records
+
+# Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
+PAGE_ROWS = 1_000
+
+
+def bring_up_to_date(connection: Connection, version: int) -> None:
+    """Make the tables of an empty database (version 0), or convert those of `version`. Leave any other as it is."""
+    if version == 0:
+        metadata.create_all(connection, checkfirst=False)
+    elif 0 < version < SCHEMA_VERSION:
+        _convert(connection, [name for later in ADDED if later > version for name in ADDED[later]])
+
+
+def _convert(connection: Connection, added: Sequence[str]) -> None:
+    for name in added:
+        connection.execute(text(add_column(name, connection.dialect)))
+    _fill(connection, added)
+    for index in INDEXES:
+        connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
+        index.create(connection, checkfirst=False)
+
+
+def _fill(connection: Connection, added: Sequence[str]) -> None:
+    page_of = select(records.c.stream_id, records.c.record).order_by(records.c.stream_id).limit(PAGE_ROWS)
+    fill = (
+        update(records)
+        .where(records.c.stream_id == bindparam("of_stream"))
+        .values({name: bindparam(name) for name in added})
+    )
+    last = ""
+    while rows := connection.execute(page_of.where(records.c.stream_id > last)).all():
+        last = rows[-1].stream_id
+        connection.execute(fill, [{"of_stream": row.stream_id, **_values(row.record, added)} for row in rows])
+
+
+def _values(record: bytes, columns: Sequence[str]) -> dict[str, Any]:
+    """The values of the added columns, from a stored record.
+
+    A value of another type becomes None: earlier versions did not check it.
+    """
+    known = _object(parse(record))
+    usage = _object(known.get("usage"))
+    tokens = {name: _whole(usage.get(name), MAX_TOKENS) for name in TOKENS}
+    timing = _object(known.get("timing"))
+    reported = {REPORTED[name]: count for name, count in tokens.items() if name in REPORTED and count is not None}
+    derived: dict[str, Any] = {
+        **dict.fromkeys(PRICE),
+        **tokens,
+        **kinds_of(reported),
+        "attempt": _whole(known.get("attempt"), MAX_ATTEMPT),
+        "attributes": _attributes(known.get("attributes")),
+        "inference_geo": region_of(_object(usage.get("raw"))),
+        "wait_us": wait_of(_seconds(timing.get("first_token_s")), _seconds(timing.get("end_s"))),
+    }
+    return {name: derived[name] if name in derived else _text(known.get(name)) for name in columns}
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _attributes(value: object) -> str | None:
+    return attributes_column({name: text for name, text in _object(value).items() if isinstance(text, str)})
+
+
+def _whole(value: object, largest: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest else None
+
+
+def _seconds(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value.isprintable() else None

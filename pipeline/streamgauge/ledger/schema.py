@@ -1,0 +1,105 @@
+"""The tables of a ledger, for SQLite and PostgreSQL.
+
+Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other. Version
+3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5 added costs,
+disjoint kinds of tokens, the trace id, the region and the wait. `migrations.py` converts earlier versions.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Dialect,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    literal_column,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.schema import CreateColumn
+
+from streamgauge.ledger.row import KINDS, PRICE
+
+SCHEMA_VERSION = 5
+
+# Stands for a missing start: it sorts after every start.
+NO_START = 2**63 - 1
+
+# Text is ordered by its code points in both databases.
+TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+NUMBER = Integer().with_variant(BigInteger(), "postgresql")
+# The text is JSON already, so the engines (sqlite.py, postgresql.py) neither encode nor decode it.
+_JSON_TEXT = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+# The numbers that a provider reports.
+TOKENS = (
+    "input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens",
+    "input_cache_write_tokens", "input_cache_write_1h_tokens", "audio_input_tokens", "audio_output_tokens",
+)  # fmt: skip
+
+# The columns that each version added. A ledger of an earlier version gets them from the records' own JSON.
+ADDED: Mapping[int, tuple[str, ...]] = {
+    2: ("request_digest", "response_id", "last_event_id", "attempt"),
+    3: ("tap", "input_cached_tokens", "reasoning_tokens"),
+    4: ("attributes",),
+    5: ("trace_id", "inference_geo", "wait_us", *TOKENS[5:], *KINDS, *PRICE),
+}
+
+metadata = MetaData()
+records = Table(
+    "records",
+    metadata,
+    Column("stream_id", TEXT, nullable=False, unique=True),
+    Column("started_us", NUMBER),
+    *(
+        Column(name, TEXT, nullable=name != "outcome")
+        for name in (
+            "day", "model", "request_model", "response_model", "tap", "upstream", "dialect", "endpoint", "outcome",
+            "finish_reason", "tenant", "credential_id", "service_tier", "usage_source", "request_digest", "response_id",
+            "last_event_id", "resumed_from",
+        )
+    ),
+    Column("attempt", NUMBER),
+    Column("attributes", _JSON_TEXT),
+    *(Column(name, NUMBER) for name in TOKENS[:5]),
+    Column("trace_id", TEXT),
+    Column("inference_geo", TEXT),
+    Column("wait_us", NUMBER),
+    *(Column(name, NUMBER) for name in (*TOKENS[5:], *KINDS)),
+    Column("cost_input", NUMBER),
+    Column("cost_output", NUMBER),
+    Column("price_source", TEXT),
+    Column("price_date", TEXT),
+    Column("record", LargeBinary, nullable=False),
+)  # fmt: skip
+
+# When a record started; records without a start come last. A query uses the index only by exactly this expression.
+started: ColumnElement[int] = literal_column(f"coalesce(records.started_us, {NO_START})", NUMBER)
+INDEXES = (
+    Index("records_by_start", literal_column(f"coalesce(started_us, {NO_START})"), records.c.stream_id),
+    # Partial indexes: few records are resumed streams, so the first is small, and shows at once whether there are any. Its
+    # name is from version 2, which called resumed streams legs.
+    Index(
+        "records_legs",
+        records.c.resumed_from,
+        sqlite_where=records.c.resumed_from.is_not(None),
+        postgresql_where=records.c.resumed_from.is_not(None),
+    ),
+    Index(
+        "records_by_trace",
+        records.c.trace_id,
+        sqlite_where=records.c.trace_id.is_not(None),
+        postgresql_where=records.c.trace_id.is_not(None),
+    ),
+)
+
+
+def add_column(name: str, dialect: Dialect) -> str:
+    """The statement that adds a column to the table of an earlier version."""
+    return f"ALTER TABLE records ADD COLUMN {CreateColumn(records.c[name]).compile(dialect=dialect)}"

@@ -1,0 +1,78 @@
+"""Reads several ledgers as one: those of workers on several hosts, for example.
+
+A stream must be in one of them: totals of a stream that two ledgers hold count it twice. Usage of a resumed stream counts
+with its origin only if both are in one ledger.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from uuid import UUID
+
+import msgspec
+
+from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Reader, Total
+from streamgauge.ledger.row import microseconds_of, moment_of
+from streamgauge.ledger.totals import add_totals
+
+
+class SeveralLedgers:
+    """Several ledgers, for reading. The caller closes them."""
+
+    def __init__(self, ledgers: Sequence[Reader]) -> None:
+        self._ledgers = ledgers
+
+    def query(
+        self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
+    ) -> Iterator[bytes]:
+        """See Reader.query. A record that two ledgers hold comes once."""
+        chosen = self._with_attributes(chosen, ())
+        sorted_each = [
+            (
+                (_place(record, newest_first), record)
+                for record in ledger.query(limit, chosen, newest_first=newest_first)
+            )
+            for ledger in self._ledgers
+        ]
+        return islice(_each_once(heapq.merge(*sorted_each)), limit)
+
+    def totals(self, by: Sequence[str], chosen: Filter = ALL_RECORDS, *, newest_first: bool = False) -> list[Total]:
+        """See Reader.totals."""
+        chosen = self._with_attributes(chosen, by)
+        return add_totals([ledger.totals(by, chosen) for ledger in self._ledgers], newest_first=newest_first)
+
+    def has_attribute(self, name: str) -> bool:
+        """See Reader.has_attribute."""
+        return any(ledger.has_attribute(name) for ledger in self._ledgers)
+
+    def _with_attributes(self, chosen: Filter, by: Iterable[str]) -> Filter:
+        """The filter for each ledger: an attribute is a key for all of them if a record in one of them has it."""
+        names = {name for name in (*by, *(key for key, _ in chosen.where)) if name not in KEYS}
+        return replace(chosen, attributes=frozenset(name for name in names if self.has_attribute(name)))
+
+
+class _Known(msgspec.Struct):
+    stream_id: str
+    started_at: str | None
+
+
+_DECODER = msgspec.json.Decoder(_Known)
+
+# A position in the order of records: those without a start are last in both orders.
+_Place = tuple[bool, int, int]
+
+
+def _place(record: bytes, newest_first: bool) -> _Place:
+    known = _DECODER.decode(record)
+    moment = moment_of(known.started_at)
+    sign = -1 if newest_first else 1
+    return moment is None, 0 if moment is None else sign * microseconds_of(moment), sign * int(UUID(known.stream_id))
+
+
+def _each_once(merged: Iterable[tuple[_Place, bytes]]) -> Iterator[bytes]:
+    last: _Place | None = None
+    for place, record in merged:
+        if place != last:
+            yield record
+        last = place

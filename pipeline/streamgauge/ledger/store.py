@@ -1,0 +1,194 @@
+"""A ledger in an SQL database, by SQLAlchemy Core. `sqlite.py` and `postgresql.py` say how each database is opened.
+
+A commit is durable before `insert` returns, since a record that is in the ledger is not sent again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine, delete, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from streamgauge.ledger.adding import totals_of
+from streamgauge.ledger.contract import (
+    ALL_RECORDS,
+    KEYS,
+    Filter,
+    Inserted,
+    LedgerUnavailableError,
+    Pricing,
+    Total,
+    UnknownKeyError,
+)
+from streamgauge.ledger.cost import Cost
+from streamgauge.ledger.keys import has_attribute
+from streamgauge.ledger.migrations import bring_up_to_date
+from streamgauge.ledger.reading import records_of
+from streamgauge.ledger.row import LedgerRow
+from streamgauge.ledger.schema import SCHEMA_VERSION, records, started
+
+# Rows of one statement that selects by stream ids: far below the databases' limits of parameters.
+_MANY = 1_000
+
+
+class SqlLedger:
+    """A ledger in the database of `engine`. Subclasses open it, and call `_prepare` once.
+
+    `name`: the database in sentences for an operator; it must hold no password. `prices`: what new records cost; without it
+    their cost is null. `_writing` and `_reading` are connections in a transaction for writes, and for one statement;
+    `_snapshot` is one whose statements all read the same moment.
+    """
+
+    def __init__(self, engine: Engine, name: str, prices: Pricing | None) -> None:
+        self._engine = engine
+        self._name = name
+        self._prices = prices
+        self._lock = Lock()
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        raise NotImplementedError
+
+    def _snapshot(self) -> AbstractContextManager[Connection]:
+        raise NotImplementedError
+
+    def _version(self, connection: Connection) -> int:
+        """The version of the tables; 0 for an empty database. Raises LedgerUnavailableError if other data is there."""
+        raise NotImplementedError
+
+    def _set_version(self, connection: Connection) -> None:
+        raise NotImplementedError
+
+    def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
+        """Insert the rows whose stream ids are not there: values of COLUMNS by stream id. Returns the ids of these rows."""
+        raise NotImplementedError
+
+    def _cause(self, error: BaseException) -> str:
+        """The end of a sentence about an error of the database."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Make or convert the tables. Raises LedgerUnavailableError if a later version made them."""
+        with self._reading() as connection:
+            version = self._version(connection)
+        if version != SCHEMA_VERSION:
+            with self._writing() as connection:
+                self._bring_up_to_date(connection)
+
+    def _bring_up_to_date(self, connection: Connection) -> None:
+        version = self._version(connection)  # another process may have done it meanwhile
+        if version > SCHEMA_VERSION:
+            raise LedgerUnavailableError(f"a later version of Streamgauge created {self._name}")
+        if 0 <= version < SCHEMA_VERSION:
+            bring_up_to_date(connection, version)
+            self._set_version(connection)
+
+    def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
+        """See Ledger.insert."""
+        first: dict[str, LedgerRow] = {}
+        places: dict[str, int] = {}
+        again: list[LedgerRow] = []
+        for place, row in enumerate(rows):
+            if row.stream_id in first:
+                again.append(row)
+            else:
+                first[row.stream_id], places[row.stream_id] = row, place
+        if not first:
+            return Inserted()
+        costs = {name: self._cost_of(row) for name, row in first.items()}
+        # In one order, so that two writers of the same streams wait for each other, and none for both.
+        ordered = {name: first[name].values(costs[name]) for name in sorted(first)}
+        with self._lock, self._translated("written"), self._writing() as connection:
+            new = self._insert_new(connection, ordered)
+            known = self._stored(connection, [name for name in first if name not in new])
+        compared = [row for name, row in first.items() if name not in new] + again
+        # The cost is added by the ledger, and is not compared.
+        same = sum(
+            (known.get(row.stream_id) or first[row.stream_id].record).startswith(row.own_bytes) for row in compared
+        )
+        unpriced = sum(costs[name] is None and _has_usage(first[name]) for name in new)
+        return Inserted(len(new), same, len(compared) - same, unpriced, tuple(sorted(places[name] for name in new)))
+
+    def _cost_of(self, row: LedgerRow) -> Cost | None:
+        return row.cost if row.cost is not None or self._prices is None else self._prices.cost_of(row)
+
+    @staticmethod
+    def _stored(connection: Connection, names: list[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for at in range(0, len(names), _MANY):
+            chosen = records.c.stream_id.in_(names[at : at + _MANY])
+            lines = connection.execute(select(records.c.stream_id, records.c.record).where(chosen))
+            found.update((name, bytes(record)) for name, record in lines)
+        return found
+
+    def query(
+        self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
+    ) -> Iterator[bytes]:
+        """See Reader.query."""
+        with self._translated("read"):
+            self._check_keys(chosen, ())
+            yield from records_of(self._reading, chosen, limit, newest_first)
+
+    def totals(self, by: Sequence[str], chosen: Filter = ALL_RECORDS, *, newest_first: bool = False) -> list[Total]:
+        """See Reader.totals."""
+        if not by:
+            raise UnknownKeyError(f"group totals by one or more of {', '.join(KEYS)}, or attributes")
+        with self._translated("read"):
+            self._check_keys(chosen, by)
+            with self._snapshot() as connection:
+                return totals_of(connection, by, chosen, newest_first)
+
+    def has_attribute(self, name: str) -> bool:
+        """See Reader.has_attribute."""
+        with self._translated("read"), self._reading() as connection:
+            return has_attribute(connection, name)
+
+    def expire(self, before_us: int, limit: int) -> int:
+        """See Ledger.expire."""
+        oldest = (
+            select(records.c.stream_id)
+            .where(started < before_us, records.c.started_us.is_not(None))
+            .order_by(started, records.c.stream_id)
+            .limit(limit)
+        )
+        with self._lock, self._translated("written"), self._writing() as connection:
+            return connection.execute(delete(records).where(records.c.stream_id.in_(oldest))).rowcount
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            yield connection
+
+    def _check_keys(self, chosen: Filter, by: Sequence[str]) -> None:
+        """Raise UnknownKeyError for a name that is neither in KEYS nor an attribute of a record: an attribute that no record
+        has is a typing error.
+        """
+        for key in (*by, *(key for key, _ in chosen.where)):
+            if key not in KEYS and key not in chosen.attributes and not self.has_attribute(key):
+                raise UnknownKeyError(
+                    f"{key[:64]} is not a key: use {', '.join(KEYS)}, or an attribute that records have"
+                )
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, OSError) as error:
+            cause = getattr(error, "orig", None) or error
+            raise LedgerUnavailableError(f"{self._name} cannot be {what}: {self._cause(cause)}") from cause
+
+
+def _has_usage(row: LedgerRow) -> bool:
+    return row.input_tokens is not None or row.output_tokens is not None

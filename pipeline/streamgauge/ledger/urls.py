@@ -1,0 +1,20 @@
+"""The URLs of ledgers. Pure but for the type of a path: a command reads them before it opens a database."""
+
+from pathlib import Path
+
+from streamgauge.ledger.contract import UnsupportedLedgerError
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+
+def sqlite_path(rest: str) -> Path:
+    """The file of a URL `sqlite://REST`: /FILE is relative, //FILE absolute. Raises UnsupportedLedgerError otherwise."""
+    if not rest.startswith("/") or rest.endswith("/"):
+        raise UnsupportedLedgerError("an SQLite ledger is sqlite:///FILE, or sqlite:////FILE for an absolute path")
+    return Path(rest[1:])
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite ledger's URL; None for a URL of another scheme. Raises UnsupportedLedgerError."""
+    scheme, _, rest = url.partition("://")
+    return sqlite_path(rest) if scheme == SQLITE else None

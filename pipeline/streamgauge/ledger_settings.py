@@ -1,0 +1,43 @@
+"""The settings of the ledger, for those commands that write or read one. `config.py` has all others."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamgauge.setting_types import FILE, LEDGERS, declared, whole
+
+# The commands that make records, those that read a ledger, and all that only use one.
+TO_LEDGER = ("up", "up packets", "worker")
+LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
+LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import")
+
+_DAY_S = 24 * 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerSettings:
+    """The settings of the ledger."""
+
+    ledger: tuple[str, ...] = declared(
+        LEDGERS,
+        (),
+        "database of the records: sqlite:///FILE or postgresql://USER@HOST/DATABASE; repeatable where it is only read",
+        (*TO_LEDGER, *LEDGER_COMMANDS),
+        "Storage",
+        default_text="DATA_DIR/ledger.sqlite",
+    )
+    # A longer time than a century is a typing error.
+    ledger_age: int | None = declared(
+        whole(_DAY_S, 100 * 366 * _DAY_S, unit="seconds"),
+        None,
+        "delete the records of streams that started longer ago than this",
+        TO_LEDGER,
+        "Storage",
+        default_text="no limit, nothing is deleted",
+    )
+    prices: Path | None = declared(
+        FILE,
+        None,
+        "TOML file of your own prices, which come before those of genai-prices",
+        (*TO_LEDGER, "ledger import"),
+        "Records",
+    )

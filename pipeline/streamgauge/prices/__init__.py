@@ -1,0 +1,11 @@
+"""What records cost. Prices are of the day on which a stream started: those of a file of the operator, else genai-prices.
+
+rates.py       prices of one model on one day, and what a record costs by them
+catalogue.py   finds them in genai-prices
+price_file.py  reads them from the operator's file (--prices)
+pricing.py     chooses between the two for a record
+"""
+
+from streamgauge.prices.pricing import Prices
+
+__all__ = ["Prices"]

@@ -1,0 +1,190 @@
+"""The operator's own prices (--prices FILE): TOML, each price with the day from which it holds.
+
+    [upstreams]
+    azure-prod = "azure"        # genai-prices' name of the provider behind an upstream
+    vllm = "none"               # no list price holds there
+
+    [[price]]
+    model = "gpt-4o*"           # a model's name, or its beginning and *
+    upstream = "azure-prod"     # optional, as are service_tier and region: without them the price holds for all
+    from = 2026-11-01           # the first day (UTC)
+    until = 2027-01-01          # optional: the day on which it no longer holds
+    input = 2.5                 # USD for a million tokens; as are output, input_cached, cache_write, cache_write_1h,
+    output = 10                 # input_audio, reasoning and output_audio. request: USD for each request
+    above = [{ input_tokens = 200000, input = 5, output = 15 }]
+
+Of several prices that match a record the one with the latest `from` holds; of equal ones the last in the file.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from streamgauge.errors import UsageFault
+from streamgauge.prices.catalogue import Offer, is_provider
+from streamgauge.prices.rates import Rate, Rates, of_request
+
+# The word for an upstream whose models have no list price.
+NONE = "none"
+_KINDS = (
+    "input", "output", "input_cached", "cache_write", "cache_write_1h", "input_audio", "reasoning", "output_audio",
+)  # fmt: skip
+_CHOICES = ("model", "upstream", "service_tier", "region")
+_KEYS = {*_KINDS, *_CHOICES, "from", "until", "request", "above"}
+# A larger price is a typing error (USD for a million tokens, or for a request).
+_MAX_PRICE = Decimal(1_000_000)
+
+
+@dataclass(frozen=True)
+class OwnPrice:
+    """A price of the file. `first`, `end`: days as text, the end excluded."""
+
+    model: str
+    upstream: str | None
+    service_tier: str | None
+    region: str | None
+    first: str
+    end: str | None
+    rates: Rates
+
+    def holds(self, offer: Offer, day: str) -> bool:
+        """Whether it is a price for this offer on this day."""
+        begins = self.model.endswith("*") and offer.model.startswith(self.model[:-1])
+        return (
+            (begins or offer.model == self.model)
+            and self.upstream in (None, offer.upstream)
+            and self.service_tier in (None, offer.service_tier)
+            and self.region in (None, offer.region)
+            and self.first <= day
+            and (self.end is None or day < self.end)
+        )
+
+
+@dataclass(frozen=True)
+class PriceFile:
+    """The content of a price file. `entries`: by their first day, the latest first."""
+
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    entries: tuple[OwnPrice, ...] = ()
+
+    def rates_of(self, offer: Offer, day: str) -> Rates | None:
+        """The rates of the price that holds; None if none does."""
+        return next((price.rates for price in self.entries if price.holds(offer, day)), None)
+
+    def provider_of(self, upstream: str | None) -> str | None:
+        """The provider that the file names for an upstream."""
+        return None if upstream is None else self.upstreams.get(upstream)
+
+    def has_no_price(self, upstream: str | None) -> bool:
+        """Whether the file says that no list price holds for an upstream."""
+        return self.provider_of(upstream) == NONE
+
+
+NO_PRICES = PriceFile()
+
+
+def load_prices(path: Path) -> PriceFile:
+    """Reads a price file. Raises UsageFault, with a sentence that names the price and the key."""
+    try:
+        known = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+    except OSError as error:
+        raise UsageFault(f"the price file {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidOperation) as error:
+        raise UsageFault(f"the price file {path} is not valid TOML: {error}") from None
+    if unknown := known.keys() - {"upstreams", "price"}:
+        raise UsageFault(f"the price file {path}: {min(unknown)} is not known: it holds [upstreams] and [[price]]")
+    try:
+        upstreams = _upstreams(known.get("upstreams", {}))
+        given = known.get("price", [])
+        if not isinstance(given, list):
+            raise ValueError("price must be a list: write [[price]]")
+        prices = [_price(path.name, number, one) for number, one in enumerate(given, 1)]
+    except ValueError as error:
+        raise UsageFault(f"the price file {path}: {error}") from None
+    ordered = sorted(enumerate(prices), key=lambda numbered: (numbered[1].first, numbered[0]), reverse=True)
+    return PriceFile(upstreams, tuple(price for _, price in ordered))
+
+
+def _upstreams(given: object) -> dict[str, str]:
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given.values()):
+        raise ValueError('[upstreams] has lines of the form upstream = "provider"')
+    for upstream, provider in given.items():
+        if provider != NONE and not is_provider(provider):
+            raise ValueError(
+                f"upstreams: {upstream}: genai-prices knows no provider {provider!r}; {NONE!r} is none of them"
+            )
+    return given
+
+
+def _price(file: str, number: int, given: Any) -> OwnPrice:
+    place = f"price {number}"
+    if not isinstance(given, dict):
+        raise ValueError(f"{place} is not a table")
+    if unknown := given.keys() - _KEYS:
+        raise ValueError(f"{place}: {min(unknown)} is not known: use {', '.join(sorted(_KEYS))}")
+    for name in _CHOICES:
+        if not isinstance(given.get(name, ""), str) or (name == "model" and not given.get(name)):
+            raise ValueError(f"{place}: {name} must be text")
+    first, end = _day(place, given, "from"), _day(place, given, "until")
+    if first is None:
+        raise ValueError(f"{place}: from is missing: the day from which the price holds")
+    if end is not None and end <= first:
+        raise ValueError(f"{place}: until must be later than from")
+    kinds: dict[str, Any] = {kind: _rate(place, given, kind) for kind in _KINDS}
+    rates = Rates(
+        source=f"{file}: {given['model']}",
+        date=first,
+        request=of_request(_number(place, given, "request") or Decimal(0)),
+        **kinds,
+    )
+    if rates.input is None or rates.output is None:
+        raise ValueError(f"{place}: input and output are required (0 for what costs nothing)")
+    return OwnPrice(
+        given["model"], given.get("upstream"), given.get("service_tier"), given.get("region"), first, end, rates
+    )
+
+
+def _day(place: str, given: Mapping[str, object], name: str) -> str | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise ValueError(f"{place}: {name} must be a date, as in {name} = 2026-11-01")
+    return value.isoformat()
+
+
+def _rate(place: str, given: Mapping[str, object], kind: str) -> Rate | None:
+    base = _number(place, given, kind)
+    tiers = given.get("above", [])
+    if not isinstance(tiers, list) or not all(isinstance(tier, dict) for tier in tiers):
+        raise ValueError(f"{place}: above must be a list of tables")
+    above: list[tuple[int, Decimal]] = []
+    for tier in tiers:
+        if tier.keys() - {*_KINDS, "input_tokens"}:
+            raise ValueError(f"{place}: above has input_tokens and prices")
+        start = tier.get("input_tokens")
+        if not isinstance(start, int) or isinstance(start, bool) or start < 0:
+            raise ValueError(f"{place}: above: input_tokens must be a whole number")
+        price = _number(f"{place}: above", tier, kind)
+        if price is not None:
+            above.append((start, price))
+    if base is None and above:
+        raise ValueError(f"{place}: {kind} has a price above a number of tokens, and none below")
+    return None if base is None else Rate.of(base, tuple(sorted(above)))
+
+
+def _number(place: str, given: Mapping[str, object], name: str) -> Decimal | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    try:
+        number = Decimal(value) if isinstance(value, str | int | Decimal) and not isinstance(value, bool) else None
+    except InvalidOperation:
+        number = None
+    if number is None or not number.is_finite() or not 0 <= number <= _MAX_PRICE:
+        raise ValueError(f"{place}: {name} must be a number of USD from 0 to {_MAX_PRICE}")
+    return number

@@ -1,0 +1,97 @@
+"""Ledgers that commands open: prices, retention, and what is said if one cannot be opened."""
+
+import json
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge.cli import ledgers
+from streamgauge.cli.ledgers import ledger_to_read, opened_ledger
+from streamgauge.cli.settings_sources import load
+from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.ledger import LedgerUnavailableError, SqliteLedger
+from tests.ledger.rows import make_row, stream_id
+from tests.running import wait_for
+
+DAY_S = 86_400
+
+
+def aged(number: int, days: float) -> Any:
+    started = datetime.now(UTC) - timedelta(days=days)
+    return make_row(number, started_at=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+
+
+def ids(path: Path) -> list[str]:
+    with SqliteLedger(path) as ledger:
+        return [json.loads(record)["stream_id"] for record in ledger.query()]
+
+
+def test_records_are_priced_by_the_list_and_by_the_file(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text('[[price]]\nmodel = "own"\nfrom = 2026-01-01\ninput = 1\noutput = 1\n')
+    settings = load({"data_dir": str(tmp_path), "prices": str(tmp_path / "prices.toml")})
+    with opened_ledger(settings) as ledger:
+        ledger.insert([make_row(1), make_row(2, response_model="own")])
+        assert [json.loads(record)["cost"]["usd"] for record in ledger.query()] == ["0.000075", "0.000015"]
+
+
+def test_old_records_are_deleted_at_once_and_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledgers, "_EXPIRE_EVERY_S", 0.05)
+    monkeypatch.setattr(ledgers, "_EXPIRE_ROWS", 2)
+    monkeypatch.setattr(ledgers, "_EXPIRE_PAUSE_S", 0.0)
+    path = tmp_path / "ledger.sqlite"
+    with SqliteLedger(path) as before:
+        before.insert([aged(number, 3) for number in range(5)])
+        before.insert([aged(10, 1.9), make_row(11, started_at=None)])
+    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": 2 * DAY_S})) as ledger:
+        wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)], "ledger without old records")
+        ledger.insert([aged(20, 2.5)])
+        wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)], "ledger without old records")
+    assert ids(path) == [stream_id(10), stream_id(11)]
+
+
+def test_without_an_age_nothing_is_deleted(tmp_path: Path) -> None:
+    with opened_ledger(load({"data_dir": str(tmp_path)})) as ledger:
+        ledger.insert([make_row(1, started_at="1999-01-01T00:00:00Z")])
+        time.sleep(0.2)
+    assert ids(tmp_path / "ledger.sqlite") == [stream_id(1)]
+
+
+def test_a_ledger_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ledgers, "_EXPIRE_EVERY_S", 0.05)
+    calls: list[int] = []
+
+    def fail(*_: object) -> int:
+        calls.append(1)
+        raise LedgerUnavailableError("the disk is full")
+
+    monkeypatch.setattr(SqliteLedger, "expire", fail)
+    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": DAY_S})):
+        wait_for(lambda: len(calls) >= 2, "second try")
+    assert "old records cannot be deleted now, trying again in an hour: the disk is full" in caplog.text
+
+
+def test_one_ledger_is_written_to_and_several_are_read(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path}/{name}.sqlite" for name in "ab"]
+    for name in "ab":
+        SqliteLedger(tmp_path / f"{name}.sqlite").close()
+    settings = load({"ledger": urls})
+    with pytest.raises(UsageFault, match="records are stored in one ledger"), opened_ledger(settings):
+        pass
+    with ledger_to_read(settings) as reader:
+        assert list(reader.query()) == []
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "streamgauge.ledger.postgresql", raising=False)
+    with (
+        pytest.raises(Unavailable, match=r"install psycopg\[binary\] beside Streamgauge"),
+        ledger_to_read(load({"ledger": "postgresql://h/d"})),
+    ):
+        pass

@@ -1,0 +1,80 @@
+"""How records are read from a ledger. Which records: test_contract.py."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from streamgauge.ledger import ALL_RECORDS, Filter, SqliteLedger, open_ledger
+from streamgauge.ledger.reading import PAGE_ROWS
+from tests.ledger.rows import make_row
+
+IN_RANGE = Filter(since_us=0, until_us=2**60)
+BY_INDEX = "SEARCH records USING INDEX records_by_start (<expr>>? AND <expr><?)"
+
+
+class Explained:
+    """Keeps how SQLite goes through the records for each statement of a ledger."""
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self.ledger = ledger
+        self.plans: list[str] = []
+        event.listen(ledger._engine, "before_cursor_execute", self._explain)
+
+    def _explain(self, connection: Any, cursor: Any, sql: str, parameters: Any, *_: Any) -> None:
+        if "records.record" in sql or "FROM records" in sql:
+            plan = connection.connection.dbapi_connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
+            self.plans += [line[3] for line in plan if " records " in f"{line[3]} "]
+
+
+@pytest.fixture
+def explained(tmp_path: Path) -> Iterator[Explained]:
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(number) for number in range(2 * PAGE_ROWS)])
+        ledger.insert([make_row(90_000, started_at=None)])
+        yield Explained(ledger)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("chosen", [ALL_RECORDS, IN_RANGE, Filter(where=(("tenant", None),))])
+def test_a_page_does_not_read_what_is_before_it(explained: Explained, chosen: Filter, newest_first: bool) -> None:
+    found = len(list(explained.ledger.query(None, chosen, newest_first=newest_first)))
+    assert found == 2 * PAGE_ROWS + (chosen is not IN_RANGE)
+    assert len(explained.plans) == (3 if chosen is IN_RANGE else 4)
+    assert set(explained.plans) == {BY_INDEX}
+
+
+def test_totals_of_a_range_read_that_range_alone(explained: Explained) -> None:
+    (total,) = explained.ledger.totals(["upstream"], IN_RANGE)
+    assert total.streams == 2 * PAGE_ROWS
+    *_, plan = explained.plans
+    assert plan == BY_INDEX
+
+
+def test_a_trace_is_found_by_its_index(explained: Explained) -> None:
+    assert list(explained.ledger.query(None, Filter(where=(("trace_id", "t"),)))) == []
+    assert explained.ledger.totals(["trace_id"], Filter(where=(("trace_id", "t"),))) == []
+    plans = [plan for plan in explained.plans if "records_legs" not in plan]  # whether there are resumed streams
+    assert set(plans) == {"SEARCH records USING INDEX records_by_trace (trace_id=?)"}
+
+
+def test_postgresql_reads_a_page_by_the_index(postgres_url: str) -> None:
+    with open_ledger(postgres_url) as ledger:
+        ledger.insert([make_row(number) for number in range(2 * PAGE_ROWS)])
+        engine = ledger._engine  # type: ignore[attr-defined]
+        plans: list[str] = []
+
+        def explain(connection: Any, cursor: Any, sql: str, parameters: Any, *_: Any) -> None:
+            if "records.record" in sql:
+                found = connection.connection.dbapi_connection.execute(f"EXPLAIN {sql}", parameters).fetchall()
+                plans.append("\n".join(line[0] for line in found))
+
+        with engine.connect() as connection:
+            connection.exec_driver_sql("ANALYZE records")
+            connection.commit()
+        event.listen(engine, "before_cursor_execute", explain)
+        assert len(list(ledger.query(PAGE_ROWS, Filter(since_us=0)))) == PAGE_ROWS
+    assert "records_by_start" in plans[0]
+    assert "Sort" not in plans[0]
