@@ -1,0 +1,163 @@
+"""Causes that predict a difference exactly, from the cell itself: what they would add to our tokens, in full.
+
+`combinations_of` gives the ways to combine up to two of them, none first. The search tries each, and accepts one only if
+nothing is left over, or if what is left over has a cause with evidence of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import combinations
+
+from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, plus, total_of, usd_total
+from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
+from streamgauge.audit.invoices import InvoiceLine
+from streamgauge.audit.ours import OurStream, Place
+
+# Rows that are each for one request, by its id, with their cell.
+RequestRows = Mapping[str, tuple[Place, InvoiceLine]]
+
+# Failed attempts of a cell that are also tried one by one. With more, only all of them together are tried.
+MAX_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What a cause would add. usd: None if it follows from what is left of the money."""
+
+    cause: str
+    tokens: Tokens
+    usd: Decimal | None
+    streams: tuple[OurStream, ...] = ()
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Some hypotheses, and their sum."""
+
+    parts: tuple[Hypothesis, ...]
+    tokens: Tokens
+
+    def apply(self, cell: Cell) -> None:
+        """Explain a cell by them."""
+        for one in self.parts:
+            cell.explain(one.cause, one.tokens, one.usd, one.streams)
+
+
+def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator[Combination]:
+    """None of them, then each, then each two with different causes."""
+    yield Combination((), ZERO)
+    for size in range(1, most + 1):
+        for parts in combinations(hypotheses, size):
+            if len({one.cause for one in parts}) == size:
+                yield Combination(parts, total_of(one.tokens for one in parts))
+
+
+def hypotheses_of(cell: Cell, rows: RequestRows, folding: Folding) -> list[Hypothesis]:
+    """The hypotheses of a cell, the most certain first. `rows`: those of this cell and of cells nearby."""
+    found = _requests(cell, rows, folding) if rows else []
+    found += [*_duplicates(cell, folding), *_retries(cell), *_reasoning(cell), *_cache(cell)]
+    return [one for one in found if one.tokens != ZERO]
+
+
+def _duplicates(cell: Cell, folding: Folding) -> list[Hypothesis]:
+    repeated = [one for one in cell.theirs.repeated if one.line.tokens is not None]
+    each: list[Hypothesis] = []
+    for one in repeated:
+        tokens = folding.tokens(cell.place.provider, one.line.tokens or ZERO)
+        usd = None if one.line.usd is None else EXACT.multiply(one.line.usd, Decimal(one.extra))
+        ids = {one.line.request_id}
+        streams = [stream for stream in cell.streams if stream.response_id in ids and stream.response_id]
+        if not streams and tokens == cell.ours.tokens:  # the row is for the whole cell
+            streams = [stream for stream in cell.streams if stream.has_usage]
+        each.append(Hypothesis("duplicate_lines", Tokens(*(n * one.extra for n in tokens)), usd, tuple(streams)))
+    if len(each) < 2:
+        return each
+    streams = list({stream.id: stream for one in each for stream in one.streams}.values())
+    usd = None if any(one.usd is None for one in each) else usd_total(one.usd for one in each)
+    whole = Hypothesis("duplicate_lines", total_of(one.tokens for one in each), usd, tuple(streams))
+    return [whole, *each[:MAX_ATTEMPTS]]
+
+
+def attempts_of(cell: Cell) -> list[tuple[OurStream, OurStream]]:
+    """The attempts that ended before a first token, each with a stream of the same request that has usage."""
+    billed: dict[str, OurStream] = {}
+    for one in cell.streams:
+        if one.digest is not None and one.has_usage:
+            billed.setdefault(one.digest, one)
+    return [
+        (one, billed[one.digest])
+        for one in cell.streams
+        if one.digest in billed and not one.has_usage and not one.has_token
+    ]
+
+
+def _retries(cell: Cell) -> list[Hypothesis]:
+    """A provider may bill a failed attempt as it bills the one that succeeded: with the same counts."""
+    pairs = attempts_of(cell)
+    each = [Hypothesis("retries_billed_twice", other.tokens, other.usd, (one,)) for one, other in pairs]
+    if len(each) < 2:
+        return each
+    whole = Hypothesis(
+        "retries_billed_twice",
+        tokens_of(other for _, other in pairs),
+        usd_of(other for _, other in pairs),
+        tuple(one for one, _ in pairs),
+    )
+    return [whole, *(each if len(each) <= MAX_ATTEMPTS else ())]
+
+
+def _reasoning(cell: Cell) -> list[Hypothesis]:
+    """Reasoning is a part of output: a provider may count it a second time, or not at all."""
+    count, streams = cell.ours.reasoning, tuple(one for one in cell.streams if one.reasoning)
+    return [Hypothesis("reasoning_counted_differently", Tokens(output=sign * count), None, streams) for sign in (1, -1)]
+
+
+def _cache(cell: Cell) -> list[Hypothesis]:
+    """Cached input may be counted in the uncached too, in its place, in neither; cache writes likewise."""
+    _, cached, written, _ = cell.ours.tokens
+    streams = tuple(one for one in cell.streams if one.tokens.input_cached or one.tokens.input_cache_write)
+    patterns = (
+        (cached, 0, 0), (cached, -cached, 0), (-cached, 0, 0), (0, -cached, 0),
+        (written, 0, 0), (written, 0, -written), (0, written, -written), (-written, 0, 0), (0, 0, -written),
+        (cached + written, 0, 0), (cached + written, -cached, -written), (-cached - written, 0, 0),
+    )  # fmt: skip
+    found = dict.fromkeys(Tokens(*pattern, 0) for pattern in patterns)
+    return [Hypothesis("cache_counted_differently", one, None, streams) for one in found]
+
+
+def is_cache_shift(rest: Tokens) -> bool:
+    """Whether only the kinds of input differ, and all input together agrees."""
+    return rest != ZERO and rest.input == 0 and rest.output == 0
+
+
+def _requests(cell: Cell, rows: RequestRows, folding: Folding) -> list[Hypothesis]:
+    """With a row for each request, what is missing, unseen or unreported is known exactly."""
+    own = {name: line for name, (place, line) in rows.items() if place == cell.place}
+    ours = {one.response_id: one for one in cell.streams if one.response_id}
+    missing = [one for one in cell.streams if one.has_usage and one.response_id and one.response_id not in rows]
+    unseen = [line for name, line in sorted(own.items()) if name not in ours]
+    aborted: list[OurStream] = []
+    tokens = ZERO
+    for one in cell.streams:
+        line = own.get(one.response_id or "")
+        if line is None or line.tokens is None or one.is_final:
+            continue
+        aborted.append(one)
+        tokens = plus(tokens, minus(folding.tokens(cell.place.provider, line.tokens), one.tokens))
+    billed = total_of(folding.tokens(cell.place.provider, line.tokens or ZERO) for line in unseen)
+    return [
+        Hypothesis(
+            "missing_from_invoice",
+            minus(ZERO, tokens_of(missing)),
+            minus_usd(usd_of(missing)),
+            tuple(missing),
+        ),
+        Hypothesis("aborted_without_usage", tokens, None, tuple(aborted)),
+        Hypothesis("coverage", billed, usd_total(line.usd for line in unseen)),
+    ]
+
+
+def minus_usd(amount: Decimal | None) -> Decimal | None:
+    """An amount with the other sign; None stays None."""
+    return None if amount is None else EXACT.minus(amount)

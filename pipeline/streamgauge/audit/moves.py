@@ -1,0 +1,144 @@
+"""Streams that are billed in another cell than ours: on the next day, or in another tier.
+
+A move has evidence on both sides: the cell that lacks the streams, and the one that has them. The search begins at cells
+that bill too much, since their surplus is the sum of the streams that came.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from streamgauge.audit.amounts import ZERO, Tokens, minus, negated, plus
+from streamgauge.audit.cells import Cell, tokens_of, usd_of
+from streamgauge.audit.hypotheses import Combination, minus_usd
+from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.period import day_after
+from streamgauge.audit.subsets import signed_subsets, subset
+
+LATE, TIER = "late_across_midnight", "tier"
+# A stream that ended so long before midnight may be booked after it: providers' clocks and queues (microseconds).
+MARGIN_US = 3_600 * 1_000_000
+
+Combinations = Callable[[Cell], list[Combination]]
+
+
+class _Donor(NamedTuple):
+    """A cell whose streams may be billed in another one, and these streams; `cell` is None if there is no such cell."""
+
+    cause: str
+    cell: Cell | None
+    streams: list[OurStream]
+
+
+class Moves:
+    """The moves among the cells of one provider. `ends_us`: the end of a day, in microseconds since 1970."""
+
+    def __init__(self, cells: Mapping[Place, Cell], ends_us: Callable[[str], int], combinations: Combinations) -> None:
+        self._cells = cells
+        self._ends_us = ends_us
+        self._combinations = combinations
+        self._tiers: dict[Place, list[Cell]] = {}
+        for cell in cells.values():
+            self._tiers.setdefault(cell.place._replace(tier=None), []).append(cell)
+
+    def explain(self) -> None:
+        """Explain what has moved: surplus first, then surplus and lack of one day, then lack alone."""
+        for step in (self._surplus, self._both, self._lack):
+            for cell in self._in_order():
+                if cell.rest != ZERO:
+                    step(cell)
+
+    def _in_order(self) -> list[Cell]:
+        return [self._cells[place] for place in sorted(self._cells, key=place_order)]
+
+    def _surplus(self, cell: Cell) -> None:
+        for combination in self._combinations(cell):
+            target = minus(cell.rest, combination.tokens)
+            for donor in self._donors(cell):
+                chosen = _chosen(donor.streams, target)
+                if chosen and donor.cell is not None and self._gives(donor.cell, tokens_of(chosen)):
+                    combination.apply(cell)
+                    _move(donor.cause, donor.cell, cell, chosen)
+                    return
+
+    def _both(self, cell: Cell) -> None:
+        """Streams that came from the day before, and others that went to the next one."""
+        before, after = self._cell_at(cell, -1), self._cell_at(cell, 1)
+        if before is None:
+            return
+        came, went = self._crossing(before, 0), self._crossing(cell, 0)
+        for combination in self._combinations(cell):
+            found = signed_subsets(
+                [one.tokens for one in came], [one.tokens for one in went], minus(cell.rest, combination.tokens)
+            )
+            if found is None or not all(found):
+                continue
+            ins, outs = [came[place] for place in found[0]], [went[place] for place in found[1]]
+            if self._gives(before, tokens_of(ins)) and self._takes(after, tokens_of(outs)):
+                combination.apply(cell)
+                _move(LATE, before, cell, ins)
+                _move(LATE, cell, after, outs)
+                return
+
+    def _lack(self, cell: Cell) -> None:
+        """Streams that went to a day which is billed for more, or for which there is no invoice."""
+        after = self._cell_at(cell, 1)
+        for combination in self._combinations(cell):
+            chosen = _chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest))
+            if chosen and self._takes(after, tokens_of(chosen)):
+                combination.apply(cell)
+                _move(LATE, cell, after, chosen)
+                return
+
+    def _donors(self, cell: Cell) -> Iterator[_Donor]:
+        before = self._cell_at(cell, -1)
+        if before is not None:
+            yield _Donor(LATE, before, self._crossing(before, 0))
+            yield _Donor(LATE, before, self._crossing(before, MARGIN_US))
+        for other in sorted(self._tiers[cell.place._replace(tier=None)], key=lambda one: place_order(one.place)):
+            if other is not cell:
+                yield _Donor(TIER, other, [one for one in other.streams if one.has_usage])
+
+    def _cell_at(self, cell: Cell, days: int) -> Cell | None:
+        if not cell.place.day:
+            return None
+        return self._cells.get(cell.place._replace(day=day_after(cell.place.day, days)))
+
+    def _crossing(self, cell: Cell, margin_us: int) -> list[OurStream]:
+        """The streams of a cell that ended after its day, or less than `margin_us` before its end."""
+        if not cell.place.day:
+            return []
+        end_us = self._ends_us(cell.place.day) - margin_us
+        moved = {name for one in cell.explanations if one.cause in (LATE, TIER) for name in one.streams}
+        return [
+            one
+            for one in cell.streams
+            if one.has_usage and (one.end_us or one.start_us) >= end_us and one.id not in moved
+        ]
+
+    @staticmethod
+    def _gives(cell: Cell, tokens: Tokens) -> bool:
+        """Whether a cell lacks these tokens: with them its difference is smaller. One without an invoice may give any."""
+        return not cell.billed_day or plus(cell.rest, tokens).size < cell.rest.size
+
+    @staticmethod
+    def _takes(cell: Cell | None, tokens: Tokens) -> bool:
+        """Whether a cell has these tokens too many. One without an invoice may take any."""
+        return cell is None or not cell.billed_day or min(minus(cell.rest, tokens)) >= 0
+
+
+def _chosen(streams: list[OurStream], target: Tokens) -> list[OurStream]:
+    places = subset([one.tokens for one in streams], target)
+    return [streams[place] for place in places or ()]
+
+
+def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream]) -> None:
+    tokens, usd = tokens_of(streams), usd_of(streams)
+    if source.billed_day:
+        source.explain(cause, negated(tokens), minus_usd(usd), streams)
+    if target is not None and target.billed_day:
+        target.explain(cause, tokens, usd, streams)
+
+
+def place_order(place: Place) -> tuple[str, ...]:
+    """Sorts places: by day, provider, model, key and tier; an unknown one last."""
+    return tuple("\U0010ffff" if one is None else one for one in place)

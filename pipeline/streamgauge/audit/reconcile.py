@@ -1,0 +1,306 @@
+"""Reconciles the ledger with invoices: adds both up by cell, and finds the causes of each difference.
+
+The ledger is read once for the sums; again for the streams of cells that differ, and of those nearby. What a pass keeps is
+bounded: sums by cell, and MAX_STREAMS streams.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus
+from streamgauge.audit.cells import Cell, Folding, OurCell
+from streamgauge.audit.findings import Findings
+from streamgauge.audit.hypotheses import Combination, RequestRows, combinations_of, hypotheses_of, minus_usd
+from streamgauge.audit.invoices import InvoiceLine
+from streamgauge.audit.money import explain_money, explain_prices
+from streamgauge.audit.moves import Moves, place_order
+from streamgauge.audit.ours import Ours, OurStream, Place
+from streamgauge.audit.period import QUARTER_US, Period, day_after
+from streamgauge.audit.rates import Rates, rates_of
+from streamgauge.audit.resumed import Resumed
+from streamgauge.audit.theirs import Shape, TheirCell, Theirs
+from streamgauge.audit.weak import explain_exact, explain_lack, explain_predicted, explain_unseen
+from streamgauge.audit.zones import zone_shift
+
+# Streams that are held for the search (some 150 MB). The cells with the fewest come first; the others are compared, and
+# explained by causes that need no single stream.
+MAX_STREAMS = 300_000
+# Streams that are named for a shift of the time zone, which may concern every stream of a period.
+MAX_NAMED = 1_000
+
+
+@dataclass
+class Reconciled:
+    """Both sides by cell, in order. `unmapped`: streams of upstreams that no invoice is for, by upstream's provider."""
+
+    cells: list[Cell]
+    shapes: Mapping[str, Shape]
+    unmapped: Counter[str]
+    findings: Findings
+
+
+@dataclass
+class _Sums:
+    """What the first pass over the ledger makes."""
+
+    cells: dict[Place, OurCell] = field(default_factory=dict)
+    by_quarter: dict[str, dict[int, Tokens]] = field(default_factory=dict)
+    unmapped: Counter[str] = field(default_factory=Counter)
+
+
+def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal) -> Reconciled:
+    """Compare both sides. Raises InvoiceError, or LedgerUnavailableError."""
+    theirs.read()
+    findings = Findings(period)
+    sums = _sums_of(ours, theirs.shapes, findings)
+    usage = [(place, cell.reported > 0) for place, cell in sums.cells.items()]
+    folding = Folding(theirs.shapes, usage, theirs.cells)
+    cells = _cells_of(sums, theirs, folding, period)
+    for provider in sorted(theirs.shapes):
+        own = {place: cell for place, cell in cells.items() if place.provider == provider}
+        _shift(provider, own, ours, theirs, sums, folding, period)
+    rows = _load(cells, ours, theirs, folding)
+    findings.read_again(ours)
+    for provider in sorted(theirs.shapes):
+        own = {place: cell for place, cell in cells.items() if place.provider == provider}
+        _explain(own, rows, folding, period, tolerance_usd)
+    listed = sorted(
+        (cell for cell in cells.values() if not cell.place.day or period.has(cell.place.day)),
+        key=lambda cell: place_order(cell.place),
+    )
+    return Reconciled(listed, theirs.shapes, sums.unmapped, findings)
+
+
+def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings) -> _Sums:
+    sums, resumed = _Sums(), Resumed()
+    for start_us, record in ours.records():
+        place = ours.place_of(start_us, record)
+        findings.see(start_us, place, record)
+        if place.provider not in shapes:
+            sums.unmapped[place.provider] += 1
+            continue
+        cell = sums.cells.get(place)
+        if cell is None:
+            cell = sums.cells[place] = OurCell()
+        cell.add_record(record)
+        if record.resumed_from is not None:
+            resumed.see(record)
+        tokens = record.tokens
+        if tokens != ZERO:
+            _add_quarter(sums, place.provider, start_us, tokens)
+    if resumed.any:
+        for start_us, record in ours.records():
+            resumed.look_at(start_us, record)
+        _correct(sums, ours, resumed)
+    return sums
+
+
+def _add_quarter(sums: _Sums, provider: str, start_us: int, tokens: Tokens) -> None:
+    quarters = sums.by_quarter.setdefault(provider, {})
+    quarter = start_us // QUARTER_US
+    quarters[quarter] = plus(quarters.get(quarter, ZERO), tokens)
+
+
+def _correct(sums: _Sums, ours: Ours, resumed: Resumed) -> None:
+    """Count usage once for a stream and those that resume it: as the ledger does in its totals."""
+    corrections = resumed.corrections()
+    for start_us, record in resumed.records:
+        place = ours.place_of(start_us, record)
+        correction = corrections.get(record.stream_id)
+        if correction is None or place not in sums.cells:
+            continue
+        cell, own, usd = sums.cells[place], record.tokens, record.usd
+        if record.is_reported:
+            cell.add(minus(ZERO, own), minus_usd(usd), True, -(record.usage.reasoning_tokens or 0), streams=-1)
+        else:
+            cell.streams -= 1
+        cell.add(correction.tokens, correction.usd, correction.has_usage, 0)
+        _add_quarter(sums, place.provider, start_us, minus(correction.tokens, own))
+    ours.corrections = corrections
+
+
+def _cells_of(sums: _Sums, theirs: Theirs, folding: Folding, period: Period) -> dict[Place, Cell]:
+    cells: dict[Place, Cell] = {}
+
+    def cell_at(place: Place) -> Cell:
+        folded = folding.place(place)
+        if folded not in cells:
+            shape = theirs.shapes[place.provider]
+            billed = not folded.day or period.has(folded.day) or folded.day in theirs.days.get(place.provider, ())
+            cells[folded] = Cell(folded, shape, OurCell(), TheirCell(), billed)
+        return cells[folded]
+
+    def is_compared(place: Place) -> bool:
+        return theirs.shapes[place.provider].has_days or period.has(place.day)
+
+    for place in sorted(filter(is_compared, sums.cells), key=place_order):
+        one = sums.cells[place]
+        one.tokens = folding.tokens(place.provider, one.tokens)
+        cell_at(place).ours.merge(one)
+    for place in sorted(filter(is_compared, theirs.cells), key=place_order):
+        billed = theirs.cells[place]
+        billed.tokens = folding.tokens(place.provider, billed.tokens)
+        cell_at(place).theirs.merge(billed)
+    return cells
+
+
+def _shift(
+    provider: str,
+    cells: dict[Place, Cell],
+    ours: Ours,
+    theirs: Theirs,
+    sums: _Sums,
+    folding: Folding,
+    period: Period,
+) -> None:
+    """Explain what days of another time zone explain, from a pass of its own over the provider's streams."""
+    shape = theirs.shapes[provider]
+    if not shape.has_tokens or not shape.has_days or not any(cell.tokens != ZERO for cell in cells.values()):
+        return
+    billed: dict[str, Tokens] = {}
+    for place, cell in cells.items():
+        billed[place.day] = plus(billed.get(place.day, ZERO), cell.theirs.tokens)
+    days = {day for day in theirs.days.get(provider, set()) if period.has(day)}
+    quarters = {
+        quarter: folding.tokens(provider, tokens) for quarter, tokens in sums.by_quarter.get(provider, {}).items()
+    }
+    day_of = zone_shift(quarters, billed, period.timezone, days)
+    if day_of is None:
+        return
+    moved: dict[Place, _Moved] = {}
+    for stream in ours.streams(lambda place: place.provider == provider):
+        source = folding.place(stream.place)
+        target = source._replace(day=day_of(stream.start_us))
+        if source != target and stream.has_usage:
+            tokens = folding.tokens(provider, stream.tokens)
+            moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), minus_usd(stream.usd))
+            moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd)
+    for place in sorted(moved, key=place_order):
+        if place not in cells and period.has(place.day):
+            cells[place] = Cell(place, shape, OurCell(), TheirCell(), True)
+        if place in cells and cells[place].billed_day:
+            moved[place].explain(cells[place])
+
+
+@dataclass
+class _Moved:
+    """What a shift of the time zone moves into a cell and out of it."""
+
+    tokens: Tokens = ZERO
+    usd: Decimal | None = ZERO_USD
+    streams: list[str] = field(default_factory=list)
+
+    def add(self, stream: str, tokens: Tokens, usd: Decimal | None) -> None:
+        """Add a stream that came, or with the other sign one that went."""
+        self.tokens = plus(self.tokens, tokens)
+        self.usd = None if self.usd is None or usd is None else self.usd + usd
+        if len(self.streams) < MAX_NAMED:
+            self.streams.append(stream)
+
+    def explain(self, cell: Cell) -> None:
+        """Explain a cell by it, unless what came equals what went."""
+        if self.tokens == ZERO and not self.usd:
+            return
+        cell.explain("time_zone_shift", self.tokens, self.usd)
+        cell.explanations[-1] = cell.explanations[-1].with_streams(self.streams)
+
+
+def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Folding) -> Mapping[str, RequestRows]:
+    """Read the streams of the cells that differ, and of those nearby. Returns their rows for single requests, by provider."""
+    wanted: dict[Place, None] = {}
+    room = MAX_STREAMS
+    differing = [cell for cell in cells.values() if cell.rest != ZERO or (cell.differs and cell.usd is not None)]
+    for cell in sorted(differing, key=lambda one: (one.ours.streams, place_order(one.place))):
+        for place in (cell.place, *_nearby(cell, cells)):
+            if place in cells and place not in wanted and cells[place].ours.streams <= room:
+                room -= cells[place].ours.streams
+                wanted[place] = None
+    if not wanted:
+        return {}
+    providers = {place.provider for place in wanted}
+
+    def is_wanted(place: Place) -> bool:
+        return place.provider in providers and folding.place(place) in wanted
+
+    for stream in ours.streams(is_wanted):
+        folded = folding.place(stream.place)
+        tokens = folding.tokens(folded.provider, stream.tokens)
+        cells[folded].streams.append(stream._replace(place=folded, tokens=tokens))
+    rows: dict[str, dict[str, tuple[Place, InvoiceLine]]] = {}
+    if any(cell.theirs.has_request_ids for cell in cells.values()):
+        for place, line in theirs.lines(is_wanted):
+            if line.request_id is not None:
+                rows.setdefault(line.provider, {}).setdefault(line.request_id, (folding.place(place), line))
+    return rows
+
+
+def _nearby(cell: Cell, cells: Mapping[Place, Cell]) -> Iterable[Place]:
+    place = cell.place
+    if place.day:
+        yield place._replace(day=day_after(place.day, -1))
+        yield place._replace(day=day_after(place.day, 1))
+    if cell.shape.has_tiers:
+        yield from sorted(
+            (other for other in cells if other._replace(tier=None) == place._replace(tier=None) and other != place),
+            key=place_order,
+        )
+
+
+def _explain(
+    cells: dict[Place, Cell], rows: Mapping[str, RequestRows], folding: Folding, period: Period, tolerance: Decimal
+) -> None:
+    """Try the causes on the cells of one provider, those with the strongest evidence first."""
+    known: dict[Place, list[Combination]] = {}
+
+    def combinations(cell: Cell) -> list[Combination]:
+        if cell.place not in known:
+            own = rows.get(cell.place.provider, {})
+            found = hypotheses_of(cell, own, folding)
+            known[cell.place] = list(combinations_of(found, 3 if own else 2))
+        return known[cell.place]
+
+    ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))
+
+    def each(step: Callable[[Cell, Callable[[Cell], list[Combination]]], None]) -> None:
+        for cell in ordered:
+            if cell.rest != ZERO:
+                step(cell, combinations)
+
+    each(explain_predicted)
+    Moves(cells, _day_ends(period), combinations).explain()
+    for step in (explain_exact, explain_unseen, explain_lack):
+        each(step)
+    _explain_money(ordered, tolerance)
+
+
+def _day_ends(period: Period) -> Callable[[str], int]:
+    def end_us(day: str) -> int:
+        return Period(day, day_after(day, 1), period.timezone).until_us
+
+    return end_us
+
+
+def _explain_money(cells: Sequence[Cell], tolerance: Decimal) -> None:
+    groups: dict[Place, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.place._replace(day="", key=None), []).append(cell)
+    rates: dict[Place, Rates | None] = {}
+
+    def rates_at(place: Place) -> Rates | None:
+        group = place._replace(day="", key=None)
+        if group not in rates:
+            rates[group] = rates_of(_streams(groups[group]))
+        return rates[group]
+
+    for cell in cells:
+        if cell.differs or cell.explanations:
+            explain_money(cell, rates_at(cell.place))
+    for group in sorted(groups, key=place_order):
+        explain_prices(groups[group], rates_at, tolerance)
+
+
+def _streams(cells: Iterable[Cell]) -> Iterable[OurStream]:
+    for cell in cells:
+        yield from (one for one in cell.streams if one.has_usage and one.tokens != ZERO)

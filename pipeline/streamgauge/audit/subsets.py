@@ -1,0 +1,128 @@
+"""Finds the streams whose tokens add up to a difference, exactly. Pure.
+
+An answer is given only if chance is an unlikely explanation: the ways to choose so many of the streams have to be few
+against the values that a sum may take (CHANCE). Otherwise some choice would fit almost any difference.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb, prod
+
+from streamgauge.audit.amounts import ZERO, Tokens, minus, plus
+
+# The values that a sum may take, for each way to choose: by chance an answer is found once in so many differences.
+CHANCE = 1_000
+# Streams among which three or four are searched (their pairs are held in memory), and among which any number is.
+MAX_FOR_FOUR = 300
+MAX_FOR_ANY = 18
+
+
+def subset(streams: Sequence[Tokens], target: Tokens) -> list[int] | None:
+    """The indexes of the streams that add up to `target`, which has no negative count; None if there is no such choice.
+
+    All of them, else one, two, a run without a break, up to four, or any: the first that fits, the earliest of its size.
+    """
+    if target == ZERO or min(target) < 0:
+        return None
+    places = [place for place, one in enumerate(streams) if one != ZERO and all(map(int.__le__, one, target))]
+    values = [streams[place] for place in places]
+    found = _all(values, target) or _few(values, target) or _run(values, target) or _more(values, target)
+    return None if found is None else [places[place] for place in sorted(found)]
+
+
+def _is_decidable(ways: int, target: Tokens) -> bool:
+    return ways * CHANCE <= prod(count + 1 for count in target)
+
+
+def _all(values: list[Tokens], target: Tokens) -> list[int] | None:
+    total = ZERO
+    for one in values:
+        total = plus(total, one)
+    return list(range(len(values))) if total == target else None
+
+
+def _few(values: list[Tokens], target: Tokens) -> list[int] | None:
+    """One or two."""
+    if not _is_decidable(len(values), target):
+        return None
+    first: dict[Tokens, int] = {}
+    pair: list[int] | None = None
+    for place, one in enumerate(values):
+        if one == target:
+            return [place]
+        other = first.get(minus(target, one))
+        if pair is None and other is not None:
+            pair = [other, place]
+        first.setdefault(one, place)
+    return pair if _is_decidable(comb(len(values), 2), target) else None
+
+
+def _run(values: list[Tokens], target: Tokens) -> list[int] | None:
+    """Streams that follow each other: those of an outage, say."""
+    if not _is_decidable(len(values) ** 2, target):
+        return None
+    before: dict[Tokens, int] = {ZERO: 0}
+    total = ZERO
+    for place, one in enumerate(values):
+        total = plus(total, one)
+        start = before.get(minus(total, target))
+        if start is not None:
+            return list(range(start, place + 1))
+        before.setdefault(total, place + 1)
+    return None
+
+
+def _more(values: list[Tokens], target: Tokens) -> list[int] | None:
+    count = len(values)
+    if count <= MAX_FOR_FOUR and _is_decidable(comb(count, 3), target):
+        pairs: dict[Tokens, list[tuple[int, int]]] = {}
+        for one, other in combinations(range(count), 2):
+            pairs.setdefault(plus(values[one], values[other]), []).append((one, other))
+        for place, one_value in enumerate(values):
+            for pair in pairs.get(minus(target, one_value), ()):
+                if place not in pair:
+                    return [place, *pair]
+        if _is_decidable(comb(count, 4), target):
+            for total, some in pairs.items():
+                for pair in pairs.get(minus(target, total), ()):
+                    if some[0] != pair and not set(some[0]) & set(pair):
+                        return [*some[0], *pair]
+    if count <= MAX_FOR_ANY and _is_decidable(2**count, target):
+        return _any(values, target)
+    return None
+
+
+def _any(values: list[Tokens], target: Tokens) -> list[int] | None:
+    half = len(values) // 2
+    first = _sums(values[:half])
+    for total, chosen in _sums(values[half:]).items():
+        other = first.get(minus(target, total))
+        if other is not None:
+            return [*other, *(half + place for place in chosen)]
+    return None
+
+
+def _sums(values: Sequence[Tokens]) -> dict[Tokens, tuple[int, ...]]:
+    """Every sum of some of the values, with the places of the first choice that makes it."""
+    sums: dict[Tokens, tuple[int, ...]] = {ZERO: ()}
+    for place, one in enumerate(values):
+        for total, chosen in list(sums.items()):
+            sums.setdefault(plus(total, one), (*chosen, place))
+    return sums
+
+
+def signed_subsets(
+    added: Sequence[Tokens], removed: Sequence[Tokens], target: Tokens
+) -> tuple[list[int], list[int]] | None:
+    """Streams of `added` and of `removed` whose difference is `target`: both choices, not both empty; None if none fits."""
+    if len(added) + len(removed) > MAX_FOR_ANY or target == ZERO:
+        return None
+    largest = Tokens(*(sum(one[kind] for one in (*added, *removed)) for kind in range(4)))
+    if not _is_decidable(2 ** (len(added) + len(removed)), largest):
+        return None
+    outs = _sums(removed)
+    for total, chosen in sorted(_sums(added).items(), key=lambda item: (len(item[1]), item[1])):
+        out = outs.get(minus(total, target))
+        if out is not None:
+            return list(chosen), list(out)
+    return None
