@@ -50,6 +50,7 @@ _PACKETS = ("up packets", "tap packets")
 _TAPS = (*_RELAYS, *_PACKETS)
 _TO_LEDGER = ("up", "up packets", "worker")
 _ASSEMBLES = (*_TO_LEDGER, "replay")
+_AUDIT = ("audit", "audit list", "audit show", "audit diff")
 _TOPICS = ("topics create", "topics describe")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
 _KAFKA = ("tap", "tap packets", "worker", "replay", *_TOPICS, *_DEADLETTER)
@@ -195,7 +196,7 @@ class Settings(ProxySettings, SpoolSettings):
         DIRECTORY,
         default_data_dir,
         "directory for the ledger, for keys, and for the spool: captured data that is not delivered yet",
-        (*_TAPS, "worker", "demo", "ledger query"),
+        (*_TAPS, "worker", "demo", "ledger query", *_AUDIT),
         _STORAGE,
         default_text="the user's state directory",
         elsewhere={"demo": "temporary"},
@@ -279,7 +280,7 @@ class Settings(ProxySettings, SpoolSettings):
         text("URL"),
         None,
         "database of the records, as sqlite:///FILE",
-        (*_TO_LEDGER, "ledger query"),
+        (*_TO_LEDGER, "ledger query", *_AUDIT),
         _STORAGE,
         default_text="DATA_DIR/ledger.sqlite",
     )

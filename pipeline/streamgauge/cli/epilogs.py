@@ -109,6 +109,30 @@ stream reported that number. Tokens of a resumed stream count once, in the group
 If two taps capture one request, it has two records: select one tap with --where tap=NAME.
 """
 
+AUDIT_EPILOG = """\
+examples:
+  streamgauge audit --invoice usage.json --invoice costs.json --from 2026-11-01 --to 2026-12-01
+      November: usage and costs of one provider are one invoice
+  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01 --map map.toml --output html > november.html
+  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01 --settle-days 3 --save
+      keeps the result; before 2026-12-04 it is preliminary
+  streamgauge audit list
+  streamgauge audit show 2 --output html > november.html
+  streamgauge audit diff 1 2
+      what arrived late, and what the provider issued again
+
+The format of an invoice shows by its columns or keys. Known are OpenAI usage and costs (API and dashboard), Anthropic usage
+and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
+
+The map is a TOML file. Without it, an upstream is the provider of its own name, and keys are not compared:
+  [upstreams] openai-eu = "openai"
+  [tenants]   river = ["proj_3f", "River production"]
+  [meters]    "cached Inp Tokens" = {model = "gpt-4.1", kind = "input_cached"}
+
+Exit code 0: what is unexplained is within the tolerance, and no cause but late_across_midnight occurs; 1: otherwise; 2: an
+invoice was refused. `audit diff`: 1 if the runs differ.
+"""
+
 TOPICS_EPILOG = """\
 examples:
   streamgauge topics create --kafka broker:9092 --partitions 8
