@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
 
-from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, plus, total_of, usd_total
+from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, negated, plus, total_of, usd_total
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.ours import OurStream, Place
 
-# Rows that are each for one request, by its id, with their cell.
-RequestRows = Mapping[str, tuple[Place, InvoiceLine]]
-
 # Failed attempts of a cell that are also tried one by one. With more, only all of them together are tried.
 MAX_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Requests:
+    """rows: those that are each for one request, by its id, with their cell. ours: the ids of our streams that were read."""
+
+    rows: Mapping[str, tuple[Place, InvoiceLine]]
+    ours: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,12 @@ def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator
                 yield Combination(parts, total_of(one.tokens for one in parts))
 
 
-def hypotheses_of(cell: Cell, rows: RequestRows, folding: Folding) -> list[Hypothesis]:
-    """The hypotheses of a cell, the most certain first. `rows`: those of this cell and of cells nearby."""
-    found = _requests(cell, rows, folding) if rows else []
+def hypotheses_of(cell: Cell, requests: Requests, folding: Folding) -> list[Hypothesis]:
+    """The hypotheses of a cell, the most certain first. With a row for each request, most are known exactly."""
+    found = [_missing(cell, requests), _aborted(cell, requests, folding)] if requests.rows else []
     found += [*_duplicates(cell, folding), *_retries(cell), *_reasoning(cell), *_cache(cell)]
+    if requests.rows:
+        found.append(_unseen(cell, requests, folding))
     return [one for one in found if one.tokens != ZERO]
 
 
@@ -131,31 +138,34 @@ def is_cache_shift(rest: Tokens) -> bool:
     return rest != ZERO and rest.input == 0 and rest.output == 0
 
 
-def _requests(cell: Cell, rows: RequestRows, folding: Folding) -> list[Hypothesis]:
-    """With a row for each request, what is missing, unseen or unreported is known exactly."""
-    own = {name: line for name, (place, line) in rows.items() if place == cell.place}
-    ours = {one.response_id: one for one in cell.streams if one.response_id}
-    missing = [one for one in cell.streams if one.has_usage and one.response_id and one.response_id not in rows]
-    unseen = [line for name, line in sorted(own.items()) if name not in ours]
-    aborted: list[OurStream] = []
-    tokens = ZERO
-    for one in cell.streams:
-        line = own.get(one.response_id or "")
-        if line is None or line.tokens is None or one.is_final:
-            continue
-        aborted.append(one)
-        tokens = plus(tokens, minus(folding.tokens(cell.place.provider, line.tokens), one.tokens))
-    billed = total_of(folding.tokens(cell.place.provider, line.tokens or ZERO) for line in unseen)
-    return [
-        Hypothesis(
-            "missing_from_invoice",
-            minus(ZERO, tokens_of(missing)),
-            minus_usd(usd_of(missing)),
-            tuple(missing),
-        ),
-        Hypothesis("aborted_without_usage", tokens, None, tuple(aborted)),
-        Hypothesis("coverage", billed, usd_total(line.usd for line in unseen)),
+def _missing(cell: Cell, requests: Requests) -> Hypothesis:
+    """Streams whose request has no row on any day that was read."""
+    streams = [
+        one for one in cell.streams if one.has_usage and one.response_id and one.response_id not in requests.rows
     ]
+    return Hypothesis("missing_from_invoice", negated(tokens_of(streams)), minus_usd(usd_of(streams)), tuple(streams))
+
+
+def _aborted(cell: Cell, requests: Requests, folding: Folding) -> Hypothesis:
+    """What is billed for streams of the cell beyond what they reported before they ended."""
+    tokens, streams = ZERO, []
+    for one in cell.streams:
+        place, line = requests.rows.get(one.response_id or "", (None, None))
+        if line is not None and place == cell.place and line.tokens is not None and not one.is_final:
+            streams.append(one)
+            tokens = plus(tokens, minus(folding.tokens(cell.place.provider, line.tokens), one.tokens))
+    return Hypothesis("aborted_without_usage", tokens, None, tuple(streams))
+
+
+def _unseen(cell: Cell, requests: Requests, folding: Folding) -> Hypothesis:
+    """Rows of the cell whose request is in no stream that was read."""
+    lines = [
+        line
+        for name, (place, line) in sorted(requests.rows.items())
+        if place == cell.place and name not in requests.ours
+    ]
+    tokens = total_of(folding.tokens(cell.place.provider, line.tokens or ZERO) for line in lines)
+    return Hypothesis("coverage", tokens, usd_total(line.usd for line in lines))
 
 
 def minus_usd(amount: Decimal | None) -> Decimal | None:

@@ -45,7 +45,7 @@ def explain_money(cell: Cell, rates: Rates | None) -> None:
                 return
     if cell.theirs.money_rows == 0:
         cell.explain("missing_from_invoice", ZERO, left, [one for one in cell.streams if one.has_usage])
-    elif cell.ours.streams == 0 and not cell.shape.has_tokens:
+    elif cell.ours.streams == 0 and cell.theirs.token_rows == 0:
         cell.explain("coverage", ZERO, left)
     elif _is_wrong_unit(cell, left):
         cell.explain("wrong_unit", ZERO, left, [one for one in cell.streams if one.has_usage])

@@ -44,7 +44,7 @@ class Moves:
         """Explain what has moved: surplus first, then surplus and lack of one day, then lack alone."""
         for step in (self._surplus, self._both, self._lack):
             for cell in self._in_order():
-                if cell.rest != ZERO:
+                if cell.billed_day and cell.rest != ZERO:
                     step(cell)
 
     def _in_order(self) -> list[Cell]:
@@ -136,7 +136,8 @@ def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream
     if source.billed_day:
         source.explain(cause, negated(tokens), minus_usd(usd), streams)
     if target is not None and target.billed_day:
-        target.explain(cause, tokens, usd, streams)
+        # In another tier they have another price: what is billed for them there is their money.
+        target.explain(cause, tokens, None if cause == TIER else usd, streams)
 
 
 def place_order(place: Place) -> tuple[str, ...]:

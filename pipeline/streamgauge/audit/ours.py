@@ -118,13 +118,17 @@ class Place(NamedTuple):
 
 
 class OurStream(NamedTuple):
-    """A stream as the search for causes needs it. Times in microseconds since 1970, UTC."""
+    """A stream as the search for causes needs it. Times in microseconds since 1970, UTC.
+
+    tokens: in the kinds that are compared. priced: in all kinds, as its cost was made.
+    """
 
     id: str
     place: Place
     start_us: int
     end_us: int | None
     tokens: Tokens
+    priced: Tokens
     usd: Decimal | None
     reasoning: int
     is_final: bool
@@ -191,13 +195,14 @@ class Ours:
         request, end_s = record.request, record.timing.end_s
         limit = None if request is None or request.max_tokens is None else request.max_tokens * (request.n or 1)
         corrected = self.corrections.get(record.stream_id)
-        counts = record.counts
+        counts, tokens = record.counts, record.tokens if corrected is None else corrected.tokens
         return OurStream(
             id=record.stream_id,
             place=place,
             start_us=start_us,
             end_us=None if end_s is None else start_us + round(end_s * _MICROSECONDS),
-            tokens=record.tokens if corrected is None else corrected.tokens,
+            tokens=tokens,
+            priced=tokens,
             usd=record.usd if corrected is None else corrected.usd,
             reasoning=record.usage.reasoning_tokens or 0 if corrected is None else 0,
             is_final=record.usage.source == "final",

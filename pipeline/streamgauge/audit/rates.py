@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from fractions import Fraction
 
-from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.amounts import KINDS, Tokens
 from streamgauge.audit.ours import OurStream
 
 # Streams that are read for one price list: five would do, the others confirm them.
@@ -22,7 +22,7 @@ def rates_of(streams: Iterable[OurStream]) -> Rates | None:
     for count, stream in enumerate(streams):
         if stream.usd is None or count >= MAX_STREAMS:
             break
-        row = [Fraction(one) for one in stream.tokens] + [Fraction(stream.usd)]
+        row = [Fraction(one) for one in stream.priced] + [Fraction(stream.usd)]
         for known in rows:
             lead = _lead(known)
             if row[lead]:
@@ -49,6 +49,15 @@ def _solved(rows: list[list[Fraction]]) -> Rates:
             paid = row[-1] - sum((row[place] * (found[place] or 0) for place in others), Fraction(0))
             found[lead] = paid / row[lead]
     return found[0], found[1], found[2], found[3]
+
+
+def folded(rates: Rates | None, splits: frozenset[str]) -> Rates | None:
+    """The prices of the kinds that are compared: uncached input has one only if what it includes costs the same."""
+    if rates is None:
+        return None
+    uncached, cached, written, output = rates
+    included = [rate for rate, kind in ((cached, KINDS[1]), (written, KINDS[2])) if kind not in splits]
+    return uncached if all(rate in (uncached, None) for rate in included) else None, cached, written, output
 
 
 def cost_at(rates: Rates | None, tokens: Tokens) -> Fraction | None:

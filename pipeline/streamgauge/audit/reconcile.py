@@ -12,13 +12,13 @@ from decimal import Decimal
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus
 from streamgauge.audit.cells import Cell, Folding, OurCell
 from streamgauge.audit.findings import Findings
-from streamgauge.audit.hypotheses import Combination, RequestRows, combinations_of, hypotheses_of, minus_usd
+from streamgauge.audit.hypotheses import Combination, Requests, combinations_of, hypotheses_of, minus_usd
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.money import explain_money, explain_prices
 from streamgauge.audit.moves import Moves, place_order
 from streamgauge.audit.ours import Ours, OurStream, Place
 from streamgauge.audit.period import QUARTER_US, Period, day_after
-from streamgauge.audit.rates import Rates, rates_of
+from streamgauge.audit.rates import Rates, folded, rates_of
 from streamgauge.audit.resumed import Resumed
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.weak import explain_exact, explain_lack, explain_predicted, explain_unseen
@@ -29,6 +29,9 @@ from streamgauge.audit.zones import zone_shift
 MAX_STREAMS = 300_000
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000
+
+
+NO_REQUESTS = Requests({}, frozenset())
 
 
 @dataclass
@@ -207,8 +210,8 @@ class _Moved:
         cell.explanations[-1] = cell.explanations[-1].with_streams(self.streams)
 
 
-def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Folding) -> Mapping[str, RequestRows]:
-    """Read the streams of the cells that differ, and of those nearby. Returns their rows for single requests, by provider."""
+def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Folding) -> Mapping[str, Requests]:
+    """Read the streams of the cells that differ, and of those nearby. Returns their requests by provider."""
     wanted: dict[Place, None] = {}
     room = MAX_STREAMS
     differing = [cell for cell in cells.values() if cell.rest != ZERO or (cell.differs and cell.usd is not None)]
@@ -233,7 +236,10 @@ def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Fold
         for place, line in theirs.lines(is_wanted):
             if line.request_id is not None:
                 rows.setdefault(line.provider, {}).setdefault(line.request_id, (folding.place(place), line))
-    return rows
+    ids: dict[str, set[str]] = {}
+    for cell in cells.values():
+        ids.setdefault(cell.place.provider, set()).update(one.response_id for one in cell.streams if one.response_id)
+    return {provider: Requests(found, frozenset(ids.get(provider, ()))) for provider, found in rows.items()}
 
 
 def _nearby(cell: Cell, cells: Mapping[Place, Cell]) -> Iterable[Place]:
@@ -249,16 +255,16 @@ def _nearby(cell: Cell, cells: Mapping[Place, Cell]) -> Iterable[Place]:
 
 
 def _explain(
-    cells: dict[Place, Cell], rows: Mapping[str, RequestRows], folding: Folding, period: Period, tolerance: Decimal
+    cells: dict[Place, Cell], rows: Mapping[str, Requests], folding: Folding, period: Period, tolerance: Decimal
 ) -> None:
     """Try the causes on the cells of one provider, those with the strongest evidence first."""
     known: dict[Place, list[Combination]] = {}
 
     def combinations(cell: Cell) -> list[Combination]:
         if cell.place not in known:
-            own = rows.get(cell.place.provider, {})
+            own = rows.get(cell.place.provider, NO_REQUESTS)
             found = hypotheses_of(cell, own, folding)
-            known[cell.place] = list(combinations_of(found, 3 if own else 2))
+            known[cell.place] = list(combinations_of(found, 3 if own.rows else 2))
         return known[cell.place]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))
@@ -291,7 +297,8 @@ def _explain_money(cells: Sequence[Cell], tolerance: Decimal) -> None:
     def rates_at(place: Place) -> Rates | None:
         group = place._replace(day="", key=None)
         if group not in rates:
-            rates[group] = rates_of(_streams(groups[group]))
+            cells = groups[group]
+            rates[group] = folded(rates_of(_streams(cells)), cells[0].shape.splits)
         return rates[group]
 
     for cell in cells:
@@ -303,4 +310,4 @@ def _explain_money(cells: Sequence[Cell], tolerance: Decimal) -> None:
 
 def _streams(cells: Iterable[Cell]) -> Iterable[OurStream]:
     for cell in cells:
-        yield from (one for one in cell.streams if one.has_usage and one.tokens != ZERO)
+        yield from (one for one in cell.streams if one.has_usage and one.priced != ZERO)

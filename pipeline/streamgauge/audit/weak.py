@@ -7,7 +7,7 @@ surplus that a request may have, or a count of requests. An estimate is only a b
 from collections.abc import Callable
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import ZERO, Tokens, minus, negated
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, negated
 from streamgauge.audit.cells import Cell, tokens_of, usd_of
 from streamgauge.audit.hypotheses import Combination, attempts_of, is_cache_shift, minus_usd
 from streamgauge.audit.ours import OurStream
@@ -48,7 +48,8 @@ def explain_exact(cell: Cell, combinations: Combinations) -> None:
     """Missing streams, moved kinds of input, and billed retries, besides what a combination explains."""
     if cell.theirs.token_rows == 0 and not cell.explanations:
         streams = [one for one in cell.streams if one.has_usage]
-        cell.explain("missing_from_invoice", cell.rest, minus_usd(cell.our_usd), streams)
+        usd = ZERO_USD if cell.theirs.money_rows else minus_usd(cell.our_usd)
+        cell.explain("missing_from_invoice", cell.rest, usd, streams)
         return
     for combination in combinations(cell):
         rest = minus(cell.rest, combination.tokens)
