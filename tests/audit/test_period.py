@@ -60,3 +60,10 @@ def test_a_wrong_period_is_refused(first: str, end: str, zone: str, says: str) -
 
 def test_days_before_and_after() -> None:
     assert (day_after("2026-02-28", 1), day_after("2026-03-01", -1)) == ("2026-03-01", "2026-02-28")
+
+
+def test_days_that_follow_each_other_are_one_run() -> None:
+    period = Period.of("2026-03-01", "2026-04-01", "Europe/Berlin")
+    assert period.runs_of(frozenset()) == [(period.read_since_us, period.read_until_us)]
+    runs = period.runs_of({"2026-03-30", "2026-03-29", "2026-03-05"})
+    assert [end - start for start, end in runs] == [24 * HOUR_US, 47 * HOUR_US]

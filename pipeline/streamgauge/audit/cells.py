@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, minus, plus, total_of, usd_minus, usd_total
 from streamgauge.audit.models import family_of, joined_names
-from streamgauge.audit.ours import OurStream, Place, StoredRecord
+from streamgauge.audit.ours import OurStream, Place
 from streamgauge.audit.theirs import Shape, TheirCell
 
 # What providers call the tier of a request that names none.
@@ -60,10 +60,6 @@ class OurCell:
                 self.unpriced += streams
             else:
                 self.usd = EXACT.add(self.usd, usd)
-
-    def add_record(self, record: StoredRecord) -> None:
-        """Add a record: the same as `add`, for the first pass over the ledger."""
-        self.add(record.tokens, record.usd, record.is_reported, record.usage.reasoning_tokens or 0)
 
     def merge(self, other: "OurCell") -> None:
         """Add all streams of another cell."""

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import EXACT, ZERO_USD, usd_text
+from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
 from streamgauge.audit.ours import Ours, Place, StoredRecord
 from streamgauge.audit.period import Period
 
@@ -97,14 +97,14 @@ class Findings:
         self._digests: set[str] = set()
         self._found: list[Finding] = []
 
-    def see(self, start_us: int, place: Place, record: StoredRecord) -> None:
-        """Take a record, in the first reading."""
+    def see(self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
+        """Take a record with its tokens and cost, in the first reading."""
         if not self._since_us <= start_us < self._until_us:
             return
         usage = record.usage
         if record.is_reported:
-            self._check_usage(place, record)
-            self._add_to_model(start_us, place, record)
+            self._check_usage(place, record, tokens)
+            self._add_to_model(start_us, place, record, tokens, usd)
         elif record.outcome == "completed" and usage.source == "absent":
             self._name("usage_missing", place, record)
         response = record.response_id if record.resumed_from is None else None
@@ -150,8 +150,8 @@ class Findings:
         """Add a finding that was made elsewhere."""
         self._found.append(finding)
 
-    def _check_usage(self, place: Place, record: StoredRecord) -> None:
-        usage, tokens = record.usage, record.tokens
+    def _check_usage(self, place: Place, record: StoredRecord, tokens: Tokens) -> None:
+        usage = record.usage
         if usage.identity_failed is not None:
             self._name("totals_do_not_add_up", place, record)
         if tokens.input_uncached < 0 or usage.bad_values or usage.input_tokens is None or usage.output_tokens is None:
@@ -166,11 +166,13 @@ class Findings:
         if usage.output_tokens > limit + LIMIT_SLACK or is_short:
             self._name("finish_reason_against_limit", place, record)
 
-    def _add_to_model(self, start_us: int, place: Place, record: StoredRecord) -> None:
+    def _add_to_model(
+        self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None
+    ) -> None:
         model = self._models.get((place.provider, place.model))
         if model is None:
             model = self._models[place.provider, place.model] = _Model()
-        half, tokens, counts = model.halves[start_us >= self._middle_us], record.tokens, record.counts
+        half, counts = model.halves[start_us >= self._middle_us], record.counts
         half.streams += 1
         half.input += tokens.input
         half.cached += tokens.input_cached
@@ -178,7 +180,6 @@ class Findings:
         if chars and record.usage.source == "final":
             half.output += tokens.output - (record.usage.reasoning_tokens or 0) * (counts.reasoning_chars == 0)
             half.chars += chars
-        usd = record.usd
         if usd is not None:
             model.priced += 1
             model.usd = EXACT.add(model.usd, usd)

@@ -4,16 +4,20 @@
 nothing is left over, or if what is left over has a cause with evidence of its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
+from typing import NamedTuple
 
 from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, negated, plus, total_of, usd_total
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.subsets import Search
 
+# Streams of a cell in which a search for streams is combined with two hypotheses.
+MAX_FOR_PAIRS = 60
 # Failed attempts of a cell that are also tried one by one. With more, only all of them together are tried.
 MAX_ATTEMPTS = 8
 
@@ -47,6 +51,18 @@ class Combination:
         """Explain a cell by them."""
         for one in self.parts:
             cell.explain(one.cause, one.tokens, one.usd, one.streams)
+
+
+class Tools(NamedTuple):
+    """What the search for causes uses: the combinations of a cell's hypotheses, and the search for streams."""
+
+    combinations: Callable[[Cell], list[Combination]]
+    search: Search
+
+    def few(self, cell: Cell) -> list[Combination]:
+        """The combinations of a cell that are worth a search for streams: among many streams, at most one hypothesis."""
+        most = 3 if len(cell.streams) <= MAX_FOR_PAIRS else 1
+        return [one for one in self.combinations(cell) if len(one.parts) <= most]
 
 
 def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator[Combination]:

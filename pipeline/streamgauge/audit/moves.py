@@ -9,16 +9,14 @@ from typing import NamedTuple
 
 from streamgauge.audit.amounts import ZERO, Tokens, minus, negated, plus
 from streamgauge.audit.cells import Cell, tokens_of, usd_of
-from streamgauge.audit.hypotheses import Combination, minus_usd
+from streamgauge.audit.hypotheses import Tools, minus_usd
 from streamgauge.audit.ours import OurStream, Place
 from streamgauge.audit.period import day_after
-from streamgauge.audit.subsets import signed_subsets, subset
+from streamgauge.audit.subsets import signed_subsets
 
 LATE, TIER = "late_across_midnight", "tier"
 # A stream that ended so long before midnight may be booked after it: providers' clocks and queues (microseconds).
 MARGIN_US = 3_600 * 1_000_000
-
-Combinations = Callable[[Cell], list[Combination]]
 
 
 class _Donor(NamedTuple):
@@ -32,10 +30,10 @@ class _Donor(NamedTuple):
 class Moves:
     """The moves among the cells of one provider. `ends_us`: the end of a day, in microseconds since 1970."""
 
-    def __init__(self, cells: Mapping[Place, Cell], ends_us: Callable[[str], int], combinations: Combinations) -> None:
+    def __init__(self, cells: Mapping[Place, Cell], ends_us: Callable[[str], int], tools: Tools) -> None:
         self._cells = cells
         self._ends_us = ends_us
-        self._combinations = combinations
+        self._tools = tools
         self._tiers: dict[Place, list[Cell]] = {}
         for cell in cells.values():
             self._tiers.setdefault(cell.place._replace(tier=None), []).append(cell)
@@ -51,10 +49,10 @@ class Moves:
         return [self._cells[place] for place in sorted(self._cells, key=place_order)]
 
     def _surplus(self, cell: Cell) -> None:
-        for combination in self._combinations(cell):
+        for combination in self._tools.few(cell):
             target = minus(cell.rest, combination.tokens)
             for donor in self._donors(cell):
-                chosen = _chosen(donor.streams, target)
+                chosen = self._chosen(donor.streams, target)
                 if chosen and donor.cell is not None and self._gives(donor.cell, tokens_of(chosen)):
                     combination.apply(cell)
                     _move(donor.cause, donor.cell, cell, chosen)
@@ -66,7 +64,7 @@ class Moves:
         if before is None:
             return
         came, went = self._crossing(before, 0), self._crossing(cell, 0)
-        for combination in self._combinations(cell):
+        for combination in self._tools.few(cell):
             found = signed_subsets(
                 [one.tokens for one in came], [one.tokens for one in went], minus(cell.rest, combination.tokens)
             )
@@ -82,8 +80,8 @@ class Moves:
     def _lack(self, cell: Cell) -> None:
         """Streams that went to a day which is billed for more, or for which there is no invoice."""
         after = self._cell_at(cell, 1)
-        for combination in self._combinations(cell):
-            chosen = _chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest))
+        for combination in self._tools.few(cell):
+            chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest))
             if chosen and self._takes(after, tokens_of(chosen)):
                 combination.apply(cell)
                 _move(LATE, cell, after, chosen)
@@ -115,6 +113,10 @@ class Moves:
             if one.has_usage and (one.end_us or one.start_us) >= end_us and one.id not in moved
         ]
 
+    def _chosen(self, streams: list[OurStream], target: Tokens) -> list[OurStream]:
+        places = self._tools.search.subset([one.tokens for one in streams], target)
+        return [streams[place] for place in places or ()]
+
     @staticmethod
     def _gives(cell: Cell, tokens: Tokens) -> bool:
         """Whether a cell lacks these tokens: with them its difference is smaller. One without an invoice may give any."""
@@ -124,11 +126,6 @@ class Moves:
     def _takes(cell: Cell | None, tokens: Tokens) -> bool:
         """Whether a cell has these tokens too many. One without an invoice may take any."""
         return cell is None or not cell.billed_day or min(minus(cell.rest, tokens)) >= 0
-
-
-def _chosen(streams: list[OurStream], target: Tokens) -> list[OurStream]:
-    places = subset([one.tokens for one in streams], target)
-    return [streams[place] for place in places or ()]
 
 
 def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream]) -> None:

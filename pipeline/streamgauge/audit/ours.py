@@ -3,7 +3,7 @@
 Only final and partial numbers are ours; an estimate never is. Money is the cost that the ledger added to a record.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple, Protocol
@@ -99,12 +99,14 @@ class StoredRecord(msgspec.Struct, gc=False):
         whole = cached + written if usage.input_tokens is None else usage.input_tokens
         return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
 
-    @property
-    def usd(self) -> Decimal | None:
-        """Its cost in dollars; None if it has usage and no price is known. A stream without usage costs nothing here."""
+    def usd_of(self, tokens: Tokens) -> Decimal | None:
+        """Its cost in dollars; None if it has usage and no price is known. A stream without usage costs nothing here.
+
+        `tokens`: its own, which the caller has made already.
+        """
         if self.cost is not None and self.cost.usd is not None:
             return Decimal(self.cost.usd)
-        return ZERO_USD if self.tokens == ZERO else None
+        return ZERO_USD if tokens == ZERO else None
 
 
 class Place(NamedTuple):
@@ -166,12 +168,15 @@ class Ours:
         """The records of the period alone, in the order of their start: what a digest of the ledger's range is made of."""
         return self._ledger.query(chosen=Filter(self._period.since_us, self._period.until_us))
 
-    def records(self) -> Iterator[tuple[int, StoredRecord]]:
-        """The records of the period and of the day either side, each with its start in microseconds."""
-        chosen = Filter(self._period.read_since_us, self._period.read_until_us)
-        for text in self._ledger.query(chosen=chosen):
-            record = self._decode(text)
-            yield microseconds(datetime.fromisoformat(record.started_at)), record
+    def records(self, days: Set[str] = frozenset()) -> Iterator[tuple[int, StoredRecord]]:
+        """The records of the period and of the day either side, each with its start in microseconds.
+
+        `days`: only the records of these days; none for all.
+        """
+        for since_us, until_us in self._period.runs_of(days):
+            for text in self._ledger.query(chosen=Filter(since_us, until_us)):
+                record = self._decode(text)
+                yield microseconds(datetime.fromisoformat(record.started_at)), record
 
     def place_of(self, start_us: int, record: StoredRecord) -> Place:
         """The cell of a record, before dimensions that an invoice lacks are left out."""
@@ -183,9 +188,9 @@ class Ours:
             record.service_tier,
         )
 
-    def streams(self, wanted: Callable[[Place], bool]) -> Iterator[OurStream]:
-        """The streams of the wanted cells, oldest first."""
-        for start_us, record in self.records():
+    def streams(self, wanted: Callable[[Place], bool], days: Set[str] = frozenset()) -> Iterator[OurStream]:
+        """The streams of the wanted cells, oldest first. `days`: as for `records`."""
+        for start_us, record in self.records(days):
             place = self.place_of(start_us, record)
             if wanted(place):
                 yield self.stream_of(start_us, place, record)
@@ -203,7 +208,7 @@ class Ours:
             end_us=None if end_s is None else start_us + round(end_s * _MICROSECONDS),
             tokens=tokens,
             priced=tokens,
-            usd=record.usd if corrected is None else corrected.usd,
+            usd=record.usd_of(tokens) if corrected is None else corrected.usd,
             reasoning=record.usage.reasoning_tokens or 0 if corrected is None else 0,
             is_final=record.usage.source == "final",
             has_usage=record.is_reported if corrected is None else corrected.has_usage,

@@ -1,5 +1,6 @@
 """The period of an audit: whole days of a time zone, the last one excluded, and the day either side of it."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -67,6 +68,18 @@ class Period:
     def reads(self, day: str) -> bool:
         """Whether a day is in the period, or either side of it."""
         return self.before <= day <= self.end
+
+    def runs_of(self, days: Set[str]) -> list[tuple[int, int]]:
+        """Half-open spans of time, in order, that together are these days; all days that are read if none is given."""
+        if not days:
+            return [(self.read_since_us, self.read_until_us)]
+        runs: list[tuple[int, int]] = []
+        for day in sorted(days):
+            start_us, end_us = self._midnight(day), self._midnight(day_after(day, 1))
+            if runs and runs[-1][1] == start_us:
+                start_us = runs.pop()[0]
+            runs.append((start_us, end_us))
+        return runs
 
     def _midnight(self, day: str) -> int:
         return microseconds(datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=zone_of(self.timezone)))

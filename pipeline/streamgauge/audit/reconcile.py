@@ -12,7 +12,7 @@ from decimal import Decimal
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus
 from streamgauge.audit.cells import Cell, Folding, OurCell
 from streamgauge.audit.findings import Findings
-from streamgauge.audit.hypotheses import Combination, Requests, combinations_of, hypotheses_of, minus_usd
+from streamgauge.audit.hypotheses import Combination, Requests, Tools, combinations_of, hypotheses_of, minus_usd
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.money import explain_money, explain_prices
 from streamgauge.audit.moves import Moves, place_order
@@ -20,6 +20,7 @@ from streamgauge.audit.ours import Ours, OurStream, Place
 from streamgauge.audit.period import QUARTER_US, Period, day_after
 from streamgauge.audit.rates import Rates, folded, rates_of
 from streamgauge.audit.resumed import Resumed
+from streamgauge.audit.subsets import Search
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.weak import explain_exact, explain_lack, explain_predicted, explain_unseen
 from streamgauge.audit.zones import zone_shift
@@ -66,9 +67,10 @@ def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal
         _shift(provider, own, ours, theirs, sums, folding, period)
     rows = _load(cells, ours, theirs, folding)
     findings.read_again(ours)
+    search = Search()
     for provider in sorted(theirs.shapes):
         own = {place: cell for place, cell in cells.items() if place.provider == provider}
-        _explain(own, rows, folding, period, tolerance_usd)
+        _explain(own, rows, folding, period, tolerance_usd, search)
     listed = sorted(
         (cell for cell in cells.values() if not cell.place.day or period.has(cell.place.day)),
         key=lambda cell: place_order(cell.place),
@@ -79,18 +81,18 @@ def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal
 def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings) -> _Sums:
     sums, resumed = _Sums(), Resumed()
     for start_us, record in ours.records():
-        place = ours.place_of(start_us, record)
-        findings.see(start_us, place, record)
+        place, tokens = ours.place_of(start_us, record), record.tokens
+        usd = record.usd_of(tokens)
+        findings.see(start_us, place, record, tokens, usd)
         if place.provider not in shapes:
             sums.unmapped[place.provider] += 1
             continue
         cell = sums.cells.get(place)
         if cell is None:
             cell = sums.cells[place] = OurCell()
-        cell.add_record(record)
+        cell.add(tokens, usd, record.is_reported, record.usage.reasoning_tokens or 0)
         if record.resumed_from is not None:
             resumed.see(record)
-        tokens = record.tokens
         if tokens != ZERO:
             _add_quarter(sums, place.provider, start_us, tokens)
     if resumed.any:
@@ -114,7 +116,8 @@ def _correct(sums: _Sums, ours: Ours, resumed: Resumed) -> None:
         correction = corrections.get(record.stream_id)
         if correction is None or place not in sums.cells:
             continue
-        cell, own, usd = sums.cells[place], record.tokens, record.usd
+        cell, own = sums.cells[place], record.tokens
+        usd = record.usd_of(own)
         if record.is_reported:
             cell.add(minus(ZERO, own), minus_usd(usd), True, -(record.usage.reasoning_tokens or 0), streams=-1)
         else:
@@ -227,7 +230,7 @@ def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Fold
     def is_wanted(place: Place) -> bool:
         return place.provider in providers and folding.place(place) in wanted
 
-    for stream in ours.streams(is_wanted):
+    for stream in ours.streams(is_wanted, {place.day for place in wanted} - {""}):
         folded = folding.place(stream.place)
         tokens = folding.tokens(folded.provider, stream.tokens)
         cells[folded].streams.append(stream._replace(place=folded, tokens=tokens))
@@ -255,7 +258,12 @@ def _nearby(cell: Cell, cells: Mapping[Place, Cell]) -> Iterable[Place]:
 
 
 def _explain(
-    cells: dict[Place, Cell], rows: Mapping[str, Requests], folding: Folding, period: Period, tolerance: Decimal
+    cells: dict[Place, Cell],
+    rows: Mapping[str, Requests],
+    folding: Folding,
+    period: Period,
+    tolerance: Decimal,
+    search: Search,
 ) -> None:
     """Try the causes on the cells of one provider, those with the strongest evidence first."""
     known: dict[Place, list[Combination]] = {}
@@ -269,13 +277,15 @@ def _explain(
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))
 
-    def each(step: Callable[[Cell, Callable[[Cell], list[Combination]]], None]) -> None:
+    tools = Tools(combinations, search)
+
+    def each(step: Callable[[Cell, Tools], None]) -> None:
         for cell in ordered:
             if cell.rest != ZERO:
-                step(cell, combinations)
+                step(cell, tools)
 
     each(explain_predicted)
-    Moves(cells, _day_ends(period), combinations).explain()
+    Moves(cells, _day_ends(period), tools).explain()
     for step in (explain_exact, explain_unseen, explain_lack):
         each(step)
     _explain_money(ordered, tolerance)

@@ -61,6 +61,6 @@ def _counted(stream: list[StoredRecord]) -> list[tuple[str, Correction]]:
     reported = [one for one in stream if one.is_reported]
     final = [one for one in reported if one.usage.source == "final"]
     last = next(reversed(final or reported), None)
-    whole = Correction(last.tokens, last.usd, True) if last else Correction(ZERO, ZERO_USD, False)
+    whole = Correction(last.tokens, last.usd_of(last.tokens), True) if last else Correction(ZERO, ZERO_USD, False)
     nothing = Correction(Tokens(), ZERO_USD, False)
     return [(first.stream_id, whole), *((one.stream_id, nothing) for one in others)]

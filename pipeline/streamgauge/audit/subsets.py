@@ -12,22 +12,37 @@ from streamgauge.audit.amounts import ZERO, Tokens, minus, plus
 
 # The values that a sum may take, for each way to choose: by chance an answer is found once in so many differences.
 CHANCE = 1_000
-# Streams among which three or four are searched (their pairs are held in memory), and among which any number is.
+# Streams among which three or more are searched (their pairs are held in memory), and among which any number is.
 MAX_FOR_FOUR = 300
+# Pairs of streams that an audit looks at: some ten seconds.
+MAX_EFFORT = 30_000_000
 MAX_FOR_ANY = 18
 
 
-def subset(streams: Sequence[Tokens], target: Tokens) -> list[int] | None:
-    """The indexes of the streams that add up to `target`, which has no negative count; None if there is no such choice.
+class Search:
+    """Searches for streams, with a limit of effort for all searches of an audit: it ends in time whatever the invoice says.
 
-    All of them, else one, two, a run without a break, up to four, or any: the first that fits, the earliest of its size.
+    effort: pairs of streams that may be looked at. When it is used up, only searches in linear time are done.
     """
-    if target == ZERO or min(target) < 0:
-        return None
-    places = [place for place, one in enumerate(streams) if one != ZERO and all(map(int.__le__, one, target))]
-    values = [streams[place] for place in places]
-    found = _all(values, target) or _few(values, target) or _run(values, target) or _more(values, target)
-    return None if found is None else [places[place] for place in sorted(found)]
+
+    def __init__(self, effort: int = MAX_EFFORT) -> None:
+        self._effort = effort
+
+    def subset(self, streams: Sequence[Tokens], target: Tokens) -> list[int] | None:
+        """The indexes of the streams that add up to `target`, which has no negative count; None if no choice does.
+
+        All of them, else one, two, a run without a break, up to four, or any: the first that fits, the earliest of its
+        size.
+        """
+        if target == ZERO or min(target) < 0:
+            return None
+        places = [place for place, one in enumerate(streams) if one != ZERO and all(map(int.__le__, one, target))]
+        values = [streams[place] for place in places]
+        found = _all(values, target) or _few(values, target) or _run(values, target)
+        if found is None and len(values) <= MAX_FOR_FOUR and self._effort > 0:
+            self._effort -= len(values) ** 2
+            found = _more(values, target)
+        return None if found is None else [places[place] for place in sorted(found)]
 
 
 def _is_decidable(ways: int, target: Tokens) -> bool:
@@ -74,7 +89,7 @@ def _run(values: list[Tokens], target: Tokens) -> list[int] | None:
 
 def _more(values: list[Tokens], target: Tokens) -> list[int] | None:
     count = len(values)
-    if count <= MAX_FOR_FOUR and _is_decidable(comb(count, 3), target):
+    if _is_decidable(comb(count, 3), target):
         pairs: dict[Tokens, list[tuple[int, int]]] = {}
         for one, other in combinations(range(count), 2):
             pairs.setdefault(plus(values[one], values[other]), []).append((one, other))

@@ -4,21 +4,17 @@ They are tried last, and each needs evidence: a stream that ended without usage 
 surplus that a request may have, or a count of requests. An estimate is only a bound here; it never is a part of a sum.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, negated
 from streamgauge.audit.cells import Cell, tokens_of, usd_of
-from streamgauge.audit.hypotheses import Combination, attempts_of, is_cache_shift, minus_usd
+from streamgauge.audit.hypotheses import Tools, attempts_of, is_cache_shift, minus_usd
 from streamgauge.audit.ours import OurStream
-from streamgauge.audit.subsets import subset
 
 # The largest input of a request whose size is not known (tokens): the largest context that providers offer.
 MAX_INPUT = 2_000_000
 # The largest output of a request without a limit (tokens): the largest that providers allow.
 MAX_OUTPUT = 128_000
-
-Combinations = Callable[[Cell], list[Combination]]
 
 
 class Bounds(NamedTuple):
@@ -36,25 +32,27 @@ def bounds_of(stream: OurStream) -> Bounds:
     return Bounds(max(0, most_input - known.input), max(0, most_output - known.output))
 
 
-def explain_predicted(cell: Cell, combinations: Combinations) -> None:
+def explain_predicted(cell: Cell, tools: Tools) -> None:
     """What one or two hypotheses predict exactly."""
-    for combination in combinations(cell):
+    for combination in tools.combinations(cell):
         if cell.rest == combination.tokens:
             combination.apply(cell)
             return
 
 
-def explain_exact(cell: Cell, combinations: Combinations) -> None:
+def explain_exact(cell: Cell, tools: Tools) -> None:
     """Missing streams, moved kinds of input, and billed retries, besides what a combination explains."""
     if cell.theirs.token_rows == 0 and not cell.explanations:
         streams = [one for one in cell.streams if one.has_usage]
         usd = ZERO_USD if cell.theirs.money_rows else minus_usd(cell.our_usd)
         cell.explain("missing_from_invoice", cell.rest, usd, streams)
         return
-    for combination in combinations(cell):
+    for combination in tools.few(cell):
         rest = minus(cell.rest, combination.tokens)
         reported = [one for one in cell.streams if one.has_usage]
-        chosen = [reported[place] for place in subset([one.tokens for one in reported], negated(rest)) or ()]
+        chosen = [
+            reported[place] for place in tools.search.subset([one.tokens for one in reported], negated(rest)) or ()
+        ]
         if chosen:
             combination.apply(cell)
             cell.explain("missing_from_invoice", rest, minus_usd(usd_of(chosen)), chosen)
@@ -64,7 +62,7 @@ def explain_exact(cell: Cell, combinations: Combinations) -> None:
             streams = [one for one in cell.streams if one.tokens.input_cached or one.tokens.input_cache_write]
             cell.explain("cache_counted_differently", rest, None, streams)
             return
-    for combination in combinations(cell):
+    for combination in tools.few(cell):
         rest = minus(cell.rest, combination.tokens)
         attempts = _attempts(cell, rest)
         if attempts and not any(one.cause == "retries_billed_twice" for one in combination.parts):
@@ -86,9 +84,9 @@ def _attempts(cell: Cell, rest: Tokens) -> list[OurStream]:
     return []
 
 
-def explain_unseen(cell: Cell, combinations: Combinations) -> None:
+def explain_unseen(cell: Cell, tools: Tools) -> None:
     """A surplus: of streams that ended without usage, else of requests that no tap saw."""
-    for combination in combinations(cell):
+    for combination in tools.few(cell):
         rest = minus(cell.rest, combination.tokens)
         if min(rest) < 0:
             continue
@@ -118,10 +116,10 @@ def _is_unseen(cell: Cell, rest: Tokens) -> bool:
     return rest.input > 0 and (requests is None or requests > cell.ours.reported)
 
 
-def explain_lack(cell: Cell, combinations: Combinations) -> None:
+def explain_lack(cell: Cell, tools: Tools) -> None:
     """A lack without streams that add up to it, if the invoice also lacks requests."""
     requests = cell.theirs.requests
-    for combination in combinations(cell):
+    for combination in tools.few(cell):
         rest = minus(cell.rest, combination.tokens)
         if rest != ZERO and max(rest) <= 0 and requests is not None and requests < cell.ours.reported:
             combination.apply(cell)

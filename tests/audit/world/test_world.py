@@ -4,7 +4,10 @@ import contextlib
 import io
 import json
 import random
+import re
+import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 from streamgauge.cli.main import main
+from tests.audit.world.bill import Bill
 from tests.audit.world.errors import PLANTS, Expected, Plan, Where
 from tests.audit.world.exports import DISPLAY, EXPORTS, MAP, Export
 from tests.audit.world.records import write_ledger
@@ -29,10 +33,12 @@ def a_world(export: Export, seed: int, days: int = DAYS, calls: int = 5) -> Worl
     return make_world(export.provider, export.models, FIRST, days, seed, tiers, calls)
 
 
-def audit(folder: Path, plan: Plan, export: Export, *options: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the result for a world and its bill."""
+def audit(
+    folder: Path, plan: Plan, export: Export, *options: str, bill: Bill | None = None
+) -> tuple[int, dict[str, Any]]:
+    """The exit code and the result for a world and its bill, or another one."""
     write_ledger(folder / "ledger.sqlite", plan.world.calls)
-    bill = plan.bill(export.each_call)
+    bill = bill or plan.bill(export.each_call)
     (folder / "map.toml").write_text(MAP)
     words = ["audit", "--data-dir", str(folder), "--map", str(folder / "map.toml"), "--output", "json"]
     for number, write in enumerate(export.writers):
@@ -183,3 +189,124 @@ def test_two_errors_in_one_cell_are_both_found(causes: tuple[str, str], tmp_path
         PLANTS[cause](plan, where)
     code, result = audit(tmp_path, plan, export)
     check(export, plan, code, result)
+
+
+def of_the_period(plan: Plan, export: Export) -> Bill:
+    """The bill without the days either side: as it is if only the period was exported."""
+    bill = plan.bill(export.each_call)
+    return Bill([row for row in bill.rows if plan.world.first <= row.day < plan.world.end])
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_an_invoice_of_the_period_alone_agrees(name: str, tmp_path: Path) -> None:
+    export = BY_NAME[name]
+    plan = Plan(a_world(export, 4), random.Random(4))
+    code, result = audit(tmp_path, plan, export, bill=of_the_period(plan, export))
+    check(export, plan, code, result)
+    assert code == 0
+
+
+@pytest.mark.parametrize("day", [-1, DAYS - 1])
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_late_stream_at_the_edge_of_the_period_is_found(name: str, day: int, tmp_path: Path) -> None:
+    """Its other day is not in the invoice: what is billed in the period, or lacks there, is a stream of that midnight."""
+    export, rng = BY_NAME[name], random.Random(name)
+    plan = Plan(a_world(export, 4), rng)
+    PLANTS["late_across_midnight"](plan, where_of(export, rng, day))
+    code, result = audit(tmp_path, plan, export, bill=of_the_period(plan, export))
+    check(export, plan, code, result)
+
+
+def test_a_year_with_every_cause(tmp_path: Path) -> None:
+    """Each cause twice, in another week each; the price changes at the end, since it stays changed."""
+    export, rng = BY_NAME["Anthropic API"], random.Random(11)
+    plan = Plan(a_world(export, 11, days=365, calls=4), rng)
+    causes = [cause for cause in PLANTS if cause not in ("time_zone_shift", "price_changed")] * 2
+    for week, cause in enumerate(causes):
+        PLANTS[cause](plan, where_of(export, rng, 7 + 14 * week))
+    PLANTS["price_changed"](plan, where_of(export, rng, 350))
+    code, result = audit(tmp_path, plan, export)
+    check(export, plan, code, result)
+    assert {one["cause"] for one in result["causes"]} == {*causes, "price_changed"}
+    assert len(result["lines"]) == 365 * 2 * 2 * 2
+
+
+def test_an_alias_is_its_snapshot(tmp_path: Path) -> None:
+    export = BY_NAME["OpenAI API"]
+    plan = Plan(a_world(export, 7), random.Random(7))
+    bill = plan.bill(each_call=False)
+    bill.rows = [replace(row, model={"gpt-4o-2024-08-06": "gpt-4o"}.get(row.model, row.model)) for row in bill.rows]
+    code, result = audit(tmp_path, plan, export, bill=bill)
+    assert (code, result["causes"]) == (0, [])
+    assert {line["model"] for line in result["lines"]} == {"gpt-4o", "o3-2025-04-16"}
+
+
+def test_rows_with_equal_keys_and_other_numbers_are_added_up(tmp_path: Path) -> None:
+    export = BY_NAME["OpenAI dashboard"]
+    plan = Plan(a_world(export, 8), random.Random(8))
+    bill = plan.bill(each_call=False)
+    halves = []
+    for row in bill.rows:
+        first = tuple(count // 3 for count in row.parts)
+        costs = tuple(cost / 4 for cost in row.costs)
+        halves.append(replace(row, parts=first, costs=costs, requests=1))
+        rest = tuple(count - part for count, part in zip(row.parts, first, strict=True))
+        others = tuple(cost - part for cost, part in zip(row.costs, costs, strict=True))
+        halves.append(replace(row, parts=rest, costs=others, requests=row.requests - 1))
+    code, result = audit(tmp_path, plan, export, bill=Bill(halves))
+    assert (code, result["causes"]) == (0, [])
+
+
+def test_equal_rows_without_which_the_cell_would_not_agree_are_no_duplicates(tmp_path: Path) -> None:
+    export = BY_NAME["OpenAI usage alone"]
+    plan = Plan(a_world(export, 8), random.Random(8))
+    twins = []
+    for call in list(plan.world.calls):
+        parts = tuple(count // 2 * 2 for count in call.parts)
+        plan.world.change(call, parts=parts)
+    for row in plan.bill(each_call=False).rows:
+        half = replace(row, parts=tuple(count // 2 for count in row.parts), requests=2)
+        twins += [half, half]
+    code, result = audit(tmp_path, plan, export, bill=Bill(twins))
+    assert (code, result["causes"]) == (0, [])
+
+
+def test_where_a_price_is_unknown_only_tokens_are_compared(tmp_path: Path) -> None:
+    export, rng = BY_NAME["OpenAI API"], random.Random(9)
+    plan = Plan(a_world(export, 9), rng)
+    PLANTS["missing_from_invoice"](plan, where_of(export, rng, 3))
+    audit(tmp_path, plan, export)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as database:
+        database.create_function("unpriced", 1, lambda text: re.sub(rb'"cost":.*$', b'"cost":null}', text))
+        database.execute("UPDATE records SET record = unpriced(record)")
+    database.close()
+    code, result = audit(tmp_path, plan, export)
+    assert (code, [one["cause"] for one in result["causes"]]) == (1, ["missing_from_invoice"])
+    assert result["causes"][0]["usd"] is None
+    assert result["unexplained"] == {"tokens": dict.fromkeys([*KINDS.values(), "total"], 0), "usd": None}
+    for line in result["lines"]:
+        assert line["ours"]["usd"] is line["difference"]["usd"] is line["unexplained"]["usd"] is None
+        assert line["theirs"]["usd"] is not None
+
+
+def test_charges_of_no_model_stand_by_themselves(tmp_path: Path) -> None:
+    """A tool's charge was seen by no tap; a credit has no cause."""
+    export = BY_NAME["OpenAI API"]
+    plan = Plan(a_world(export, 10), random.Random(10))
+    audit(tmp_path, plan, export)
+    path = tmp_path / "1.invoice"
+    page = json.loads(path.read_text())
+    row = {"object": "organization.costs.result", "project_id": None}
+    page["data"][1]["results"] += [
+        row | {"amount": {"value": "0.25", "currency": "usd"}, "line_item": "web search tool calls"},
+        row | {"amount": {"value": "-5", "currency": "usd"}, "line_item": None},
+    ]
+    path.write_text(json.dumps(page))
+    words = ["audit", "--data-dir", str(tmp_path), "--output", "json", "--from", FIRST, "--to", plan.world.end]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = main([*words, "--invoice", str(tmp_path / "0.invoice"), "--invoice", str(path)])
+    result = json.loads(printed.getvalue())
+    (line,) = (one for one in result["lines"] if one["model"] is None)
+    assert (code, line["difference"]["usd"]) == (1, "-4.75")
+    assert [(one["cause"], one["usd"]) for one in line["explanations"]] == [("coverage", "0.25")]
+    assert line["unexplained"]["usd"] == "-5"
