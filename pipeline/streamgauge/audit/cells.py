@@ -5,7 +5,18 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, minus, plus, total_of, usd_minus, usd_total
+from streamgauge.audit.amounts import (
+    EXACT,
+    ZERO,
+    ZERO_USD,
+    Tokens,
+    minus,
+    negated,
+    plus,
+    total_of,
+    usd_minus,
+    usd_total,
+)
 from streamgauge.audit.models import family_of, joined_names
 from streamgauge.audit.ours import OurStream, Place
 from streamgauge.audit.theirs import Shape, TheirCell
@@ -25,13 +36,17 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A part of a difference and its cause. usd: None if its money is not known. streams: the ids, by start."""
+    """A part of a difference and its cause.
+
+    usd: None if its money is not known. streams: the ids, by start. requests: how many requests it adds to ours.
+    """
 
     cause: str
     tokens: Tokens
     usd: Decimal | None
     streams: tuple[str, ...] = ()
     rates: tuple[Rate, ...] = ()
+    requests: int = 0
 
     def with_streams(self, streams: Iterable[str]) -> "Explanation":
         """The same with other streams."""
@@ -75,7 +90,8 @@ class OurCell:
 class Cell:
     """A cell with both sides. `billed_day`: whether the invoices have any row of its day, so that nothing means nothing.
 
-    `explanations` and `streams` are filled by the search for causes.
+    The search for causes fills the others. `streams`: those of the cell, if they were read (`is_read`). `gone`: the ids of
+    those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here.
     """
 
     place: Place
@@ -85,6 +101,21 @@ class Cell:
     billed_day: bool
     explanations: list[Explanation] = field(default_factory=list)
     streams: list[OurStream] = field(default_factory=list)
+    is_read: bool = False
+    gone: set[str] = field(default_factory=set)
+    came: list[OurStream] = field(default_factory=list)
+
+    @property
+    def billed(self) -> list[OurStream]:
+        """The streams with usage that are billed in this cell, as far as it is known."""
+        return [one for one in self.streams if one.has_usage and one.id not in self.gone] + self.came
+
+    @property
+    def requests_rest(self) -> int | None:
+        """How many more requests are billed than ours and the explained ones; None if they are not counted."""
+        if self.theirs.requests is None:
+            return None
+        return self.theirs.requests - self.ours.reported - sum(one.requests for one in self.explanations)
 
     @property
     def our_usd(self) -> Decimal | None:
@@ -123,14 +154,24 @@ class Cell:
         """Whether a cause has to be found: tokens differ, or money by more than what rounding explains."""
         return self.tokens != ZERO or (self.usd is not None and abs(self.usd) > self.theirs.slack)
 
-    def explain(self, cause: str, tokens: Tokens, usd: Decimal | None, streams: Iterable[OurStream] = ()) -> None:
+    def explain(
+        self, cause: str, tokens: Tokens, usd: Decimal | None, streams: Iterable[OurStream] = (), requests: int = 0
+    ) -> None:
         """Add an explanation."""
-        ids = tuple(one.id for one in sorted(streams, key=_by_start))
-        self.explanations.append(Explanation(cause, tokens, None if self.usd is None else usd, ids))
+        money = None if self.usd is None else usd
+        self.explanations.append(Explanation(cause, tokens, money, ids_of(streams), requests=requests))
+
+    def explain_missing(self, streams: list[OurStream]) -> None:
+        """Add the explanation that streams are not billed."""
+        usd = usd_of(streams)
+        money = None if usd is None else EXACT.minus(usd)
+        self.explain("missing_from_invoice", negated(tokens_of(streams)), money, streams, -len(streams))
+        self.gone.update(one.id for one in streams)
 
 
-def _by_start(stream: OurStream) -> tuple[int, str]:
-    return stream.start_us, stream.id
+def ids_of(streams: Iterable[OurStream]) -> tuple[str, ...]:
+    """The ids of streams, by their start."""
+    return tuple(one.id for one in sorted(streams, key=lambda one: (one.start_us, one.id)))
 
 
 class Folding:

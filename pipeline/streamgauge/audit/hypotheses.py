@@ -1,10 +1,10 @@
 """Causes that predict a difference exactly, from the cell itself: what they would add to our tokens, in full.
 
-`combinations_of` gives the ways to combine up to two of them, none first. The search tries each, and accepts one only if
-nothing is left over, or if what is left over has a cause with evidence of its own.
+`combinations_of` gives the ways to combine them, none first. The search tries each, and accepts one only if nothing is left
+over, or if what is left over has a cause with evidence of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
@@ -18,8 +18,18 @@ from streamgauge.audit.subsets import Search
 
 # Streams of a cell in which a search for streams is combined with two hypotheses.
 MAX_FOR_PAIRS = 60
-# Failed attempts of a cell that are also tried one by one. With more, only all of them together are tried.
-MAX_ATTEMPTS = 8
+# Failed attempts, and repeated rows, of a cell that are also tried one by one. Of more, only all together are tried.
+MAX_EACH = 8
+
+# Ways to count cached input (C) and cache writes (W): what is added to uncached input for C and W, to cached input for C and
+# W, and to cache writes for W.
+_CACHE_PATTERNS = (
+    (1, 0, -1, 0, 0), (1, 0, 0, 0, 0), (-1, 0, 0, 0, 0), (0, 0, -1, 0, 0),
+    (0, 1, 0, 0, -1), (0, 1, 0, 0, 0), (0, -1, 0, 0, 0), (0, 0, 0, 0, -1), (0, 0, 0, 1, -1),
+    (1, 1, -1, 0, -1), (1, 1, 0, 0, 0), (-1, -1, 0, 0, 0),
+)  # fmt: skip
+
+Change = Callable[[OurStream], Tokens]
 
 
 @dataclass(frozen=True)
@@ -32,12 +42,18 @@ class Requests:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What a cause would add. usd: None if it follows from what is left of the money."""
+    """What a cause would add to a cell.
+
+    usd: None if it follows from what is left of the money. requests: how many requests it adds. change: what it adds for one
+    stream, if the cause is a way to count every stream.
+    """
 
     cause: str
     tokens: Tokens
     usd: Decimal | None
     streams: tuple[OurStream, ...] = ()
+    requests: int = 0
+    change: Change | None = None
 
 
 @dataclass(frozen=True)
@@ -46,11 +62,32 @@ class Combination:
 
     parts: tuple[Hypothesis, ...]
     tokens: Tokens
+    requests: int
 
-    def apply(self, cell: Cell) -> None:
-        """Explain a cell by them."""
+    def has(self, cause: str) -> bool:
+        """Whether one of them is of this cause."""
+        return any(one.cause == cause for one in self.parts)
+
+    def counted(self, stream: OurStream) -> Tokens:
+        """What is billed for a stream if they hold."""
+        tokens = stream.tokens
         for one in self.parts:
-            cell.explain(one.cause, one.tokens, one.usd, one.streams)
+            if one.change is not None:
+                tokens = plus(tokens, one.change(stream))
+        return tokens
+
+    def apply(self, cell: Cell, without: Iterable[OurStream] = ()) -> None:
+        """Explain a cell by them, but for streams that are not billed."""
+        gone = list(without)
+        ids = {one.id for one in gone}
+        for one in self.parts:
+            tokens, streams = one.tokens, [stream for stream in one.streams if stream.id not in ids]
+            if one.change is not None:
+                tokens = minus(tokens, total_of(map(one.change, gone)))
+            if one.cause == "missing_from_invoice":
+                cell.explain_missing(streams)
+            elif tokens != ZERO or one.usd:
+                cell.explain(one.cause, tokens, one.usd, streams, one.requests)
 
 
 class Tools(NamedTuple):
@@ -66,40 +103,49 @@ class Tools(NamedTuple):
 
 
 def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator[Combination]:
-    """None of them, then each, then each two with different causes."""
-    yield Combination((), ZERO)
-    for size in range(1, most + 1):
+    """None of them, then each, then each two (and three) with different causes."""
+    for size in range(most + 1):
         for parts in combinations(hypotheses, size):
             if len({one.cause for one in parts}) == size:
-                yield Combination(parts, total_of(one.tokens for one in parts))
+                yield Combination(parts, total_of(one.tokens for one in parts), sum(one.requests for one in parts))
 
 
 def hypotheses_of(cell: Cell, requests: Requests, folding: Folding) -> list[Hypothesis]:
     """The hypotheses of a cell, the most certain first. With a row for each request, most are known exactly."""
     found = [_missing(cell, requests), _aborted(cell, requests, folding)] if requests.rows else []
-    found += [*_duplicates(cell, folding), *_retries(cell), *_reasoning(cell), *_cache(cell)]
+    found += [*_duplicates(cell, folding), *_reasoning(cell), *_cache(cell)]
+    found += [] if requests.rows else _retries(cell)
     if requests.rows:
-        found.append(_unseen(cell, requests, folding))
-    return [one for one in found if one.tokens != ZERO]
+        found += _unseen(cell, requests, folding)
+    known = {one.cause for one in cell.explanations}
+    return [one for one in found if one.tokens != ZERO and one.cause not in known]
 
 
 def _duplicates(cell: Cell, folding: Folding) -> list[Hypothesis]:
-    repeated = [one for one in cell.theirs.repeated if one.line.tokens is not None]
     each: list[Hypothesis] = []
-    for one in repeated:
-        tokens = folding.tokens(cell.place.provider, one.line.tokens or ZERO)
-        usd = None if one.line.usd is None else EXACT.multiply(one.line.usd, Decimal(one.extra))
-        ids = {one.line.request_id}
-        streams = [stream for stream in cell.streams if stream.response_id in ids and stream.response_id]
-        if not streams and tokens == cell.ours.tokens:  # the row is for the whole cell
-            streams = [stream for stream in cell.streams if stream.has_usage]
-        each.append(Hypothesis("duplicate_lines", Tokens(*(n * one.extra for n in tokens)), usd, tuple(streams)))
+    for one in cell.theirs.repeated:
+        line, count = one.line, one.extra
+        if line.tokens is not None:
+            tokens = Tokens(*(count * n for n in folding.tokens(cell.place.provider, line.tokens)))
+            usd = None if line.usd is None else EXACT.multiply(line.usd, Decimal(count))
+            streams = [stream for stream in cell.streams if line.request_id and stream.response_id == line.request_id]
+            each.append(Hypothesis("duplicate_lines", tokens, usd, tuple(streams), count * (line.requests or 0)))
+    return _together(each)
+
+
+def _together(each: list[Hypothesis]) -> list[Hypothesis]:
+    """All hypotheses of one cause as one, then each of them."""
     if len(each) < 2:
         return each
-    streams = list({stream.id: stream for one in each for stream in one.streams}.values())
-    usd = None if any(one.usd is None for one in each) else usd_total(one.usd for one in each)
-    whole = Hypothesis("duplicate_lines", total_of(one.tokens for one in each), usd, tuple(streams))
-    return [whole, *each[:MAX_ATTEMPTS]]
+    streams = {stream.id: stream for one in each for stream in one.streams}
+    whole = Hypothesis(
+        each[0].cause,
+        total_of(one.tokens for one in each),
+        usd_total(one.usd for one in each),
+        tuple(streams.values()),
+        sum(one.requests for one in each),
+    )
+    return [whole, *(each if len(each) <= MAX_EACH else ())]
 
 
 def attempts_of(cell: Cell) -> list[tuple[OurStream, OurStream]]:
@@ -118,35 +164,56 @@ def attempts_of(cell: Cell) -> list[tuple[OurStream, OurStream]]:
 def _retries(cell: Cell) -> list[Hypothesis]:
     """A provider may bill a failed attempt as it bills the one that succeeded: with the same counts."""
     pairs = attempts_of(cell)
-    each = [Hypothesis("retries_billed_twice", other.tokens, other.usd, (one,)) for one, other in pairs]
-    if len(each) < 2:
-        return each
-    whole = Hypothesis(
-        "retries_billed_twice",
-        tokens_of(other for _, other in pairs),
-        usd_of(other for _, other in pairs),
-        tuple(one for one, _ in pairs),
-    )
-    return [whole, *(each if len(each) <= MAX_ATTEMPTS else ())]
+    return _together([Hypothesis("retries_billed_twice", other.tokens, other.usd, (one,), 1) for one, other in pairs])
 
 
 def _reasoning(cell: Cell) -> list[Hypothesis]:
     """Reasoning is a part of output: a provider may count it a second time, or not at all."""
-    count, streams = cell.ours.reasoning, tuple(one for one in cell.streams if one.reasoning)
-    return [Hypothesis("reasoning_counted_differently", Tokens(output=sign * count), None, streams) for sign in (1, -1)]
+    streams = [one for one in cell.billed if one.reasoning]
+    count = sum(one.reasoning for one in streams) if cell.is_read else cell.ours.reasoning
+
+    def hypothesis(sign: int) -> Hypothesis:
+        def change(stream: OurStream) -> Tokens:
+            return Tokens(output=sign * stream.reasoning)
+
+        tokens = Tokens(output=sign * count)
+        return Hypothesis("reasoning_counted_differently", tokens, None, tuple(streams), change=change)
+
+    return [hypothesis(1), hypothesis(-1)]
 
 
 def _cache(cell: Cell) -> list[Hypothesis]:
-    """Cached input may be counted in the uncached too, in its place, in neither; cache writes likewise."""
-    _, cached, written, _ = cell.ours.tokens
-    streams = tuple(one for one in cell.streams if one.tokens.input_cached or one.tokens.input_cache_write)
-    patterns = (
-        (cached, 0, 0), (cached, -cached, 0), (-cached, 0, 0), (0, -cached, 0),
-        (written, 0, 0), (written, 0, -written), (0, written, -written), (-written, 0, 0), (0, 0, -written),
-        (cached + written, 0, 0), (cached + written, -cached, -written), (-cached - written, 0, 0),
-    )  # fmt: skip
-    found = dict.fromkeys(Tokens(*pattern, 0) for pattern in patterns)
-    return [Hypothesis("cache_counted_differently", one, None, streams) for one in found]
+    """Cached input may be counted as uncached, in both, in neither; cache writes likewise."""
+    streams = cached_streams(cell)
+    ours = tokens_of(cell.billed) if cell.is_read else cell.ours.tokens
+    found: dict[Tokens, Hypothesis] = {}
+    for pattern in _CACHE_PATTERNS:
+        tokens = _counted_as(pattern, ours)
+        if tokens not in found:
+            found[tokens] = Hypothesis("cache_counted_differently", tokens, None, streams, change=_change_of(pattern))
+    return list(found.values())
+
+
+def _counted_as(pattern: tuple[int, ...], tokens: Tokens) -> Tokens:
+    _, cached, written, _ = tokens
+    of_cached, of_written, read_cached, read_written, write_written = pattern
+    return Tokens(
+        of_cached * cached + of_written * written,
+        read_cached * cached + read_written * written,
+        write_written * written,
+    )
+
+
+def _change_of(pattern: tuple[int, ...]) -> Change:
+    def change(stream: OurStream) -> Tokens:
+        return _counted_as(pattern, stream.tokens)
+
+    return change
+
+
+def cached_streams(cell: Cell) -> tuple[OurStream, ...]:
+    """The streams that are billed in a cell and have cached input or cache writes."""
+    return tuple(one for one in cell.billed if one.tokens.input_cached or one.tokens.input_cache_write)
 
 
 def is_cache_shift(rest: Tokens) -> bool:
@@ -156,9 +223,7 @@ def is_cache_shift(rest: Tokens) -> bool:
 
 def _missing(cell: Cell, requests: Requests) -> Hypothesis:
     """Streams whose request has no row on any day that was read."""
-    streams = [
-        one for one in cell.streams if one.has_usage and one.response_id and one.response_id not in requests.rows
-    ]
+    streams = [one for one in cell.billed if one.response_id and one.response_id not in requests.rows]
     return Hypothesis("missing_from_invoice", negated(tokens_of(streams)), minus_usd(usd_of(streams)), tuple(streams))
 
 
@@ -170,18 +235,35 @@ def _aborted(cell: Cell, requests: Requests, folding: Folding) -> Hypothesis:
         if line is not None and place == cell.place and line.tokens is not None and not one.is_final:
             streams.append(one)
             tokens = plus(tokens, minus(folding.tokens(cell.place.provider, line.tokens), one.tokens))
-    return Hypothesis("aborted_without_usage", tokens, None, tuple(streams))
+    requests_added = sum(not one.has_usage for one in streams)
+    return Hypothesis("aborted_without_usage", tokens, None, tuple(streams), requests_added)
 
 
-def _unseen(cell: Cell, requests: Requests, folding: Folding) -> Hypothesis:
-    """Rows of the cell whose request is in no stream that was read."""
+def _unseen(cell: Cell, requests: Requests, folding: Folding) -> list[Hypothesis]:
+    """Rows of the cell whose request is in no stream that was read: those of failed attempts, and the others."""
     lines = [
         line
         for name, (place, line) in sorted(requests.rows.items())
         if place == cell.place and name not in requests.ours
     ]
-    tokens = total_of(folding.tokens(cell.place.provider, line.tokens or ZERO) for line in lines)
-    return Hypothesis("coverage", tokens, usd_total(line.usd for line in lines))
+    counts = {line.digest: folding.tokens(cell.place.provider, line.tokens or ZERO) for line in lines}
+    retried, attempts = [], []
+    for attempt, other in attempts_of(cell):
+        found = next((line for line in lines if counts[line.digest].input == other.tokens.input), None)
+        if found is not None:
+            lines.remove(found)
+            retried.append(found)
+            attempts.append(attempt)
+    return [
+        Hypothesis(
+            cause,
+            total_of(counts[line.digest] for line in some),
+            usd_total(line.usd for line in some),
+            tuple(streams),
+            len(some),
+        )
+        for cause, some, streams in (("retries_billed_twice", retried, attempts), ("coverage", lines, []))
+    ]
 
 
 def minus_usd(amount: Decimal | None) -> Decimal | None:

@@ -4,12 +4,13 @@ Money is judged only where tokens agree, or are explained: else their difference
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 
 from streamgauge.audit.amounts import EXACT, KINDS, ZERO, ZERO_USD, as_decimal, total_of, usd_total
-from streamgauge.audit.cells import Cell, Explanation, Rate
+from streamgauge.audit.cells import Cell, Explanation, Rate, ids_of
 from streamgauge.audit.ours import Place
 from streamgauge.audit.rates import Rates, cost_at
 
@@ -41,14 +42,14 @@ def explain_money(cell: Cell, rates: Rates | None) -> None:
         for some in combinations(extras, size):
             total = usd_total(some) or ZERO_USD
             if size and _is_little(cell, EXACT.subtract(left, total)):
-                cell.explain("duplicate_lines", ZERO, total, [one for one in cell.streams if one.has_usage])
+                cell.explain("duplicate_lines", ZERO, total, cell.billed)
                 return
     if cell.theirs.money_rows == 0:
-        cell.explain("missing_from_invoice", ZERO, left, [one for one in cell.streams if one.has_usage])
+        cell.explain("missing_from_invoice", ZERO, left, cell.billed)
     elif cell.ours.streams == 0 and cell.theirs.token_rows == 0:
         cell.explain("coverage", ZERO, left)
     elif _is_wrong_unit(cell, left):
-        cell.explain("wrong_unit", ZERO, left, [one for one in cell.streams if one.has_usage])
+        cell.explain("wrong_unit", ZERO, left, cell.billed)
 
 
 def _price_explanations(cell: Cell, rates: Rates | None) -> None:
@@ -61,7 +62,7 @@ def _price_explanations(cell: Cell, rates: Rates | None) -> None:
             cost = cost_at(rates, one.tokens)
             left = _left(cell) if cell.rest == ZERO else ZERO_USD
             usd = left if cost is None else as_decimal(cost, 24)
-            cell.explanations[place] = Explanation(one.cause, one.tokens, usd, one.streams)
+            cell.explanations[place] = replace(one, usd=usd)
 
 
 def _left(cell: Cell) -> Decimal:
@@ -74,8 +75,10 @@ def _is_little(cell: Cell, left: Decimal) -> bool:
 
 
 def _expected(cell: Cell) -> Decimal:
-    """What would be billed for the tokens that are billed, at our prices."""
-    return EXACT.subtract(EXACT.subtract(cell.theirs.usd, cell.theirs.other), _left(cell))
+    """What would be billed for the tokens that are billed, at our prices; without repeated rows, which have theirs."""
+    repeated = usd_total(one.usd for one in cell.explanations if one.cause == "duplicate_lines") or ZERO_USD
+    known = EXACT.add(EXACT.add(cell.theirs.other, repeated), _left(cell))
+    return EXACT.subtract(cell.theirs.usd, known)
 
 
 def _is_wrong_unit(cell: Cell, left: Decimal) -> bool:
@@ -107,7 +110,7 @@ def explain_prices(cells: Sequence[Cell], rates: RatesOf, tolerance: Decimal) ->
         or _by_one_kind(changed, rates, first_seen)
     )
     for cell in changed if found else ():
-        ids = tuple(one.id for one in cell.streams if one.has_usage)
+        ids = ids_of(cell.billed)
         cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids, found))
 
 

@@ -7,7 +7,7 @@ that bill too much, since their surplus is the sum of the streams that came.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import ZERO, Tokens, minus, negated, plus
+from streamgauge.audit.amounts import ZERO, Tokens, minus, negated
 from streamgauge.audit.cells import Cell, tokens_of, usd_of
 from streamgauge.audit.hypotheses import Tools, minus_usd
 from streamgauge.audit.ours import OurStream, Place
@@ -53,7 +53,7 @@ class Moves:
             target = minus(cell.rest, combination.tokens)
             for donor in self._donors(cell):
                 chosen = self._chosen(donor.streams, target)
-                if chosen and donor.cell is not None and self._gives(donor.cell, tokens_of(chosen)):
+                if chosen and donor.cell is not None and self._gives(donor.cell):
                     combination.apply(cell)
                     _move(donor.cause, donor.cell, cell, chosen)
                     return
@@ -71,7 +71,7 @@ class Moves:
             if found is None or not all(found):
                 continue
             ins, outs = [came[place] for place in found[0]], [went[place] for place in found[1]]
-            if self._gives(before, tokens_of(ins)) and self._takes(after, tokens_of(outs)):
+            if self._gives(before) and self._takes(after, tokens_of(outs)):
                 combination.apply(cell)
                 _move(LATE, before, cell, ins)
                 _move(LATE, cell, after, outs)
@@ -94,7 +94,7 @@ class Moves:
             yield _Donor(LATE, before, self._crossing(before, MARGIN_US))
         for other in sorted(self._tiers[cell.place._replace(tier=None)], key=lambda one: place_order(one.place)):
             if other is not cell:
-                yield _Donor(TIER, other, [one for one in other.streams if one.has_usage])
+                yield _Donor(TIER, other, other.billed)
 
     def _cell_at(self, cell: Cell, days: int) -> Cell | None:
         if not cell.place.day:
@@ -106,21 +106,17 @@ class Moves:
         if not cell.place.day:
             return []
         end_us = self._ends_us(cell.place.day) - margin_us
-        moved = {name for one in cell.explanations if one.cause in (LATE, TIER) for name in one.streams}
-        return [
-            one
-            for one in cell.streams
-            if one.has_usage and (one.end_us or one.start_us) >= end_us and one.id not in moved
-        ]
+        came = {one.id for one in cell.came}
+        return [one for one in cell.billed if (one.end_us or one.start_us) >= end_us and one.id not in came]
 
     def _chosen(self, streams: list[OurStream], target: Tokens) -> list[OurStream]:
         places = self._tools.search.subset([one.tokens for one in streams], target)
         return [streams[place] for place in places or ()]
 
     @staticmethod
-    def _gives(cell: Cell, tokens: Tokens) -> bool:
-        """Whether a cell lacks these tokens: with them its difference is smaller. One without an invoice may give any."""
-        return not cell.billed_day or plus(cell.rest, tokens).size < cell.rest.size
+    def _gives(cell: Cell) -> bool:
+        """Whether a cell may give streams: it lacks something, or there is no invoice for it."""
+        return not cell.billed_day or cell.rest != ZERO
 
     @staticmethod
     def _takes(cell: Cell | None, tokens: Tokens) -> bool:
@@ -130,11 +126,13 @@ class Moves:
 
 def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream]) -> None:
     tokens, usd = tokens_of(streams), usd_of(streams)
+    source.gone.update(one.id for one in streams)
     if source.billed_day:
-        source.explain(cause, negated(tokens), minus_usd(usd), streams)
+        source.explain(cause, negated(tokens), minus_usd(usd), streams, -len(streams))
     if target is not None and target.billed_day:
         # In another tier they have another price: what is billed for them there is their money.
-        target.explain(cause, tokens, None if cause == TIER else usd, streams)
+        target.explain(cause, tokens, None if cause == TIER else usd, streams, len(streams))
+        target.came += streams
 
 
 def place_order(place: Place) -> tuple[str, ...]:

@@ -5,24 +5,24 @@ bounded: sums by cell, and MAX_STREAMS streams.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus
-from streamgauge.audit.cells import Cell, Folding, OurCell
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_plus
+from streamgauge.audit.cells import Cell, Folding, OurCell, ids_of
+from streamgauge.audit.evidence import explain_exact, explain_lack, explain_predicted, explain_unseen
 from streamgauge.audit.findings import Findings
 from streamgauge.audit.hypotheses import Combination, Requests, Tools, combinations_of, hypotheses_of, minus_usd
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.money import explain_money, explain_prices
 from streamgauge.audit.moves import Moves, place_order
 from streamgauge.audit.ours import Ours, OurStream, Place
-from streamgauge.audit.period import QUARTER_US, Period, day_after
+from streamgauge.audit.period import QUARTER_US, DayOf, Period, day_after
 from streamgauge.audit.rates import Rates, folded, rates_of
 from streamgauge.audit.resumed import Resumed
 from streamgauge.audit.subsets import Search
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
-from streamgauge.audit.weak import explain_exact, explain_lack, explain_predicted, explain_unseen
 from streamgauge.audit.zones import zone_shift
 
 # Streams that are held for the search (some 150 MB). The cells with the fewest come first; the others are compared, and
@@ -62,15 +62,15 @@ def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal
     usage = [(place, cell.reported > 0) for place, cell in sums.cells.items()]
     folding = Folding(theirs.shapes, usage, theirs.cells)
     cells = _cells_of(sums, theirs, folding, period)
-    for provider in sorted(theirs.shapes):
-        own = {place: cell for place, cell in cells.items() if place.provider == provider}
-        _shift(provider, own, ours, theirs, sums, folding, period)
-    rows = _load(cells, ours, theirs, folding)
+    shifts = {
+        provider: _shift(provider, cells, ours, theirs, sums, folding, period) for provider in sorted(theirs.shapes)
+    }
+    rows = _load(cells, ours, theirs, folding, shifts)
     findings.read_again(ours)
     search = Search()
     for provider in sorted(theirs.shapes):
         own = {place: cell for place, cell in cells.items() if place.provider == provider}
-        _explain(own, rows, folding, period, tolerance_usd, search)
+        _explain(own, rows, folding, _day_ends(period, shifts[provider]), tolerance_usd, search)
     listed = sorted(
         (cell for cell in cells.values() if not cell.place.day or period.has(cell.place.day)),
         key=lambda cell: place_order(cell.place),
@@ -160,34 +160,40 @@ def _shift(
     sums: _Sums,
     folding: Folding,
     period: Period,
-) -> None:
-    """Explain what days of another time zone explain, from a pass of its own over the provider's streams."""
+) -> int | None:
+    """Explain what days of another time zone explain, from a pass of its own over the provider's streams.
+
+    Returns the offset of that zone from UTC, in microseconds.
+    """
     shape = theirs.shapes[provider]
-    if not shape.has_tokens or not shape.has_days or not any(cell.tokens != ZERO for cell in cells.values()):
-        return
+    own = {place: cell for place, cell in cells.items() if place.provider == provider}
+    if not shape.has_tokens or not shape.has_days or not any(cell.tokens != ZERO for cell in own.values()):
+        return None
     billed: dict[str, Tokens] = {}
-    for place, cell in cells.items():
+    for place, cell in own.items():
         billed[place.day] = plus(billed.get(place.day, ZERO), cell.theirs.tokens)
     days = {day for day in theirs.days.get(provider, set()) if period.has(day)}
     quarters = {
         quarter: folding.tokens(provider, tokens) for quarter, tokens in sums.by_quarter.get(provider, {}).items()
     }
-    day_of = zone_shift(quarters, billed, period.timezone, days)
-    if day_of is None:
-        return
+    offset_us = zone_shift(quarters, billed, period.timezone, days)
+    if offset_us is None:
+        return None
+    day_of = DayOf("UTC", offset_us)
     moved: dict[Place, _Moved] = {}
     for stream in ours.streams(lambda place: place.provider == provider):
         source = folding.place(stream.place)
         target = source._replace(day=day_of(stream.start_us))
         if source != target and stream.has_usage:
             tokens = folding.tokens(provider, stream.tokens)
-            moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), minus_usd(stream.usd))
-            moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd)
+            moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), minus_usd(stream.usd), -1)
+            moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd, 1)
     for place in sorted(moved, key=place_order):
         if place not in cells and period.has(place.day):
             cells[place] = Cell(place, shape, OurCell(), TheirCell(), True)
         if place in cells and cells[place].billed_day:
             moved[place].explain(cells[place])
+    return offset_us
 
 
 @dataclass
@@ -197,11 +203,13 @@ class _Moved:
     tokens: Tokens = ZERO
     usd: Decimal | None = ZERO_USD
     streams: list[str] = field(default_factory=list)
+    requests: int = 0
 
-    def add(self, stream: str, tokens: Tokens, usd: Decimal | None) -> None:
+    def add(self, stream: str, tokens: Tokens, usd: Decimal | None, requests: int) -> None:
         """Add a stream that came, or with the other sign one that went."""
         self.tokens = plus(self.tokens, tokens)
-        self.usd = None if self.usd is None or usd is None else self.usd + usd
+        self.usd = usd_plus(self.usd, usd)
+        self.requests += requests
         if len(self.streams) < MAX_NAMED:
             self.streams.append(stream)
 
@@ -209,11 +217,13 @@ class _Moved:
         """Explain a cell by it, unless what came equals what went."""
         if self.tokens == ZERO and not self.usd:
             return
-        cell.explain("time_zone_shift", self.tokens, self.usd)
+        cell.explain("time_zone_shift", self.tokens, self.usd, requests=self.requests)
         cell.explanations[-1] = cell.explanations[-1].with_streams(self.streams)
 
 
-def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Folding) -> Mapping[str, Requests]:
+def _load(
+    cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Folding, shifts: Mapping[str, int | None]
+) -> Mapping[str, Requests]:
     """Read the streams of the cells that differ, and of those nearby. Returns their requests by provider."""
     wanted: dict[Place, None] = {}
     room = MAX_STREAMS
@@ -225,24 +235,34 @@ def _load(cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Fold
                 wanted[place] = None
     if not wanted:
         return {}
+    days_of = {provider: DayOf("UTC", offset) for provider, offset in shifts.items() if offset is not None}
     providers = {place.provider for place in wanted}
-
-    def is_wanted(place: Place) -> bool:
-        return place.provider in providers and folding.place(place) in wanted
-
-    for stream in ours.streams(is_wanted, {place.day for place in wanted} - {""}):
-        folded = folding.place(stream.place)
-        tokens = folding.tokens(folded.provider, stream.tokens)
-        cells[folded].streams.append(stream._replace(place=folded, tokens=tokens))
+    days = {day for place in wanted for day in _days_around(place, days_of)}
+    for stream in ours.streams(lambda place: place.provider in providers, days):
+        place = folding.place(stream.place)
+        if place.provider in days_of:
+            place = place._replace(day=days_of[place.provider](stream.start_us))
+        if place in wanted:
+            tokens = folding.tokens(place.provider, stream.tokens)
+            cells[place].streams.append(stream._replace(place=place, tokens=tokens))
+    for place in wanted:
+        cells[place].is_read = True
     rows: dict[str, dict[str, tuple[Place, InvoiceLine]]] = {}
     if any(cell.theirs.has_request_ids for cell in cells.values()):
-        for place, line in theirs.lines(is_wanted):
+        for place, line in theirs.lines(lambda place: place.provider in providers and folding.place(place) in wanted):
             if line.request_id is not None:
                 rows.setdefault(line.provider, {}).setdefault(line.request_id, (folding.place(place), line))
     ids: dict[str, set[str]] = {}
     for cell in cells.values():
         ids.setdefault(cell.place.provider, set()).update(one.response_id for one in cell.streams if one.response_id)
     return {provider: Requests(found, frozenset(ids.get(provider, ()))) for provider, found in rows.items()}
+
+
+def _days_around(place: Place, shifted: Container[str]) -> list[str]:
+    """The days on which the streams of a cell may have begun: in another time zone also the days beside it."""
+    if not place.day:
+        return []
+    return [day_after(place.day, days) for days in ((-1, 0, 1) if place.provider in shifted else (0,))]
 
 
 def _nearby(cell: Cell, cells: Mapping[Place, Cell]) -> Iterable[Place]:
@@ -261,19 +281,20 @@ def _explain(
     cells: dict[Place, Cell],
     rows: Mapping[str, Requests],
     folding: Folding,
-    period: Period,
+    end_us: Callable[[str], int],
     tolerance: Decimal,
     search: Search,
 ) -> None:
     """Try the causes on the cells of one provider, those with the strongest evidence first."""
-    known: dict[Place, list[Combination]] = {}
+    known: dict[tuple[Place, int, int], list[Combination]] = {}
 
     def combinations(cell: Cell) -> list[Combination]:
-        if cell.place not in known:
+        key = (cell.place, len(cell.explanations), len(cell.came))
+        if key not in known:
             own = rows.get(cell.place.provider, NO_REQUESTS)
             found = hypotheses_of(cell, own, folding)
-            known[cell.place] = list(combinations_of(found, 3 if own.rows else 2))
-        return known[cell.place]
+            known[key] = list(combinations_of(found, 3 if own.rows else 2))
+        return known[key]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))
 
@@ -285,15 +306,29 @@ def _explain(
                 step(cell, tools)
 
     each(explain_predicted)
-    Moves(cells, _day_ends(period), tools).explain()
-    for step in (explain_exact, explain_unseen, explain_lack):
+    Moves(cells, end_us, tools).explain()
+    for step in (explain_predicted, explain_exact, explain_unseen, explain_lack):
         each(step)
+    for cell in ordered:
+        _name_repeated(cell)
     _explain_money(ordered, tolerance)
 
 
-def _day_ends(period: Period) -> Callable[[str], int]:
+def _name_repeated(cell: Cell) -> None:
+    """Rows that are repeated and all that is billed for a cell are for all of its streams."""
+    rows = sum(one.extra + 1 for one in cell.theirs.repeated if one.line.tokens is not None)
+    for place, one in enumerate(cell.explanations):
+        if one.cause == "duplicate_lines" and not one.streams and rows == cell.theirs.token_rows:
+            cell.explanations[place] = one.with_streams(ids_of(cell.billed))
+
+
+def _day_ends(period: Period, offset_us: int | None) -> Callable[[str], int]:
+    """The end of a day of the invoice, in microseconds since 1970."""
+
     def end_us(day: str) -> int:
-        return Period(day, day_after(day, 1), period.timezone).until_us
+        if offset_us is None:
+            return Period(day, day_after(day, 1), period.timezone).until_us
+        return Period(day, day_after(day, 1), "UTC").until_us - offset_us
 
     return end_us
 

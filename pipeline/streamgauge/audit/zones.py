@@ -15,8 +15,8 @@ OFFSETS = sorted(range(-12 * 4, 14 * 4 + 1), key=lambda quarters: (quarters % 4 
 
 def zone_shift(
     by_quarter: Mapping[int, Tokens], billed: Mapping[str, Tokens], timezone: str, days: Iterable[str]
-) -> DayOf | None:
-    """The days of the invoice; None if they are those of `timezone`, or of no zone with a fixed offset.
+) -> int | None:
+    """The offset from UTC of the invoice's days (microseconds); None if they are those of `timezone`, or of no fixed offset.
 
     by_quarter: our tokens by start, in quarters of an hour since 1970. billed: theirs by day. days: those that are compared.
     """
@@ -30,7 +30,7 @@ def zone_shift(
         day_of = DayOf("UTC", quarters * QUARTER_US)
         agreeing = _agreeing(by_quarter, billed, day_of, compared)
         if agreeing > best:
-            best, found = agreeing, day_of
+            best, found = agreeing, quarters * QUARTER_US
     return found if found is not None and 2 * best >= possible and best > 2 * plain else None
 
 

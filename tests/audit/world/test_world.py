@@ -174,14 +174,28 @@ def test_a_planted_error_is_found_and_named(name: str, cause: str, tmp_path: Pat
     check(export, plan, code, result)
 
 
+# Pairs that leave the same traces as one of their causes, or as none, in an invoice that adds requests up: a lack and a
+# surplus in one cell cancel each other out, and two surpluses are one. With a row for each request they are told apart.
+NEEDS_ROWS = (
+    {"missing_from_invoice", "coverage"},
+    {"missing_from_invoice", "aborted_without_usage"},
+    {"coverage", "aborted_without_usage"},
+    {"coverage", "retries_billed_twice"},
+    {"coverage", "duplicate_lines"},
+)
+# Two unknown factors of one amount; and what runs across midnight in UTC does not in the zone of the shifted days.
+UNDECIDED = ({"wrong_unit", "price_changed"}, {"late_across_midnight", "time_zone_shift"})
+
+
 def pairs() -> Sequence[tuple[str, str]]:
     names = list(PLANTS)
-    return [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
+    both = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
+    return [pair for pair in both if set(pair) not in UNDECIDED]
 
 
 @pytest.mark.parametrize("causes", pairs(), ids=" and ".join)
 def test_two_errors_in_one_cell_are_both_found(causes: tuple[str, str], tmp_path: Path) -> None:
-    export = BY_NAME["Anthropic analytics"]
+    export = BY_NAME["OpenRouter activity" if set(causes) in NEEDS_ROWS else "Anthropic analytics"]
     rng = random.Random(" ".join(causes))
     plan = Plan(a_world(export, 3, calls=9), rng)
     where = where_of(export, rng, 3)
