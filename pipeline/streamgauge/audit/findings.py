@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
+from zlib import crc32
 
 from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
 from streamgauge.audit.ours import Ours, Place, StoredRecord
@@ -108,8 +109,10 @@ class Findings:
         elif record.outcome == "completed" and usage.source == "absent":
             self._name("usage_missing", place, record)
         response = record.response_id if record.resumed_from is None else None
-        if response is not None and self._had(response) and len(self._responses) < _MAX_LOOKED_UP:
-            self._responses.add(hash(response))
+        if response is not None:
+            checksum = crc32(response.encode())
+            if self._had(checksum) and len(self._responses) < _MAX_LOOKED_UP:
+                self._responses.add(checksum)
         if record.attempt is not None and record.attempt > 1 and record.request_digest is not None:
             self._digests.add(record.request_digest)
 
@@ -123,7 +126,7 @@ class Findings:
             if not self._since_us <= start_us < self._until_us or record.resumed_from is not None:
                 continue
             place = ours.place_of(start_us, record)
-            if record.response_id is not None and hash(record.response_id) in self._responses:
+            if record.response_id is not None and crc32(record.response_id.encode()) in self._responses:
                 responses.setdefault(record.response_id, []).append((place, record.stream_id))
             if record.request_digest in self._digests and record.is_reported and record.attempt is not None:
                 attempts.setdefault(str(record.request_digest), []).append((place, record.stream_id))
@@ -186,8 +189,8 @@ class Findings:
             if len(model.highest) < MAX_NAMED or usd > model.highest[0][0]:
                 model.highest = sorted([*model.highest, (usd, record.stream_id)])[-MAX_NAMED:]
 
-    def _had(self, text: str) -> bool:
-        place, bit = divmod(hash(text) % _FILTER_BITS, 8)
+    def _had(self, checksum: int) -> bool:
+        place, bit = divmod(checksum % _FILTER_BITS, 8)
         known = bool(self._bits[place] >> bit & 1)
         self._bits[place] |= 1 << bit
         return known

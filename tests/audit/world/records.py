@@ -21,10 +21,10 @@ def row(call: Call) -> LedgerRow:
     if call.usage != "absent":
         usage = make_usage(
             uncached + cached + written,
-            output,
+            None if call.usage == "partial" else output,
             input_cached_tokens=cached,
             input_cache_write_tokens=written,
-            reasoning_tokens=call.reasoning,
+            reasoning_tokens=None if call.usage == "partial" else call.reasoning,
             source=call.usage,
         )
     made = row_of(
@@ -49,7 +49,8 @@ def row(call: Call) -> LedgerRow:
     )
     if call.usage == "absent":
         return made
-    cost = json.dumps({"usd": f"{call.usd:f}", "price_source": "list", "price_date": None}).encode()
+    usd = sum(call.costs()[:3]) if call.usage == "partial" else call.usd
+    cost = json.dumps({"usd": f"{usd:f}", "price_source": "list", "price_date": None}).encode()
     return replace(made, record=made.record.removesuffix(b"null}") + cost + b"}")
 
 

@@ -324,3 +324,45 @@ def test_charges_of_no_model_stand_by_themselves(tmp_path: Path) -> None:
     assert (code, line["difference"]["usd"]) == (1, "-4.75")
     assert [(one["cause"], one["usd"]) for one in line["explanations"]] == [("coverage", "0.25")]
     assert line["unexplained"]["usd"] == "-5"
+
+
+def monthly(text: str, world: World) -> str:
+    """A FOCUS export whose rows are for the whole period."""
+    return re.sub(
+        r"\d{4}-\d\d-\d\dT00:00:00Z,\d{4}-\d\d-\d\dT00:00:00Z", f"{world.first}T00:00:00Z,{world.end}T00:00:00Z", text
+    )
+
+
+def test_rows_of_several_days_are_compared_without_days(tmp_path: Path) -> None:
+    export = BY_NAME["FOCUS"]
+    plan = Plan(a_world(export, 12), random.Random(12))
+    text = monthly(export.writers[0](of_the_period(plan, export)), plan.world)
+    one = replace(export, writers=(lambda _: text,))
+    code, result = audit(tmp_path, plan, one)
+    assert (code, result["causes"], result["unexplained"]["tokens"]["total"]) == (0, [], 0)
+    assert [(line["day"], line["model"], line["key"]) for line in result["lines"]] == [
+        (None, model, tenant) for model in sorted(export.models) for tenant in sorted(TENANTS)
+    ]
+
+
+def test_a_row_that_reaches_beyond_the_period_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = BY_NAME["FOCUS"]
+    plan = Plan(a_world(export, 12), random.Random(12))
+    (tmp_path / "bill").write_text(monthly(export.writers[0](of_the_period(plan, export)), plan.world))
+    write_ledger(tmp_path / "ledger.sqlite", plan.world.calls)
+    words = ["audit", "--data-dir", str(tmp_path), "--invoice", str(tmp_path / "bill")]
+    assert main([*words, "--from", FIRST, "--to", later(FIRST, DAYS - 1)]) == 2
+    assert "row 1 is for more than a day, and reaches beyond the period" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["Anthropic API", "Anthropic analytics", "FOCUS"])
+def test_an_aborted_stream_that_reported_its_input_alone(name: str, tmp_path: Path) -> None:
+    """Anthropic reports input at the beginning, and output at the end."""
+    export, rng = BY_NAME[name], random.Random(name)
+    plan = Plan(a_world(export, 13), rng)
+    where = where_of(export, rng, 3)
+    call = plan.world.change(plan.pick(where), usage="partial", outcome="client_abort")
+    parts = (0, 0, 0, call.parts[3])
+    plan.expected.append(Expected(where, "aborted_without_usage", parts, call.costs()[3], frozenset([call.id])))
+    code, result = audit(tmp_path, plan, export)
+    check(export, plan, code, result)
