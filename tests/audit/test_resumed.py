@@ -30,14 +30,20 @@ def ours_of(folder: Path, rows: list[LedgerRow]) -> tuple[Tokens, int]:
 
 def test_the_last_final_usage_counts(tmp_path: Path) -> None:
     rows = [
-        make_row(1, response_id="r1", outcome="upstream_reset", usage=make_usage(100, 5, source="partial")),
-        make_row(2, response_id="r1", resumed_from="17", usage=make_usage(100, 50)),
-        make_row(3, response_id="r3", usage=make_usage(7, 2)),
+        make_row(
+            1,
+            service_tier="priority",
+            response_id="r1",
+            outcome="upstream_reset",
+            usage=make_usage(100, 5, source="partial"),
+        ),
+        make_row(2, service_tier="priority", response_id="r1", resumed_from="17", usage=make_usage(100, 50)),
+        make_row(3, service_tier="priority", response_id="r3", usage=make_usage(7, 2)),
     ]
     assert ours_of(tmp_path, rows) == (Tokens(107, 0, 0, 52), 3)
 
 
 def test_a_resumed_stream_without_its_origin_counts_by_itself(tmp_path: Path) -> None:
-    assert ours_of(tmp_path, [make_row(2, response_id="r1", resumed_from="17", usage=make_usage(100, 50))]) == (
+    assert ours_of(tmp_path, [make_row(2, service_tier="priority", response_id="r1", resumed_from="17", usage=make_usage(100, 50))]) == (
         Tokens(100, 0, 0, 50), 1
     )  # fmt: skip

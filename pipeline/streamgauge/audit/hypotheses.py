@@ -5,12 +5,12 @@ over, or if what is left over has a cause with evidence of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, negated, plus, total_of, usd_total
+from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, minus, negated, plus, total_of, usd_total
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.ours import OurStream, Place
@@ -130,7 +130,13 @@ def _duplicates(cell: Cell, folding: Folding) -> list[Hypothesis]:
             usd = None if line.usd is None else EXACT.multiply(line.usd, Decimal(count))
             streams = [stream for stream in cell.streams if line.request_id and stream.response_id == line.request_id]
             each.append(Hypothesis("duplicate_lines", tokens, usd, tuple(streams), count * (line.requests or 0)))
-    return _together(each)
+    found = _together(each)
+    # Usage and costs are two files: rows for money that are repeated in the cell belong to those for tokens.
+    money = [one for one in cell.theirs.repeated if one.line.tokens is None and one.line.usd is not None]
+    if found and money and found[0].usd is None:
+        usd = usd_total(EXACT.multiply(one.line.usd or ZERO_USD, Decimal(one.extra)) for one in money)
+        found[0] = replace(found[0], usd=usd)
+    return found
 
 
 def _together(each: list[Hypothesis]) -> list[Hypothesis]:

@@ -305,7 +305,6 @@ def _explain(
             if cell.rest != ZERO:
                 step(cell, tools)
 
-    each(explain_predicted)
     Moves(cells, end_us, tools).explain()
     for step in (explain_predicted, explain_exact, explain_unseen, explain_lack):
         each(step)

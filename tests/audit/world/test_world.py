@@ -137,6 +137,8 @@ def can_show(export: Export, cause: str) -> bool:
         return has_money
     if cause == "wrong_unit":
         return has_money and export.has_keys  # a part of a sum in cents is no factor of the sum
+    if cause == "reasoning_counted_differently":
+        return export.has_keys  # of one key, in a sum over all keys
     if cause == "tier":
         return export.has_tiers
     if cause == "cache_counted_differently":
@@ -182,6 +184,8 @@ NEEDS_ROWS = (
     {"coverage", "aborted_without_usage"},
     {"coverage", "retries_billed_twice"},
     {"coverage", "duplicate_lines"},
+    {"coverage", "reasoning_counted_differently"},
+    {"aborted_without_usage", "reasoning_counted_differently"},
 )
 # Two unknown factors of one amount; and what runs across midnight in UTC does not in the zone of the shifted days.
 UNDECIDED = ({"wrong_unit", "price_changed"}, {"late_across_midnight", "time_zone_shift"})

@@ -130,8 +130,8 @@ class InvoiceFile:
             raise InvoiceError(str(self.path), str(error), number, field) from None
         if line is not None:
             self.rows += 1
-            parts = [f"{name}={row.values[name]!r}" for name in order]
-            parts += [f"{name}={row.bucket[name]!r}" for name in sorted(row.bucket)]
+            parts = [f"{name}={_spelled(row.values[name])}" for name in order]
+            parts += [f"{name}={_spelled(row.bucket[name])}" for name in sorted(row.bucket)]
             text = "\x1f".join((self.format.name, *parts)).encode("utf-8", "surrogatepass")
             yield line._replace(digest=hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest())
 
@@ -139,6 +139,13 @@ class InvoiceFile:
         what = ", ".join(shown(name) for name in sorted(names)[:6])
         known = ", ".join(sorted(one.name for one in self._formats))
         return f"no known export has these columns or keys: {what}; known are {known}"
+
+
+def _spelled(value: object) -> str:
+    """A value as text, the same for every order of keys."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}={_spelled(value[name])}" for name in sorted(value)) + "}"
+    return repr(value)
 
 
 def _with(first: str, rest: Iterator[str]) -> Iterator[str]:

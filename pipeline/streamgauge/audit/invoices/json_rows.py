@@ -39,6 +39,8 @@ def rows_of(chunks: Iterable[str], page: dict[str, object]) -> Iterator[JsonRow]
         raise BadTextError("the document is not a page: it has to be an object with a list `data`", text.line)
     has_data = False
     for name in text.members():
+        if name in page:
+            raise BadTextError(f"the page has the key {name!r} twice", text.line)
         if name != "data":
             page[name] = text.value()
             continue
