@@ -14,6 +14,8 @@ from tests.audit.invoices.samples import BY_NAME
 from tests.ledger.rows import make_row
 from tests.metrics.records import make_usage
 
+# The tier that the sample has.
+PRIORITY = {"service_tier": "priority"}
 PERIOD = Period.of("2026-03-01", "2026-03-02", "UTC")
 
 
@@ -37,13 +39,13 @@ def test_the_last_final_usage_counts(tmp_path: Path) -> None:
             outcome="upstream_reset",
             usage=make_usage(100, 5, source="partial"),
         ),
-        make_row(2, service_tier="priority", response_id="r1", resumed_from="17", usage=make_usage(100, 50)),
-        make_row(3, service_tier="priority", response_id="r3", usage=make_usage(7, 2)),
+        make_row(2, **PRIORITY, response_id="r1", resumed_from="17", usage=make_usage(100, 50)),
+        make_row(3, **PRIORITY, response_id="r3", usage=make_usage(7, 2)),
     ]
     assert ours_of(tmp_path, rows) == (Tokens(107, 0, 0, 52), 3)
 
 
 def test_a_resumed_stream_without_its_origin_counts_by_itself(tmp_path: Path) -> None:
-    assert ours_of(tmp_path, [make_row(2, service_tier="priority", response_id="r1", resumed_from="17", usage=make_usage(100, 50))]) == (
+    assert ours_of(tmp_path, [make_row(2, **PRIORITY, response_id="r1", resumed_from="17", usage=make_usage(100, 50))]) == (
         Tokens(100, 0, 0, 50), 1
     )  # fmt: skip
