@@ -63,3 +63,16 @@ def test_effort_is_limited() -> None:
     assert search.subset(streams, target) == [3, 9, 20]
     assert search.subset(streams, target) is None
     assert search.subset(streams, streams[4]) == [4]
+
+
+def test_a_count_of_requests_decides_what_few_tokens_do_not() -> None:
+    streams = [Tokens(output=5), Tokens(output=3), Tokens(output=2), Tokens(output=2)]
+    assert Search().subset(streams, Tokens(output=5)) is None
+    assert Search().subset(streams, Tokens(output=5), count=1) == [0]
+    assert Search().subset(streams, Tokens(output=5), count=2) == [1, 2]
+
+
+def test_each_further_target_needs_more_evidence() -> None:
+    streams = [Tokens(output=1_000 + place) for place in range(3)]
+    assert Search().subset(streams, streams[1]) == [1]
+    assert Search().subset(streams, streams[1], tried=50) is None

@@ -10,6 +10,7 @@ from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus
 from streamgauge.audit.cells import Cell, tokens_of
 from streamgauge.audit.hypotheses import Combination, Tools, attempts_of, cached_streams, is_cache_shift, minus_usd
 from streamgauge.audit.ours import OurStream
+from streamgauge.audit.subsets import Search
 
 MISSING, RETRIES, CACHE = "missing_from_invoice", "retries_billed_twice", "cache_counted_differently"
 ABORTED, COVERAGE = "aborted_without_usage", "coverage"
@@ -50,15 +51,17 @@ def explain_exact(cell: Cell, tools: Tools) -> None:
         cell.gone.update(one.id for one in cell.streams)
         return
     for step in (_explain_missing, _explain_cache, _explain_retries):
-        for combination in tools.few(cell):
-            if step(cell, combination, tools):
+        for tried, combination in enumerate(tools.few(cell), 1):
+            if step(cell, combination, tools.search, tried):
                 return
 
 
-def _explain_missing(cell: Cell, combination: Combination, tools: Tools) -> bool:
+def _explain_missing(cell: Cell, combination: Combination, search: Search, tried: int) -> bool:
     billed = cell.billed
     target = minus(combination.tokens, cell.rest)
-    places = tools.search.subset([combination.counted(one) for one in billed], target)
+    more = cell.requests_rest
+    lacking = 0 if more is None else combination.requests - more
+    places = search.subset([combination.counted(one) for one in billed], target, tried, lacking)
     if not places or combination.has(MISSING):
         return False
     chosen = [billed[place] for place in places]
@@ -67,7 +70,7 @@ def _explain_missing(cell: Cell, combination: Combination, tools: Tools) -> bool
     return True
 
 
-def _explain_cache(cell: Cell, combination: Combination, _: Tools) -> bool:
+def _explain_cache(cell: Cell, combination: Combination, *_: object) -> bool:
     rest = minus(cell.rest, combination.tokens)
     if not is_cache_shift(rest) or combination.has(CACHE):
         return False
@@ -76,7 +79,7 @@ def _explain_cache(cell: Cell, combination: Combination, _: Tools) -> bool:
     return True
 
 
-def _explain_retries(cell: Cell, combination: Combination, _: Tools) -> bool:
+def _explain_retries(cell: Cell, combination: Combination, *_: object) -> bool:
     rest = minus(cell.rest, combination.tokens)
     attempts = _attempts(cell, rest)
     if not attempts or combination.has(RETRIES):

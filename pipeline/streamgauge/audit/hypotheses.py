@@ -4,7 +4,7 @@
 over, or if what is left over has a cause with evidence of its own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
@@ -34,10 +34,22 @@ Change = Callable[[OurStream], Tokens]
 
 @dataclass(frozen=True)
 class Requests:
-    """rows: those that are each for one request, by its id, with their cell. ours: the ids of our streams that were read."""
+    """Rows that are each for one request.
+
+    rows: by its id, with their cell. unseen: by cell, those that are for no stream that was read.
+    """
 
     rows: Mapping[str, tuple[Place, InvoiceLine]]
-    ours: frozenset[str]
+    unseen: Mapping[Place, Sequence[InvoiceLine]]
+
+    @classmethod
+    def of(cls, rows: Mapping[str, tuple[Place, InvoiceLine]], ours: Set[str]) -> "Requests":
+        """The rows; `ours`: the response ids of our streams that were read."""
+        unseen: dict[Place, list[InvoiceLine]] = {}
+        for name in sorted(rows.keys() - ours):
+            place, line = rows[name]
+            unseen.setdefault(place, []).append(line)
+        return cls(rows, unseen)
 
 
 @dataclass(frozen=True)
@@ -247,11 +259,7 @@ def _aborted(cell: Cell, requests: Requests, folding: Folding) -> Hypothesis:
 
 def _unseen(cell: Cell, requests: Requests, folding: Folding) -> list[Hypothesis]:
     """Rows of the cell whose request is in no stream that was read: those of failed attempts, and the others."""
-    lines = [
-        line
-        for name, (place, line) in sorted(requests.rows.items())
-        if place == cell.place and name not in requests.ours
-    ]
+    lines = list(requests.unseen.get(cell.place, ()))
     counts = {line.digest: folding.tokens(cell.place.provider, line.tokens or ZERO) for line in lines}
     retried, attempts = [], []
     for attempt, other in attempts_of(cell):

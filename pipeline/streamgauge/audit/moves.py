@@ -38,6 +38,13 @@ class Moves:
         for cell in cells.values():
             self._tiers.setdefault(cell.place._replace(tier=None), []).append(cell)
 
+    def explain_edges(self) -> None:
+        """Explain streams that are billed on a day for which there is no invoice: they are not missing."""
+        for cell in self._in_order():
+            after = self._cell_at(cell, 1)
+            if cell.billed_day and cell.rest != ZERO and (after is None or not after.billed_day):
+                self._lack(cell)
+
     def explain(self) -> None:
         """Explain what has moved: surplus first, then surplus and lack of one day, then lack alone."""
         for step in (self._surplus, self._both, self._lack):
@@ -49,10 +56,10 @@ class Moves:
         return [self._cells[place] for place in sorted(self._cells, key=place_order)]
 
     def _surplus(self, cell: Cell) -> None:
-        for combination in self._tools.few(cell):
+        for tried, combination in enumerate(self._tools.few(cell), 1):
             target = minus(cell.rest, combination.tokens)
             for donor in self._donors(cell):
-                chosen = self._chosen(donor.streams, target)
+                chosen = self._chosen(donor.streams, target, tried)
                 if chosen and donor.cell is not None and self._gives(donor.cell):
                     combination.apply(cell)
                     _move(donor.cause, donor.cell, cell, chosen)
@@ -64,10 +71,9 @@ class Moves:
         if before is None:
             return
         came, went = self._crossing(before, 0), self._crossing(cell, 0)
-        for combination in self._tools.few(cell):
-            found = signed_subsets(
-                [one.tokens for one in came], [one.tokens for one in went], minus(cell.rest, combination.tokens)
-            )
+        for tried, combination in enumerate(self._tools.few(cell), 1):
+            target = minus(cell.rest, combination.tokens)
+            found = signed_subsets([one.tokens for one in came], [one.tokens for one in went], target, tried)
             if found is None or not all(found):
                 continue
             ins, outs = [came[place] for place in found[0]], [went[place] for place in found[1]]
@@ -80,8 +86,8 @@ class Moves:
     def _lack(self, cell: Cell) -> None:
         """Streams that went to a day which is billed for more, or for which there is no invoice."""
         after = self._cell_at(cell, 1)
-        for combination in self._tools.few(cell):
-            chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest))
+        for tried, combination in enumerate(self._tools.few(cell), 1):
+            chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest), tried)
             if chosen and self._takes(after, tokens_of(chosen)):
                 combination.apply(cell)
                 _move(LATE, cell, after, chosen)
@@ -109,8 +115,8 @@ class Moves:
         came = {one.id for one in cell.came}
         return [one for one in cell.billed if (one.end_us or one.start_us) >= end_us and one.id not in came]
 
-    def _chosen(self, streams: list[OurStream], target: Tokens) -> list[OurStream]:
-        places = self._tools.search.subset([one.tokens for one in streams], target)
+    def _chosen(self, streams: list[OurStream], target: Tokens, tried: int) -> list[OurStream]:
+        places = self._tools.search.subset([one.tokens for one in streams], target, tried)
         return [streams[place] for place in places or ()]
 
     @staticmethod

@@ -1,11 +1,11 @@
 """Reconciles the ledger with invoices: adds both up by cell, and finds the causes of each difference.
 
 The ledger is read once for the sums; again for the streams of cells that differ, and of those nearby. What a pass keeps is
-bounded: sums by cell, and MAX_STREAMS streams.
+bounded: sums by cell, and the streams of `loading.py`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -14,7 +14,7 @@ from streamgauge.audit.cells import Cell, Folding, OurCell, ids_of
 from streamgauge.audit.evidence import explain_exact, explain_lack, explain_predicted, explain_unseen
 from streamgauge.audit.findings import Findings
 from streamgauge.audit.hypotheses import Combination, Requests, Tools, combinations_of, hypotheses_of, minus_usd
-from streamgauge.audit.invoices import InvoiceLine
+from streamgauge.audit.loading import load_requests, load_streams
 from streamgauge.audit.money import explain_money, explain_prices
 from streamgauge.audit.moves import Moves, place_order
 from streamgauge.audit.ours import Ours, OurStream, Place
@@ -25,14 +25,10 @@ from streamgauge.audit.subsets import Search
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.zones import zone_shift
 
-# Streams that are held for the search (some 150 MB). The cells with the fewest come first; the others are compared, and
-# explained by causes that need no single stream.
-MAX_STREAMS = 300_000
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000
 
-
-NO_REQUESTS = Requests({}, frozenset())
+_NO_REQUESTS = Requests.of({}, set())
 
 
 @dataclass
@@ -65,7 +61,8 @@ def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal
     shifts = {
         provider: _shift(provider, cells, ours, theirs, sums, folding, period) for provider in sorted(theirs.shapes)
     }
-    rows = _load(cells, ours, theirs, folding, shifts)
+    places = load_streams(cells, ours, folding, shifts, period)
+    rows = load_requests(cells, theirs, folding, places)
     findings.read_again(ours)
     search = Search()
     for provider in sorted(theirs.shapes):
@@ -221,62 +218,6 @@ class _Moved:
         cell.explanations[-1] = cell.explanations[-1].with_streams(self.streams)
 
 
-def _load(
-    cells: Mapping[Place, Cell], ours: Ours, theirs: Theirs, folding: Folding, shifts: Mapping[str, int | None]
-) -> Mapping[str, Requests]:
-    """Read the streams of the cells that differ, and of those nearby. Returns their requests by provider."""
-    wanted: dict[Place, None] = {}
-    room = MAX_STREAMS
-    differing = [cell for cell in cells.values() if cell.rest != ZERO or (cell.differs and cell.usd is not None)]
-    for cell in sorted(differing, key=lambda one: (one.ours.streams, place_order(one.place))):
-        for place in (cell.place, *_nearby(cell, cells)):
-            if place in cells and place not in wanted and cells[place].ours.streams <= room:
-                room -= cells[place].ours.streams
-                wanted[place] = None
-    if not wanted:
-        return {}
-    days_of = {provider: DayOf("UTC", offset) for provider, offset in shifts.items() if offset is not None}
-    providers = {place.provider for place in wanted}
-    days = {day for place in wanted for day in _days_around(place, days_of)}
-    for stream in ours.streams(lambda place: place.provider in providers, days):
-        place = folding.place(stream.place)
-        if place.provider in days_of:
-            place = place._replace(day=days_of[place.provider](stream.start_us))
-        if place in wanted:
-            tokens = folding.tokens(place.provider, stream.tokens)
-            cells[place].streams.append(stream._replace(place=place, tokens=tokens))
-    for place in wanted:
-        cells[place].is_read = True
-    rows: dict[str, dict[str, tuple[Place, InvoiceLine]]] = {}
-    if any(cell.theirs.has_request_ids for cell in cells.values()):
-        for place, line in theirs.lines(lambda place: place.provider in providers and folding.place(place) in wanted):
-            if line.request_id is not None:
-                rows.setdefault(line.provider, {}).setdefault(line.request_id, (folding.place(place), line))
-    ids: dict[str, set[str]] = {}
-    for cell in cells.values():
-        ids.setdefault(cell.place.provider, set()).update(one.response_id for one in cell.streams if one.response_id)
-    return {provider: Requests(found, frozenset(ids.get(provider, ()))) for provider, found in rows.items()}
-
-
-def _days_around(place: Place, shifted: Container[str]) -> list[str]:
-    """The days on which the streams of a cell may have begun: in another time zone also the days beside it."""
-    if not place.day:
-        return []
-    return [day_after(place.day, days) for days in ((-1, 0, 1) if place.provider in shifted else (0,))]
-
-
-def _nearby(cell: Cell, cells: Mapping[Place, Cell]) -> Iterable[Place]:
-    place = cell.place
-    if place.day:
-        yield place._replace(day=day_after(place.day, -1))
-        yield place._replace(day=day_after(place.day, 1))
-    if cell.shape.has_tiers:
-        yield from sorted(
-            (other for other in cells if other._replace(tier=None) == place._replace(tier=None) and other != place),
-            key=place_order,
-        )
-
-
 def _explain(
     cells: dict[Place, Cell],
     rows: Mapping[str, Requests],
@@ -291,13 +232,12 @@ def _explain(
     def combinations(cell: Cell) -> list[Combination]:
         key = (cell.place, len(cell.explanations), len(cell.came))
         if key not in known:
-            own = rows.get(cell.place.provider, NO_REQUESTS)
+            own = rows.get(cell.place.provider, _NO_REQUESTS)
             found = hypotheses_of(cell, own, folding)
             known[key] = list(combinations_of(found, 3 if own.rows else 2))
         return known[key]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))
-
     tools = Tools(combinations, search)
 
     def each(step: Callable[[Cell, Tools], None]) -> None:
@@ -305,7 +245,10 @@ def _explain(
             if cell.rest != ZERO:
                 step(cell, tools)
 
-    Moves(cells, end_us, tools).explain()
+    moves = Moves(cells, end_us, tools)
+    moves.explain_edges()
+    each(explain_predicted)
+    moves.explain()
     for step in (explain_predicted, explain_exact, explain_unseen, explain_lack):
         each(step)
     for cell in ordered:

@@ -11,9 +11,11 @@ from math import comb, prod
 from streamgauge.audit.amounts import ZERO, Tokens, minus, plus
 
 # The values that a sum may take, for each way to choose: by chance an answer is found once in so many differences.
-CHANCE = 1_000
+CHANCE = 100
 # Streams among which three or more are searched (their pairs are held in memory), and among which any number is.
 MAX_FOR_FOUR = 300
+# Streams whose every choice is tried where some came and others went.
+MAX_SIGNED = 12
 # Pairs of streams that an audit looks at: some ten seconds.
 MAX_EFFORT = 30_000_000
 MAX_FOR_ANY = 18
@@ -28,20 +30,21 @@ class Search:
     def __init__(self, effort: int = MAX_EFFORT) -> None:
         self._effort = effort
 
-    def subset(self, streams: Sequence[Tokens], target: Tokens) -> list[int] | None:
+    def subset(self, streams: Sequence[Tokens], target: Tokens, tried: int = 1, count: int = 0) -> list[int] | None:
         """The indexes of the streams that add up to `target`, which has no negative count; None if no choice does.
 
         All of them, else one, two, a run without a break, up to four, or any: the first that fits, the earliest of its
-        size.
+        size. `tried`: how many targets were tried for one difference, this one included; each needs more evidence.
+        `count`: how many streams are looked for, if that is known: one or two need no other evidence then.
         """
         if target == ZERO or min(target) < 0:
             return None
         places = [place for place, one in enumerate(streams) if one != ZERO and all(map(int.__le__, one, target))]
         values = [streams[place] for place in places]
-        found = _all(values, target) or _few(values, target) or _run(values, target)
+        found = _all(values, target) or _few(values, target, tried, count) or _run(values, target, tried)
         if found is None and len(values) <= MAX_FOR_FOUR and self._effort > 0:
             self._effort -= len(values) ** 2
-            found = _more(values, target)
+            found = _more(values, target, tried)
         return None if found is None else [places[place] for place in sorted(found)]
 
 
@@ -56,25 +59,25 @@ def _all(values: list[Tokens], target: Tokens) -> list[int] | None:
     return list(range(len(values))) if total == target else None
 
 
-def _few(values: list[Tokens], target: Tokens) -> list[int] | None:
+def _few(values: list[Tokens], target: Tokens, tried: int, count: int) -> list[int] | None:
     """One or two."""
-    if not _is_decidable(len(values), target):
-        return None
+    may_be_one = count == 1 or _is_decidable(tried * len(values), target)
+    may_be_two = count == 2 or _is_decidable(tried * comb(len(values), 2), target)
     first: dict[Tokens, int] = {}
     pair: list[int] | None = None
     for place, one in enumerate(values):
-        if one == target:
+        if may_be_one and one == target:
             return [place]
         other = first.get(minus(target, one))
         if pair is None and other is not None:
             pair = [other, place]
         first.setdefault(one, place)
-    return pair if _is_decidable(comb(len(values), 2), target) else None
+    return pair if may_be_two else None
 
 
-def _run(values: list[Tokens], target: Tokens) -> list[int] | None:
+def _run(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
     """Streams that follow each other: those of an outage, say."""
-    if not _is_decidable(len(values) ** 2, target):
+    if not _is_decidable(tried * len(values) ** 2, target):
         return None
     before: dict[Tokens, int] = {ZERO: 0}
     total = ZERO
@@ -87,9 +90,9 @@ def _run(values: list[Tokens], target: Tokens) -> list[int] | None:
     return None
 
 
-def _more(values: list[Tokens], target: Tokens) -> list[int] | None:
+def _more(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
     count = len(values)
-    if _is_decidable(comb(count, 3), target):
+    if _is_decidable(tried * comb(count, 3), target):
         pairs: dict[Tokens, list[tuple[int, int]]] = {}
         for one, other in combinations(range(count), 2):
             pairs.setdefault(plus(values[one], values[other]), []).append((one, other))
@@ -97,12 +100,12 @@ def _more(values: list[Tokens], target: Tokens) -> list[int] | None:
             for pair in pairs.get(minus(target, one_value), ()):
                 if place not in pair:
                     return [place, *pair]
-        if _is_decidable(comb(count, 4), target):
+        if _is_decidable(tried * comb(count, 4), target):
             for total, some in pairs.items():
                 for pair in pairs.get(minus(target, total), ()):
                     if some[0] != pair and not set(some[0]) & set(pair):
                         return [*some[0], *pair]
-    if count <= MAX_FOR_ANY and _is_decidable(2**count, target):
+    if count <= MAX_FOR_ANY and _is_decidable(tried * 2**count, target):
         return _any(values, target)
     return None
 
@@ -127,13 +130,13 @@ def _sums(values: Sequence[Tokens]) -> dict[Tokens, tuple[int, ...]]:
 
 
 def signed_subsets(
-    added: Sequence[Tokens], removed: Sequence[Tokens], target: Tokens
+    added: Sequence[Tokens], removed: Sequence[Tokens], target: Tokens, tried: int = 1
 ) -> tuple[list[int], list[int]] | None:
-    """Streams of `added` and of `removed` whose difference is `target`: both choices, not both empty; None if none fits."""
-    if len(added) + len(removed) > MAX_FOR_ANY or target == ZERO:
+    """Streams of `added` and of `removed` whose difference is `target`; None if none fits. `tried`: as above."""
+    if len(added) + len(removed) > MAX_SIGNED or target == ZERO:
         return None
     largest = Tokens(*(sum(one[kind] for one in (*added, *removed)) for kind in range(4)))
-    if not _is_decidable(2 ** (len(added) + len(removed)), largest):
+    if not _is_decidable(tried * 2 ** (len(added) + len(removed)), largest):
         return None
     outs = _sums(removed)
     for total, chosen in sorted(_sums(added).items(), key=lambda item: (len(item[1]), item[1])):

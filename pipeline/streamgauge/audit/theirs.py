@@ -40,11 +40,9 @@ class TheirCell:
     money_rows: int = 0
     usd_by_kind: dict[str, Decimal] = field(default_factory=dict)
     repeated: list[Repeated] = field(default_factory=list)
-    has_request_ids: bool = False
 
     def add(self, line: InvoiceLine) -> None:
         """Add a row."""
-        self.has_request_ids = self.has_request_ids or line.request_id is not None
         if line.tokens is not None:
             self.tokens = plus(self.tokens, line.tokens)
             self.token_rows += 1
@@ -72,7 +70,6 @@ class TheirCell:
         for kind, usd in other.usd_by_kind.items():
             self.usd_by_kind[kind] = EXACT.add(self.usd_by_kind.get(kind, ZERO_USD), usd)
         self.repeated += other.repeated
-        self.has_request_ids = self.has_request_ids or other.has_request_ids
 
 
 @dataclass
@@ -84,6 +81,7 @@ class Shape:
     has_keys: bool = True
     has_tiers: bool = True
     has_days: bool = True
+    has_request_ids: bool = False
     splits: frozenset[str] = frozenset({"input_cached", "input_cache_write"})
 
 
@@ -94,6 +92,7 @@ class _Seen:
     keys: bool = False
     tiers: bool = False
     unsplit: bool = False
+    request_ids: bool = False
     kinds: set[str] = field(default_factory=set)
 
 
@@ -120,6 +119,7 @@ class Theirs:
                 one.keys = one.keys or bool(line.keys)
                 one.tiers = one.tiers or line.tier is not None
                 one.unsplit = one.unsplit or not line.splits
+                one.request_ids = one.request_ids or line.request_id is not None
                 if line.kind is not None and line.tokens is not None:
                     one.kinds.add(line.kind)
                 self._add(file, line)
@@ -168,6 +168,7 @@ class Theirs:
         shape.has_money = shape.has_money or found.has_money
         shape.has_keys = shape.has_keys and seen.keys and bool(self._mapping.tenants)
         shape.has_tiers = shape.has_tiers and found.tiers and seen.tiers
+        shape.has_request_ids = shape.has_request_ids or seen.request_ids
         if found.has_tokens:
             shape.splits &= (found.splits & seen.kinds) if seen.unsplit else found.splits
 

@@ -36,24 +36,28 @@ class CsvRows:
 
     def __init__(self, chunks: Iterable[str], is_known: Callable[[Sequence[str]], bool]) -> None:
         lines = lines_of(chunks)
-        first = next((line for line in lines if line.strip()), None)
-        if first is None:
+        before: list[str] = []
+        for first in lines:
+            before.append(first)
+            if first.strip():
+                break
+        else:
             raise BadTextError("the file is empty")
         found = [(mark, names) for mark in DELIMITERS if is_known(names := _header(first, mark))]
         self.header: Sequence[str] = found[0][1] if found else _header(first, ",")
         self.is_known = bool(found)
-        self._lines = chain([first], lines)
+        self._lines = chain(before, lines)
+        self._before = len(before)
         self._delimiter = found[0][0] if found else ","
 
     def __iter__(self) -> Rows:
         reader = csv.reader(self._lines, delimiter=self._delimiter, strict=True)
         try:
-            next(reader)
             if len(set(self.header)) != len(self.header):
                 twice = sorted(name for name in set(self.header) if self.header.count(name) > 1)
                 raise BadTextError(f"the header has the column {twice[0]!r} twice", 1)
-            for cells in reader:
-                if not any(cells):
+            for number, cells in enumerate(reader):
+                if number < self._before or not any(cells):  # the header, and empty lines
                     continue
                 if len(cells) != len(self.header):
                     what = f"the row has {len(cells)} cells, the header {len(self.header)} columns"
