@@ -70,7 +70,7 @@ def _explain_missing(cell: Cell, combination: Combination, search: Search, tried
     return True
 
 
-def _explain_cache(cell: Cell, combination: Combination, *_: object) -> bool:
+def _explain_cache(cell: Cell, combination: Combination, _search: Search, _tried: int) -> bool:
     rest = minus(cell.rest, combination.tokens)
     if not is_cache_shift(rest) or combination.has(CACHE):
         return False
@@ -79,7 +79,7 @@ def _explain_cache(cell: Cell, combination: Combination, *_: object) -> bool:
     return True
 
 
-def _explain_retries(cell: Cell, combination: Combination, *_: object) -> bool:
+def _explain_retries(cell: Cell, combination: Combination, _search: Search, _tried: int) -> bool:
     rest = minus(cell.rest, combination.tokens)
     attempts = _attempts(cell, rest)
     if not attempts or combination.has(RETRIES):

@@ -20,10 +20,10 @@ MARGIN_US = 3_600 * 1_000_000
 
 
 class _Donor(NamedTuple):
-    """A cell whose streams may be billed in another one, and these streams; `cell` is None if there is no such cell."""
+    """A cell whose streams may be billed in another one, and these streams."""
 
     cause: str
-    cell: Cell | None
+    cell: Cell
     streams: list[OurStream]
 
 
@@ -37,12 +37,14 @@ class Moves:
         self._tiers: dict[Place, list[Cell]] = {}
         for cell in cells.values():
             self._tiers.setdefault(cell.place._replace(tier=None), []).append(cell)
+        days = {cell.place.day for cell in cells.values() if cell.billed_day}
+        self._first_day, self._last_day = min(days, default=""), max(days, default="")
 
     def explain_edges(self) -> None:
         """Explain streams that are billed on a day for which there is no invoice: they are not missing."""
         for cell in self._in_order():
-            after = self._cell_at(cell, 1)
-            if cell.billed_day and cell.rest != ZERO and (after is None or not after.billed_day):
+            day = cell.place.day
+            if day and cell.billed_day and cell.rest != ZERO and not self._has_invoice(day_after(day, 1)):
                 self._lack(cell)
 
     def explain(self) -> None:
@@ -60,7 +62,7 @@ class Moves:
             target = minus(cell.rest, combination.tokens)
             for donor in self._donors(cell):
                 chosen = self._chosen(donor.streams, target, tried)
-                if chosen and donor.cell is not None and self._gives(donor.cell):
+                if chosen and self._gives(donor.cell):
                     combination.apply(cell)
                     _move(donor.cause, donor.cell, cell, chosen)
                     return
@@ -77,7 +79,7 @@ class Moves:
             if found is None or not all(found):
                 continue
             ins, outs = [came[place] for place in found[0]], [went[place] for place in found[1]]
-            if self._gives(before) and self._takes(after, tokens_of(outs)):
+            if self._gives(before) and self._takes(cell, tokens_of(outs)):
                 combination.apply(cell)
                 _move(LATE, before, cell, ins)
                 _move(LATE, cell, after, outs)
@@ -88,7 +90,7 @@ class Moves:
         after = self._cell_at(cell, 1)
         for tried, combination in enumerate(self._tools.few(cell), 1):
             chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest), tried)
-            if chosen and self._takes(after, tokens_of(chosen)):
+            if chosen and self._takes(cell, tokens_of(chosen)):
                 combination.apply(cell)
                 _move(LATE, cell, after, chosen)
                 return
@@ -124,10 +126,19 @@ class Moves:
         """Whether a cell may give streams: it lacks something, or there is no invoice for it."""
         return not cell.billed_day or cell.rest != ZERO
 
-    @staticmethod
-    def _takes(cell: Cell | None, tokens: Tokens) -> bool:
-        """Whether a cell has these tokens too many. One without an invoice may take any."""
-        return cell is None or not cell.billed_day or min(minus(cell.rest, tokens)) >= 0
+    def _takes(self, cell: Cell, tokens: Tokens) -> bool:
+        """Whether the day after a cell has these tokens too many, but for streams that went on to the day after it.
+
+        A day without an invoice may take any.
+        """
+        after = self._cell_at(cell, 1)
+        if after is None:
+            return not self._has_invoice(day_after(cell.place.day, 1))
+        rest = minus(after.rest, tokens)
+        return not after.billed_day or min(rest) >= 0 or bool(self._chosen(self._crossing(after, 0), negated(rest), 1))
+
+    def _has_invoice(self, day: str) -> bool:
+        return self._first_day <= day <= self._last_day
 
 
 def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream]) -> None:

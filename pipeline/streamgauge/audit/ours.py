@@ -163,6 +163,7 @@ class Ours:
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
         self._decode = msgspec.json.Decoder(StoredRecord).decode
+        self._providers: dict[str | None, str] = {}
 
     def raw(self) -> Iterator[bytes]:
         """The records of the period alone, in the order of their start: what a digest of the ledger's range is made of."""
@@ -180,9 +181,12 @@ class Ours:
 
     def place_of(self, start_us: int, record: StoredRecord) -> Place:
         """The cell of a record, before dimensions that an invoice lacks are left out."""
+        provider = self._providers.get(record.upstream)
+        if provider is None:
+            provider = self._providers[record.upstream] = self._mapping.provider_of(record.upstream)
         return Place(
             self._day_of(start_us),
-            self._mapping.provider_of(record.upstream),
+            provider,
             record.response_model or record.request_model,
             self._mapping.our_key(record.tenant, record.credential_id),
             record.service_tier,

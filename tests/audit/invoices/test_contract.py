@@ -134,6 +134,11 @@ def test_a_column_that_occurs_twice_is_refused(sample: Sample) -> None:
     assert refusal(text) == f"line 1: the header has the column {name!r} twice"
 
 
+@of_csv
+def test_the_line_of_an_error_counts_empty_lines(sample: Sample) -> None:
+    assert refusal("\n \n" + sample.text() + "\n1,2\n").startswith(f"line {len(sample.rows) + 5}: the row has 2 cells")
+
+
 # What makes each format's rows wrong: changed values, the field that is named, and words of what is said of it.
 _COUNTS = {
     "OpenAI usage (API)": "output_tokens",

@@ -16,7 +16,7 @@ import pytest
 
 from streamgauge.cli.main import main
 from tests.audit.world.bill import Bill
-from tests.audit.world.errors import PLANTS, Expected, Plan, Where
+from tests.audit.world.errors import PLANTS, Expected, Plan, Where, is_across_midnight
 from tests.audit.world.exports import DISPLAY, EXPORTS, MAP, Export
 from tests.audit.world.records import write_ledger
 from tests.audit.world.traffic import TENANTS, World, later, make_world
@@ -368,5 +368,37 @@ def test_an_aborted_stream_that_reported_its_input_alone(name: str, tmp_path: Pa
     call = plan.world.change(plan.pick(where), usage="partial", outcome="client_abort")
     parts = (0, 0, 0, call.parts[3])
     plan.expected.append(Expected(where, "aborted_without_usage", parts, call.costs()[3], frozenset([call.id])))
+    code, result = audit(tmp_path, plan, export)
+    check(export, plan, code, result)
+
+
+@pytest.mark.parametrize("name", ["OpenAI API", "Anthropic API", "Anthropic Console", "OpenRouter activity", "FOCUS"])
+def test_a_provider_that_bills_by_the_end_of_streams_agrees(name: str, tmp_path: Path) -> None:
+    """Each day lacks the streams that ran across its midnight, and has those of the day before."""
+    export = BY_NAME[name]
+    plan = Plan(a_world(export, 14), random.Random(14))
+    for call in list(plan.world.calls):
+        if is_across_midnight(call):
+            after = later(call.day, 1)
+            plan.world.change(call, billed_on=after)
+            where = Where(call.day, call.model, call.tenant, call.tier)
+            plan.expect(where, "late_across_midnight", [call], -1)
+            plan.expect(where._replace(day=after), "late_across_midnight", [call])
+    code, result = audit(tmp_path, plan, export)
+    check(export, plan, code, result)
+    assert code == 0
+
+
+@pytest.mark.parametrize("name", ["OpenAI API", "Anthropic API", "OpenRouter activity"])
+def test_a_missing_stream_of_midnight_is_not_late(name: str, tmp_path: Path) -> None:
+    """The next day is in the invoice, and nothing of this cell is billed there."""
+    export, rng = BY_NAME[name], random.Random(name)
+    plan = Plan(a_world(export, 15), rng)
+    where = where_of(export, rng, 3)
+    after = where._replace(day=later(where.day, 1))
+    plan.world.calls = [one for one in plan.world.calls if Where(one.day, one.model, one.tenant, one.tier) != after]
+    call = plan.pick(where, across_midnight=True)
+    plan.world.change(call, billed=False)
+    plan.expect(where, "missing_from_invoice", [call], -1)
     code, result = audit(tmp_path, plan, export)
     check(export, plan, code, result)
