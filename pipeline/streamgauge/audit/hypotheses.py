@@ -5,12 +5,12 @@ over, or if what is left over has a cause with evidence of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, minus, negated, plus, total_of, usd_total
+from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, negated, plus, total_of, usd_total
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.ours import OurStream, Place
@@ -18,7 +18,7 @@ from streamgauge.audit.subsets import Search
 
 # Streams of a cell in which a search for streams is combined with two hypotheses.
 MAX_FOR_PAIRS = 60
-# Failed attempts, and repeated rows, of a cell that are also tried one by one. Of more, only all together are tried.
+# Failed attempts of a cell that are also tried one by one. Of more, only all together are tried.
 MAX_EACH = 8
 
 # Ways to count cached input (C) and cache writes (W): what is added to uncached input for C and W, to cached input for C and
@@ -134,21 +134,27 @@ def hypotheses_of(cell: Cell, requests: Requests, folding: Folding) -> list[Hypo
 
 
 def _duplicates(cell: Cell, folding: Folding) -> list[Hypothesis]:
-    each: list[Hypothesis] = []
-    for one in cell.theirs.repeated:
-        line, count = one.line, one.extra
-        if line.tokens is not None:
-            tokens = Tokens(*(count * n for n in folding.tokens(cell.place.provider, line.tokens)))
-            usd = None if line.usd is None else EXACT.multiply(line.usd, Decimal(count))
-            streams = [stream for stream in cell.streams if line.request_id and stream.response_id == line.request_id]
-            each.append(Hypothesis("duplicate_lines", tokens, usd, tuple(streams), count * (line.requests or 0)))
-    found = _together(each)
+    """The extra rows together, and each of them."""
+    repeated = cell.theirs.repeated
+    if not repeated.rows:
+        return []
     # Usage and costs are two files: rows for money that are repeated in the cell belong to those for tokens.
-    money = [one for one in cell.theirs.repeated if one.line.tokens is None and one.line.usd is not None]
-    if found and money and found[0].usd is None:
-        usd = usd_total(EXACT.multiply(one.line.usd or ZERO_USD, Decimal(one.extra)) for one in money)
-        found[0] = replace(found[0], usd=usd)
+    usd = repeated.usd if repeated.usd is not None else (repeated.money or None)
+    found = [_extra(cell, folding, repeated.tokens, usd, repeated.ids, repeated.requests)]
+    lines = [(line, extra) for line, extra in repeated.different() if line.tokens is not None]
+    for line, extra in lines if len(lines) > 1 else ():
+        tokens = Tokens(*(extra * count for count in line.tokens or ZERO))
+        money = None if line.usd is None else EXACT.multiply(line.usd, Decimal(extra))
+        ids: set[str] = {line.request_id} if line.request_id else set()
+        found.append(_extra(cell, folding, tokens, money, ids, extra * (line.requests or 0)))
     return found
+
+
+def _extra(
+    cell: Cell, folding: Folding, tokens: Tokens, usd: Decimal | None, ids: Set[str], requests: int
+) -> Hypothesis:
+    streams = tuple(stream for stream in cell.streams if stream.response_id in ids)
+    return Hypothesis("duplicate_lines", folding.tokens(cell.place.provider, tokens), usd, streams, requests)
 
 
 def _together(each: list[Hypothesis]) -> list[Hypothesis]:

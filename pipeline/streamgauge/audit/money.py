@@ -3,7 +3,7 @@
 Money is judged only where tokens agree, or are explained: else their difference has no price. A unit is never converted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -36,20 +36,30 @@ def explain_money(cell: Cell, rates: Rates | None) -> None:
     left = _left(cell)
     if _is_little(cell, left):
         return
-    repeated = [one for one in cell.theirs.repeated if one.line.usd is not None and one.line.tokens is None]
-    extras = [EXACT.multiply(one.line.usd or ZERO_USD, Decimal(one.extra)) for one in repeated]
-    for size in (len(extras), *range(1, min(3, len(extras)))):
-        for some in combinations(extras, size):
-            total = usd_total(some) or ZERO_USD
-            if size and _is_little(cell, EXACT.subtract(left, total)):
-                cell.explain("duplicate_lines", ZERO, total, cell.billed)
-                return
+    for extra in _extra_money(cell):
+        if extra and _is_little(cell, EXACT.subtract(left, extra)):
+            cell.explain("duplicate_lines", ZERO, extra, cell.billed)
+            return
     if cell.theirs.money_rows == 0:
         cell.explain("missing_from_invoice", ZERO, left, cell.billed)
     elif cell.ours.streams == 0 and cell.theirs.token_rows == 0:
         cell.explain("coverage", ZERO, left)
     elif _is_wrong_unit(cell, left):
         cell.explain("wrong_unit", ZERO, left, cell.billed)
+
+
+def _extra_money(cell: Cell) -> Iterator[Decimal]:
+    """What repeated rows without tokens bill: all together, each, and each two."""
+    repeated = cell.theirs.repeated
+    yield repeated.money
+    amounts = [
+        EXACT.multiply(line.usd, Decimal(extra))
+        for line, extra in repeated.different()
+        if line.tokens is None and line.usd is not None
+    ]
+    yield from amounts
+    for one, other in combinations(amounts, 2):
+        yield EXACT.add(one, other)
 
 
 def _price_explanations(cell: Cell, rates: Rates | None) -> None:

@@ -258,7 +258,7 @@ def _explain(
 
 def _name_repeated(cell: Cell) -> None:
     """Rows that are repeated and all that is billed for a cell are for all of its streams."""
-    rows = sum(one.extra + 1 for one in cell.theirs.repeated if one.line.tokens is not None)
+    rows = cell.theirs.repeated.rows
     for place, one in enumerate(cell.explanations):
         if one.cause == "duplicate_lines" and not one.streams and rows == cell.theirs.token_rows:
             cell.explanations[place] = one.with_streams(ids_of(cell.billed))

@@ -1,4 +1,4 @@
-"""What invoices bill, added up by cell while they are read. A row is kept only if another one may equal it."""
+"""What invoices bill, added up by cell while they are read."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +9,10 @@ from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, Invoic
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Place
 from streamgauge.audit.period import DAY_US, DayOf, Period
+from streamgauge.audit.repeated import Repeated, SeenRows
 
-# Bits of the filter that remembers which rows were seen, by two hashes (32 MiB): of five million rows about one in a
-# thousand is looked at again without need.
-_FILTER_BITS = 2**28
 # A bucket of a day that a change of the clock makes longer (25 hours).
 _LONGEST_DAY_US = DAY_US + DAY_US // 24
-
-
-@dataclass
-class Repeated:
-    """Rows that are equal in every field: `extra` of them beyond the first, and what each of them bills."""
-
-    line: InvoiceLine
-    extra: int
 
 
 @dataclass
@@ -39,7 +29,7 @@ class TheirCell:
     token_rows: int = 0
     money_rows: int = 0
     usd_by_kind: dict[str, Decimal] = field(default_factory=dict)
-    repeated: list[Repeated] = field(default_factory=list)
+    repeated: Repeated = field(default_factory=Repeated)
 
     def add(self, line: InvoiceLine) -> None:
         """Add a row."""
@@ -69,7 +59,7 @@ class TheirCell:
         self.money_rows += other.money_rows
         for kind, usd in other.usd_by_kind.items():
             self.usd_by_kind[kind] = EXACT.add(self.usd_by_kind.get(kind, ZERO_USD), usd)
-        self.repeated += other.repeated
+        self.repeated.merge(other.repeated)
 
 
 @dataclass
@@ -110,7 +100,7 @@ class Theirs:
 
     def read(self) -> None:
         """Read every file. Raises InvoiceError."""
-        seen_rows = _SeenRows()
+        seen_rows = SeenRows()
         again: dict[bytes, int] = {}
         for file in self.files:
             seen: dict[str, _Seen] = {}
@@ -173,30 +163,10 @@ class Theirs:
             shape.splits &= (found.splits & seen.kinds) if seen.unsplit else found.splits
 
     def _find_repeated(self, again: dict[bytes, int]) -> None:
-        """Count the rows that the filter found twice, by their whole digests: the filter may be wrong."""
-        first: dict[bytes, tuple[Place, InvoiceLine]] = {}
+        """Add up the rows that the filter found twice, by their whole digests: the filter may be wrong."""
         for place, line in self.lines(lambda _: True):
-            if line.digest in again:
-                again[line.digest] += 1
-                first.setdefault(line.digest, (place, line))
-        for digest in sorted(first):
-            place, line = first[digest]
-            if again[digest] > 1:
-                self.cells[place].repeated.append(Repeated(line, again[digest] - 1))
-
-
-class _SeenRows:
-    """Remembers digests in a fixed amount of memory. It may take a new one for an old one, never the other way round."""
-
-    def __init__(self) -> None:
-        self._bits = bytearray(_FILTER_BITS // 8)
-
-    def had(self, digest: bytes) -> bool:
-        """Whether a digest was given before, probably; it is remembered."""
-        known = True
-        for part in (digest[:8], digest[8:]):
-            place, bit = divmod(int.from_bytes(part, "big") % _FILTER_BITS, 8)
-            if not self._bits[place] >> bit & 1:
-                known = False
-                self._bits[place] |= 1 << bit
-        return known
+            count = again.get(line.digest)
+            if count is not None:
+                again[line.digest] = count + 1
+                if count:
+                    self.cells[place].repeated.add(line, is_second=count == 1)
