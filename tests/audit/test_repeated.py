@@ -7,7 +7,6 @@ from streamgauge.audit.amounts import Tokens
 from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.repeated import MAX_EACH, MAX_IDS, Repeated, SeenRows
 
-
 TOKENS = Tokens(3, 0, 0, 2)
 
 

@@ -176,15 +176,19 @@ def _shift(
     offset_us = zone_shift(quarters, billed, period.timezone, days)
     if offset_us is None:
         return None
-    day_of = DayOf("UTC", offset_us)
+    day_of, plain_day_of = DayOf("UTC", offset_us), DayOf(period.timezone)
     moved: dict[Place, _Moved] = {}
+    is_late = True
     for stream in ours.streams(lambda place: place.provider == provider):
         source = folding.place(stream.place)
         target = source._replace(day=day_of(stream.start_us))
         if source != target and stream.has_usage:
+            is_late = is_late and plain_day_of(stream.end_us or stream.start_us) > source.day
             tokens = folding.tokens(provider, stream.tokens)
             moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), minus_usd(stream.usd), -1)
             moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd, 1)
+    if is_late:  # only streams that were open at midnight: they are billed by their end
+        return None
     for place in sorted(moved, key=place_order):
         if place not in cells and period.has(place.day):
             cells[place] = Cell(place, shape, OurCell(), TheirCell(), True)
