@@ -17,6 +17,8 @@ from streamgauge.audit.subsets import signed_subsets
 LATE, TIER = "late_across_midnight", "tier"
 # A stream that ended so long before midnight may be booked after it: providers' clocks and queues (microseconds).
 MARGIN_US = 3_600 * 1_000_000
+# How often all cells are searched: a move may leave what another one explains, and that one another.
+MAX_ROUNDS = 20
 
 
 class _Donor(NamedTuple):
@@ -48,11 +50,17 @@ class Moves:
                 self._lack(cell)
 
     def explain(self) -> None:
-        """Explain what has moved: surplus first, then surplus and lack of one day, then lack alone."""
-        for step in (self._surplus, self._both, self._lack):
-            for cell in self._in_order():
-                if cell.billed_day and cell.rest != ZERO:
-                    step(cell)
+        """Explain what has moved: surplus first, then surplus and lack of one day, then lack alone; again after a success."""
+        known = -1
+        for _ in range(MAX_ROUNDS):
+            count = sum(len(cell.explanations) for cell in self._cells.values())
+            if count == known:
+                return
+            known = count
+            for step in (self._surplus, self._both, self._lack):
+                for cell in self._in_order():
+                    if cell.billed_day and cell.rest != ZERO:
+                        step(cell)
 
     def _in_order(self) -> list[Cell]:
         return [self._cells[place] for place in sorted(self._cells, key=place_order)]
