@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from streamgauge.audit.amounts import Tokens
 from streamgauge.audit.invoices import InvoiceLine
-from streamgauge.audit.repeated import MAX_EACH, MAX_IDS, Repeated, SeenRows
+from streamgauge.audit.repeated import MAX_EACH, MAX_IDS, Repeated, SeenDigests
 
 TOKENS = Tokens(3, 0, 0, 2)
 
@@ -57,7 +57,7 @@ def test_of_many_only_the_sum_is_kept() -> None:
 
 
 def test_a_row_that_was_seen_is_never_forgotten() -> None:
-    seen, rng = SeenRows(), random.Random(1)
+    seen, rng = SeenDigests(), random.Random(1)
     digests = [rng.randbytes(16) for _ in range(20_000)]
     assert sum(seen.had(digest) for digest in digests) <= 2
     assert all(seen.had(digest) for digest in digests)

@@ -9,19 +9,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from hashlib import blake2b
 from typing import NamedTuple
-from zlib import crc32
 
 from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
 from streamgauge.audit.ours import Ours, Place, StoredRecord
 from streamgauge.audit.period import Period
+from streamgauge.audit.repeated import SeenDigests
 
 # Streams that a finding names; it counts all of them.
 MAX_NAMED = 100
-# Bits of the filter of ids (16 MiB): of a million ids about one in a hundred is looked up without need.
-_FILTER_BITS = 2**27
 # Ids that are looked up at most: more repeated ids are an error of the upstream, and the finding says so anyway.
 _MAX_LOOKED_UP = 200_000
+# Requests whose attempts are remembered: retries follow within minutes.
+_MAX_REQUESTS = 100_000
 # A stream is an outlier if it costs so many times the mean of its model, in a model with so many streams.
 OUTLIER_FACTOR, OUTLIER_STREAMS = 50, 100
 # The share of cached input, and output tokens a character, are compared between the halves of the period; each needs so
@@ -65,6 +66,14 @@ class _Named:
 
 
 @dataclass
+class _Request:
+    """The attempts of a request that reported usage, and how many of them are named already."""
+
+    attempts: list[tuple[Place, str]] = field(default_factory=list)
+    named: int = 0
+
+
+@dataclass
 class _Half:
     """Sums of a model in one half of the period."""
 
@@ -93,9 +102,9 @@ class Findings:
         self._middle_us = (self._since_us + self._until_us) // 2
         self._named: dict[tuple[str, str, str | None], _Named] = {}
         self._models: dict[tuple[str, str | None], _Model] = {}
-        self._bits = bytearray(_FILTER_BITS // 8)
-        self._responses: set[int] = set()
-        self._digests: set[str] = set()
+        self._seen = SeenDigests()
+        self._responses: set[str] = set()
+        self._requests: dict[str, _Request] = {}
         self._found: list[Finding] = []
 
     def see(self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
@@ -110,31 +119,27 @@ class Findings:
             self._name("usage_missing", place, record)
         response = record.response_id if record.resumed_from is None else None
         if response is not None:
-            checksum = crc32(response.encode())
-            if self._had(checksum) and len(self._responses) < _MAX_LOOKED_UP:
-                self._responses.add(checksum)
-        if record.attempt is not None and record.attempt > 1 and record.request_digest is not None:
-            self._digests.add(record.request_digest)
+            digest = blake2b(response.encode(), digest_size=16).digest()
+            if self._seen.had(digest) and len(self._responses) < _MAX_LOOKED_UP:
+                self._responses.add(response)
+        if record.attempt is not None and record.request_digest is not None and record.is_reported:
+            self._add_attempt(place, record.request_digest, record.attempt, record.stream_id)
 
     def read_again(self, ours: Ours) -> None:
         """Look up, in a second reading, the ids that may be those of several streams."""
-        if not self._responses and not self._digests:
+        if not self._responses:
             return
         responses: dict[str, list[tuple[Place, str]]] = {}
-        attempts: dict[str, list[tuple[Place, str]]] = {}
         for start_us, record in ours.records():
             if not self._since_us <= start_us < self._until_us or record.resumed_from is not None:
                 continue
-            place = ours.place_of(start_us, record)
-            if record.response_id is not None and crc32(record.response_id.encode()) in self._responses:
-                responses.setdefault(record.response_id, []).append((place, record.stream_id))
-            if record.request_digest in self._digests and record.is_reported and record.attempt is not None:
-                attempts.setdefault(str(record.request_digest), []).append((place, record.stream_id))
-        for name, groups in (("duplicate_response_id", responses), ("request_billed_twice", attempts)):
-            for _, some in sorted(groups.items()):
-                if len(some) > 1:
-                    for place, stream in some:
-                        self._add(name, place, stream)
+            if record.response_id in self._responses:
+                place = ours.place_of(start_us, record)
+                responses.setdefault(str(record.response_id), []).append((place, record.stream_id))
+        for _, some in sorted(responses.items()):
+            if len(some) > 1:
+                for place, stream in some:
+                    self._add("duplicate_response_id", place, stream)
 
     def all(self, unmapped: Counter[str]) -> list[Finding]:
         """Every finding, in the order of NAMES, then by provider and model."""
@@ -153,11 +158,22 @@ class Findings:
         """Add a finding that was made elsewhere."""
         self._found.append(finding)
 
+    def _add_attempt(self, place: Place, digest: str, attempt: int, stream: str) -> None:
+        request = self._requests.setdefault(digest, _Request())
+        request.attempts.append((place, stream))
+        if attempt > 1 and len(request.attempts) > 1:
+            for one in request.attempts[request.named :]:
+                self._add("request_billed_twice", *one)
+            request.named = len(request.attempts)
+        if len(self._requests) > _MAX_REQUESTS:
+            del self._requests[next(iter(self._requests))]
+
     def _check_usage(self, place: Place, record: StoredRecord, tokens: Tokens) -> None:
         usage = record.usage
         if usage.identity_failed is not None:
             self._name("totals_do_not_add_up", place, record)
-        if tokens.input_uncached < 0 or usage.bad_values or usage.input_tokens is None or usage.output_tokens is None:
+        lacks = usage.input_tokens is None or usage.output_tokens is None
+        if tokens.input_uncached < 0 or usage.bad_values or (usage.source == "final" and lacks):
             self._name("usage_inconsistent", place, record)
         request = record.request
         if request is None or request.max_tokens is None or usage.output_tokens is None:
@@ -188,12 +204,6 @@ class Findings:
             model.usd = EXACT.add(model.usd, usd)
             if len(model.highest) < MAX_NAMED or usd > model.highest[0][0]:
                 model.highest = sorted([*model.highest, (usd, record.stream_id)])[-MAX_NAMED:]
-
-    def _had(self, checksum: int) -> bool:
-        place, bit = divmod(checksum % _FILTER_BITS, 8)
-        known = bool(self._bits[place] >> bit & 1)
-        self._bits[place] |= 1 << bit
-        return known
 
     def _name(self, name: str, place: Place, record: StoredRecord) -> None:
         self._add(name, place, record.stream_id)

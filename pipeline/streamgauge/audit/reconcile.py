@@ -54,7 +54,7 @@ def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal
     """Compare both sides. Raises InvoiceError, or LedgerUnavailableError."""
     theirs.read()
     findings = Findings(period)
-    sums = _sums_of(ours, theirs.shapes, findings)
+    sums = _sums_of(ours, theirs.shapes, findings, period)
     usage = [(place, cell.reported > 0) for place, cell in sums.cells.items()]
     folding = Folding(theirs.shapes, usage, theirs.cells)
     cells = _cells_of(sums, theirs, folding, period)
@@ -75,14 +75,14 @@ def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal
     return Reconciled(listed, theirs.shapes, sums.unmapped, findings)
 
 
-def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings) -> _Sums:
+def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings, period: Period) -> _Sums:
     sums, resumed = _Sums(), Resumed()
     for start_us, record in ours.records():
         place, tokens = ours.place_of(start_us, record), record.tokens
         usd = record.usd_of(tokens)
         findings.see(start_us, place, record, tokens, usd)
         if place.provider not in shapes:
-            sums.unmapped[place.provider] += 1
+            sums.unmapped[place.provider] += period.has(place.day)
             continue
         cell = sums.cells.get(place)
         if cell is None:

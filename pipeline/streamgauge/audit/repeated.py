@@ -10,8 +10,8 @@ from streamgauge.audit.invoices import InvoiceLine
 MAX_EACH = 8
 # Ids of requests of a cell that are held, to name their streams. Of more, none is named.
 MAX_IDS = 10_000
-# Bits of the filter that remembers which rows were seen, by two hashes (32 MiB): of five million rows about one in a
-# thousand is looked at again without need.
+# Bits of the filter, by four hashes (32 MiB): of five million rows about a hundred are looked at again without need, of a
+# million response ids none.
 _FILTER_BITS = 2**28
 
 
@@ -75,8 +75,11 @@ class Repeated:
             self.ids.clear()
 
 
-class SeenRows:
-    """Remembers digests in a fixed amount of memory. It may take a new one for an old one, never the other way round."""
+class SeenDigests:
+    """Remembers digests of 16 bytes in a fixed amount of memory.
+
+    It may take a new one for an old one, never the other way round.
+    """
 
     def __init__(self) -> None:
         self._bits = bytearray(_FILTER_BITS // 8)
@@ -84,8 +87,8 @@ class SeenRows:
     def had(self, digest: bytes) -> bool:
         """Whether a digest was given before, probably; it is remembered."""
         known = True
-        for part in (digest[:8], digest[8:]):
-            place, bit = divmod(int.from_bytes(part, "big") % _FILTER_BITS, 8)
+        for start in (0, 4, 8, 12):
+            place, bit = divmod(int.from_bytes(digest[start : start + 4], "big") % _FILTER_BITS, 8)
             if not self._bits[place] >> bit & 1:
                 known = False
                 self._bits[place] |= 1 << bit

@@ -9,7 +9,7 @@ from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, Invoic
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Place
 from streamgauge.audit.period import DAY_US, DayOf, Period
-from streamgauge.audit.repeated import Repeated, SeenRows
+from streamgauge.audit.repeated import Repeated, SeenDigests
 
 # A bucket of a day that a change of the clock makes longer (25 hours).
 _LONGEST_DAY_US = DAY_US + DAY_US // 24
@@ -100,7 +100,7 @@ class Theirs:
 
     def read(self) -> None:
         """Read every file. Raises InvoiceError."""
-        seen_rows = SeenRows()
+        seen_rows = SeenDigests()
         again: dict[bytes, int] = {}
         for file in self.files:
             seen: dict[str, _Seen] = {}
