@@ -149,7 +149,7 @@ class Findings:
         ]
         for (provider, model), one in self._models.items():
             found += _of_model(provider, model, one)
-        for upstream, count in unmapped.items():
+        for upstream, count in (+unmapped).items():
             found.append(Finding("upstream_without_invoice", upstream or None, None, count, (), _DETAILS_UNMAPPED))
         found += self._found
         return sorted(found, key=lambda one: (NAMES.index(one.name), one.provider or "", one.model or ""))

@@ -295,6 +295,16 @@ def test_parts_of_input_that_do_not_add_up_are_refused(change: dict[str, int]) -
     assert "is not the sum of its parts" in refusal(first_with(BY_NAME["OpenAI usage (API)"], **change))
 
 
+def test_an_export_without_cache_writes_has_them_in_the_whole() -> None:
+    sample = BY_NAME["OpenAI usage (API)"]
+    row = {name: value for name, value in sample.rows[0].items() if name != "input_cache_write_tokens"}
+    (line,) = read(sample.text([row]))
+    assert line.tokens == Tokens(700, 200, 100, 50)
+    del row["input_uncached_tokens"]
+    (line,) = read(sample.text([row]))
+    assert line.tokens == Tokens(800, 200, 0, 50)
+
+
 def test_a_batch_is_a_tier() -> None:
     (line,) = read(first_with(BY_NAME["OpenAI usage (API)"], batch=True, service_tier=None))
     assert line.tier == "batch"

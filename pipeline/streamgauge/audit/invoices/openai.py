@@ -54,11 +54,12 @@ def _usage(row: Row) -> InvoiceLine | None:
         return None  # a day without usage
     whole = required_count(values, "input_tokens")
     cached = count(values, "input_cached_tokens") or 0
-    written = count(values, "input_cache_write_tokens") or 0
-    uncached = count(values, "input_uncached_tokens")
+    written, uncached = count(values, "input_cache_write_tokens"), count(values, "input_uncached_tokens")
+    if written is None:  # older exports leave it out; the three parts are the whole
+        written = 0 if uncached is None else whole - cached - uncached
     if uncached is None:
         uncached = whole - cached - written
-    if uncached < 0 or uncached + cached + written != whole:
+    if min(uncached, written) < 0 or uncached + cached + written != whole:
         parts = f"{uncached} uncached, {cached} cached and {written} cache writes"
         raise BadFieldError("input_tokens", f"{whole} is not the sum of its parts: {parts}")
     return InvoiceLine(
