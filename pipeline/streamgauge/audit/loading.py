@@ -55,7 +55,10 @@ def load_requests(
         providers = {place.provider for place in wanted}
         for place, line in theirs.lines(lambda place: place.provider in providers and folding.place(place) in wanted):
             if line.request_id is not None:
-                rows.setdefault(line.provider, {}).setdefault(line.request_id, (folding.place(place), line))
+                found = rows.setdefault(line.provider, {})
+                known = found.get(line.request_id)
+                if known is None or line.digest < known[1].digest:  # the same one in every order of the files
+                    found[line.request_id] = (folding.place(place), line)
     for place in wanted:
         own = ids.setdefault(place.provider, set())
         own.update(one.response_id for one in cells[place].streams if one.response_id)
