@@ -110,7 +110,7 @@ class Tools(NamedTuple):
 
     def few(self, cell: Cell) -> list[Combination]:
         """The combinations of a cell that are worth a search for streams: among many streams, at most one hypothesis."""
-        most = 3 if len(cell.streams) <= MAX_FOR_PAIRS else 1
+        most = 0 if self.search.is_spent else 3 if len(cell.streams) <= MAX_FOR_PAIRS else 1
         return [one for one in self.combinations(cell) if len(one.parts) <= most]
 
 

@@ -16,19 +16,24 @@ CHANCE = 100
 MAX_FOR_FOUR = 300
 # Streams whose every choice is tried where some came and others went.
 MAX_SIGNED = 12
-# Pairs of streams that an audit looks at: some ten seconds.
-MAX_EFFORT = 30_000_000
+# Streams and pairs of streams that an audit looks at: some twenty seconds.
+MAX_EFFORT = 15_000_000
 MAX_FOR_ANY = 18
 
 
 class Search:
     """Searches for streams, with a limit of effort for all searches of an audit: it ends in time whatever the invoice says.
 
-    effort: pairs of streams that may be looked at. When it is used up, only searches in linear time are done.
+    effort: streams and pairs of streams that may be looked at. When it is used up, only searches in linear time are done.
     """
 
     def __init__(self, effort: int = MAX_EFFORT) -> None:
         self._effort = effort
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the effort is used up."""
+        return self._effort <= 0
 
     def subset(self, streams: Sequence[Tokens], target: Tokens, tried: int = 1, count: int = 0) -> list[int] | None:
         """The indexes of the streams that add up to `target`, which has no negative count; None if no choice does.
@@ -39,10 +44,11 @@ class Search:
         """
         if target == ZERO or min(target) < 0:
             return None
+        self._effort -= len(streams)
         places = [place for place, one in enumerate(streams) if one != ZERO and all(map(int.__le__, one, target))]
         values = [streams[place] for place in places]
         found = _all(values, target) or _few(values, target, tried, count) or _run(values, target, tried)
-        if found is None and len(values) <= MAX_FOR_FOUR and self._effort > 0:
+        if found is None and len(values) <= MAX_FOR_FOUR and not self.is_spent:
             self._effort -= len(values) ** 2
             found = _more(values, target, tried)
         return None if found is None else [places[place] for place in sorted(found)]
