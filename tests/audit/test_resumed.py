@@ -45,6 +45,16 @@ def test_the_last_final_usage_counts(tmp_path: Path) -> None:
     assert ours_of(tmp_path, rows) == (Tokens(107, 0, 0, 52), 3)
 
 
+def test_numbers_of_several_records_are_joined(tmp_path: Path) -> None:
+    rows = [
+        make_row(
+            1, **PRIORITY, response_id="r1", outcome="client_abort", usage=make_usage(100, None, source="partial")
+        ),
+        make_row(2, **PRIORITY, response_id="r1", resumed_from="17", usage=make_usage(None, 50)),
+    ]
+    assert ours_of(tmp_path, rows) == (Tokens(100, 0, 0, 50), 2)
+
+
 def test_a_resumed_stream_without_its_origin_counts_by_itself(tmp_path: Path) -> None:
     assert ours_of(tmp_path, [make_row(2, **PRIORITY, response_id="r1", resumed_from="17", usage=make_usage(100, 50))]) == (
         Tokens(100, 0, 0, 50), 1

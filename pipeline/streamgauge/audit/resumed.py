@@ -1,6 +1,8 @@
 """Counts usage once for a stream and those that resume it, by the rules of the ledger's totals (decision 7)."""
 
-from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens
+import msgspec
+
+from streamgauge.audit.amounts import ZERO, ZERO_USD
 from streamgauge.audit.ours import Correction, StoredRecord
 from streamgauge.core.assembly.resumption import Key, Known, Streams
 
@@ -56,11 +58,29 @@ class Resumed:
 
 
 def _counted(stream: list[StoredRecord]) -> list[tuple[str, Correction]]:
-    """The last usage of a continued stream, a final one before a partial one, counts for its first record."""
+    """The usage of a continued stream counts for its first record: of each number the last known one, final ones first.
+
+    Its cost is known if all numbers are those of one record.
+    """
     first, *others = stream
+    nothing = Correction(ZERO, ZERO_USD, False)
+    counted = [(one.stream_id, nothing) for one in others]
     reported = [one for one in stream if one.is_reported]
-    final = [one for one in reported if one.usage.source == "final"]
-    last = next(reversed(final or reported), None)
-    whole = Correction(last.tokens, last.usd_of(last.tokens), True) if last else Correction(ZERO, ZERO_USD, False)
-    nothing = Correction(Tokens(), ZERO_USD, False)
-    return [(first.stream_id, whole), *((one.stream_id, nothing) for one in others)]
+    if not reported:
+        return [(first.stream_id, nothing), *counted]
+    names = ("input_tokens", "output_tokens", "input_cached_tokens", "input_cache_write_tokens")
+    sources = {name: source for name in names if (source := _last(reported, name)) is not None}
+    used = list({id(one): one for one in sources.values()}.values()) or reported[-1:]
+    merged = used[0]
+    for one in used[1:]:
+        values = {name: getattr(source.usage, name) for name, source in sources.items() if source is one}
+        merged = msgspec.structs.replace(merged, usage=msgspec.structs.replace(merged.usage, **values))
+    tokens = merged.tokens
+    usd = merged.usd_of(tokens) if len(used) == 1 else None
+    return [(first.stream_id, Correction(tokens, usd, True)), *counted]
+
+
+def _last(reported: list[StoredRecord], name: str) -> StoredRecord | None:
+    known = [one for one in reported if getattr(one.usage, name) is not None]
+    final = [one for one in known if one.usage.source == "final"]
+    return next(reversed(final or known), None)
