@@ -12,6 +12,7 @@ local_delivery.py  spool -> assembler -> ledger, without Kafka
 kafka/             spool -> Kafka; topics, dead letters, and all that talks to a broker
 worker/            Kafka -> assembler -> records; faust/ and watchdog/
 ledger/            where records rest
+audit/             the ledger against what providers bill; invoices/ reads their exports
 metrics/           every metric declared once; the exporter and its HTTP server
 runtime/           child processes, listening sockets, the data directory, signals, reports of bugs
 
