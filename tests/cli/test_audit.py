@@ -208,6 +208,7 @@ def test_an_invoice_that_was_issued_again_shows(plan: Plan, tmp_path: Path, audi
     ("options", "says"),
     [
         (("show", "7"), "there is no kept run 7: `streamgauge audit list` shows the numbers"),
+        (("show",), "name a kept run"),
         (("diff", "1"), "name two runs"),
         (("diff", "1", "2", "3"), "name two runs"),
     ],

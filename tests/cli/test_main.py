@@ -135,7 +135,7 @@ def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str, her
     assert output.startswith("usage: streamgauge")
 
 
-NEEDED = {"deadletter show": ["1"], "audit show": ["1"]}
+NEEDED = {"deadletter show": ["1"]}
 
 
 @pytest.mark.parametrize("unknown", ["--no-such-option", "--no-such-option=x"])

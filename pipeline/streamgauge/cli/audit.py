@@ -181,6 +181,8 @@ def _list(runs: Runs, args: Arguments) -> int:
 
 
 def _show(runs: Runs, args: Arguments) -> int:
+    if args.number is None:
+        raise UsageFault("name a kept run: `streamgauge audit list` shows their numbers")
     _print(_result(runs.get(args.number)), args.output)
     return DONE
 

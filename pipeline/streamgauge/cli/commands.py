@@ -207,7 +207,7 @@ _AUDIT = (
     Option("--save", "keep the result in the ledger, with digests of records and invoices", kind=bool),
     output(TABLE, JSON, CSV, HTML),
 )
-_RUN = Option("number", "number of a kept run, from the output of `audit list`", "RUN", int, required=True)
+_RUN = Option("number", "number of a kept run, from the output of `audit list`", "RUN", int)
 _RUN_PAIR = Option(
     "numbers", "numbers of two kept runs of one period, the earlier one first", "RUN", int, repeatable=True
 )

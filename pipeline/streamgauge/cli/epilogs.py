@@ -124,13 +124,11 @@ examples:
 The format of an invoice shows by its columns or keys. Known are OpenAI usage and costs (API and dashboard), Anthropic usage
 and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
 
-The map is a TOML file. Without it, an upstream is the provider of its own name, and keys are not compared:
-  [upstreams] openai-eu = "openai"
-  [tenants]   river = ["proj_3f", "River production"]
-  [meters]    "cached Inp Tokens" = {model = "gpt-4.1", kind = "input_cached"}
+The map is a TOML file with the tables [upstreams], [tenants] and [meters]; docs/guides/audit.md shows one. Without it, an
+upstream is the provider of its own name, and keys are not compared.
 
-Exit code 0: what is unexplained is within the tolerance, and no cause but late_across_midnight occurs; 1: otherwise; 2: an
-invoice was refused. `audit diff`: 1 if the runs differ.
+The exit code is 0 if what is unexplained is within the tolerance and no cause but late_across_midnight occurs, 1 otherwise,
+and 2 if an invoice was refused. That of `audit diff` is 1 if the runs differ.
 """
 
 TOPICS_EPILOG = """\

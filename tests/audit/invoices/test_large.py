@@ -10,7 +10,7 @@ import pytest
 from tests.audit.invoices.samples import BY_NAME, Sample
 
 # A file of this size is read in each case (bytes). The memory that its reading takes does not depend on it.
-SIZE = 60_000_000
+SIZE = 20_000_000
 # The most that the whole process may use: the limit for an audit of a file of 2 GB.
 LIMIT = 512 * 1024**2
 
