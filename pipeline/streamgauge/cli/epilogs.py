@@ -111,11 +111,10 @@ If two taps capture one request, it has two records: select one tap with --where
 
 AUDIT_EPILOG = """\
 examples:
-  streamgauge audit --invoice usage.json --invoice costs.json --from 2026-11-01 --to 2026-12-01
-      November: usage and costs of one provider are one invoice
-  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01 --map map.toml --output html > november.html
-  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01 --settle-days 3 --save
-      keeps the result; before 2026-12-04 it is preliminary
+  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01
+      November; for a provider's usage and costs give --invoice twice
+  streamgauge audit --from 2026-11-01 --to 2026-12-01 --invoice b.csv --save
+      keeps the result; with --settle-days 3 it is preliminary before 2026-12-04
   streamgauge audit list
   streamgauge audit show 2 --output html > november.html
   streamgauge audit diff 1 2
