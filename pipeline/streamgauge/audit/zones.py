@@ -4,10 +4,13 @@ A shift is tried for each quarter of an hour from UTC-12 to UTC+14. It is accept
 kinds of token, and clearly more than without: one missing stream does not hide it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
-from streamgauge.audit.amounts import Tokens, plus
-from streamgauge.audit.period import QUARTER_US, DayOf
+from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.period import DAY_US, QUARTER_US, DayOf, Period
+
+_QUARTERS = DAY_US // QUARTER_US
 
 # Offsets from UTC, in quarters of an hour; those of whole hours are tried first, and near ones before far ones.
 OFFSETS = sorted(range(-12 * 4, 14 * 4 + 1), key=lambda quarters: (quarters % 4 != 0, abs(quarters), quarters))
@@ -24,27 +27,36 @@ def zone_shift(
     if len(compared) < 2:  # of a single day any surplus would fit some offset
         return None
     possible = sum(count != 0 for day in compared for count in billed[day])
-    plain = _agreeing(by_quarter, billed, DayOf(timezone), compared)
+    day_of = DayOf(timezone)
+    plain = _agreeing(by_quarter, lambda quarter: day_of(quarter * QUARTER_US), {day: billed[day] for day in compared})
+    by_number = {_number(day): billed[day] for day in compared}
     best, found = plain, None
-    for quarters in OFFSETS:
-        day_of = DayOf("UTC", quarters * QUARTER_US)
-        agreeing = _agreeing(by_quarter, billed, day_of, compared)
+    for offset in OFFSETS:
+        agreeing = _agreeing(by_quarter, _shifted(offset), by_number)
         if agreeing > best:
-            best, found = agreeing, quarters * QUARTER_US
+            best, found = agreeing, offset * QUARTER_US
     return found if found is not None and 2 * best >= possible and best > 2 * plain else None
 
 
-def _agreeing(
-    by_quarter: Mapping[int, Tokens], billed: Mapping[str, Tokens], day_of: DayOf, days: Iterable[str]
-) -> int:
+def _shifted(offset: int) -> Callable[[int], int]:
+    """The number of the day of a quarter in a zone with this offset."""
+    return lambda quarter: (quarter + offset) // _QUARTERS
+
+
+def _number(day: str) -> int:
+    """The number of a day since 1970."""
+    return Period(day, day, "UTC").since_us // DAY_US
+
+
+_Day = TypeVar("_Day", str, int)
+
+
+def _agreeing(by_quarter: Mapping[int, Tokens], day_of: Callable[[int], _Day], billed: Mapping[_Day, Tokens]) -> int:
     """How many sums of a day and a kind agree, among those that are billed."""
-    ours: dict[str, Tokens] = {}
+    ours: dict[_Day, list[int]] = {day: [0] * 4 for day in billed}
     for quarter, tokens in by_quarter.items():
-        day = day_of(quarter * QUARTER_US)
-        ours[day] = plus(ours[day], tokens) if day in ours else tokens
-    zero = Tokens()
-    agreeing = 0
-    for day in days:
-        our, their = ours.get(day, zero), billed[day]
-        agreeing += sum(one == other != 0 for one, other in zip(our, their, strict=True))
-    return agreeing
+        sums = ours.get(day_of(quarter))
+        if sums is not None:
+            for place in range(4):
+                sums[place] += tokens[place]
+    return sum(one == other != 0 for day, their in billed.items() for one, other in zip(ours[day], their, strict=True))
