@@ -98,28 +98,29 @@ class InvoiceFile:
 
     def _json(self, chunks: Iterator[str]) -> Iterator[InvoiceLine]:
         page: dict[str, object] = {}
+        keys: tuple[str, ...] = ()
+        order: list[str] = []
         for line, path, values, bucket in rows_of(chunks, page):
-            found = self._json_format(values)
+            is_same = self.format is not None and _is_of(self.format, values)
+            found = self.format if is_same else self._json_format(values)
             if found is None:
                 raise InvoiceError(str(self.path), self._unknown(values), line, path)
             if self.format not in (None, found):
                 raise InvoiceError(str(self.path), f"a row of {found.name} among rows of another export", line, path)
             self.format = found
-            for name in sorted(found.required - values.keys()):
-                raise InvoiceError(
-                    str(self.path), f"it is missing; this is the export {found.name}", line, f"{path}.{name}"
-                )
-            yield from self._line_of(Row(values, bucket, self._meters), line, f"{path}.", sorted(values))
+            if keys != tuple(values):
+                keys, order = tuple(values), sorted(values)
+                for name in sorted(found.required - values.keys()):
+                    raise InvoiceError(
+                        str(self.path), f"it is missing; this is the export {found.name}", line, f"{path}.{name}"
+                    )
+            yield from self._line_of(Row(values, bucket, self._meters), line, f"{path}.", order)
         if page.get("has_more") not in (None, False) or page.get("next_page") is not None:
             what = "the page is not the last one: export all pages, or a shorter time with a larger limit"
             raise InvoiceError(str(self.path), what, None, "has_more")
 
     def _json_format(self, values: Mapping[str, object]) -> Format | None:
-        for one in self._formats:
-            is_named = one.object_name in (None, values.get("object"))
-            if one.is_json and is_named and one.signs <= values.keys():
-                return one
-        return None
+        return next((one for one in self._formats if one.is_json and _is_of(one, values)), None)
 
     def _line_of(self, row: Row, number: int, path: str, order: Sequence[str]) -> Iterator[InvoiceLine]:
         assert self.format is not None
@@ -139,6 +140,11 @@ class InvoiceFile:
         what = ", ".join(shown(name) for name in sorted(names)[:6])
         known = ", ".join(sorted(one.name for one in self._formats))
         return f"no known export has these columns or keys: {what}; known are {known}"
+
+
+def _is_of(found: Format, values: Mapping[str, object]) -> bool:
+    """Whether a row has the keys of a JSON format."""
+    return found.object_name in (None, values.get("object")) and found.signs <= values.keys()
 
 
 def _spelled(value: object) -> str:
