@@ -402,3 +402,29 @@ def test_a_missing_stream_of_midnight_is_not_late(name: str, tmp_path: Path) -> 
     plan.expect(where, "missing_from_invoice", [call], -1)
     code, result = audit(tmp_path, plan, export)
     check(export, plan, code, result)
+
+
+def test_invoices_of_several_providers_are_compared_at_once(tmp_path: Path) -> None:
+    names, rng = ("OpenAI API", "Anthropic Console", "OpenRouter activity"), random.Random(16)
+    plans = [(BY_NAME[name], Plan(a_world(BY_NAME[name], 16 + place), rng)) for place, name in enumerate(names)]
+    PLANTS["missing_from_invoice"](plans[0][1], where_of(plans[0][0], rng, 3))
+    PLANTS["coverage"](plans[2][1], where_of(plans[2][0], rng, 4))
+    words = ["audit", "--data-dir", str(tmp_path), "--output", "json", "--from", FIRST, "--to", later(FIRST, DAYS)]
+    (tmp_path / "map.toml").write_text(MAP)
+    for export, plan in plans:
+        write_ledger(tmp_path / "ledger.sqlite", plan.world.calls)
+        bill = plan.bill(export.each_call)
+        for number, write in enumerate(export.writers):
+            path = tmp_path / f"{export.name} {number}"
+            path.write_text(write(bill))
+            words += ["--invoice", str(path)]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = main([*words, "--map", str(tmp_path / "map.toml")])
+    result = json.loads(printed.getvalue())
+    wanted = {key for export, plan in plans for key in folded(export, plan.expected, plan.world)}
+    assert explained(result).keys() == wanted
+    assert (code, {one["cause"] for one in result["causes"]}) == (1, {"missing_from_invoice", "coverage"})
+    assert (
+        result["coverage"]["openai"] == result["coverage"]["anthropic"] == "1.0000" > result["coverage"]["openrouter"]
+    )
+    check_sums(result)
