@@ -47,6 +47,7 @@ format: $(INSTALLED)  ## put the code into form
 
 generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
+	$(BIN)/python -m streamgauge.audit.result > schemas/audit.v1.json
 	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
 	$(BIN)/streamgauge rules generate > dashboards/prometheus/rules/streamgauge.yml

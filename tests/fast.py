@@ -14,6 +14,7 @@ FIXTURES = frozenset({"kafka", "own_broker", "own_postgres", "postgres", "secure
 SERVER = "postgresql"
 # Folders, files and tests that start processes.
 _PROCESSES = (
+    "tests/audit/invoices/test_large.py",
     "tests/bench",
     "tests/blackbox",
     "tests/chaos",
@@ -34,6 +35,7 @@ _PROCESSES = (
     "tests/ledger/test_sqlite.py::test_what_was_confirmed_before_a_kill_is_there",
     "tests/ledger/test_migrations.py::test_processes_that",
     "tests/cli/test_agent.py",
+    "tests/cli/test_audit.py",
     "tests/cli/test_deadletter.py",
     "tests/cli/test_kafka_options.py",
     "tests/cli/test_ledger.py",
@@ -85,6 +87,7 @@ _PROCESSES = (
 )
 # Tests that compute or wait for many seconds.
 _LONG = (
+    "tests/audit/world",
     "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
     "tests/core/formats/test_sse.py::test_lines_that_never_end",
     "tests/core/http1/test_body.py::test_a_long_body_does_not_grow_memory",

@@ -13,6 +13,7 @@ kafka/             spool -> Kafka; topics, dead letters, and all that talks to a
 worker/            Kafka -> assembler -> records; faust/ and watchdog/
 ledger/            where records rest, in SQLite or PostgreSQL
 prices/            what a record costs: list prices, and those of the operator
+audit/             the ledger against what providers bill; invoices/ reads their exports
 live/              the page on the admin port: open streams, timelines, the last hour
 metrics/           every metric declared once; the exporter and its HTTP server
 runtime/           child processes, listening sockets, the data directory, signals, reports of bugs

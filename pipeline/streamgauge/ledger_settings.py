@@ -8,7 +8,8 @@ from streamgauge.setting_types import FILE, LEDGERS, declared, whole
 # The commands that make records, those that read a ledger, and all that only use one.
 TO_LEDGER = ("up", "up packets", "worker")
 LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
-LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import")
+AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff")
+LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", *AUDIT_COMMANDS)
 
 _DAY_S = 24 * 3600
 

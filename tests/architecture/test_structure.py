@@ -40,6 +40,7 @@ EDGES: dict[str, set[str]] = {
     # The command line, and the parts that it combines.
     "__main__.py": set(),
     "cli/main.py": set(),
+    "cli/audit.py": set(),
     "cli/commands.py": set(),
     "cli/help_text.py": {"rich"},
     "cli/parser.py": {"typer"},
@@ -194,6 +195,11 @@ EDGES: dict[str, set[str]] = {
     "prices/catalogue.py": {"genai_prices"},
     "prices/price_file.py": set(),
     "local_delivery.py": set(),
+    # The audit: its files.
+    "audit/invoices/__init__.py": set(),
+    "audit/invoices/file.py": set(),
+    "audit/result.py": set(),
+    "audit/runs.py": set(),
     # The demo's simulator, its driver and its view.
     "demo/building.py": set(),
     "demo/child.py": {"httpx"},
@@ -231,6 +237,7 @@ ROOMS: dict[str, set[str]] = {
     "metrics": {"core", "errors", "runtime", "spool"},
     "ledger": {"core", "errors"},
     "prices": {"errors", "ledger"},
+    "audit": {"core", "errors", "ledger"},
     "live": {"core", "metrics", "runtime", "spool"},
     "local_delivery": {"core", "metrics", "runtime", "spool"},
     "kafka": {"config", "core", "errors", "runtime", "spool"},
@@ -271,6 +278,9 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "prices/catalogue.py": ("prices/test_pricing.py",),
     "runtime/child.py": ("cli/test_tap_process.py",),  # on the children themselves
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
+    # The parts of the audit show in what it finds in a world whose truth is known.
+    "audit/": ("audit/world/test_world.py",),
+    "audit/invoices/": ("audit/invoices/test_contract.py",),
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
     "cli/admin_port.py": ("cli/test_main.py",),  # an address that is in use
     "cli/replay_topic.py": ("integration/test_replay.py",),  # needs a broker

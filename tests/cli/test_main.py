@@ -177,6 +177,7 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
         ),
         (("ledger", "query", "--where", "tenant"), "--where tenant has no value: write KEY=VALUE"),
         (("ledger", "query", "--where", "attempt=two"), "--where attempt=...: the value must be a whole number"),
+        (("audit",), "--invoice FILE is missing"),
         (("replay", "/nowhere/recording.sse"), "there is no file /nowhere/recording.sse"),
         (("up", "--agent", "--upstream", "a=http://x"), "--agent and --upstream exclude each other"),
         (

@@ -637,3 +637,12 @@ def test_a_name_is_found_whatever_the_order_of_the_database(ledger: Ledger) -> N
     tenants = ["a-b", "B", "a", "ab", "A", "\u00e4", "_"]
     ledger.insert([make_row(number, tenant=tenant) for number, tenant in enumerate(tenants)])
     assert [total.keys[0] for total in ledger.totals(["tenant"])] == sorted(tenants)
+
+
+def test_audits_are_kept_with_numbers_from_1_on(url: str) -> None:
+    with open_ledger(url) as ledger:
+        assert ledger.audits() == []
+        assert [ledger.keep_audit(b'{"a":1}'), ledger.keep_audit(b"\x00")] == [1, 2]
+    with open_ledger(url, create=False) as ledger:
+        assert ledger.audits() == [(1, b'{"a":1}'), (2, b"\x00")]
+        assert ids(ledger) == []

@@ -6,6 +6,7 @@ shell completion are made from both tables.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from streamgauge.config import SETTINGS
 from streamgauge.setting_types import Setting
 
 # How a command prints rows. json: one JSON document; jsonl: one JSON document a line.
-TABLE, CSV, TEXT, JSON, JSONL = "table", "csv", "text", "json", "jsonl"
+TABLE, CSV, TEXT, JSON, JSONL, HTML = "table", "csv", "text", "json", "jsonl", "html"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Its name in the parsed arguments."""
-        return self.name.lstrip("-").replace("-", "_")
+        """Its name in the parsed arguments; a word of Python (--from) gets an underscore after it."""
+        name = self.name.lstrip("-").replace("-", "_")
+        return f"{name}_" if iskeyword(name) else name
 
     @property
     def is_argument(self) -> bool:
@@ -205,6 +207,29 @@ _RULES = (
         choices=("prometheus", "sloth"),
     ),
 )
+_AUDIT = (
+    Option(
+        "--invoice",
+        "what the provider exported, JSON or CSV; repeatable: all files of a provider are one invoice",
+        "FILE",
+        repeatable=True,
+    ),
+    Option("--from", "first day of the period, such as 2026-11-01", "DATE"),
+    Option("--to", "day after the last one of the period", "DATE"),
+    Option("--timezone", "time zone of the days, such as Europe/Berlin", "NAME", default="UTC"),
+    Option("--map", "TOML file: providers of upstreams, keys of tenants, meters of FOCUS", "FILE"),
+    Option("--tolerance-tokens", "tokens that may stay unexplained", "N", int, default=0),
+    Option(
+        "--tolerance-usd", "dollars that may stay unexplained, besides what an export rounds", "USD", default="0.01"
+    ),
+    Option("--settle-days", "days after the period until it may be closed; earlier results are preliminary", "N", int),
+    Option("--save", "keep the result in the ledger, with digests of records and invoices", kind=bool),
+    output(TABLE, JSON, CSV, HTML),
+)
+_RUN = Option("number", "number of a kept run, from the output of `audit list`", "RUN", int)
+_RUN_PAIR = Option(
+    "numbers", "numbers of two kept runs of one period, the earlier one first", "RUN", int, repeatable=True
+)
 
 
 _TOP = (
@@ -288,6 +313,16 @@ COMMANDS = {
             "show what budgets have spent this month, with a forecast",
             ledger_epilogs.BUDGETS_EPILOG,
             _BUDGETS,
+        ),
+        Command("audit", "audit", "hold the ledger against what providers bill", epilogs.AUDIT_EPILOG, _AUDIT),
+        Command("audit list", "audit", "list the kept runs", epilogs.AUDIT_EPILOG, (output(TABLE, JSON, CSV),)),
+        Command("audit show", "audit", "show a kept run", epilogs.AUDIT_EPILOG, (_RUN, output(TABLE, JSON, CSV, HTML))),
+        Command(
+            "audit diff",
+            "audit",
+            "compare two kept runs of one period",
+            epilogs.AUDIT_EPILOG,
+            (_RUN_PAIR, output(TABLE, JSON, CSV)),
         ),
         Command(
             "rules generate",

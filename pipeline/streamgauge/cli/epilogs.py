@@ -89,6 +89,27 @@ examples:
       repeats the scenarios until Ctrl-C, so that you can look at the metrics
 """
 
+AUDIT_EPILOG = """\
+examples:
+  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01
+      November; for a provider's usage and costs give --invoice twice
+  streamgauge audit --from 2026-11-01 --to 2026-12-01 --invoice b.csv --save
+      keeps the result; with --settle-days 3 it is preliminary before 2026-12-04
+  streamgauge audit list
+  streamgauge audit show 2 --output html > november.html
+  streamgauge audit diff 1 2
+      what arrived late, and what the provider issued again
+
+The format of an invoice shows by its columns or keys. Known are OpenAI usage and costs (API and dashboard), Anthropic usage
+and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
+
+The map is a TOML file with the tables [upstreams], [tenants] and [meters]; docs/guides/audit.md shows one. Without it, an
+upstream is the provider of its own name, and keys are not compared.
+
+The exit code is 0 if what is unexplained is within the tolerance and no cause but late_across_midnight occurs, 1 otherwise,
+and 2 if an invoice was refused. That of `audit diff` is 1 if the runs differ.
+"""
+
 TOPICS_EPILOG = """\
 examples:
   streamgauge topics create --kafka broker:9092 --partitions 8

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
@@ -89,7 +89,21 @@ def _expiring(ledger: Ledger, age_s: float | None) -> Iterator[None]:
 @contextlib.contextmanager
 def ledger_to_read(settings: Settings) -> Iterator[Reader]:
     """The existing ledger, or several as one. Raises UsageFault, or Unavailable if one is missing or cannot be read."""
-    urls = settings.ledger or (settings.ledger_url,)
+    with _existing(settings.ledger or (settings.ledger_url,)) as ledgers:
+        yield ledgers[0] if len(ledgers) == 1 else SeveralLedgers(ledgers)
+
+
+@contextlib.contextmanager
+def ledger_of_audits(settings: Settings) -> Iterator[Ledger]:
+    """The existing ledger in which audits are kept. Raises UsageFault, also for several; Unavailable as `ledger_to_read`."""
+    if len(settings.ledger) > 1:
+        raise UsageFault("--ledger is given more than once: audits are kept in one ledger")
+    with _existing((settings.ledger_url,)) as (ledger,):
+        yield ledger
+
+
+@contextlib.contextmanager
+def _existing(urls: Sequence[str]) -> Iterator[list[Ledger]]:
     for url in urls:
         path = sqlite_file(url)
         if path is not None and not path.exists():
@@ -98,8 +112,7 @@ def ledger_to_read(settings: Settings) -> Iterator[Reader]:
             )
     try:
         with contextlib.ExitStack() as stack:
-            ledgers = [stack.enter_context(open_ledger(url, create=False)) for url in urls]
-            yield ledgers[0] if len(ledgers) == 1 else SeveralLedgers(ledgers)
+            yield [stack.enter_context(open_ledger(url, create=False)) for url in urls]
     except LedgerUnavailableError as error:
         raise Unavailable(
             f"{error}: check that it is a ledger, or name another one with --data-dir or --ledger"

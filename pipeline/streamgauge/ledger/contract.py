@@ -179,6 +179,12 @@ class Ledger(Reader, Protocol):
         Returns how many were deleted. Records without a start stay. Raises LedgerUnavailableError.
         """
 
+    def keep_audit(self, run: bytes) -> int:
+        """Store the result of an audit, for good. Returns its number, from 1 on. Raises LedgerUnavailableError."""
+
+    def audits(self) -> list[tuple[int, bytes]]:
+        """The stored audits with their numbers, oldest first. Raises LedgerUnavailableError."""
+
     def close(self) -> None:
         """Close files and connections."""
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, select, text, update
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.token_kinds import REPORTED
 from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, PRICE, attributes_column, kinds_of, region_of, wait_of
-from streamgauge.ledger.schema import ADDED, INDEXES, SCHEMA_VERSION, TOKENS, add_column, metadata, records
+from streamgauge.ledger.schema import ADDED, INDEXES, SCHEMA_VERSION, TOKENS, add_column, audit_runs, metadata, records
 
 # Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
 PAGE_ROWS = 1_000
@@ -33,6 +33,7 @@ def _convert(connection: Connection, added: Sequence[str]) -> None:
     for index in INDEXES:
         connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
         index.create(connection, checkfirst=False)
+    audit_runs.create(connection, checkfirst=True)
 
 
 def _fill(connection: Connection, added: Sequence[str]) -> None:

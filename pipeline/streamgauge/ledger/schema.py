@@ -2,7 +2,7 @@
 
 Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other. Version
 3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5 added costs,
-disjoint kinds of tokens, the trace id, the region and the wait. `migrations.py` converts earlier versions.
+disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits. `migrations.py` converts earlier versions.
 """
 
 from collections.abc import Mapping
@@ -78,6 +78,15 @@ records = Table(
     Column("price_date", TEXT),
     Column("record", LargeBinary, nullable=False),
 )  # fmt: skip
+
+# Results of audits that were kept, as the JSON of `audit/runs.py`, by their numbers from 1 on.
+audit_runs = Table(
+    "audit_runs",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("run", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
 
 # When a record started; records without a start come last. A query uses the index only by exactly this expression.
 started: ColumnElement[int] = literal_column(f"coalesce(records.started_us, {NO_START})", NUMBER)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, delete, select
+from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from streamgauge.ledger.adding import totals_of
@@ -27,7 +27,7 @@ from streamgauge.ledger.keys import has_attribute
 from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.reading import records_of
 from streamgauge.ledger.row import LedgerRow
-from streamgauge.ledger.schema import SCHEMA_VERSION, records, started
+from streamgauge.ledger.schema import SCHEMA_VERSION, audit_runs, records, started
 
 # Rows of one statement that selects by stream ids: far below the databases' limits of parameters.
 _MANY = 1_000
@@ -154,6 +154,18 @@ class SqlLedger:
         )
         with self._lock, self._translated("written"), self._writing() as connection:
             return connection.execute(delete(records).where(records.c.stream_id.in_(oldest))).rowcount
+
+    def keep_audit(self, run: bytes) -> int:
+        """See Ledger.keep_audit."""
+        with self._lock, self._translated("written"), self._writing() as connection:
+            key = connection.execute(insert(audit_runs).values(run=run)).inserted_primary_key
+            return int(key[0]) if key is not None else 0
+
+    def audits(self) -> list[tuple[int, bytes]]:
+        """See Ledger.audits."""
+        with self._translated("read"), self._reading() as connection:
+            lines = connection.execute(select(audit_runs.c.number, audit_runs.c.run).order_by(audit_runs.c.number))
+            return [(number, bytes(run)) for number, run in lines]
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,0 +1,229 @@
+"""Cells: a day, a provider, a model, a key and a tier, with what we saw in it and what is billed for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import NamedTuple
+
+from streamgauge.audit.amounts import (
+    EXACT,
+    ZERO,
+    ZERO_USD,
+    Tokens,
+    minus,
+    negated,
+    plus,
+    total_of,
+    usd_minus,
+    usd_total,
+)
+from streamgauge.audit.models import family_of, joined_names
+from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.theirs import Shape, TheirCell
+
+# What providers call the tier of a request that names none.
+_STANDARD = frozenset({None, "default", "auto", "standard", "standard_only"})
+
+
+class Rate(NamedTuple):
+    """A price that changed: dollars for a million tokens of a kind (or `total`), and the first day of the new one."""
+
+    kind: str
+    old: Decimal | None
+    new: Decimal
+    first_seen: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A part of a difference and its cause.
+
+    usd: None if its money is not known. streams: the ids, by start. requests: how many requests it adds to ours.
+    """
+
+    cause: str
+    tokens: Tokens
+    usd: Decimal | None
+    streams: tuple[str, ...] = ()
+    rates: tuple[Rate, ...] = ()
+    requests: int = 0
+
+    def with_streams(self, streams: Iterable[str]) -> "Explanation":
+        """The same with other streams."""
+        return replace(self, streams=tuple(streams))
+
+
+@dataclass
+class OurCell:
+    """What we saw in a cell. `unpriced`: streams with usage and without a price. `reported`: streams with usage."""
+
+    tokens: Tokens = ZERO
+    usd: Decimal = ZERO_USD
+    unpriced: int = 0
+    streams: int = 0
+    reported: int = 0
+    reasoning: int = 0
+
+    def add(self, tokens: Tokens, usd: Decimal | None, has_usage: bool, reasoning: int, streams: int = 1) -> None:
+        """Add a stream."""
+        self.streams += streams
+        if has_usage:
+            self.reported += streams
+            self.tokens = plus(self.tokens, tokens)
+            self.reasoning += reasoning
+            if usd is None:
+                self.unpriced += streams
+            else:
+                self.usd = EXACT.add(self.usd, usd)
+
+    def merge(self, other: "OurCell") -> None:
+        """Add all streams of another cell."""
+        self.tokens = plus(self.tokens, other.tokens)
+        self.usd = EXACT.add(self.usd, other.usd)
+        self.unpriced += other.unpriced
+        self.streams += other.streams
+        self.reported += other.reported
+        self.reasoning += other.reasoning
+
+
+@dataclass
+class Cell:
+    """A cell with both sides. `billed_day`: whether the invoices have any row of its day, so that nothing means nothing.
+
+    The search for causes fills the others. `streams`: those of the cell, if they were read (`is_read`). `gone`: the ids of
+    those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here.
+    """
+
+    place: Place
+    shape: Shape
+    ours: OurCell
+    theirs: TheirCell
+    billed_day: bool
+    explanations: list[Explanation] = field(default_factory=list)
+    streams: list[OurStream] = field(default_factory=list)
+    is_read: bool = False
+    gone: set[str] = field(default_factory=set)
+    came: list[OurStream] = field(default_factory=list)
+
+    @property
+    def billed(self) -> list[OurStream]:
+        """The streams with usage that are billed in this cell, as far as it is known."""
+        return [one for one in self.streams if one.has_usage and one.id not in self.gone] + self.came
+
+    @property
+    def requests_rest(self) -> int | None:
+        """How many more requests are billed than ours and the explained ones; None if they are not counted."""
+        if self.theirs.requests is None:
+            return None
+        return self.theirs.requests - self.ours.reported - sum(one.requests for one in self.explanations)
+
+    @property
+    def our_usd(self) -> Decimal | None:
+        """The cost of our streams; None if a price is missing."""
+        return None if self.ours.unpriced else self.ours.usd
+
+    @property
+    def their_usd(self) -> Decimal | None:
+        """The money that is billed; None if the invoices have no money."""
+        return self.theirs.usd if self.shape.has_money else None
+
+    @property
+    def tokens(self) -> Tokens:
+        """The difference in tokens: 0 if the invoices have no tokens."""
+        return minus(self.theirs.tokens, self.ours.tokens) if self.shape.has_tokens else ZERO
+
+    @property
+    def usd(self) -> Decimal | None:
+        """The difference in money; None if one side has no money."""
+        return usd_minus(self.their_usd, self.our_usd)
+
+    @property
+    def rest(self) -> Tokens:
+        """The tokens that are not explained yet."""
+        return minus(self.tokens, total_of(one.tokens for one in self.explanations))
+
+    @property
+    def usd_rest(self) -> Decimal | None:
+        """The money that is not explained yet; None if it is unknown."""
+        if self.usd is None:
+            return None
+        return usd_minus(self.usd, usd_total(one.usd if one.usd is not None else ZERO_USD for one in self.explanations))
+
+    @property
+    def differs(self) -> bool:
+        """Whether a cause has to be found: tokens differ, or money by more than what rounding explains."""
+        return self.tokens != ZERO or (self.usd is not None and abs(self.usd) > self.theirs.slack)
+
+    def explain(
+        self, cause: str, tokens: Tokens, usd: Decimal | None, streams: Iterable[OurStream] = (), requests: int = 0
+    ) -> None:
+        """Add an explanation."""
+        money = None if self.usd is None else usd
+        self.explanations.append(Explanation(cause, tokens, money, ids_of(streams), requests=requests))
+
+    def explain_missing(self, streams: list[OurStream]) -> None:
+        """Add the explanation that streams are not billed."""
+        usd = usd_of(streams)
+        money = None if usd is None else EXACT.minus(usd)
+        self.explain("missing_from_invoice", negated(tokens_of(streams)), money, streams, -len(streams))
+        self.gone.update(one.id for one in streams)
+
+
+def ids_of(streams: Iterable[OurStream]) -> tuple[str, ...]:
+    """The ids of streams, by their start."""
+    return tuple(one.id for one in sorted(streams, key=lambda one: (one.start_us, one.id)))
+
+
+class Folding:
+    """Leaves out of places and counts what the invoices of a provider do not tell apart, and joins the names of models."""
+
+    def __init__(
+        self, shapes: Mapping[str, Shape], ours: Iterable[tuple[Place, bool]], theirs: Iterable[Place]
+    ) -> None:
+        self._shapes = shapes
+        reported: dict[str, set[str]] = {}
+        others: dict[str, set[str]] = {}
+        billed: dict[str, set[str]] = {}
+        for place, has_usage in ours:
+            (reported if has_usage else others).setdefault(place.provider, set()).add(place.model or "")
+        for place in theirs:
+            billed.setdefault(place.provider, set()).add(place.model or "")
+        self._names: dict[str, dict[str, str]] = {}
+        for provider in shapes:
+            names = joined_names(reported.get(provider, set()) - {""}, billed.get(provider, set()) - {""})
+            for model in sorted(others.get(provider, set()) - names.keys() - {""}):
+                alike = {shown for name, shown in names.items() if family_of(name) == family_of(model)}
+                names[model] = alike.pop() if len(alike) == 1 else model
+            self._names[provider] = names
+
+    def place(self, place: Place) -> Place:
+        """The place in the dimensions that are compared."""
+        shape, names = self._shapes[place.provider], self._names[place.provider]
+        return Place(
+            place.day if shape.has_days else "",
+            place.provider,
+            None if place.model is None else names.get(place.model, place.model),
+            place.key if shape.has_keys else None,
+            _tier(place.tier) if shape.has_tiers else None,
+        )
+
+    def tokens(self, provider: str, tokens: Tokens) -> Tokens:
+        """The counts in the kinds that are compared."""
+        splits = self._shapes[provider].splits
+        cached = tokens.input_cached if "input_cached" in splits else 0
+        written = tokens.input_cache_write if "input_cache_write" in splits else 0
+        return Tokens(tokens.input - cached - written, cached, written, tokens.output)
+
+
+def _tier(tier: str | None) -> str:
+    return "standard" if tier in _STANDARD else str(tier)
+
+
+def usd_of(streams: Iterable[OurStream]) -> Decimal | None:
+    """The cost of streams; None if a price is missing."""
+    return usd_total(one.usd for one in streams)
+
+
+def tokens_of(streams: Iterable[OurStream]) -> Tokens:
+    """The tokens of streams."""
+    return total_of(one.tokens for one in streams)

@@ -1,0 +1,171 @@
+"""Makes the result of what was reconciled, and checks its invariants before it is shown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, plus, total_of, usd_plus, usd_text, usd_total
+from streamgauge.audit.cells import Cell, Explanation
+from streamgauge.audit.findings import Finding
+from streamgauge.audit.period import Period
+from streamgauge.audit.result import (
+    CAUSES,
+    Amount,
+    CauseTotal,
+    Days,
+    FindingLine,
+    Line,
+    LineExplanation,
+    RateChange,
+    Result,
+    TokenCounts,
+    Tolerance,
+)
+from streamgauge.audit.theirs import Shape
+
+# The only cause with which an audit agrees: both sides counted the stream, on two days.
+HARMLESS = "late_across_midnight"
+# Decimal places of the share that taps saw.
+_PLACES = 4
+
+
+class Sum:
+    """A sum of amounts, of which some have no tokens or no money. A sum of nothing that is known is unknown."""
+
+    def __init__(self) -> None:
+        self.tokens: Tokens | None = None
+        self.usd: Decimal | None = None
+        self.splits: frozenset[str] = frozenset()
+
+    def add(self, tokens: Tokens | None, usd: Decimal | None, splits: frozenset[str]) -> None:
+        """Add an amount; `splits`: the kinds of input that it counts apart."""
+        if tokens is not None:
+            self.tokens = plus(self.tokens or ZERO, tokens)
+            self.splits |= splits
+        if usd is not None:
+            self.usd = usd_plus(self.usd or ZERO_USD, usd)
+
+    def amount(self) -> Amount:
+        """The sum, as the result has it."""
+        return _amount(self.tokens, self.usd, self.splits)
+
+
+def conclude(
+    cells: Sequence[Cell],
+    shapes: Mapping[str, Shape],
+    findings: Iterable[Finding],
+    period: Period,
+    tolerance: Tolerance,
+) -> Result:
+    """The result. Raises AssertionError if a difference is not the sum of its parts, which would be a bug."""
+    for cell in cells:
+        _check(cell)
+    causes, unexplained = _causes(cells), Sum()
+    for cell in cells:
+        unexplained.add(cell.rest if cell.shape.has_tokens else None, cell.usd_rest, cell.shape.splits)
+    return Result(
+        period=Days(period.first, period.end, period.timezone),
+        agrees=_agrees(cells, causes, tolerance),
+        tolerance=tolerance,
+        coverage={provider: _coverage(provider, shapes[provider], cells) for provider in sorted(shapes)},
+        causes=causes,
+        lines=[_line(cell) for cell in cells],
+        unexplained=unexplained.amount(),
+        findings=[
+            FindingLine(one.name, one.provider, one.model, one.concerned, list(one.streams), one.detail)
+            for one in findings
+        ],
+    )
+
+
+def _check(cell: Cell) -> None:
+    parts = total_of(one.tokens for one in cell.explanations)
+    assert plus(parts, cell.rest) == cell.tokens, f"the parts of {cell.place} do not add up"
+    if cell.usd is not None:
+        money = usd_total(one.usd for one in cell.explanations)
+        assert usd_plus(money, cell.usd_rest) == cell.usd, f"the money of {cell.place} does not add up"
+
+
+def _agrees(cells: Sequence[Cell], causes: Sequence[CauseTotal], tolerance: Tolerance) -> bool:
+    """Absolute amounts are added up: a surplus in one line does not hide a lack in another one."""
+    tokens = sum(cell.rest.size for cell in cells)
+    over = [abs(cell.usd_rest or ZERO_USD) - cell.theirs.slack for cell in cells]
+    usd = usd_total(max(ZERO_USD, one) for one in over) or ZERO_USD
+    harmful = any(one.cause != HARMLESS for one in causes)
+    return tokens <= tolerance.tokens and usd <= Decimal(tolerance.usd) and not harmful
+
+
+def _causes(cells: Sequence[Cell]) -> list[CauseTotal]:
+    sums: dict[str, Sum] = {}
+    streams: dict[str, set[str]] = {}
+    for cell in cells:
+        for one in cell.explanations:
+            tokens = one.tokens if cell.shape.has_tokens else None
+            sums.setdefault(one.cause, Sum()).add(tokens, one.usd, cell.shape.splits)
+            streams.setdefault(one.cause, set()).update(one.streams)
+    found = []
+    for cause in CAUSES:
+        if cause in sums:
+            amount = sums[cause].amount()
+            found.append(CauseTotal(cause, amount.tokens, amount.usd, len(streams[cause])))  # type: ignore[arg-type]
+    return found
+
+
+def _coverage(provider: str, shape: Shape, cells: Sequence[Cell]) -> str | None:
+    if not shape.has_tokens:
+        return None
+    own = [cell for cell in cells if cell.place.provider == provider]
+    billed = total_of(cell.theirs.tokens for cell in own).total
+    unseen = sum(one.tokens.total for cell in own for one in cell.explanations if one.cause == "coverage")
+    if billed <= 0:
+        return None
+    parts = int(Fraction(billed - unseen, billed) * 10**_PLACES)
+    return f"{parts // 10**_PLACES}.{parts % 10**_PLACES:0{_PLACES}}"
+
+
+def _line(cell: Cell) -> Line:
+    splits, has_tokens = cell.shape.splits, cell.shape.has_tokens
+    place = cell.place
+    return Line(
+        day=place.day or None,
+        provider=place.provider,
+        model=place.model,
+        key=place.key,
+        tier=place.tier,
+        ours=_amount(cell.ours.tokens, cell.our_usd, splits),
+        theirs=_amount(cell.theirs.tokens if has_tokens else None, cell.their_usd, splits),
+        difference=_amount(cell.tokens if has_tokens else None, cell.usd, splits),
+        explanations=[
+            _explanation(one, splits if has_tokens else None) for one in sorted(cell.explanations, key=_order)
+        ],
+        unexplained=_amount(cell.rest if has_tokens else None, cell.usd_rest, splits),
+    )
+
+
+def _order(one: Explanation) -> tuple[int, tuple[str, ...], Tokens]:
+    return CAUSES.index(one.cause), one.streams, one.tokens
+
+
+def _explanation(one: Explanation, splits: frozenset[str] | None) -> LineExplanation:
+    rates = [
+        RateChange(rate.kind, None if rate.old is None else usd_text(rate.old), usd_text(rate.new), rate.first_seen)
+        for rate in one.rates
+    ]
+    amount = _amount(None if splits is None else one.tokens, one.usd, splits or frozenset())
+    return LineExplanation(one.cause, amount.tokens, amount.usd, list(one.streams), rates)  # type: ignore[arg-type]
+
+
+def _amount(tokens: Tokens | None, usd: Decimal | None, splits: frozenset[str]) -> Amount:
+    return Amount(_counts(tokens, splits), None if usd is None else usd_text(usd))
+
+
+def _counts(tokens: Tokens | None, splits: frozenset[str]) -> TokenCounts | None:
+    if tokens is None:
+        return None
+    return TokenCounts(
+        input_uncached=tokens.input_uncached,
+        input_cached=tokens.input_cached if "input_cached" in splits else None,
+        input_cache_write=tokens.input_cache_write if "input_cache_write" in splits else None,
+        output=tokens.output,
+        total=tokens.total,
+    )

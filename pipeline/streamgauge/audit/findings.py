@@ -1,0 +1,260 @@
+"""What the records show by themselves, without an invoice. Findings never change whether an audit agrees.
+
+They are collected while the ledger is read for the sums, in bounded memory. Ids that may repeat are looked up in a second
+reading (`read_again`): the first one keeps a filter of bits, not the ids.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from hashlib import blake2b
+from typing import NamedTuple
+
+from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
+from streamgauge.audit.ours import Ours, Place, StoredRecord
+from streamgauge.audit.period import Period
+from streamgauge.audit.repeated import SeenDigests
+
+# Streams that a finding names; it counts all of them.
+MAX_NAMED = 100
+# Ids that are looked up at most: more repeated ids are an error of the upstream, and the finding says so anyway.
+_MAX_LOOKED_UP = 200_000
+# Requests whose attempts are remembered: retries follow within minutes.
+_MAX_REQUESTS = 100_000
+# A stream is an outlier if it costs so many times the mean of its model, in a model with so many streams.
+OUTLIER_FACTOR, OUTLIER_STREAMS = 50, 100
+# The share of cached input, and output tokens a character, are compared between the halves of the period; each needs so
+# many streams there. A fall by a third, or a drift by a tenth, is reported.
+HALF_STREAMS = 100
+CACHE_FALL = Fraction(2, 3)
+DRIFT = Fraction(1, 10)
+# A provider may stop a little below or above a limit of output (tokens): stop sequences, and tokens that are not shown.
+LIMIT_SLACK = 8
+
+NAMES = (
+    "usage_missing",
+    "usage_inconsistent",
+    "totals_do_not_add_up",
+    "finish_reason_against_limit",
+    "duplicate_response_id",
+    "request_billed_twice",
+    "cost_outlier",
+    "cache_share_fell",
+    "output_per_character_drifted",
+    "upstream_without_invoice",
+    "preliminary",
+)
+
+
+class Finding(NamedTuple):
+    """A finding. subject: the provider and model that it concerns, if it concerns one. streams: the first ids."""
+
+    name: str
+    provider: str | None
+    model: str | None
+    concerned: int
+    streams: tuple[str, ...]
+    detail: str
+
+
+@dataclass
+class _Named:
+    count: int = 0
+    streams: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Request:
+    """The attempts of a request that reported usage, and how many of them are named already."""
+
+    attempts: list[tuple[Place, str]] = field(default_factory=list)
+    named: int = 0
+
+
+@dataclass
+class _Half:
+    """Sums of a model in one half of the period."""
+
+    streams: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    chars: int = 0
+
+
+@dataclass
+class _Model:
+    """Sums of a model in the period, and the streams with the highest costs."""
+
+    halves: tuple[_Half, _Half] = field(default_factory=lambda: (_Half(), _Half()))
+    priced: int = 0
+    usd: Decimal = ZERO_USD
+    highest: list[tuple[Decimal, str]] = field(default_factory=list)
+
+
+class Findings:
+    """Collects findings of the streams of a period."""
+
+    def __init__(self, period: Period) -> None:
+        self._since_us, self._until_us = period.since_us, period.until_us
+        self._middle_us = (self._since_us + self._until_us) // 2
+        self._named: dict[tuple[str, str, str | None], _Named] = {}
+        self._models: dict[tuple[str, str | None], _Model] = {}
+        self._seen = SeenDigests()
+        self._responses: set[str] = set()
+        self._requests: dict[str, _Request] = {}
+        self._found: list[Finding] = []
+
+    def see(self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
+        """Take a record with its tokens and cost, in the first reading."""
+        if not self._since_us <= start_us < self._until_us:
+            return
+        usage = record.usage
+        if record.is_reported:
+            self._check_usage(place, record, tokens)
+            self._add_to_model(start_us, place, record, tokens, usd)
+        elif record.outcome == "completed" and usage.source == "absent":
+            self._name("usage_missing", place, record)
+        response = record.response_id if record.resumed_from is None else None
+        if response is not None:
+            digest = blake2b(response.encode(), digest_size=16).digest()
+            if self._seen.had(digest) and len(self._responses) < _MAX_LOOKED_UP:
+                self._responses.add(response)
+        if record.attempt is not None and record.request_digest is not None and record.is_reported:
+            self._add_attempt(place, record.request_digest, record.attempt, record.stream_id)
+
+    def read_again(self, ours: Ours) -> None:
+        """Look up, in a second reading, the ids that may be those of several streams."""
+        if not self._responses:
+            return
+        responses: dict[str, list[tuple[Place, str]]] = {}
+        for start_us, record in ours.records():
+            if not self._since_us <= start_us < self._until_us or record.resumed_from is not None:
+                continue
+            if record.response_id in self._responses:
+                place = ours.place_of(start_us, record)
+                responses.setdefault(str(record.response_id), []).append((place, record.stream_id))
+        for _, some in sorted(responses.items()):
+            if len(some) > 1:
+                for place, stream in some:
+                    self._add("duplicate_response_id", place, stream)
+
+    def all(self, unmapped: Counter[str]) -> list[Finding]:
+        """Every finding, in the order of NAMES, then by provider and model."""
+        found = [
+            Finding(name, provider, model, one.count, tuple(one.streams), _DETAILS[name])
+            for (name, provider, model), one in self._named.items()
+        ]
+        for (provider, model), one in self._models.items():
+            found += _of_model(provider, model, one)
+        for upstream, count in (+unmapped).items():
+            found.append(Finding("upstream_without_invoice", upstream or None, None, count, (), _DETAILS_UNMAPPED))
+        found += self._found
+        return sorted(found, key=lambda one: (NAMES.index(one.name), one.provider or "", one.model or ""))
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding that was made elsewhere."""
+        self._found.append(finding)
+
+    def _add_attempt(self, place: Place, digest: str, attempt: int, stream: str) -> None:
+        request = self._requests.setdefault(digest, _Request())
+        request.attempts.append((place, stream))
+        if attempt > 1 and len(request.attempts) > 1:
+            for one in request.attempts[request.named :]:
+                self._add("request_billed_twice", *one)
+            request.named = len(request.attempts)
+        if len(self._requests) > _MAX_REQUESTS:
+            del self._requests[next(iter(self._requests))]
+
+    def _check_usage(self, place: Place, record: StoredRecord, tokens: Tokens) -> None:
+        usage = record.usage
+        if usage.identity_failed is not None:
+            self._name("totals_do_not_add_up", place, record)
+        lacks = usage.input_tokens is None or usage.output_tokens is None
+        if tokens.input_uncached < 0 or usage.bad_values or (usage.source == "final" and lacks):
+            self._name("usage_inconsistent", place, record)
+        request = record.request
+        if request is None or request.max_tokens is None or usage.output_tokens is None:
+            return
+        limit = request.max_tokens * (request.n or 1)
+        is_short = (
+            record.finish_reason == "length" and usage.output_tokens < limit - LIMIT_SLACK and request.n in (None, 1)
+        )
+        if usage.output_tokens > limit + LIMIT_SLACK or is_short:
+            self._name("finish_reason_against_limit", place, record)
+
+    def _add_to_model(
+        self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None
+    ) -> None:
+        model = self._models.get((place.provider, place.model))
+        if model is None:
+            model = self._models[place.provider, place.model] = _Model()
+        half, counts = model.halves[start_us >= self._middle_us], record.counts
+        half.streams += 1
+        half.input += tokens.input
+        half.cached += tokens.input_cached
+        chars = counts.text_chars + counts.reasoning_chars + counts.refusal_chars
+        if chars and record.usage.source == "final":
+            half.output += tokens.output - (record.usage.reasoning_tokens or 0) * (counts.reasoning_chars == 0)
+            half.chars += chars
+        if usd is not None:
+            model.priced += 1
+            model.usd = EXACT.add(model.usd, usd)
+            if len(model.highest) < MAX_NAMED or usd > model.highest[0][0]:
+                model.highest = sorted([*model.highest, (usd, record.stream_id)])[-MAX_NAMED:]
+
+    def _name(self, name: str, place: Place, record: StoredRecord) -> None:
+        self._add(name, place, record.stream_id)
+
+    def _add(self, name: str, place: Place, stream: str) -> None:
+        one = self._named.setdefault((name, place.provider, place.model), _Named())
+        one.count += 1
+        if len(one.streams) < MAX_NAMED:
+            one.streams.append(stream)
+
+
+def _of_model(provider: str, model: str | None, sums: _Model) -> Iterable[Finding]:
+    if sums.priced >= OUTLIER_STREAMS:
+        limit = EXACT.multiply(sums.usd, Decimal(OUTLIER_FACTOR))
+        over = [stream for usd, stream in reversed(sums.highest) if EXACT.multiply(usd, Decimal(sums.priced)) > limit]
+        if over:
+            highest = usd_text(sums.highest[-1][0])
+            detail = f"each costs more than {OUTLIER_FACTOR} times the mean; the highest costs {highest} USD"
+            yield Finding("cost_outlier", provider, model, len(over), tuple(over), detail)
+    early, late = sums.halves
+    if early.streams < HALF_STREAMS or late.streams < HALF_STREAMS:
+        return
+    if early.input and late.input and early.cached:
+        before, after = Fraction(early.cached, early.input), Fraction(late.cached, late.input)
+        if after < before * CACHE_FALL:
+            detail = (
+                f"cached input in the first half of the period: {_percent(before)}, in the second: {_percent(after)}"
+            )
+            yield Finding("cache_share_fell", provider, model, late.streams, (), detail)
+    if early.chars and late.chars and early.output:
+        before, after = Fraction(early.output, early.chars), Fraction(late.output, late.chars)
+        if abs(after - before) > before * DRIFT:
+            detail = f"output tokens a character in the first half: {_ratio(before)}, in the second: {_ratio(after)}"
+            yield Finding("output_per_character_drifted", provider, model, late.streams, (), detail)
+
+
+def _percent(share: Fraction) -> str:
+    return f"{round(share * 100)} %"
+
+
+def _ratio(value: Fraction) -> str:
+    thousandths = round(value * 1000)
+    return f"{thousandths // 1000}.{thousandths % 1000:03}"
+
+
+_DETAILS = {
+    "usage_missing": "these streams completed, and the provider reported no usage",
+    "usage_inconsistent": "the reported counts lack input or output, have bad values, or more cached input than input",
+    "totals_do_not_add_up": "the reported counts do not satisfy their own equation (usage.identity_failed)",
+    "finish_reason_against_limit": "output is above the limit of the request, or ended by `length` below it",
+    "duplicate_response_id": "several streams have one response id: two taps captured one call, or the upstream repeats ids",
+    "request_billed_twice": "several attempts of one request report usage",
+}
+_DETAILS_UNMAPPED = "no invoice is for this upstream: name its provider in [upstreams] of --map, or give its invoice"

@@ -1,0 +1,115 @@
+"""What every invoice reader gives: lines, in the order of the file, or an InvoiceError. Nothing is guessed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import NamedTuple
+
+from streamgauge.audit.amounts import ZERO_USD, Tokens
+from streamgauge.errors import UsageFault
+
+
+class InvoiceError(UsageFault):
+    """An invoice is refused. The text is `FILE: line N, field F: what is wrong`, as far as the file has lines and fields."""
+
+    def __init__(self, file: str, what: str, line: int | None = None, field: str | None = None) -> None:
+        places = [f"line {line}"] * (line is not None) + [f"field {field}"] * (field is not None)
+        super().__init__(": ".join([file, *([", ".join(places)] if places else []), what]))
+
+
+class BadFieldError(ValueError):
+    """A value is wrong. `field`: its name; the text says what is wrong with it."""
+
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(what)
+        self.field = field
+
+
+class BadTextError(ValueError):
+    """The file is not well-formed. `line`: where, from 1; None if it concerns the whole file."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+class Span(NamedTuple):
+    """A half-open span of time: microseconds since 1970, UTC."""
+
+    start_us: int
+    end_us: int
+
+
+class InvoiceLine(NamedTuple):
+    """One row of an invoice.
+
+    when: the span of its bucket, or the date that it names. model: as the export writes it; None for a charge that is no
+    model's. keys: the ids and names of API key, workspace and project that it names, the most specific first. tier: None if
+    it names none. tokens: None if it has no counts. usd: None if it has no money. kind: the only kind of token that its
+    money is for. half_digit: half of the last printed digit, if the export rounds its money. requests: how many requests it
+    sums up. request_id: the id of the only request that it is for. is_usage: false for taxes, credits and purchases.
+    splits: false if its uncached input may include input that others count as read from or written to a cache. digest: of
+    all its fields.
+    """
+
+    provider: str
+    when: Span | str
+    model: str | None
+    keys: tuple[str, ...] = ()
+    tier: str | None = None
+    tokens: Tokens | None = None
+    usd: Decimal | None = None
+    kind: str | None = None
+    half_digit: Decimal = ZERO_USD
+    requests: int | None = None
+    request_id: str | None = None
+    is_usage: bool = True
+    splits: bool = True
+    digest: bytes = b""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What a FOCUS row before 1.5 stands for, by the operator's own table: a model, and a kind of token."""
+
+    model: str
+    kind: str
+
+
+# The meters of the operator's table, by SkuMeter, SkuId or SkuPriceId.
+Meters = Mapping[str, Meter]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as a format reads it: its values by column or key, and those of its bucket (JSON)."""
+
+    values: Mapping[str, object]
+    bucket: Mapping[str, object] = field(default_factory=dict)
+    meters: Meters = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Format:
+    """One export of a provider.
+
+    signs: the columns (CSV) or the keys of a row (JSON) that tell it from all others, with `object_name`, the value of a
+    row's `object`. required: further columns without which it is refused. read: a row's line, or None for a row without
+    content; raises BadFieldError. has_tokens, has_money: what its rows hold. splits: the kinds of input that it counts apart
+    from the rest of the input. tiers: whether its rows can name every tier."""
+
+    name: str
+    is_json: bool
+    signs: frozenset[str]
+    read: Callable[[Row], InvoiceLine | None]
+    has_tokens: bool
+    has_money: bool
+    required: frozenset[str] = frozenset()
+    splits: frozenset[str] = frozenset({"input_cached", "input_cache_write"})
+    tiers: bool = True
+    object_name: str | None = None
+
+
+def signs(names: str) -> frozenset[str]:
+    """A set of names, written with blanks between them."""
+    return frozenset(names.split())

@@ -1,0 +1,75 @@
+"""Reads rows of CSV or TSV by the names of their columns, without holding more than a row. Pure: text in, rows out."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from streamgauge.audit.invoices.contract import BadTextError
+
+DELIMITERS = (",", "\t", ";")
+# The longest accepted line (characters): far more than any export writes, so that a file without line ends is refused
+# before it fills the memory.
+MAX_LINE = 1024 * 1024
+
+Rows = Iterator[tuple[int, dict[str, str]]]
+
+
+def lines_of(chunks: Iterable[str]) -> Iterator[str]:
+    """The lines of a text, each with its line feed. Raises BadTextError for one that is too long."""
+    rest, number = "", 1
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split("\n")
+        for line in whole:
+            yield line + "\n"
+        number += len(whole)
+        if len(rest) > MAX_LINE:
+            raise BadTextError(f"the line is longer than {MAX_LINE} characters", number)
+    if rest:
+        yield rest
+
+
+class CsvRows:
+    """The rows of a CSV text. `header` is read at once, with the first of DELIMITERS for which `is_known` accepts it.
+
+    Raises BadTextError; also while it is iterated. A row has its line number (that of its last line) and its cells by column.
+    """
+
+    def __init__(self, chunks: Iterable[str], is_known: Callable[[Sequence[str]], bool]) -> None:
+        lines = lines_of(chunks)
+        before: list[str] = []
+        for first in lines:
+            before.append(first)
+            if first.strip():
+                break
+        else:
+            raise BadTextError("the file is empty")
+        found = [(mark, names) for mark in DELIMITERS if is_known(names := _header(first, mark))]
+        self.header: Sequence[str] = found[0][1] if found else _header(first, ",")
+        self.is_known = bool(found)
+        self._lines = chain(before, lines)
+        self._before = len(before)
+        self._delimiter = found[0][0] if found else ","
+
+    def __iter__(self) -> Rows:
+        reader = csv.reader(self._lines, delimiter=self._delimiter, strict=True)
+        try:
+            if len(set(self.header)) != len(self.header):
+                twice = sorted(name for name in set(self.header) if self.header.count(name) > 1)
+                raise BadTextError(f"the header has the column {twice[0]!r} twice", 1)
+            for number, cells in enumerate(reader):
+                if number < self._before or not any(cells):  # the header, and empty lines
+                    continue
+                if len(cells) != len(self.header):
+                    what = f"the row has {len(cells)} cells, the header {len(self.header)} columns"
+                    raise BadTextError(what, reader.line_num)
+                yield reader.line_num, dict(zip(self.header, cells, strict=True))
+        except csv.Error as error:
+            raise BadTextError(f"the row is not well-formed CSV: {error}", reader.line_num) from None
+
+
+def _header(line: str, delimiter: str) -> list[str]:
+    try:
+        cells = next(csv.reader([line], delimiter=delimiter, strict=True))
+    except (csv.Error, StopIteration):
+        return []
+    return [cell.strip() for cell in cells]

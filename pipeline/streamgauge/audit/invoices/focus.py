@@ -1,0 +1,127 @@
+"""FOCUS 1.0 and later, as CSV. From the draft of 1.5 on, SkuPriceDetails names the model and the kind of token.
+
+Before that, no column names them: the operator's table ([meters] of --map) does, by SkuMeter, SkuId or SkuPriceId.
+Money is EffectiveCost: that of usage which a prepayment covers is in no BilledCost.
+"""
+
+import re
+from decimal import Decimal
+
+import msgspec
+
+from streamgauge.audit.amounts import EXACT, Tokens
+from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Meter, Row, signs
+from streamgauge.audit.invoices.values import (
+    MAX_COUNT,
+    Values,
+    check_usd,
+    money,
+    required_money,
+    required_text,
+    shown,
+    span,
+    text,
+    texts,
+)
+
+_NO_TOKENS = Tokens()
+# "Tokens", or a multiple of them: "1000 Tokens", "1K Tokens", "1000000 Tokens", "1M Tokens".
+_UNIT = re.compile(r"(?:(\d{1,9})([KM]?) )?tokens?", re.IGNORECASE)
+_MULTIPLES = {"": 1, "K": 1_000, "M": 1_000_000}
+_ACTIONS = {"read": "input_cached", "write": "input_cache_write", "uncached": "input_uncached"}
+_PROVIDERS = ("ServiceProviderName", "ProviderName", "PublisherName")
+_METER_COLUMNS = ("SkuMeter", "SkuId", "SkuPriceId")
+
+
+def _provider(values: Values) -> str:
+    for name in _PROVIDERS:
+        if found := text(values, name):
+            return found.lower()
+    raise BadFieldError(_PROVIDERS[0], "no column names the provider")
+
+
+def _details(values: Values) -> dict[str, object]:
+    given = text(values, "SkuPriceDetails")
+    if given is None or given.lower() == "null":
+        return {}
+    try:
+        found = msgspec.json.decode(given.encode())
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        found = None
+    if not isinstance(found, dict):
+        raise BadFieldError("SkuPriceDetails", "it is not a JSON object")
+    return found
+
+
+def _meter(row: Row, details: dict[str, object]) -> tuple[Meter, bool]:
+    """The model and kind of a row for tokens, and whether its input is told apart by cache."""
+    direction, action = text(details, "TokenDirection"), text(details, "TokenCacheAction")
+    model = text(details, "ModelId")
+    if model is not None and direction is not None:
+        if direction.lower() == "output":
+            return Meter(model, "output"), True
+        if direction.lower() != "input":
+            raise BadFieldError("SkuPriceDetails", f"TokenDirection {shown(direction)} is neither Input nor Output")
+        if action is not None and action.lower() not in _ACTIONS:
+            raise BadFieldError("SkuPriceDetails", f"TokenCacheAction {shown(action)} is not Read, Write or Uncached")
+        return Meter(model, _ACTIONS[(action or "Uncached").lower()]), action is not None
+    for name in _METER_COLUMNS:
+        found = row.meters.get(text(row.values, name) or "")
+        if found is not None:
+            return found, True
+    what = "it names no ModelId and TokenDirection: name model and kind of this meter in [meters] of --map"
+    raise BadFieldError("SkuPriceDetails", f"{what}; its SkuMeter is {shown(row.values.get('SkuMeter') or '')}")
+
+
+def _quantity(values: Values, is_correction: bool) -> int | None:
+    """The tokens of a row; None if it is not for tokens."""
+    for quantity, unit in (("ConsumedQuantity", "ConsumedUnit"), ("PricingQuantity", "PricingUnit")):
+        found, amount = _UNIT.fullmatch(text(values, unit) or ""), money(values, quantity)
+        if found is None or amount is None:
+            continue
+        tokens = EXACT.multiply(amount, Decimal(int(found[1] or 1) * _MULTIPLES[(found[2] or "").upper()]))
+        if tokens != tokens.to_integral_value():
+            raise BadFieldError(quantity, f"{shown(values.get(quantity))} {unit} is a fraction of a token")
+        if tokens < 0 and not is_correction:
+            raise BadFieldError(quantity, f"{shown(values.get(quantity))} is negative, and the row is no correction")
+        if abs(tokens) > MAX_COUNT:
+            raise BadFieldError(quantity, f"{shown(values.get(quantity))} is too large for a count")
+        return int(tokens)
+    return None
+
+
+def _charge(row: Row) -> InvoiceLine | None:
+    values = row.values
+    check_usd(values, "BillingCurrency")
+    usd = required_money(values, "EffectiveCost")
+    category = required_text(values, "ChargeCategory").lower()
+    line = InvoiceLine(
+        provider=_provider(values),
+        when=span(values, "ChargePeriodStart", "ChargePeriodEnd"),
+        model=None,
+        keys=texts(text(values, "SubAccountId"), text(values, "SubAccountName")),
+        usd=usd,
+        is_usage=category == "usage" and usd >= 0,
+    )
+    if category != "usage":
+        return line if usd else None
+    tokens = _quantity(values, text(values, "ChargeClass") == "Correction")
+    if tokens is None:
+        return line
+    meter, splits = _meter(row, _details(values))
+    counts = _NO_TOKENS._replace(**{meter.kind: tokens})
+    return line._replace(model=meter.model, kind=meter.kind, tokens=counts, splits=splits, is_usage=True)
+
+
+FORMATS = (
+    Format(
+        "FOCUS",
+        is_json=False,
+        signs=signs("ChargePeriodStart ChargeCategory"),
+        required=signs("ChargePeriodEnd BillingCurrency EffectiveCost ConsumedQuantity ConsumedUnit"),
+        read=_charge,
+        has_tokens=True,
+        has_money=True,
+        tiers=False,
+    ),
+)

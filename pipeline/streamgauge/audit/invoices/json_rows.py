@@ -1,0 +1,230 @@
+"""Reads the rows of a JSON page one by one, so that a page of any size takes little memory. Pure: text in, rows out.
+
+A page is an object whose `data` is a list. Its elements are buckets with a list of rows in `results` (older documents:
+`result`), or rows. Numbers with a point become Decimal, never float.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple, NoReturn
+
+from streamgauge.audit.invoices.contract import BadTextError
+
+# The longest accepted value, a row or a bucket without its rows (characters): rows have some hundred.
+MAX_VALUE = 4 * 1024 * 1024
+# Rows that wait for a bucket that names its start after them.
+MAX_WAITING = 100_000
+# Digits of a number: more than any amount has, and few enough to be converted fast.
+MAX_DIGITS = 60
+_ROWS = ("results", "result")
+_STARTS = ("start_time", "starting_at")
+_ENDS = ("end_time", "ending_at")
+_BLANK = " \t\r\n"
+
+
+class JsonRow(NamedTuple):
+    """A row: its line, its path in the document, its values, and those of its bucket."""
+
+    line: int
+    path: str
+    values: Mapping[str, object]
+    bucket: Mapping[str, object]
+
+
+def rows_of(chunks: Iterable[str], page: dict[str, object]) -> Iterator[JsonRow]:
+    """The rows of a page. Its other members are put into `page`. Raises BadTextError."""
+    text = _Text(chunks)
+    if text.peek() != "{":
+        raise BadTextError("the document is not a page: it has to be an object with a list `data`", text.line)
+    has_data = False
+    for name in text.members():
+        if name in page:
+            raise BadTextError(f"the page has the key {name!r} twice", text.line)
+        if name != "data":
+            page[name] = text.value()
+            continue
+        if has_data or text.peek() != "[":
+            raise BadTextError("`data` has to be one list", text.line)
+        has_data = True
+        for index in text.elements():
+            yield from _bucket(text, index)
+    if text.peek():
+        raise BadTextError("text follows the end of the document", text.line)
+    if not has_data:
+        raise BadTextError("the page has no list `data`")
+
+
+def _bucket(text: "_Text", index: int) -> Iterator[JsonRow]:
+    """The rows of an element of `data`."""
+    line = text.line
+    if text.peek() != "{":
+        raise BadTextError(f"data[{index}] is not an object", text.line)
+    bucket: dict[str, object] = {}
+    waiting: list[JsonRow] = []
+    is_bucket = False
+    for name in text.members():
+        if name not in _ROWS or text.peek() != "[":
+            if name in bucket:
+                raise BadTextError(f"data[{index}] has the key {name!r} twice", text.line)
+            bucket[name] = text.value()
+            continue
+        if is_bucket:
+            raise BadTextError(f"data[{index}] has two lists of results", text.line)
+        is_bucket = True
+        for place in text.elements():
+            row_line = text.line_now()
+            values = text.value()
+            path = f"data[{index}].{name}[{place}]"
+            if not isinstance(values, dict):
+                raise BadTextError(f"{path} is not an object", row_line)
+            row = JsonRow(row_line, path, values, bucket)
+            if _is_dated(bucket):
+                yield row
+            elif len(waiting) < MAX_WAITING:
+                waiting.append(row)
+            else:
+                raise BadTextError(f"data[{index}] names its times after more than {MAX_WAITING} results", row_line)
+    yield from waiting
+    if not is_bucket:
+        yield JsonRow(line, f"data[{index}]", bucket, {})
+
+
+def _is_dated(bucket: Mapping[str, object]) -> bool:
+    return any(name in bucket for name in _STARTS) and any(name in bucket for name in _ENDS)
+
+
+class _Text:
+    """A JSON text that is read from its beginning to its end."""
+
+    def __init__(self, chunks: Iterable[str]) -> None:
+        self._chunks = iter(chunks)
+        self._buffer = ""
+        self._at = 0
+        self._counted = 0  # up to here in the buffer, line feeds are in `line`
+        self.line = 1
+        decoder = json.JSONDecoder(
+            parse_float=_decimal, parse_int=_whole, parse_constant=_constant, object_pairs_hook=_object
+        )
+        self._decode = decoder.raw_decode
+
+    def line_now(self) -> int:
+        """The line of the next character, from 1."""
+        self.line += self._buffer.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self.line
+
+    def peek(self) -> str:
+        """The next character that is no blank; empty at the end."""
+        while True:
+            while self._at < len(self._buffer):
+                char = self._buffer[self._at]
+                if char not in _BLANK:
+                    self.line_now()
+                    return char
+                self._at += 1
+            if not self._more():
+                self.line_now()
+                return ""
+
+    def take(self, expected: str) -> None:
+        """The next character, which has to be this one."""
+        if self.peek() != expected:
+            self._fail(f"{expected!r} is missing")
+        self._at += 1
+
+    def members(self) -> Iterator[str]:
+        """The names of an object's members; the caller reads each value."""
+        self.take("{")
+        if self.peek() == "}":
+            self._at += 1
+            return
+        while True:
+            if self.peek() != '"':
+                self._fail("a member's name is missing")
+            name = self.value()
+            self.take(":")
+            self.peek()
+            yield str(name)
+            if self.peek() == "}":
+                self._at += 1
+                return
+            self.take(",")
+
+    def elements(self) -> Iterator[int]:
+        """The indexes of a list's elements; the caller reads each value."""
+        self.take("[")
+        if self.peek() == "]":
+            self._at += 1
+            return
+        index = 0
+        while True:
+            self.peek()
+            yield index
+            index += 1
+            if self.peek() == "]":
+                self._at += 1
+                return
+            self.take(",")
+
+    def value(self) -> Any:
+        """The next value, whole."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._decode(self._buffer, self._at)
+                if end < len(self._buffer) or not self._more():  # a number may go on in the next chunk
+                    self._at = end
+                    return value
+                continue
+            except json.JSONDecodeError as error:
+                if len(self._buffer) - self._at > MAX_VALUE:
+                    self._fail(f"a value is not valid JSON, or longer than {MAX_VALUE} characters")
+                if not self._more():
+                    self._at = min(max(error.pos, self._at), len(self._buffer))
+                    self._fail(f"the document is not valid JSON: {error.msg}")
+            except RecursionError:
+                self._fail("values are nested too deeply")
+            except _NumberError as error:
+                self._fail(str(error))
+
+    def _more(self) -> bool:
+        """Read a further chunk; False at the end of the text."""
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            return False
+        self.line_now()
+        self._buffer = self._buffer[self._at :] + chunk
+        self._at = self._counted = 0
+        return True
+
+    def _fail(self, what: str) -> NoReturn:
+        raise BadTextError(what, self.line_now())
+
+
+class _NumberError(Exception):
+    """A number or an object that no invoice has. It is no ValueError, which the decoder raises for incomplete text."""
+
+
+def _decimal(digits: str) -> Decimal:
+    if len(digits) > MAX_DIGITS:
+        raise _NumberError(f"a number has more than {MAX_DIGITS} digits")
+    return Decimal(digits)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _NumberError(f"a number has more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _constant(name: str) -> object:
+    raise _NumberError(f"{name} is not a number")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _NumberError(f"an object has the key {next(name for name in names if names.count(name) > 1)!r} twice")
+    return made

@@ -1,0 +1,158 @@
+"""OpenAI: usage and costs of the organization API, and the dashboard's exports of both. See docs/guides/audit.md for sources.
+
+`input_tokens` includes cached and cache-write tokens. Costs name model and kind of token in `line_item`; amounts are dollars,
+a number or a string.
+"""
+
+import re
+
+from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, signs
+from streamgauge.audit.invoices.values import (
+    Values,
+    check_usd,
+    count,
+    money,
+    required_count,
+    required_money,
+    required_text,
+    shown,
+    span,
+    text,
+    texts,
+)
+
+PROVIDER = "openai"
+_LINE_ITEM = re.compile(r"(priority \| )?(.+), (input|output|cached input|cache writes)(, long context)?")
+# A suffix of the model in a line item: the modality, which is no part of its name.
+_MODALITY = re.compile(r" (text|audio|image)$")
+_KINDS = {
+    "input": "input_uncached",
+    "cached input": "input_cached",
+    "cache writes": "input_cache_write",
+    "output": "output",
+}
+
+
+def _keys(values: Values) -> tuple[str, ...]:
+    return texts(text(values, "api_key_id"), text(values, "project_id"))
+
+
+def _tier(values: Values) -> str | None:
+    batch = values.get("batch")
+    if batch not in (None, "", True, False) and str(batch).lower() not in ("true", "false"):
+        raise BadFieldError("batch", f"{shown(batch)} is neither true nor false")
+    if str(batch).lower() == "true":
+        return "batch"
+    return text(values, "service_tier")
+
+
+def _usage(row: Row) -> InvoiceLine | None:
+    values = row.values
+    when = span(row.bucket or values, "start_time", "end_time")
+    if not row.bucket and not text(values, "input_tokens") and not text(values, "num_model_requests"):
+        return None  # a day without usage
+    whole = required_count(values, "input_tokens")
+    cached = count(values, "input_cached_tokens") or 0
+    written, uncached = count(values, "input_cache_write_tokens"), count(values, "input_uncached_tokens")
+    if written is None:  # older exports leave it out; the three parts are the whole
+        written = 0 if uncached is None else whole - cached - uncached
+    if uncached is None:
+        uncached = whole - cached - written
+    if min(uncached, written) < 0 or uncached + cached + written != whole:
+        parts = f"{uncached} uncached, {cached} cached and {written} cache writes"
+        raise BadFieldError("input_tokens", f"{whole} is not the sum of its parts: {parts}")
+    return InvoiceLine(
+        provider=PROVIDER,
+        when=when,
+        model=required_text(values, "model", "it is empty: export it grouped by model"),
+        keys=_keys(values),
+        tier=_tier(values),
+        tokens=Tokens(uncached, cached, written, required_count(values, "output_tokens")),
+        requests=required_count(values, "num_model_requests"),
+    )
+
+
+def _costs(row: Row) -> InvoiceLine | None:
+    amount = row.values.get("amount")
+    if not isinstance(amount, dict):
+        raise BadFieldError("amount", "it is not an object with value and currency")
+    try:
+        check_usd(amount, "currency")
+        usd = required_money(amount, "value")
+    except BadFieldError as error:
+        raise BadFieldError(f"amount.{error.field}", str(error)) from None
+    when = span(row.bucket, "start_time", "end_time")
+    return _cost_line(row.values)._replace(when=when, usd=usd)
+
+
+def _costs_csv(row: Row) -> InvoiceLine | None:
+    when = span(row.values, "start_time", "end_time")
+    usd = money(row.values, "amount_value")
+    if usd is None and not text(row.values, "amount_currency"):
+        return None  # a day without costs
+    check_usd(row.values, "amount_currency")
+    return _cost_line(row.values)._replace(when=when, usd=required_money(row.values, "amount_value"))
+
+
+def _cost_line(values: Values) -> InvoiceLine:
+    item = text(values, "line_item")
+    amount = values.get("amount")
+    value = amount.get("value") if isinstance(amount, dict) else values.get("amount_value")
+    if item is None and not str(value).startswith("-"):  # a credit belongs to no line item
+        raise BadFieldError("line_item", "it is empty: export the costs grouped by line item")
+    found = _LINE_ITEM.fullmatch(item or "")
+    return InvoiceLine(
+        provider=PROVIDER,
+        when="",
+        model=_MODALITY.sub("", found[2]) if found else None,
+        keys=_keys(values),
+        kind=_KINDS[found[3]] if found else None,
+        is_usage=item is not None,
+    )
+
+
+_USAGE_SIGNS = signs("input_tokens output_tokens num_model_requests")
+# The costs do not tell batch and flex from the standard tier: only priority has a mark.
+FORMATS = (
+    Format(
+        "OpenAI usage (API)",
+        is_json=True,
+        signs=frozenset({"object"}),
+        object_name="organization.usage.completions.result",
+        required=_USAGE_SIGNS | {"model"},
+        read=_usage,
+        has_tokens=True,
+        has_money=False,
+    ),
+    Format(
+        "OpenAI costs (API)",
+        is_json=True,
+        signs=frozenset({"object"}),
+        object_name="organization.costs.result",
+        required=signs("amount line_item"),
+        read=_costs,
+        has_tokens=False,
+        has_money=True,
+        tiers=False,
+    ),
+    Format(
+        "OpenAI costs (dashboard)",
+        is_json=False,
+        signs=signs("start_time amount_value"),
+        required=signs("end_time amount_currency line_item"),
+        read=_costs_csv,
+        has_tokens=False,
+        has_money=True,
+        tiers=False,
+    ),
+    Format(
+        "OpenAI usage (dashboard)",
+        is_json=False,
+        signs=signs("start_time num_model_requests"),
+        required=signs("end_time model input_tokens output_tokens"),
+        read=_usage,
+        has_tokens=True,
+        has_money=False,
+    ),
+)

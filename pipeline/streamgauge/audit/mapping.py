@@ -1,0 +1,97 @@
+"""The operator's map (`--map FILE`, TOML): which provider an upstream is, and which keys of a provider a tenant has.
+
+[upstreams]
+openai-eu = "openai"                                 # an upstream's name, and the provider's
+
+[tenants]
+river = ["proj_3f", "key_77", "River production"]    # ids and names of projects, workspaces and keys
+
+[meters]
+"gpt 4.1 cached Inp glbl" = {model = "gpt-4.1", kind = "input_cached"}    # FOCUS before 1.5
+"""
+
+import tomllib
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
+
+from streamgauge.audit.amounts import KINDS
+from streamgauge.audit.invoices import Meter, Meters
+from streamgauge.errors import UsageFault
+
+# Upstreams that are named by their host: taps without names.
+_HOSTS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic", "openrouter.ai": "openrouter"}
+_TABLES = ("upstreams", "tenants", "meters")
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """`providers`: by upstream. `tenants`: by the id or name that a provider uses. `meters`: the meters of FOCUS."""
+
+    providers: Map[str, str] = field(default_factory=dict)
+    tenants: Map[str, str] = field(default_factory=dict)
+    meters: Meters = field(default_factory=dict)
+
+    def provider_of(self, upstream: str | None) -> str:
+        """The provider of an upstream: as mapped, else by its host, else its own name in lower case."""
+        if upstream is None:
+            return ""
+        found = self.providers.get(upstream)
+        return found or _HOSTS.get(upstream.partition(":")[0], upstream.lower())
+
+    def our_key(self, tenant: str | None, credential_id: str | None) -> str | None:
+        """The key of one of our streams: its tenant, else the tenant of its credential, else the credential's id."""
+        if tenant is not None or credential_id is None:
+            return tenant
+        return self.tenants.get(credential_id, credential_id)
+
+    def their_key(self, names: tuple[str, ...]) -> str | None:
+        """The key of an invoice's row: the tenant of the first of its names that is mapped, else its first name."""
+        for name in names:
+            if (tenant := self.tenants.get(name)) is not None:
+                return tenant
+        return names[0] if names else None
+
+
+def mapping_of(text: str, source: str) -> Mapping:
+    """The map in a TOML text. Raises UsageFault, which names `source` and what to write."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageFault(f"--map {source} is not TOML: {error}") from None
+    for name, table in tables.items():
+        if name not in _TABLES or not isinstance(table, dict):
+            raise UsageFault(f"--map {source}: {name} is not one of the tables {', '.join(_TABLES)}")
+    return Mapping(
+        _providers(tables.get("upstreams", {}), source),
+        _tenants(tables.get("tenants", {}), source),
+        _meters(tables.get("meters", {}), source),
+    )
+
+
+def _providers(table: Map[str, object], source: str) -> dict[str, str]:
+    for upstream, provider in table.items():
+        if not isinstance(provider, str) or not provider:
+            raise UsageFault(f'--map {source}: write [upstreams] lines as {upstream} = "provider"')
+    return {upstream: str(provider).lower() for upstream, provider in table.items()}
+
+
+def _tenants(table: Map[str, object], source: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for tenant, names in table.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+            raise UsageFault(f'--map {source}: write [tenants] lines as {tenant} = ["id or name", ...]')
+        for name in names:
+            if found.setdefault(name, tenant) != tenant:
+                raise UsageFault(f"--map {source}: {name} belongs to two tenants, {found[name]} and {tenant}")
+    return found
+
+
+def _meters(table: Map[str, object], source: str) -> dict[str, Meter]:
+    found: dict[str, Meter] = {}
+    for name, given in table.items():
+        model, kind = (given.get("model"), given.get("kind")) if isinstance(given, dict) else (None, None)
+        if not isinstance(model, str) or kind not in KINDS:
+            kinds = ", ".join(KINDS)
+            raise UsageFault(f'--map {source}: write [meters] {name} = {{model = "...", kind = one of {kinds}}}')
+        found[name] = Meter(model, str(kind))
+    return found

@@ -1,0 +1,192 @@
+"""Causes of differences in money: what tokens explain, repeated and missing rows, a wrong unit, a changed price.
+
+Money is judged only where tokens agree, or are explained: else their difference has no price. A unit is never converted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations
+
+from streamgauge.audit.amounts import EXACT, KINDS, ZERO, ZERO_USD, as_decimal, total_of, usd_total
+from streamgauge.audit.cells import Cell, Explanation, Rate, ids_of
+from streamgauge.audit.ours import Place
+from streamgauge.audit.rates import Rates, cost_at
+
+# Cents for dollars, or dollars for cents.
+FACTOR = Decimal(100)
+# Exports print amounts with five and more significant digits: two amounts that differ by less than this part are equal.
+_RELATIVE = Decimal("0.000001")
+# Decimal places of a price for a million tokens: providers use up to four.
+_PLACES = 6
+_PLAIN_PLACES = 4
+_MILLION = 1_000_000
+
+RatesOf = Callable[[Place], "Rates | None"]
+
+
+def explain_money(cell: Cell, rates: Rates | None) -> None:
+    """Give explanations without money their part, then explain what is left of a cell by itself."""
+    if cell.usd is None:
+        return
+    _price_explanations(cell, rates)
+    if cell.rest != ZERO:
+        return
+    left = _left(cell)
+    if _is_little(cell, left):
+        return
+    for extra in _extra_money(cell):
+        if extra and _is_little(cell, EXACT.subtract(left, extra)):
+            cell.explain("duplicate_lines", ZERO, extra, cell.billed)
+            return
+    if cell.theirs.money_rows == 0:
+        cell.explain("missing_from_invoice", ZERO, left, cell.billed)
+    elif cell.ours.streams == 0 and cell.theirs.token_rows == 0:
+        cell.explain("coverage", ZERO, left)
+    elif _is_wrong_unit(cell, left):
+        cell.explain("wrong_unit", ZERO, left, cell.billed)
+
+
+def _extra_money(cell: Cell) -> Iterator[Decimal]:
+    """What repeated rows without tokens bill: all together, each, and each two."""
+    repeated = cell.theirs.repeated
+    yield repeated.money
+    amounts = [
+        EXACT.multiply(line.usd, Decimal(extra))
+        for line, extra in repeated.different()
+        if line.tokens is None and line.usd is not None
+    ]
+    yield from amounts
+    for one, other in combinations(amounts, 2):
+        yield EXACT.add(one, other)
+
+
+def _price_explanations(cell: Cell, rates: Rates | None) -> None:
+    """Explanations of tokens without money get it by the known prices; else the first one gets what is left.
+
+    Where tokens stay unexplained, so does the money that no price tells.
+    """
+    for place, one in enumerate(cell.explanations):
+        if one.usd is None:
+            cost = cost_at(rates, one.tokens)
+            left = _left(cell) if cell.rest == ZERO else ZERO_USD
+            usd = left if cost is None else as_decimal(cost, 24)
+            cell.explanations[place] = replace(one, usd=usd)
+
+
+def _left(cell: Cell) -> Decimal:
+    """What is left of the money of a cell, without charges that are for no usage: these no cause explains."""
+    return EXACT.subtract(cell.usd_rest or ZERO_USD, cell.theirs.other)
+
+
+def _is_little(cell: Cell, left: Decimal) -> bool:
+    return abs(left) <= cell.theirs.slack + _RELATIVE * abs(cell.theirs.usd)
+
+
+def _expected(cell: Cell) -> Decimal:
+    """What would be billed for the tokens that are billed, at our prices; without repeated rows, which have theirs."""
+    repeated = usd_total(one.usd for one in cell.explanations if one.cause == "duplicate_lines") or ZERO_USD
+    known = EXACT.add(EXACT.add(cell.theirs.other, repeated), _left(cell))
+    return EXACT.subtract(cell.theirs.usd, known)
+
+
+def _is_wrong_unit(cell: Cell, left: Decimal) -> bool:
+    expected = _expected(cell)
+    billed = EXACT.add(expected, left)
+    if expected <= 0 or billed <= 0:
+        return False
+    larger, smaller = max(billed, expected), min(billed, expected)
+    slack = cell.theirs.slack if billed == larger else FACTOR * cell.theirs.slack
+    return abs(larger - FACTOR * smaller) <= slack + _RELATIVE * larger and larger > 2 * slack
+
+
+def explain_prices(cells: Sequence[Cell], rates: RatesOf, tolerance: Decimal) -> None:
+    """Explain what is left by prices that changed, for the cells of one provider, model and tier, by day."""
+    changed = [
+        cell
+        for cell in cells
+        if cell.usd is not None
+        and cell.rest == ZERO
+        and cell.theirs.tokens != ZERO
+        and not _is_little(cell, _left(cell))
+    ]
+    if not changed or sum(abs(_left(cell)) for cell in changed) <= tolerance:
+        return
+    first_seen = min(cell.place.day for cell in changed)
+    found = (
+        _by_kind(changed, rates, first_seen)
+        or _by_ratio(changed, first_seen)
+        or _by_one_kind(changed, rates, first_seen)
+    )
+    for cell in changed if found else ():
+        ids = ids_of(cell.billed)
+        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids, found))
+
+
+def _by_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
+    """Where money is billed by kind: one price for each kind in all cells."""
+    found: list[Rate] = []
+    for place, kind in enumerate(KINDS):
+        news = [
+            Fraction(cell.theirs.usd_by_kind[kind]) / cell.theirs.tokens[place]
+            for cell in changed
+            if kind in cell.theirs.usd_by_kind and cell.theirs.tokens[place]
+        ]
+        if not news:
+            continue
+        if not _are_equal(news, _slack_of(changed, place)):
+            return ()
+        old = (rates(changed[0].place) or (None,) * 4)[place]
+        if old is None or not _are_equal([old, *news], _slack_of(changed, place)):
+            found.append(_rate(kind, old, news[0], first_seen))
+    return tuple(found)
+
+
+def _slack_of(changed: Sequence[Cell], place: int) -> Fraction:
+    """How far rounding may move the price of a kind."""
+    return max(
+        (Fraction(cell.theirs.slack) / cell.theirs.tokens[place] for cell in changed if cell.theirs.tokens[place]),
+        default=Fraction(0),
+    )
+
+
+def _by_ratio(changed: Sequence[Cell], first_seen: str) -> tuple[Rate, ...]:
+    """All prices changed by one factor."""
+    if any(_expected(cell) <= 0 for cell in changed):
+        return ()
+    ratios = [1 + Fraction(_left(cell)) / Fraction(_expected(cell)) for cell in changed]
+    slack = max(Fraction(cell.theirs.slack) / Fraction(_expected(cell)) for cell in changed)
+    if not _are_equal(ratios, slack) or (len(changed) == 1 and not _is_plain(ratios[0])):
+        return ()
+    total = total_of(cell.theirs.tokens for cell in changed).total
+    old = sum((Fraction(_expected(cell)) for cell in changed), Fraction(0)) / total
+    return (_rate("total", old, old * ratios[0], first_seen),)
+
+
+def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
+    """The price of one kind changed, and the money is not billed by kind."""
+    for place, kind in enumerate(KINDS):
+        if not all(cell.theirs.tokens[place] for cell in changed):
+            continue
+        added = [Fraction(_left(cell)) / cell.theirs.tokens[place] for cell in changed]
+        if _are_equal(added, _slack_of(changed, place)) and (len(changed) > 1 or _is_plain(added[0] * _MILLION)):
+            old = (rates(changed[0].place) or (None,) * 4)[place]
+            if old is not None and old + added[0] >= 0:
+                return (_rate(kind, old, old + added[0], first_seen),)
+    return ()
+
+
+def _are_equal(values: Sequence[Fraction], slack: Fraction) -> bool:
+    return max(values) - min(values) <= 2 * slack + max(map(abs, values)) / _MILLION
+
+
+def _is_plain(value: Fraction) -> bool:
+    """Whether a number has few decimal places, as a price has. The quotient of two unrelated amounts has not."""
+    scaled: Fraction = value * 10**_PLAIN_PLACES
+    return scaled.denominator == 1
+
+
+def _rate(kind: str, old: Fraction | None, new: Fraction, first_seen: str) -> Rate:
+    known = None if old is None else as_decimal(old * _MILLION, _PLACES)
+    return Rate(kind, known, as_decimal(new * _MILLION, _PLACES), first_seen)

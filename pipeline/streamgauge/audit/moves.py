@@ -1,0 +1,165 @@
+"""Streams that are billed in another cell than ours: on the next day, or in another tier.
+
+A move has evidence on both sides: the cell that lacks the streams, and the one that has them. The search begins at cells
+that bill too much, since their surplus is the sum of the streams that came.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from streamgauge.audit.amounts import ZERO, Tokens, minus, negated
+from streamgauge.audit.cells import Cell, tokens_of, usd_of
+from streamgauge.audit.hypotheses import Tools, minus_usd
+from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.period import day_after
+from streamgauge.audit.subsets import signed_subsets
+
+LATE, TIER = "late_across_midnight", "tier"
+# A stream that ended so long before midnight may be booked after it: providers' clocks and queues (microseconds).
+MARGIN_US = 3_600 * 1_000_000
+# How often all cells are searched: a move may leave what another one explains, and that one another.
+MAX_ROUNDS = 20
+
+
+class _Donor(NamedTuple):
+    """A cell whose streams may be billed in another one, and these streams."""
+
+    cause: str
+    cell: Cell
+    streams: list[OurStream]
+
+
+class Moves:
+    """The moves among the cells of one provider. `ends_us`: the end of a day, in microseconds since 1970."""
+
+    def __init__(self, cells: Mapping[Place, Cell], ends_us: Callable[[str], int], tools: Tools) -> None:
+        self._cells = cells
+        self._ends_us = ends_us
+        self._tools = tools
+        self._tiers: dict[Place, list[Cell]] = {}
+        for cell in cells.values():
+            self._tiers.setdefault(cell.place._replace(tier=None), []).append(cell)
+        days = {cell.place.day for cell in cells.values() if cell.billed_day}
+        self._first_day, self._last_day = min(days, default=""), max(days, default="")
+
+    def explain_edges(self) -> None:
+        """Explain streams that are billed on a day for which there is no invoice: they are not missing."""
+        for cell in self._in_order():
+            day = cell.place.day
+            if day and cell.billed_day and cell.rest != ZERO and not self._has_invoice(day_after(day, 1)):
+                self._lack(cell)
+
+    def explain(self) -> None:
+        """Explain what has moved: surplus first, then surplus and lack of one day, then lack alone; again after a success."""
+        known = -1
+        for _ in range(MAX_ROUNDS):
+            count = sum(len(cell.explanations) for cell in self._cells.values())
+            if count == known:
+                return
+            known = count
+            for step in (self._surplus, self._both, self._lack):
+                for cell in self._in_order():
+                    if cell.billed_day and cell.rest != ZERO:
+                        step(cell)
+
+    def _in_order(self) -> list[Cell]:
+        return [self._cells[place] for place in sorted(self._cells, key=place_order)]
+
+    def _surplus(self, cell: Cell) -> None:
+        for tried, combination in enumerate(self._tools.few(cell), 1):
+            target = minus(cell.rest, combination.tokens)
+            for donor in self._donors(cell):
+                chosen = self._chosen(donor.streams, target, tried)
+                if chosen and self._gives(donor.cell):
+                    combination.apply(cell)
+                    _move(donor.cause, donor.cell, cell, chosen)
+                    return
+
+    def _both(self, cell: Cell) -> None:
+        """Streams that came from the day before, and others that went to the next one."""
+        before, after = self._cell_at(cell, -1), self._cell_at(cell, 1)
+        if before is None:
+            return
+        came, went = self._crossing(before, 0), self._crossing(cell, 0)
+        for tried, combination in enumerate(self._tools.few(cell), 1):
+            target = minus(cell.rest, combination.tokens)
+            found = signed_subsets([one.tokens for one in came], [one.tokens for one in went], target, tried)
+            if found is None or not all(found):
+                continue
+            ins, outs = [came[place] for place in found[0]], [went[place] for place in found[1]]
+            if self._gives(before) and self._takes(cell, tokens_of(outs)):
+                combination.apply(cell)
+                _move(LATE, before, cell, ins)
+                _move(LATE, cell, after, outs)
+                return
+
+    def _lack(self, cell: Cell) -> None:
+        """Streams that went to a day which is billed for more, or for which there is no invoice."""
+        after = self._cell_at(cell, 1)
+        for tried, combination in enumerate(self._tools.few(cell), 1):
+            chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest), tried)
+            if chosen and self._takes(cell, tokens_of(chosen)):
+                combination.apply(cell)
+                _move(LATE, cell, after, chosen)
+                return
+
+    def _donors(self, cell: Cell) -> Iterator[_Donor]:
+        before = self._cell_at(cell, -1)
+        if before is not None:
+            yield _Donor(LATE, before, self._crossing(before, 0))
+            yield _Donor(LATE, before, self._crossing(before, MARGIN_US))
+        for other in sorted(self._tiers[cell.place._replace(tier=None)], key=lambda one: place_order(one.place)):
+            if other is not cell:
+                yield _Donor(TIER, other, other.billed)
+
+    def _cell_at(self, cell: Cell, days: int) -> Cell | None:
+        if not cell.place.day:
+            return None
+        return self._cells.get(cell.place._replace(day=day_after(cell.place.day, days)))
+
+    def _crossing(self, cell: Cell, margin_us: int) -> list[OurStream]:
+        """The streams of a cell that ended after its day, or less than `margin_us` before its end."""
+        if not cell.place.day:
+            return []
+        end_us = self._ends_us(cell.place.day) - margin_us
+        came = {one.id for one in cell.came}
+        return [one for one in cell.billed if (one.end_us or one.start_us) >= end_us and one.id not in came]
+
+    def _chosen(self, streams: list[OurStream], target: Tokens, tried: int) -> list[OurStream]:
+        places = self._tools.search.subset([one.tokens for one in streams], target, tried)
+        return [streams[place] for place in places or ()]
+
+    @staticmethod
+    def _gives(cell: Cell) -> bool:
+        """Whether a cell may give streams: it lacks something, or there is no invoice for it."""
+        return not cell.billed_day or cell.rest != ZERO
+
+    def _takes(self, cell: Cell, tokens: Tokens) -> bool:
+        """Whether the day after a cell has these tokens too many, but for streams that went on to the day after it.
+
+        A day without an invoice may take any.
+        """
+        after = self._cell_at(cell, 1)
+        if after is None:
+            return not self._has_invoice(day_after(cell.place.day, 1))
+        rest = minus(after.rest, tokens)
+        return not after.billed_day or min(rest) >= 0 or bool(self._chosen(self._crossing(after, 0), negated(rest), 1))
+
+    def _has_invoice(self, day: str) -> bool:
+        return self._first_day <= day <= self._last_day
+
+
+def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream]) -> None:
+    tokens, usd = tokens_of(streams), usd_of(streams)
+    source.gone.update(one.id for one in streams)
+    if source.billed_day:
+        source.explain(cause, negated(tokens), minus_usd(usd), streams, -len(streams))
+    if target is not None and target.billed_day:
+        # In another tier they have another price: what is billed for them there is their money.
+        target.explain(cause, tokens, None if cause == TIER else usd, streams, len(streams))
+        target.came += streams
+
+
+def place_order(place: Place) -> tuple[str, ...]:
+    """Sorts places: by day, provider, model, key and tier; an unknown one last."""
+    return tuple("\U0010ffff" if one is None else one for one in place)

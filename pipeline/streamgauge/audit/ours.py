@@ -1,0 +1,227 @@
+"""What the ledger holds for an audit: the usage that providers reported in streams, read record by record.
+
+Only final and partial numbers are ours; an estimate never is. Money is the cost that the ledger added to a record.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens
+from streamgauge.audit.mapping import Mapping as ProviderMapping
+from streamgauge.audit.period import DayOf, Period, microseconds
+from streamgauge.ledger import Filter
+
+_REPORTED = frozenset({"final", "partial"})
+_MICROSECONDS = 1_000_000
+
+
+class Records(Protocol):
+    """The part of a ledger that an audit reads."""
+
+    def query(self, limit: int | None = None, chosen: Filter = ..., *, newest_first: bool = False) -> Iterator[bytes]:
+        """The chosen records as JSON, oldest first; equal times by stream id."""
+
+
+class _Request(msgspec.Struct, gc=False):
+    n: int | None = None
+    max_tokens: int | None = None
+    body_bytes: int | None = None
+
+
+class _Timing(msgspec.Struct, gc=False):
+    first_token_s: float | None = None
+    end_s: float | None = None
+
+
+class _Counts(msgspec.Struct, gc=False):
+    text_chars: int = 0
+    reasoning_chars: int = 0
+    refusal_chars: int = 0
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None
+    output_tokens: int | None
+    total_tokens: int | None
+    source: str
+    input_cached_tokens: int | None = None
+    input_cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    identity_failed: str | None = None
+    bad_values: int = 0
+
+
+class _Cost(msgspec.Struct, gc=False):
+    usd: str | None = None
+
+
+class StoredRecord(msgspec.Struct, gc=False):
+    """The members of a record that an audit reads."""
+
+    stream_id: str
+    started_at: str
+    outcome: str
+    timing: _Timing
+    usage: _Usage
+    counts: _Counts
+    upstream: str | None = None
+    request: _Request | None = None
+    request_model: str | None = None
+    response_model: str | None = None
+    service_tier: str | None = None
+    response_id: str | None = None
+    tenant: str | None = None
+    credential_id: str | None = None
+    request_digest: str | None = None
+    attempt: int | None = None
+    resumed_from: str | None = None
+    last_event_id: str | None = None
+    status_code: int | None = None
+    finish_reason: str | None = None
+    cost: _Cost | None = None
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the provider reported usage in this stream."""
+        return self.usage.source in _REPORTED
+
+    @property
+    def tokens(self) -> Tokens:
+        """What the provider reported, in kinds that exclude each other. What it did not report adds nothing."""
+        usage = self.usage
+        if usage.source not in _REPORTED:
+            return ZERO
+        cached, written = usage.input_cached_tokens or 0, usage.input_cache_write_tokens or 0
+        whole = cached + written if usage.input_tokens is None else usage.input_tokens
+        return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
+
+    def usd_of(self, tokens: Tokens) -> Decimal | None:
+        """Its cost in dollars; None if it has usage and no price is known. A stream without usage costs nothing here.
+
+        `tokens`: its own, which the caller has made already.
+        """
+        if self.cost is not None and self.cost.usd is not None:
+            return Decimal(self.cost.usd)
+        return ZERO_USD if tokens == ZERO else None
+
+
+class Place(NamedTuple):
+    """Where a stream or a row counts: a cell before its dimensions are chosen."""
+
+    day: str
+    provider: str
+    model: str | None
+    key: str | None
+    tier: str | None
+
+
+class OurStream(NamedTuple):
+    """A stream as the search for causes needs it. Times in microseconds since 1970, UTC.
+
+    tokens: in the kinds that are compared. priced: in all kinds, as its cost was made.
+    """
+
+    id: str
+    place: Place
+    start_us: int
+    end_us: int | None
+    tokens: Tokens
+    priced: Tokens
+    usd: Decimal | None
+    reasoning: int
+    is_final: bool
+    has_usage: bool
+    has_token: bool
+    was_sent: bool
+    is_completed: bool
+    response_id: str | None
+    digest: str | None
+    output_limit: int | None
+    input_limit: int | None
+    chars: int
+
+
+class Correction(NamedTuple):
+    """The usage that counts in place of a record's own, where streams were resumed."""
+
+    tokens: Tokens
+    usd: Decimal | None
+    has_usage: bool
+
+
+class Ours:
+    """Reads the ledger for an audit, again for each pass. `corrections`: by stream id, may be set after the first pass."""
+
+    def __init__(self, ledger: Records, period: Period, mapping: ProviderMapping) -> None:
+        self.corrections: Mapping[str, Correction] = {}
+        self._ledger = ledger
+        self._period = period
+        self._mapping = mapping
+        self._day_of = DayOf(period.timezone)
+        self._decode = msgspec.json.Decoder(StoredRecord).decode
+        self._providers: dict[str | None, str] = {}
+
+    def raw(self) -> Iterator[bytes]:
+        """The records of the period alone, in the order of their start: what a digest of the ledger's range is made of."""
+        return self._ledger.query(chosen=Filter(self._period.since_us, self._period.until_us))
+
+    def records(self, days: Set[str] = frozenset()) -> Iterator[tuple[int, StoredRecord]]:
+        """The records of the period and of the day either side, each with its start in microseconds.
+
+        `days`: only the records of these days; none for all.
+        """
+        for since_us, until_us in self._period.runs_of(days):
+            for text in self._ledger.query(chosen=Filter(since_us, until_us)):
+                record = self._decode(text)
+                yield microseconds(datetime.fromisoformat(record.started_at)), record
+
+    def place_of(self, start_us: int, record: StoredRecord) -> Place:
+        """The cell of a record, before dimensions that an invoice lacks are left out."""
+        provider = self._providers.get(record.upstream)
+        if provider is None:
+            provider = self._providers[record.upstream] = self._mapping.provider_of(record.upstream)
+        return Place(
+            self._day_of(start_us),
+            provider,
+            record.response_model or record.request_model,
+            self._mapping.our_key(record.tenant, record.credential_id),
+            record.service_tier,
+        )
+
+    def streams(self, wanted: Callable[[Place], bool], days: Set[str] = frozenset()) -> Iterator[OurStream]:
+        """The streams of the wanted cells, oldest first. `days`: as for `records`."""
+        for start_us, record in self.records(days):
+            place = self.place_of(start_us, record)
+            if wanted(place):
+                yield self.stream_of(start_us, place, record)
+
+    def stream_of(self, start_us: int, place: Place, record: StoredRecord) -> OurStream:
+        """A record as a stream."""
+        request, end_s = record.request, record.timing.end_s
+        limit = None if request is None or request.max_tokens is None else request.max_tokens * (request.n or 1)
+        corrected = self.corrections.get(record.stream_id)
+        counts, tokens = record.counts, record.tokens if corrected is None else corrected.tokens
+        return OurStream(
+            id=record.stream_id,
+            place=place,
+            start_us=start_us,
+            end_us=None if end_s is None else start_us + round(end_s * _MICROSECONDS),
+            tokens=tokens,
+            priced=tokens,
+            usd=record.usd_of(tokens) if corrected is None else corrected.usd,
+            reasoning=record.usage.reasoning_tokens or 0 if corrected is None else 0,
+            is_final=record.usage.source == "final",
+            has_usage=record.is_reported if corrected is None else corrected.has_usage,
+            has_token=record.timing.first_token_s is not None,
+            was_sent=record.status_code is not None or record.outcome not in ("upstream_reset", "timeout"),
+            is_completed=record.outcome == "completed",
+            response_id=record.response_id,
+            digest=record.request_digest,
+            output_limit=limit,
+            input_limit=None if request is None else request.body_bytes,
+            chars=counts.text_chars + counts.reasoning_chars + counts.refusal_chars,
+        )

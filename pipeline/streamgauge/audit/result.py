@@ -1,0 +1,153 @@
+"""The result of an audit, as schemas/audit.v1.json describes it. The names are a contract: additions only.
+
+`python -m streamgauge.audit.result` prints the schema.
+"""
+
+import json
+from typing import Annotated, Literal
+
+import msgspec
+
+Cause = Literal[
+    "late_across_midnight", "time_zone_shift", "missing_from_invoice", "duplicate_lines", "wrong_unit", "price_changed",
+    "cache_counted_differently", "reasoning_counted_differently", "aborted_without_usage", "retries_billed_twice", "tier",
+    "coverage",
+]  # fmt: skip
+# In the order in which results list them.
+CAUSES: tuple[str, ...] = Cause.__args__  # type: ignore[attr-defined]
+
+_USD = "Dollars, as a decimal string without exponent. null: unknown, since a price or the money of a side is missing"
+Usd = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]+(\.[0-9]+)?$", description=_USD)]
+Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, as YYYY-MM-DD")]
+
+
+class TokenCounts(msgspec.Struct):
+    """Tokens in four kinds that exclude each other, and their sum. A count may be negative in a difference.
+
+    A kind of input is null if the invoices do not count it apart: then `input_uncached` includes it.
+    """
+
+    input_uncached: Annotated[int, msgspec.Meta(description="Input that was neither read from nor written to a cache")]
+    input_cached: Annotated[int | None, msgspec.Meta(description="Input that was read from a cache")]
+    input_cache_write: Annotated[int | None, msgspec.Meta(description="Input that was written to a cache")]
+    output: Annotated[int, msgspec.Meta(description="Output, including reasoning")]
+    total: Annotated[int, msgspec.Meta(description="All of them together")]
+
+
+class Amount(msgspec.Struct):
+    """Tokens and money."""
+
+    tokens: Annotated[TokenCounts | None, msgspec.Meta(description="null: the invoices have no tokens")]
+    usd: Usd | None
+
+
+class Days(msgspec.Struct, rename={"from_": "from"}):
+    """The period: whole days of a time zone, the last one excluded."""
+
+    from_: Day
+    to: Day
+    timezone: Annotated[str, msgspec.Meta(description="The name of the time zone, such as UTC")]
+
+
+class Tolerance(msgspec.Struct):
+    """What may stay unexplained in an audit that agrees: for the sums of absolute amounts over all lines."""
+
+    tokens: Annotated[int, msgspec.Meta(description="Tokens")]
+    usd: Usd
+
+
+class CauseTotal(msgspec.Struct):
+    """A cause that occurs, over all lines."""
+
+    cause: Cause
+    tokens: Annotated[
+        TokenCounts | None, msgspec.Meta(description="The sum of its explanations; null: no invoice has tokens")
+    ]
+    usd: Usd | None
+    streams: Annotated[int, msgspec.Meta(description="How many streams its explanations name")]
+
+
+class RateChange(msgspec.Struct):
+    """A price that changed."""
+
+    kind: Annotated[str, msgspec.Meta(description="The kind of token, or `total` if all prices changed by one factor")]
+    old_usd_per_million: Annotated[Usd | None, msgspec.Meta(description="The price that our costs are made with")]
+    new_usd_per_million: Annotated[Usd, msgspec.Meta(description="The price that is billed")]
+    first_seen: Annotated[str, msgspec.Meta(description="The first day of the period with the new price")]
+
+
+class LineExplanation(msgspec.Struct, omit_defaults=True):
+    """A part of a line's difference, and its cause."""
+
+    cause: Cause
+    tokens: TokenCounts | None
+    usd: Usd | None
+    streams: Annotated[list[str], msgspec.Meta(description="The ids of the streams that it concerns, oldest first")]
+    rates: Annotated[list[RateChange], msgspec.Meta(description="The prices, for price_changed")] = []
+
+
+class Line(msgspec.Struct):
+    """A cell: what we saw, what is billed, and why they differ. difference = theirs - ours = explanations + unexplained."""
+
+    day: Annotated[Day | None, msgspec.Meta(description="The day; null if the invoices have rows of several days")]
+    provider: Annotated[str, msgspec.Meta(description="The provider, in lower case")]
+    model: Annotated[str | None, msgspec.Meta(description="The model; null for a charge that is no model's")]
+    key: Annotated[str | None, msgspec.Meta(description="The tenant, or their key; null if keys are not compared")]
+    tier: Annotated[str | None, msgspec.Meta(description="The service tier; null if tiers are not compared")]
+    ours: Amount
+    theirs: Amount
+    difference: Amount
+    explanations: list[LineExplanation]
+    unexplained: Amount
+
+
+class FindingLine(msgspec.Struct):
+    """What the records show without an invoice. It never changes whether the audit agrees."""
+
+    finding: Annotated[str, msgspec.Meta(description="Its name")]
+    provider: Annotated[str | None, msgspec.Meta(description="The provider that it concerns")]
+    model: Annotated[str | None, msgspec.Meta(description="The model that it concerns")]
+    count: Annotated[int, msgspec.Meta(description="How many streams it concerns")]
+    streams: Annotated[list[str], msgspec.Meta(description="The ids of the first of them")]
+    detail: Annotated[str, msgspec.Meta(description="One sentence for people")]
+
+
+class Result(msgspec.Struct):
+    """The result of an audit."""
+
+    period: Days
+    agrees: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Whether what is unexplained is within tolerance, and no cause but late_across_midnight occurs"
+        ),
+    ]
+    tolerance: Tolerance
+    coverage: Annotated[
+        dict[str, str | None],
+        msgspec.Meta(
+            description="By provider, the share of the billed tokens that taps saw: a decimal, rounded down; null: unknown"
+        ),
+    ]
+    causes: Annotated[list[CauseTotal], msgspec.Meta(description="Every cause that occurs")]
+    lines: Annotated[list[Line], msgspec.Meta(description="Every cell, also those without a difference")]
+    unexplained: Annotated[Amount, msgspec.Meta(description="The sum over all lines")]
+    findings: list[FindingLine]
+
+
+def encode(result: Result) -> bytes:
+    """A result as UTF-8 JSON: equal results give equal bytes."""
+    return msgspec.json.encode(result)
+
+
+def json_schema() -> str:
+    """The JSON Schema of a result, as schemas/audit.v1.json holds it."""
+    (root,), parts = msgspec.json.schema_components([Result], ref_template="#/$defs/{name}")
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "audit.v1.json", **root, "$defs": parts}
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(json_schema())

@@ -1,0 +1,65 @@
+"""Kept runs of the audit, in the ledger.
+
+A run is the result, with the digests of what it was made of: so another run of the same period shows whether records came
+late, or the provider issued its invoice again.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from streamgauge.errors import UsageFault
+
+
+class Run(msgspec.Struct):
+    """A kept run. saved_at: UTC, RFC 3339. ledger_sha256: of the records of the period, as the ledger holds them.
+
+    invoices_sha256: of each invoice, sorted, so that names and order do not count. result: its JSON. number: from 1; it is
+    given when the run is added.
+    """
+
+    saved_at: str
+    first: str
+    end: str
+    timezone: str
+    agrees: bool
+    is_preliminary: bool
+    ledger_sha256: str
+    invoices_sha256: list[str]
+    result: msgspec.Raw
+    number: int = 0
+
+
+class Store(Protocol):
+    """The part of a ledger that keeps runs."""
+
+    def keep_audit(self, run: bytes) -> int:
+        """Store a run; returns its number."""
+
+    def audits(self) -> list[tuple[int, bytes]]:
+        """The stored runs with their numbers, oldest first."""
+
+
+class Runs:
+    """The kept runs of a ledger. All methods raise LedgerUnavailableError if it cannot be read or written."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, run: Run) -> int:
+        """Keeps a run; returns its number."""
+        return self._store.keep_audit(msgspec.json.encode(run))
+
+    def all(self) -> list[Run]:
+        """Every kept run, oldest first."""
+        return [
+            msgspec.structs.replace(msgspec.json.decode(stored, type=Run), number=number)
+            for number, stored in self._store.audits()
+        ]
+
+    def get(self, number: int) -> Run:
+        """A kept run. Raises UsageFault if there is none of this number."""
+        for run in self.all():
+            if run.number == number:
+                return run
+        raise UsageFault(f"there is no kept run {number}: `streamgauge audit list` shows the numbers")

@@ -1,0 +1,172 @@
+"""What invoices bill, added up by cell while they are read."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, plus
+from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, InvoiceLine, Span
+from streamgauge.audit.mapping import Mapping
+from streamgauge.audit.ours import Place
+from streamgauge.audit.period import DAY_US, DayOf, Period
+from streamgauge.audit.repeated import Repeated, SeenDigests
+
+# A bucket of a day that a change of the clock makes longer (25 hours).
+_LONGEST_DAY_US = DAY_US + DAY_US // 24
+
+
+@dataclass
+class TheirCell:
+    """What is billed in a cell. `slack`: half the last printed digit of each rounded row, added up. `requests`: None if a
+    row with tokens names none. `usd_by_kind`: money that is for one kind of token. `other`: money that is for no usage.
+    """
+
+    tokens: Tokens = ZERO
+    usd: Decimal = ZERO_USD
+    slack: Decimal = ZERO_USD
+    other: Decimal = ZERO_USD
+    requests: int | None = 0
+    token_rows: int = 0
+    money_rows: int = 0
+    usd_by_kind: dict[str, Decimal] = field(default_factory=dict)
+    repeated: Repeated = field(default_factory=Repeated)
+
+    def add(self, line: InvoiceLine) -> None:
+        """Add a row."""
+        if line.tokens is not None:
+            self.tokens = plus(self.tokens, line.tokens)
+            self.token_rows += 1
+            if self.requests is not None:
+                self.requests = None if line.requests is None else self.requests + line.requests
+        if line.usd is not None:
+            self.usd = EXACT.add(self.usd, line.usd)
+            self.slack = EXACT.add(self.slack, line.half_digit)
+            self.money_rows += 1
+            if not line.is_usage:
+                self.other = EXACT.add(self.other, line.usd)
+            if line.kind is not None:
+                self.usd_by_kind[line.kind] = EXACT.add(self.usd_by_kind.get(line.kind, ZERO_USD), line.usd)
+
+    def merge(self, other: "TheirCell") -> None:
+        """Add all rows of another cell."""
+        self.tokens = plus(self.tokens, other.tokens)
+        self.usd = EXACT.add(self.usd, other.usd)
+        self.slack = EXACT.add(self.slack, other.slack)
+        self.other = EXACT.add(self.other, other.other)
+        if self.requests is not None:
+            self.requests = None if other.requests is None else self.requests + other.requests
+        self.token_rows += other.token_rows
+        self.money_rows += other.money_rows
+        for kind, usd in other.usd_by_kind.items():
+            self.usd_by_kind[kind] = EXACT.add(self.usd_by_kind.get(kind, ZERO_USD), usd)
+        self.repeated.merge(other.repeated)
+
+
+@dataclass
+class Shape:
+    """What the invoices of a provider have: tokens, money, and the dimensions and kinds that every one of them has."""
+
+    has_tokens: bool = False
+    has_money: bool = False
+    has_keys: bool = True
+    has_tiers: bool = True
+    has_days: bool = True
+    has_request_ids: bool = False
+    splits: frozenset[str] = frozenset({"input_cached", "input_cache_write"})
+
+
+@dataclass
+class _Seen:
+    """What one file has of a provider."""
+
+    keys: bool = False
+    tiers: bool = False
+    unsplit: bool = False
+    request_ids: bool = False
+    kinds: set[str] = field(default_factory=set)
+
+
+class Theirs:
+    """The invoices of an audit. `cells`, `shapes` and `days` (with rows, by provider) are there after `read`."""
+
+    def __init__(self, files: Sequence[InvoiceFile], period: Period, mapping: Mapping) -> None:
+        self.files = files
+        self.cells: dict[Place, TheirCell] = {}
+        self.shapes: dict[str, Shape] = {}
+        self.days: dict[str, set[str]] = {}
+        self._period = period
+        self._mapping = mapping
+        self._day_of = DayOf(period.timezone)
+
+    def read(self) -> None:
+        """Read every file. Raises InvoiceError."""
+        seen_rows = SeenDigests()
+        again: dict[bytes, int] = {}
+        for file in self.files:
+            seen: dict[str, _Seen] = {}
+            for line in file.lines():
+                one = seen.setdefault(line.provider, _Seen())
+                one.keys = one.keys or bool(line.keys)
+                one.tiers = one.tiers or line.tier is not None
+                one.unsplit = one.unsplit or not line.splits
+                one.request_ids = one.request_ids or line.request_id is not None
+                if line.kind is not None and line.tokens is not None:
+                    one.kinds.add(line.kind)
+                self._add(file, line)
+                if seen_rows.had(line.digest):
+                    again[line.digest] = 0
+            assert file.format is not None
+            for provider, one in seen.items():
+                self._shape(provider, one, file.format)
+        if again:
+            self._find_repeated(again)
+
+    def lines(self, wanted: Callable[[Place], bool]) -> Iterable[tuple[Place, InvoiceLine]]:
+        """The rows of the wanted cells, from another reading."""
+        for file in self.files:
+            for line in file.lines():
+                place = self._place_of(line)
+                if self._period.reads(place.day) and wanted(place):
+                    yield place, line
+
+    def _add(self, file: InvoiceFile, line: InvoiceLine) -> None:
+        place = self._place_of(line)
+        if isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US:
+            self._check_long(file, line.when)
+            self.shapes.setdefault(line.provider, Shape()).has_days = False
+        if self._period.reads(place.day):
+            self.days.setdefault(line.provider, set()).add(place.day)
+            self.cells.setdefault(place, TheirCell()).add(line)
+
+    def _check_long(self, file: InvoiceFile, span: Span) -> None:
+        """A row of several days has to lie in the period: its part in the period cannot be known."""
+        inside = span.start_us >= self._period.since_us and span.end_us <= self._period.until_us
+        outside = span.end_us <= self._period.since_us or span.start_us >= self._period.until_us
+        if not inside and not outside:
+            what = f"row {file.rows} is for more than a day, and reaches beyond the period: export it by day"
+            raise InvoiceError(str(file.path), what)
+
+    def _place_of(self, line: InvoiceLine) -> Place:
+        # The middle: a day of another time zone is compared with the day that it overlaps most.
+        when = line.when
+        day = self._day_of((when.start_us + when.end_us) // 2) if isinstance(when, Span) else when
+        return Place(day, line.provider, line.model, self._mapping.their_key(line.keys), line.tier)
+
+    def _shape(self, provider: str, seen: _Seen, found: Format) -> None:
+        shape = self.shapes.setdefault(provider, Shape())
+        shape.has_tokens = shape.has_tokens or found.has_tokens
+        shape.has_money = shape.has_money or found.has_money
+        shape.has_keys = shape.has_keys and seen.keys and bool(self._mapping.tenants)
+        shape.has_tiers = shape.has_tiers and found.tiers and seen.tiers
+        shape.has_request_ids = shape.has_request_ids or seen.request_ids
+        if found.has_tokens:
+            shape.splits &= (found.splits & seen.kinds) if seen.unsplit else found.splits
+
+    def _find_repeated(self, again: dict[bytes, int]) -> None:
+        """Add up the rows that the filter found twice, by their whole digests: the filter may be wrong."""
+        for place, line in self.lines(lambda _: True):
+            count = again.get(line.digest)
+            if count is not None:
+                again[line.digest] = count + 1
+                if count:
+                    self.cells[place].repeated.add(line, is_second=count == 1)

@@ -1,0 +1,62 @@
+"""Finds invoices whose days are those of another time zone: their sums are ours, with each stream in another day.
+
+A shift is tried for each quarter of an hour from UTC-12 to UTC+14. It is accepted if with it most days agree in most
+kinds of token, and clearly more than without: one missing stream does not hide it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.period import DAY_US, QUARTER_US, DayOf, Period
+
+_QUARTERS = DAY_US // QUARTER_US
+
+# Offsets from UTC, in quarters of an hour; those of whole hours are tried first, and near ones before far ones.
+OFFSETS = sorted(range(-12 * 4, 14 * 4 + 1), key=lambda quarters: (quarters % 4 != 0, abs(quarters), quarters))
+
+
+def zone_shift(
+    by_quarter: Mapping[int, Tokens], billed: Mapping[str, Tokens], timezone: str, days: Iterable[str]
+) -> int | None:
+    """The offset from UTC of the invoice's days (microseconds); None if they are those of `timezone`, or of no fixed offset.
+
+    by_quarter: our tokens by start, in quarters of an hour since 1970. billed: theirs by day. days: those that are compared.
+    """
+    compared = sorted(set(days) & billed.keys())
+    if len(compared) < 2:  # of a single day any surplus would fit some offset
+        return None
+    possible = sum(count != 0 for day in compared for count in billed[day])
+    day_of = DayOf(timezone)
+    plain = _agreeing(by_quarter, lambda quarter: day_of(quarter * QUARTER_US), {day: billed[day] for day in compared})
+    by_number = {_number(day): billed[day] for day in compared}
+    best, found = plain, None
+    for offset in OFFSETS:
+        agreeing = _agreeing(by_quarter, _shifted(offset), by_number)
+        if agreeing > best:
+            best, found = agreeing, offset * QUARTER_US
+    return found if found is not None and 2 * best >= possible and best > 2 * plain else None
+
+
+def _shifted(offset: int) -> Callable[[int], int]:
+    """The number of the day of a quarter in a zone with this offset."""
+    return lambda quarter: (quarter + offset) // _QUARTERS
+
+
+def _number(day: str) -> int:
+    """The number of a day since 1970."""
+    return Period(day, day, "UTC").since_us // DAY_US
+
+
+_Day = TypeVar("_Day", str, int)
+
+
+def _agreeing(by_quarter: Mapping[int, Tokens], day_of: Callable[[int], _Day], billed: Mapping[_Day, Tokens]) -> int:
+    """How many sums of a day and a kind agree, among those that are billed."""
+    ours: dict[_Day, list[int]] = {day: [0] * 4 for day in billed}
+    for quarter, tokens in by_quarter.items():
+        sums = ours.get(day_of(quarter))
+        if sums is not None:
+            for place in range(4):
+                sums[place] += tokens[place]
+    return sum(one == other != 0 for day, their in billed.items() for one, other in zip(ours[day], their, strict=True))

@@ -1,0 +1,26 @@
+"""Reads the text of an invoice in a test."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from streamgauge.audit.invoices import InvoiceError, InvoiceLine, Meters, open_invoice
+
+NAME = "bill"
+
+
+def read(text: str | bytes, meters: Meters | None = None) -> list[InvoiceLine]:
+    """The lines of an invoice. Raises InvoiceError."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / NAME
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return list(open_invoice(path, meters or {}).lines())
+
+
+def refusal(text: str | bytes, meters: Meters | None = None) -> str:
+    """What the reader says of a bad invoice, without the folder of its file."""
+    try:
+        lines = read(text, meters)
+    except InvoiceError as error:
+        assert error.exit_code == 2
+        return str(error).rpartition(f"/{NAME}")[2].removeprefix(": ")
+    raise AssertionError(f"it was accepted: {lines}")

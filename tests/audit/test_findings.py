@@ -1,0 +1,107 @@
+"""Findings that need no invoice."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from streamgauge.audit.findings import Finding, Findings
+from streamgauge.audit.mapping import Mapping
+from streamgauge.audit.ours import Ours
+from streamgauge.audit.period import Period
+from streamgauge.core.record import Request
+from streamgauge.ledger import LedgerRow, SqliteLedger
+from tests.ledger.rows import make_row, stream_id
+from tests.metrics.records import ABSENT, make_counts, make_usage
+
+PERIOD = Period.of("2026-03-01", "2026-03-03", "UTC")
+
+
+def found(folder: Path, rows: list[LedgerRow]) -> list[Finding]:
+    with SqliteLedger(folder / "ledger.sqlite") as ledger:
+        ledger.insert(rows)
+        ours, findings = Ours(ledger, PERIOD, Mapping()), Findings(PERIOD)
+        for start_us, record in ours.records():
+            findings.see(start_us, ours.place_of(start_us, record), record, record.tokens, record.usd_of(record.tokens))
+        findings.read_again(ours)
+        return findings.all(Counter())
+
+
+def named(findings: list[Finding]) -> dict[str, tuple[str, ...]]:
+    return {one.name: one.streams for one in findings}
+
+
+def with_cost(row: LedgerRow, usd: str) -> LedgerRow:
+    from dataclasses import replace
+
+    return replace(row, record=row.record.removesuffix(b"null}") + b'{"usd":"%s"}}' % usd.encode())
+
+
+def test_a_usual_stream_has_none(tmp_path: Path) -> None:
+    assert found(tmp_path, [make_row(1), make_row(2)]) == []
+
+
+def test_usage_that_is_missing_inconsistent_or_does_not_add_up(tmp_path: Path) -> None:
+    rows = [
+        make_row(1, usage=ABSENT),
+        make_row(2, usage=ABSENT, outcome="client_abort"),  # it could not report any
+        make_row(3, usage=make_usage(10, 5, input_cached_tokens=11)),
+        make_row(4, usage=make_usage(10, None)),
+        make_row(5, usage=make_usage(10, 5, bad_values=1)),
+        make_row(6, usage=make_usage(10, 5, identity_failed="input+output=total")),
+    ]
+    assert named(found(tmp_path, rows)) == {
+        "usage_missing": (stream_id(1),),
+        "usage_inconsistent": (stream_id(3), stream_id(4), stream_id(5)),
+        "totals_do_not_add_up": (stream_id(6),),
+    }
+
+
+def test_finish_reason_against_the_limit(tmp_path: Path) -> None:
+    def row(number: int, limit: int | None, output: int, finish: str, n: int | None = None) -> LedgerRow:
+        request = Request(max_tokens=limit, n=n)
+        return make_row(number, request=request, usage=make_usage(10, output), finish_reason=finish)
+
+    rows = [
+        row(1, 100, 100, "length"), row(2, 100, 150, "stop"), row(3, 100, 40, "length"), row(4, None, 40, "length"),
+        row(5, 100, 150, "stop", 2),
+    ]  # fmt: skip
+    assert named(found(tmp_path, rows)) == {"finish_reason_against_limit": (stream_id(2), stream_id(3))}
+
+
+def test_ids_and_requests_that_occur_twice(tmp_path: Path) -> None:
+    def row(number: int, **changes: Any) -> LedgerRow:
+        return make_row(number, response_id=f"r{number}", **changes)
+
+    rows = [
+        row(1), row(2), make_row(3, response_id="r1"), make_row(4, response_id="r2", resumed_from="17"),
+        row(5, request_digest="d", attempt=1), row(6, request_digest="d", attempt=2),
+        row(7, request_digest="e", attempt=1, usage=ABSENT, outcome="upstream_reset"), row(8, request_digest="e", attempt=2),
+    ]  # fmt: skip
+    assert named(found(tmp_path, rows)) == {
+        "duplicate_response_id": (stream_id(1), stream_id(3)),
+        "request_billed_twice": (stream_id(5), stream_id(6)),
+    }
+
+
+def test_a_stream_that_costs_many_times_the_mean(tmp_path: Path) -> None:
+    rows = [with_cost(make_row(number), "0.01") for number in range(200)]
+    rows[7] = with_cost(make_row(7), "5")
+    assert named(found(tmp_path, rows)) == {"cost_outlier": (stream_id(7),)}
+
+
+def test_a_cache_share_that_fell_and_an_output_that_drifts(tmp_path: Path) -> None:
+    rows = []
+    for number in range(400):
+        is_late = number >= 200
+        usage = make_usage(1_000, 120 if is_late else 100, input_cached_tokens=100 if is_late else 800)
+        day = "2026-03-02" if is_late else "2026-03-01"
+        started = f"{day}T01:{number // 60:02}:{number % 60:02}.000000Z"
+        rows.append(make_row(number, started_at=started, usage=usage, counts=make_counts(text_chars=400)))
+    findings = found(tmp_path, rows)
+    assert [one.name for one in findings] == ["cache_share_fell", "output_per_character_drifted"]
+    assert "80 %, in the second: 10 %" in findings[0].detail
+    assert "0.250, in the second: 0.300" in findings[1].detail
+
+
+def test_streams_outside_of_the_period_have_none(tmp_path: Path) -> None:
+    assert found(tmp_path, [make_row(1, usage=ABSENT, started_at="2026-03-03T00:00:00.000000Z")]) == []

@@ -1,0 +1,49 @@
+"""The operator's map."""
+
+import pytest
+
+from streamgauge.audit.invoices import Meter
+from streamgauge.audit.mapping import Mapping, mapping_of
+from streamgauge.errors import UsageFault
+
+TEXT = """
+[upstreams]
+openai-eu = "OpenAI"
+[tenants]
+river = ["proj_1", "River production", "00ff"]
+[meters]
+"cached Inp" = {model = "gpt-4.1", kind = "input_cached"}
+"""
+
+
+def test_what_it_maps() -> None:
+    mapping = mapping_of(TEXT, "map.toml")
+    assert mapping.provider_of("openai-eu") == "openai"
+    assert mapping.their_key(("key_9", "proj_1")) == "river"
+    assert mapping.their_key(("key_9", "proj_9")) == "key_9"
+    assert (mapping.our_key("delta", "00ff"), mapping.our_key(None, "00ff"), mapping.our_key(None, "11")) == (
+        "delta", "river", "11"
+    )  # fmt: skip
+    assert mapping.meters == {"cached Inp": Meter("gpt-4.1", "input_cached")}
+
+
+def test_without_a_map_an_upstream_is_the_provider_of_its_name_or_host() -> None:
+    names = ("OpenAI", "api.anthropic.com:443", "openrouter.ai", "local", None)
+    assert [Mapping().provider_of(name) for name in names] == ["openai", "anthropic", "openrouter", "local", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[upstreams", "is not TOML"),
+        ("[keys]\na = 1", "keys is not one of the tables"),
+        ("upstreams = 1", "upstreams is not one of the tables"),
+        ("[upstreams]\na = 1", r"write \[upstreams\] lines"),
+        ('[tenants]\na = "b"', r"write \[tenants\] lines"),
+        ('[tenants]\na = ["k"]\nb = ["k"]', "k belongs to two tenants, a and b"),
+        ('[meters]\na = {model = "m", kind = "cached"}', "kind = one of input_uncached"),
+    ],
+)
+def test_a_wrong_map_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UsageFault, match=says):
+        mapping_of(text, "map.toml")

@@ -1,0 +1,54 @@
+"""The schema of the result is published, frozen, and true."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from streamgauge.audit.result import CAUSES, json_schema
+from tests.test_records import without_descriptions
+
+SCHEMA = Path(__file__).parent.parent.parent / "schemas" / "audit.v1.json"
+# The digest of the schema without its descriptions. A change of a name or type changes this line, in the same commit:
+# additions only.
+FROZEN = "6e6df4b2cabc250e374198da0ce40b036910d49ab4ec5ff8abd9b7b04f3259e7"
+
+
+def test_published_schema_is_the_generated_one() -> None:
+    assert SCHEMA.read_text() == json_schema(), "run: make generated"
+
+
+def test_shape_of_the_schema_is_frozen() -> None:
+    shape = json.dumps(without_descriptions(json.loads(SCHEMA.read_text())), indent=2)
+    assert hashlib.sha256(shape.encode()).hexdigest() == FROZEN
+
+
+def test_the_names_are_those_of_the_contract() -> None:
+    parts = json.loads(json_schema())["$defs"]
+    names = {name: list(part["properties"]) for name, part in parts.items()}
+    assert names["Result"] == [
+        "period",
+        "agrees",
+        "tolerance",
+        "coverage",
+        "causes",
+        "lines",
+        "unexplained",
+        "findings",
+    ]
+    assert names["Days"] == ["from", "to", "timezone"]
+    assert names["CauseTotal"] == ["cause", "tokens", "usd", "streams"]
+    assert names["TokenCounts"] == ["input_uncached", "input_cached", "input_cache_write", "output", "total"]
+    assert names["Line"] == [
+        "day", "provider", "model", "key", "tier", "ours", "theirs", "difference", "explanations", "unexplained"
+    ]  # fmt: skip
+    assert names["LineExplanation"] == ["cause", "tokens", "usd", "streams", "rates"]
+    assert "rates" not in parts["LineExplanation"]["required"]
+    assert len(CAUSES) == 12
+
+
+def test_every_part_and_every_plain_field_is_described() -> None:
+    parts = json.loads(json_schema())["$defs"]
+    assert [name for name, part in parts.items() if not part.get("description")] == []
+    fields = [(name, key, field) for name, part in parts.items() for key, field in part["properties"].items()]
+    plain = [(name, key) for name, key, field in fields if "type" in field and field["type"] not in ("array", "object")]
+    assert [(name, key) for name, key, field in fields if (name, key) in plain and not field.get("description")] == []

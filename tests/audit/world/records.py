@@ -1,0 +1,60 @@
+"""The ledger of a world: the records that taps would have made of its calls, with their costs."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from streamgauge.core.record import Request
+from streamgauge.ledger import LedgerRow, SqliteLedger, row_of
+from tests.audit.world.traffic import Call
+from tests.metrics.records import make_counts, make_record, make_timing, make_usage
+
+# Characters that a token of output has here.
+CHARS = 4
+
+
+def row(call: Call) -> LedgerRow:
+    """The row of a call in the ledger."""
+    uncached, cached, written, output = call.parts
+    usage = make_usage(None, None, source="absent")
+    if call.usage != "absent":
+        usage = make_usage(
+            uncached + cached + written,
+            None if call.usage == "partial" else output,
+            input_cached_tokens=cached,
+            input_cache_write_tokens=written,
+            reasoning_tokens=None if call.usage == "partial" else call.reasoning,
+            source=call.usage,
+        )
+    made = row_of(
+        make_record(
+            stream_id=call.id,
+            upstream=call.provider,
+            started_at=f"{call.start:%Y-%m-%dT%H:%M:%S.%f}Z",
+            request=Request(stream=True, max_tokens=8_000, body_bytes=6 * sum(call.parts[:3])),
+            request_model=call.model,
+            response_model=call.model if call.has_token else None,
+            service_tier=call.tier,
+            response_id=call.response_id if call.has_token else None,
+            tenant=call.tenant,
+            request_digest=call.digest,
+            attempt=call.attempt,
+            status_code=200 if call.has_token else None,
+            outcome=call.outcome,
+            timing=make_timing(first_token_s=0.2 if call.has_token else None, end_s=call.seconds),
+            usage=usage,
+            counts=make_counts(text_chars=CHARS * output),
+        )
+    )
+    if call.usage == "absent":
+        return made
+    usd = sum(call.costs()[:3]) if call.usage == "partial" else call.usd
+    cost = json.dumps({"usd": f"{usd:f}", "price_source": "list", "price_date": None}).encode()
+    return replace(made, record=made.record.removesuffix(b"null}") + cost + b"}")
+
+
+def write_ledger(path: Path, calls: Iterable[Call]) -> None:
+    """A ledger with the records of the calls that taps saw."""
+    with SqliteLedger(path) as ledger:
+        ledger.insert([row(call) for call in calls if call.seen])

@@ -1,0 +1,286 @@
+"""`streamgauge audit` as a user runs it: its forms of output, exit codes, kept runs, and the same bytes each time."""
+
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from streamgauge.cli.main import main
+from streamgauge.ledger import SqliteLedger
+from tests.audit.invoices.samples import BY_NAME
+from tests.audit.world.bill import Bill
+from tests.audit.world.errors import PLANTS, Plan
+from tests.audit.world.exports import MAP
+from tests.audit.world.records import row, write_ledger
+from tests.audit.world.test_world import BY_NAME as EXPORTS
+from tests.audit.world.test_world import DAYS, FIRST, a_world, where_of
+from tests.audit.world.traffic import later
+from tests.running import command
+
+SCHEMA = Path(__file__).parent.parent.parent / "schemas" / "audit.v1.json"
+END = later(FIRST, DAYS)
+Audit = Callable[..., tuple[int, str, str]]
+EXPORT = EXPORTS["Anthropic analytics"]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """A world in a ledger, and its bill in two files."""
+    rng = random.Random(5)
+    made = Plan(a_world(EXPORT, 5), rng)
+    for cause in ("missing_from_invoice", "coverage", "price_changed"):
+        PLANTS[cause](made, where_of(EXPORT, rng, 2))
+    write_ledger(tmp_path / "ledger.sqlite", made.world.calls)
+    write_bill(tmp_path, made.bill(each_call=False))
+    (tmp_path / "map.toml").write_text(MAP)
+    return made
+
+
+def write_bill(folder: Path, bill: Bill) -> None:
+    for number, write in enumerate(EXPORT.writers):
+        (folder / f"{number}.json").write_text(write(bill))
+
+
+def words(folder: Path, *options: str, invoices: tuple[str, ...] = ("0.json", "1.json")) -> list[str]:
+    given = [word for name in invoices for word in ("--invoice", str(folder / name))]
+    period = ["--from", FIRST, "--to", END]
+    return ["audit", "--data-dir", str(folder), *given, *period, "--map", str(folder / "map.toml"), *options]
+
+
+@pytest.fixture
+def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Audit:
+    def run(*options: str, invoices: tuple[str, ...] = ("0.json", "1.json")) -> tuple[int, str, str]:
+        is_stored = options[:1] in (("list",), ("show",), ("diff",))
+        given = (
+            ["audit", *options, "--data-dir", str(tmp_path)]
+            if is_stored
+            else words(tmp_path, *options, invoices=invoices)
+        )
+        code = main(given)
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run
+
+
+def test_json_is_of_the_published_schema(plan: Plan, audit: Audit) -> None:
+    code, output, errors = audit("--output", "json")
+    result = json.loads(output)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(result)
+    assert (code, errors) == (1, "")
+    assert result["period"] == {"from": FIRST, "to": END, "timezone": "UTC"}
+    assert result["tolerance"] == {"tokens": 0, "usd": "0.01"}
+    assert 0 < float(result["coverage"]["anthropic"]) < 1
+    assert [one["cause"] for one in result["causes"]] == ["missing_from_invoice", "price_changed", "coverage"]
+    rates = [rate for line in result["lines"] for one in line["explanations"] for rate in one.get("rates", ())]
+    assert {rate["kind"] for rate in rates} == {"output"}
+    assert {rate["first_seen"] for rate in rates} == {later(FIRST, 2)}
+    assert {float(rate["new_usd_per_million"]) / float(rate["old_usd_per_million"]) for rate in rates} == {1.25}
+
+
+def test_a_table_says_what_is_found(plan: Plan, audit: Audit) -> None:
+    code, output, _ = audit()
+    assert code == 1
+    assert output.startswith(f"{FIRST} to {END} (UTC, last day excluded): the bill does not agree with the ledger.\n")
+    assert re.search(r"^missing_from_invoice +-\d+", output, re.MULTILINE)
+    assert "Seen by taps, of the tokens that anthropic billed: 0." in output
+
+
+def test_csv_has_every_line_and_plain_numbers(plan: Plan, audit: Audit) -> None:
+    _, output, _ = audit("--output", "csv")
+    rows = list(csv.DictReader(io.StringIO(output)))
+    assert len(rows) == len(json.loads(audit("--output", "json")[1])["lines"])
+    (missing,) = (one for one in rows if one["causes"].startswith("missing_from_invoice"))
+    assert int(missing["token_difference"]) < 0
+    assert re.fullmatch(r"-\d+\.\d+", missing["usd_difference"])
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def test_html_loads_nothing_and_names_the_causes(plan: Plan, audit: Audit) -> None:
+    code, output, _ = audit("--output", "html")
+    page = _Page()
+    page.feed(output)
+    assert code == 1
+    assert not {"script", "link", "img", "iframe", "object", "form", "base"} & set(page.tags)
+    assert not {"src", "href", "srcset", "style", "onclick"} & {name for name, _ in page.attributes}
+    assert "default-src 'none'" in output
+    assert "url(" not in output
+    assert "@media print" in output
+    for cause in ("missing from invoice", "coverage", "price changed"):
+        assert cause in output
+
+
+def test_html_shows_names_from_outside_as_text(tmp_path: Path, audit: Audit) -> None:
+    write_ledger(tmp_path / "ledger.sqlite", [])
+    sample = BY_NAME["Anthropic usage report (API)"]
+    (tmp_path / "0.json").write_text(sample.text([{**sample.rows[0], "model": "<script>alert(1)</script>"}]))
+    (tmp_path / "map.toml").write_text("")
+    _, output, _ = audit("--output", "html", invoices=("0.json",))
+    assert "<script" not in output
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in output
+
+
+def test_the_bytes_do_not_depend_on_time_zone_hash_seed_or_order(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    for form in ("json", "html"):
+        _, expected, _ = audit("--output", form)
+        assert audit("--output", form, invoices=("1.json", "0.json"))[1] == expected
+        for zone, seed in (("Asia/Tokyo", "1"), ("America/New_York", "2")):
+            done = command(*words(tmp_path, "--output", form), environment={"TZ": zone, "PYTHONHASHSEED": seed})
+            assert (done.returncode, done.stdout) == (1, expected)
+        (tmp_path / "ledger.sqlite").unlink()
+        calls = [one for one in plan.world.calls if one.seen]
+        random.Random(form).shuffle(calls)
+        with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+            for call in calls:
+                ledger.insert([row(call)])
+        assert audit("--output", form)[1] == expected
+
+
+def test_a_refused_invoice_changes_nothing(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    (tmp_path / "2.json").write_text((tmp_path / "0.json").read_text().replace('"has_more": false', '"has_more": true'))
+    before = (tmp_path / "ledger.sqlite").read_bytes()
+    code, output, errors = audit("--save", invoices=("0.json", "1.json", "2.json"))
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"streamgauge audit: {tmp_path}/2.json: field has_more: the page is not the last one")
+    assert (tmp_path / "ledger.sqlite").read_bytes() == before
+    assert json.loads(audit("list", "--output", "json")[1]) == []
+
+
+# --- kept runs ------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_kept_shown_and_compared(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    assert audit("list")[0] == 0
+    _, first, errors = audit("--save", "--output", "json")
+    assert errors == "streamgauge audit: kept as run 1\n"
+    unseen = [one for one in plan.world.calls if not one.seen]
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([row(call) for call in unseen])  # they arrived late
+    assert audit("--save", invoices=("1.json", "0.json"))[2] == "streamgauge audit: kept as run 2\n"
+    runs = json.loads(audit("list", "--output", "json")[1])
+    assert [(one["run"], one["from"], one["to"], one["agrees"]) for one in runs] == [
+        (1, FIRST, END, False), (2, FIRST, END, False)
+    ]  # fmt: skip
+    assert (runs[0]["invoices"] == runs[1]["invoices"], runs[0]["ledger"] == runs[1]["ledger"]) == (True, False)
+    assert audit("show", "1", "--output", "json") == (0, first, "")
+    code, output, _ = audit("diff", "1", "2", "--output", "json")
+    (change,) = json.loads(output)
+    assert code == 1
+    assert change["our_tokens_after"] - change["our_tokens_before"] == sum(unseen[0].parts)
+    assert change["their_tokens_after"] == change["their_tokens_before"]
+    assert "The records of the ledger are not the same in both runs." in audit("diff", "1", "2")[1]
+    assert audit("diff", "2", "2") == (
+        0, "The records of the ledger are the same in both runs.\nThe invoices are the same in both runs.\n", ""
+    )  # fmt: skip
+
+
+def test_an_invoice_that_was_issued_again_shows(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    audit("--save")
+    bill = plan.bill(each_call=False)
+    bill.change(bill.rows[10], costs=tuple(2 * cost for cost in bill.rows[10].costs))
+    write_bill(tmp_path, bill)
+    audit("--save")
+    code, output, _ = audit("diff", "1", "2", "--output", "csv")
+    (change,) = csv.DictReader(io.StringIO(output))
+    assert code == 1
+    assert float(change["their_usd_after"]) == pytest.approx(2 * float(change["their_usd_before"]))
+    assert change["our_usd_after"] == change["our_usd_before"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("show", "7"), "there is no kept run 7: `streamgauge audit list` shows the numbers"),
+        (("show",), "name a kept run"),
+        (("diff", "1"), "name two runs"),
+        (("diff", "1", "2", "3"), "name two runs"),
+    ],
+)
+def test_a_run_that_is_not_there(plan: Plan, audit: Audit, options: tuple[str, ...], says: str) -> None:
+    code, output, errors = audit(*options)
+    assert (code, output) == (2, "")
+    assert says in errors
+
+
+def test_runs_of_different_periods_are_not_compared(plan: Plan, audit: Audit) -> None:
+    audit("--save")
+    audit("--save", "--timezone", "Europe/Berlin")
+    assert "are for different periods" in audit("diff", "1", "2")[2]
+
+
+def test_an_early_result_says_that_it_is_preliminary(plan: Plan, audit: Audit) -> None:
+    far = audit("--settle-days", "366", "--output", "json", "--save")
+    near = audit("--settle-days", "0", "--output", "json")
+    if far[2].startswith("streamgauge audit: this result is preliminary"):
+        assert [one["finding"] for one in json.loads(far[1])["findings"]] == ["preliminary"]
+        assert json.loads(audit("list", "--output", "json")[1])[0]["preliminary"] is True
+    assert (near[0], json.loads(near[1])["findings"]) == (1, [])
+
+
+# --- wrong usage ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--tolerance-tokens", "-1"), "--tolerance-tokens -1 is negative"),
+        (("--tolerance-usd", "NaN"), "--tolerance-usd is not an amount of dollars"),
+        (("--tolerance-usd", "a"), "--tolerance-usd is not an amount of dollars"),
+        (("--settle-days", "-1"), "--settle-days -1 is not allowed"),
+        (("--timezone", "Mars"), "--timezone Mars is not known"),
+        (("--map", "/nowhere/map.toml"), "--map /nowhere/map.toml cannot be read"),
+        (("--invoice", "/nowhere/bill.json"), "/nowhere/bill.json: the file cannot be read"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(plan: Plan, audit: Audit, options: tuple[str, ...], says: str) -> None:
+    code, output, errors = audit(*options)
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert says in errors
+
+
+@pytest.mark.parametrize("missing", ["--invoice", "--from", "--to"])
+def test_what_is_required(tmp_path: Path, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"--invoice": "a", "--from": FIRST, "--to": END}
+    del given[missing]
+    assert main(["audit", "--data-dir", str(tmp_path), *(word for pair in given.items() for word in pair)]) == 2
+    assert f"{missing} " in capsys.readouterr().err
+
+
+def test_a_missing_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--data-dir", str(tmp_path), "--invoice", "a", "--from", FIRST, "--to", END]) == 3
+    assert "there is no ledger" in capsys.readouterr().err
+
+
+def test_a_tolerance_lets_an_audit_agree_only_for_what_no_cause_explains(
+    tmp_path: Path, audit: Audit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = a_world(EXPORT, 6)
+    plan = Plan(world, random.Random(6))
+    write_ledger(tmp_path / "ledger.sqlite", world.calls)
+    bill = plan.bill(each_call=False)
+    found = bill.rows[20]
+    bill.change(found, parts=(*found.parts[:3], found.parts[3] + 7))  # tokens without a price, and without input
+    write_bill(tmp_path, bill)
+    (tmp_path / "map.toml").write_text(MAP)
+    code, output, _ = audit("--output", "json")
+    result = json.loads(output)
+    assert (code, result["causes"], result["unexplained"]["tokens"]["total"]) == (1, [], 7)
+    assert audit("--tolerance-tokens", "7")[0] == 0
+    assert audit("--tolerance-tokens", "6")[0] == 1
