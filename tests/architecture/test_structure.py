@@ -166,6 +166,9 @@ EDGES: dict[str, set[str]] = {
     # Without Kafka, and the storage of records.
     "ledger/sqlite.py": set(),
     "local_delivery.py": set(),
+    # Recounts of tokens: the tokenizer's engine, and the files of vocabularies.
+    "recount/tokenizer.py": {"tiktoken"},
+    "recount/vocabularies.py": set(),
     # The demo's simulator, its driver and its view.
     "demo/building.py": set(),
     "demo/child.py": {"httpx"},
@@ -204,6 +207,7 @@ ROOMS: dict[str, set[str]] = {
     "local_delivery": {"core", "metrics", "runtime", "spool"},
     "kafka": {"config", "core", "errors", "runtime", "spool"},
     "worker": {"config", "core", "errors", "kafka", "metrics", "runtime"},
+    "recount": {"core"},
     "records": {"record_parts"},
     "record_parts": set(),
     "demo": {"errors"},
