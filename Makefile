@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy and Prometheus, which tests and
 # benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
+.PHONY: alerts help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-recount bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -67,6 +67,9 @@ bench-packets: $(INSTALLED)  ## how fast packets become messages, written into d
 
 bench-pump: $(INSTALLED)  ## how long a byte waits in the relay's pump while captured reads are collected, written into docs/performance.md
 	$(BIN)/python -m bench.pump_lock --document docs/performance.md
+
+bench-recount: $(INSTALLED)  ## how fast tokens are counted in deltas, beside the whole-text encoder, written into docs/performance.md
+	$(BIN)/python -m bench.recount --document docs/performance.md
 
 bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of typer
 	$(BIN)/python -m bench.startup

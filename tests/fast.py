@@ -40,6 +40,7 @@ _PROCESSES = (
     "tests/cli/test_parser.py::test_help_into_a_pipe",
     "tests/cli/test_parser.py::test_the_version_needs_no_parser",
     "tests/cli/test_pump_fallback.py",
+    "tests/cli/test_recount.py",
     "tests/cli/test_replay.py",
     "tests/cli/test_tap.py",
     "tests/cli/test_tap_process.py",

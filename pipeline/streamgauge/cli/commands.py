@@ -115,6 +115,13 @@ _RECORDINGS = Option(
     "FILE|DIR",
     repeatable=True,
 )
+_DIALECT = Option(
+    "--dialect",
+    "API format of the files; auto: each content shows it",
+    "NAME",
+    default="auto",
+    choices=_dialects,
+)
 _QUERY = (
     output(TABLE, JSON, JSONL, CSV),
     Option("--limit", "print at most the first N lines", "N", int),
@@ -216,13 +223,19 @@ COMMANDS = {
             epilogs.REPLAY_EPILOG,
             (
                 _RECORDINGS,
-                Option(
-                    "--dialect",
-                    "API format of the files; auto: each content shows it",
-                    "NAME",
-                    default="auto",
-                    choices=_dialects,
-                ),
+                _DIALECT,
+                output(TABLE, JSON, JSONL),
+            ),
+        ),
+        Command(
+            "recount",
+            "recount",
+            "count the output tokens of captured streams again, beside what providers reported",
+            epilogs.RECOUNT_EPILOG,
+            (
+                _RECORDINGS,
+                _DIALECT,
+                Option("--vocabularies", "directory with published vocabulary files, searched before packages", "DIR"),
                 output(TABLE, JSON, JSONL),
             ),
         ),

@@ -4,10 +4,12 @@ There are three kinds: words, punctuation and white space. Numbers are split eve
 kind gets text until a character ends it; then its tokens are known, and the rest of the text begins another piece.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from streamgauge.recount.bpe import GrowingPiece
-from streamgauge.recount.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from streamgauge.recount.tokenizer import Tokenizer
 
 # The characters after a word that decide whether a contraction ('ll) belongs to it.
 _CONTRACTION = 3
@@ -34,7 +36,7 @@ class LongPiece(Protocol):
 class Punctuation:
     """Characters that are neither letters, numbers nor space, then line ends (and slashes)."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer, self._piece = tokenizer, GrowingPiece(tokenizer.merges)
         self._patterns = [r" ", r"[^\s\p{L}\p{N}]+", rf"{tokenizer.split.tail}+"]  # what may come now and later
 
@@ -63,7 +65,7 @@ class Punctuation:
 class Space:
     """White space. All up to the last line end is one piece; of the rest, the last character belongs to what follows."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer = tokenizer
         self._whole, self._rest = GrowingPiece(tokenizer.merges), GrowingPiece(tokenizer.merges)
         self._lines = 0  # tokens up to the last line end
@@ -103,7 +105,7 @@ class Word:
     A lower-case letter makes all of them one piece, which then goes on to the next upper-case letter.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer, self._split = tokenizer, tokenizer.split
         self._whole, self._upper = GrowingPiece(tokenizer.merges), GrowingPiece(tokenizer.merges)
         self._caseless = 0  # tokens up to the last letter without case

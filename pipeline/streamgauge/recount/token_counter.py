@@ -8,10 +8,13 @@ counted one by one, and a piece that is longer than that is counted while it com
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from streamgauge.recount.long_pieces import LongPiece, Punctuation, Space, Word
 from streamgauge.recount.splits import certain_end
-from streamgauge.recount.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from streamgauge.recount.tokenizer import Tokenizer
 
 # Text is counted once this much of it has come (characters): counting many short texts takes longer.
 GATHERED = 512
@@ -23,7 +26,7 @@ _AT_ONCE = 65_536
 _AHEAD = 3
 
 # The kinds of pieces that may be long, in the order of the expressions; `Split.runs` has their expressions.
-_Kind = Callable[[Tokenizer], LongPiece]
+_Kind = Callable[["Tokenizer"], LongPiece]
 _KINDS: tuple[_Kind, ...] = (Word, Punctuation, Space)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -39,7 +42,7 @@ def without_surrogates(text: str) -> str:
 class TokenCounter:
     """Add text, then take `total`: the tokens of all that was added."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer = tokenizer
         self._counted = 0
         self._kept = ""

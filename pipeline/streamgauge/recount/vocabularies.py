@@ -8,12 +8,14 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from streamgauge.recount.splits import CL100K, O200K, TEKKEN, Split
-from streamgauge.recount.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from streamgauge.recount.tokenizer import Tokenizer
 
 
 class Vocabulary(NamedTuple):
@@ -78,6 +80,14 @@ VOCABULARIES: dict[str, Vocabulary] = {
         "data",
         _lines,
     ),
+    "tekken_240718": Vocabulary(
+        TEKKEN,
+        "tekken_240718.json",
+        "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516",
+        "mistral_common",
+        "data",
+        _tekken,
+    ),
     "tekken_240911": Vocabulary(
         TEKKEN,
         "tekken_240911.json",
@@ -90,8 +100,12 @@ VOCABULARIES: dict[str, Vocabulary] = {
 
 
 @cache
-def tokenizer(name: str, folder: Path | None = None) -> Tokenizer:
+def tokenizer(name: str, folder: Path | None = None) -> "Tokenizer":
     """The tokenizer of this name, from a file in `folder` or in an installed package. Raises MissingVocabulary."""
+    try:
+        from streamgauge.recount.tokenizer import Tokenizer  # an extra
+    except ImportError:
+        raise MissingVocabulary("tiktoken is not installed: run `pip install 'streamgauge[recount]'`") from None
     vocabulary = VOCABULARIES[name]
     for file in _places(vocabulary, folder):
         try:
