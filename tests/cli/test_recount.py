@@ -1,6 +1,8 @@
 """`streamgauge recount` as a user runs it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,15 @@ def test_a_file_in_the_directory_of_vocabularies_comes_first(recording: Path, tm
     assert "SHA-256 differs" in done.stderr
     line = json.loads(done.stdout)
     assert (line["output_tokens_recounted"], line["reasons"]) == (None, ["vocabulary_missing"])
+
+
+def test_stdin_is_a_recording(recording: Path) -> None:
+    with recording.open("rb") as opened:
+        done = subprocess.run(
+            [sys.executable, "-m", "streamgauge", "recount", "-", "--output", "jsonl"],
+            stdin=opened, capture_output=True, timeout=120, check=True,
+        )  # fmt: skip
+    assert json.loads(done.stdout)["output_tokens_recounted"] == 3
 
 
 def test_a_directory_that_does_not_exist_is_refused(recording: Path) -> None:

@@ -12,8 +12,9 @@ from streamgauge.core.record import Record, Request
 from streamgauge.recount import bands
 from streamgauge.recount.bands import ALL
 from streamgauge.recount.output import Outputs
-from streamgauge.recount.recount import Recount, recount
+from streamgauge.recount.recount import REASONS, Recount, recount
 from streamgauge.recount.tokenizer import Tokenizer
+from streamgauge.recount.vocabularies import VOCABULARIES
 from tests.recount.tokenizers import SPLITS, random_ranks
 
 BYTES = random_ranks(0, b"a", merges=0)  # each byte is a token
@@ -156,3 +157,13 @@ def test_an_incomplete_capture_has_no_difference(tmp_path: Path) -> None:
 def test_an_error_before_the_stream_bills_nothing(tmp_path: Path) -> None:
     one = recounted(tmp_path, "", outcome="http_error", status_code=429)
     assert (one.output_tokens_recounted, one.low, one.high, one.exact) == (0, 0, 0, True)
+
+
+def test_the_guide_has_every_field_and_reason() -> None:
+    guide = (Path(__file__).parent.parent.parent / "docs" / "guides" / "recount.md").read_text()
+    assert [name for name in (*Recount.__struct_fields__, *REASONS) if f"`{name}`" not in guide] == []
+
+
+def test_the_guide_has_every_tokenizer() -> None:
+    guide = (Path(__file__).parent.parent.parent / "docs" / "guides" / "recount.md").read_text()
+    assert [name for name in VOCABULARIES if f"| `{name}` |" not in guide] == []

@@ -13,7 +13,7 @@ from streamgauge.cli.replay import Replaying, recordings_of
 from streamgauge.cli.tables import MAX_WIDTH, print_json, print_rows
 from streamgauge.config import Settings
 from streamgauge.core.record import Record
-from streamgauge.errors import FOUND, UsageFault
+from streamgauge.errors import DONE, FOUND, UsageFault
 from streamgauge.recount.models import tokenizer_name
 from streamgauge.recount.output import Outputs
 from streamgauge.recount.recount import Recount, recount
@@ -87,4 +87,4 @@ class _Vocabularies:
         sys.stdout.flush()  # keeps the order if both streams go to one place
         for sentence in self._missing.values():
             sys.stderr.write(f"streamgauge recount: {sentence}\n")
-        return FOUND if self._missing else 0
+        return FOUND if self._missing else DONE

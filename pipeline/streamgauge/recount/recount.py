@@ -73,6 +73,8 @@ def recount(record: Record, output: Output | None) -> Recount:
         low = high = 0  # an error status bills nothing
     reported = record.usage.output_tokens
     recounted = None if tokens is None else tokens + (reasoning or 0)
+    if recounted is not None and NOT_COMPLETED in reasons:
+        low = min(low, recounted)  # what the end of an answer adds did not come
     comparable = _INCOMPARABLE.isdisjoint(reasons)
     return Recount(
         stream_id=record.stream_id,
