@@ -6,6 +6,7 @@ counts of tokens and characters go into the table.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +30,13 @@ TABLE = Path(__file__).parent.parent / "pipeline" / "streamgauge" / "recount" / 
 MIN_STREAMS = 3
 # Shorter answers say little about tokens for a character: a token more or less is a large share.
 LONG = 200
+
+# What adds tokens that are not in the output: tools that the provider runs itself, a compaction of the conversation,
+# predicted text that it rejected.
+_OTHER_TOKENS = re.compile(
+    rb"(?:web_search|file_search|code_interpreter|mcp|image_generation|computer|shell)_call|server_tool_use"
+    rb'|executed_tools|"type":\s*"compaction"|"rejected_prediction_tokens":\s*[1-9]'
+)
 
 Offsets = tuple[int, int, int, int, int]
 Ratios = tuple[int, int, int, int, int, int]
@@ -69,7 +77,8 @@ def offsets(samples: Iterable[Sample]) -> Offsets | None:
     low, high = min(without), max(without)
     lowest = [(beyond - low) // calls for beyond, calls in found if calls]
     highest = [-((high - beyond) // calls) for beyond, calls in found if calls]
-    return len(found), low, high, min(lowest, default=0), max(highest, default=0)
+    call_low = max(0, min(lowest, default=0))
+    return len(found), low, high, call_low, max([call_low, *highest])
 
 
 def ratios(samples: Sequence[Sample]) -> Ratios | None:
@@ -92,7 +101,8 @@ def _most(chars: int, high: int) -> int:
 
 
 def samples_in(files: Iterable[Path]) -> list[Sample]:
-    """The samples of recordings."""
+    """The samples of recordings, without those that show tokens of another kind."""
+    files = [file for file in files if not _OTHER_TOKENS.search(file.read_bytes())]
     outputs = Outputs(_tokenizer_of)
     replaying = Replaying(replace(Settings(), capture="full"), None, assembler=outputs.assembler)
     found = (sample_of(record, outputs.take(record)) for record in replaying.records(files, of_topic=False))

@@ -78,6 +78,7 @@ _PROCESSES = (
 )
 # Tests that compute or wait for many seconds.
 _LONG = (
+    "tests/recount/test_token_counter.py::test_long_runs",
     "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
     "tests/core/formats/test_sse.py::test_lines_that_never_end",
     "tests/core/http1/test_body.py::test_a_long_body_does_not_grow_memory",

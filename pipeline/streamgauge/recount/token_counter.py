@@ -1,8 +1,8 @@
 """Counts the tokens of a text that comes in parts, exactly as if it came whole, in bounded memory.
 
 A tokenizer splits a text into pieces, and merges the bytes of each piece into tokens. Text that comes later may change the
-last pieces only. So the text is kept from the last place on where a piece ends whatever follows (`splits.certain_end`); all
-before it is counted. If there is no such place in MAX_KEPT characters, the pieces that no further text can change are
+last pieces only. So the text is kept from the last place on where a piece ends whatever follows (`certain_ends`); all before it
+is counted. If there is no such place in MAX_KEPT characters, the pieces that no further text can change are
 counted one by one, and a piece that is longer than that is counted while it comes (`long_pieces`).
 """
 
@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from streamgauge.recount.certain_ends import certain_end
 from streamgauge.recount.long_pieces import LongPiece, Punctuation, Space, Word
-from streamgauge.recount.splits import certain_end
 
 if TYPE_CHECKING:
     from streamgauge.recount.tokenizer import Tokenizer

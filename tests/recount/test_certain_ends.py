@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.recount.splits import certain_end
+from streamgauge.recount.certain_ends import certain_end
 from streamgauge.recount.tokenizer import Tokenizer
 from tests.recount.test_token_counter import TEXTS
 from tests.recount.tokenizers import SPLITS, small
@@ -43,8 +43,8 @@ def test_pieces_before_and_after_a_certain_end_are_independent(family: str) -> N
     [
         ("one word", " word"),
         ("one word ", " "),
-        ("a = b\n", "b\n"),
-        ("a = b\n    c", "    c"),
+        ("a = b\n", " b\n"),
+        ("a = b\n    c", " b\n    c"),
         ("你好\uff0c世界", "\uff0c世界"),
         ('{"a":12', '":12'),
         ("don't", "don't"),
