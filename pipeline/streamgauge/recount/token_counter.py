@@ -1,8 +1,8 @@
 """Counts the tokens of a text that comes in parts, exactly as if it came whole, in bounded memory.
 
 A tokenizer splits a text into pieces, and merges the bytes of each piece into tokens. Text that comes later may change the
-last pieces only. So the text is kept from the last place on where a piece ends whatever follows (`certain_ends`); all before it
-is counted. If there is no such place in MAX_KEPT characters, the pieces that no further text can change are
+last pieces only. So the text is kept from the last place on where a piece ends whatever follows (`certain_ends`); all
+before it is counted. If there is no such place in MAX_KEPT characters, the pieces that no further text can change are
 counted one by one, and a piece that is longer than that is counted while it comes (`long_pieces`).
 """
 
