@@ -10,12 +10,15 @@ import argparse
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.core import seconds
 from bench.document import replace_section, table
 from streamgauge.recount.token_counter import TokenCounter
-from streamgauge.recount.tokenizer import Tokenizer
 from streamgauge.recount.vocabularies import tokenizer
+
+if TYPE_CHECKING:
+    from streamgauge.recount.tokenizer import Tokenizer
 
 DELTA = 4
 _PROSE = (
@@ -40,7 +43,7 @@ TEXTS: dict[str, tuple[str, float]] = {
 }
 
 
-def share(one: Tokenizer, text: str, rounds: int) -> float:
+def share(one: "Tokenizer", text: str, rounds: int) -> float:
     """The speed in deltas as a share of the whole-text encoder's. Raises SystemExit if the counts differ."""
     deltas = [text[at : at + DELTA] for at in range(0, len(text), DELTA)]
     counts: list[int] = []
@@ -60,7 +63,7 @@ def share(one: Tokenizer, text: str, rounds: int) -> float:
     return ratio
 
 
-def rows(one: Tokenizer, chars: int, rounds: int) -> Iterator[list[str]]:
+def rows(one: "Tokenizer", chars: int, rounds: int) -> Iterator[list[str]]:
     """The table: a head, and a row for each text."""
     yield ["text", "characters", "share of the whole-text encoder's speed"]
     for name, (part, length) in TEXTS.items():

@@ -28,8 +28,9 @@ TABLE = Path(__file__).parent.parent / "pipeline" / "streamgauge" / "recount" / 
 
 # A version with fewer streams gets no band of its own.
 MIN_STREAMS = 3
-# Shorter answers say little about tokens for a character: a token more or less is a large share.
-LONG = 200
+# Shorter answers say little about tokens for a character (code points): a token more or less is a large share. A version
+# with fewer long ones gets no band by characters: with one, a fifth of the streams left out in turn were outside it.
+LONG, MIN_LONG = 200, 3
 
 # What adds tokens that are not in the output: tools that the provider runs itself, a compaction of the conversation,
 # predicted text that it rejected.
@@ -85,7 +86,7 @@ def ratios(samples: Sequence[Sample]) -> Ratios | None:
     """The band of these streams by their characters."""
     plain = [(one.reported, one.chars) for one in samples if not one.calls]
     long = [(tokens, chars) for tokens, chars in plain if chars >= LONG]
-    if len(samples) < MIN_STREAMS or not long:
+    if len(long) < MIN_LONG:
         return None
     low = min(1000 * tokens // chars for tokens, chars in long)
     high = max(-(-1000 * tokens // chars) for tokens, chars in long)

@@ -5,8 +5,6 @@ from functools import cache
 
 import pytest
 
-pytest.importorskip("tiktoken", reason="needs the extra `recount`")
-
 from streamgauge.recount.bpe import Merges
 from streamgauge.recount.splits import CL100K, O200K, TEKKEN
 from streamgauge.recount.tokenizer import Tokenizer

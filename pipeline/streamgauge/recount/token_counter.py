@@ -52,18 +52,21 @@ class TokenCounter:
 
     def add(self, text: str) -> None:
         """Append text. It may end within a surrogate pair."""
-        for at in range(0, len(text), _AT_ONCE):
-            self._add(text[at : at + _AT_ONCE])
-
-    def _add(self, text: str) -> None:
         if self._high or (not text.isascii() and _SURROGATE.search(text)):
-            text = self._high + text
-            self._high = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-            text = without_surrogates(text[: len(text) - len(self._high)])
-        self._kept += text
-        if len(self._kept) >= self._enough:
-            self._count_certain()
+            text = self._without_surrogates(text)
+        self._kept = kept = self._kept + text
+        if len(kept) >= self._enough:
+            self._kept = ""
+            for at in range(0, len(kept), _AT_ONCE):
+                self._kept += kept[at : at + _AT_ONCE]
+                self._count_certain()
             self._enough = len(self._kept) + GATHERED
+
+    def _without_surrogates(self, text: str) -> str:
+        """The text, without a half pair at its end, which waits for the next one."""
+        text = self._high + text
+        self._high = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return without_surrogates(text[: len(text) - len(self._high)])
 
     def _count_certain(self) -> None:
         """Count what no further text can change; keep the rest, at most MAX_KEPT characters."""
