@@ -47,6 +47,7 @@ _PROCESSES = (
     "tests/cli/test_parser.py::test_help_into_a_pipe",
     "tests/cli/test_parser.py::test_the_version_needs_no_parser",
     "tests/cli/test_pump_fallback.py",
+    "tests/cli/test_recount.py",
     "tests/cli/test_replay.py",
     "tests/cli/test_tap.py",
     "tests/cli/test_tap_process.py",
@@ -88,6 +89,7 @@ _PROCESSES = (
 # Tests that compute or wait for many seconds.
 _LONG = (
     "tests/audit/world",
+    "tests/recount/test_token_counter.py::test_long_runs",
     "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
     "tests/core/formats/test_sse.py::test_lines_that_never_end",
     "tests/core/http1/test_body.py::test_a_long_body_does_not_grow_memory",

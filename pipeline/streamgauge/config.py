@@ -51,8 +51,9 @@ _PACKETS = ("up packets", "tap packets")
 _TAPS = (*_RELAYS, *_PACKETS)
 _ASSEMBLES = (*TO_LEDGER, "replay")
 _TOPICS = ("topics create", "topics describe")
+_REPLAYS = ("replay", "recount")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
-_KAFKA = ("tap", "tap packets", "worker", "replay", *_TOPICS, *_DEADLETTER)
+_KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
 
 # The sections of help and reference, in their order.
 SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Operation")
@@ -205,7 +206,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings):
         "Kafka brokers; one suffices if it is available, since it names the others",
         _KAFKA,
         _KAFKA_SECTION,
-        required={command: "" for command in _KAFKA if command != "replay"},
+        required={command: "" for command in _KAFKA if command not in _REPLAYS},
     )
     kafka_security: str = _set(
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", metavar="PROTOCOL"),

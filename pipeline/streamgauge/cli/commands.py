@@ -117,6 +117,13 @@ _RECORDINGS = Option(
     "FILE|DIR",
     repeatable=True,
 )
+_DIALECT = Option(
+    "--dialect",
+    "API format of the files; auto: each content shows it",
+    "NAME",
+    default="auto",
+    choices=_dialects,
+)
 _MONTH = Option("--month", "only records that started in this month, as in 2026-11", "MONTH")
 _TIMEZONE = Option("--timezone", "time zone of days and months, as in Europe/Berlin", "ZONE", default="UTC")
 _CHOSEN = (
@@ -269,13 +276,19 @@ COMMANDS = {
             epilogs.REPLAY_EPILOG,
             (
                 _RECORDINGS,
-                Option(
-                    "--dialect",
-                    "API format of the files; auto: each content shows it",
-                    "NAME",
-                    default="auto",
-                    choices=_dialects,
-                ),
+                _DIALECT,
+                output(TABLE, JSON, JSONL),
+            ),
+        ),
+        Command(
+            "recount",
+            "recount",
+            "count the output tokens of captured streams again, beside what providers reported",
+            epilogs.RECOUNT_EPILOG,
+            (
+                _RECORDINGS,
+                _DIALECT,
+                Option("--vocabularies", "directory with published vocabulary files, searched before packages", "DIR"),
                 output(TABLE, JSON, JSONL),
             ),
         ),

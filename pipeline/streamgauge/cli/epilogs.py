@@ -81,6 +81,21 @@ then the records of what taps sent to Kafka.
 Exit code 1: a file is damaged; all other files are replayed.
 """
 
+RECOUNT_EPILOG = """\
+examples:
+  streamgauge recount recording.sse
+  streamgauge recount recordings/ --output jsonl | jq 'select(.difference > 20)'
+  cat recording.sse | streamgauge recount -
+  streamgauge recount --kafka broker:9092 --output jsonl
+      what taps captured with --capture full and the topic still holds
+
+Counts the generated text with the public tokenizer of its model. For other models, and for masked captures, it gives the
+range that recorded streams of the model version show (low, high). Tokenizers need `pip install 'streamgauge[recount]'`;
+nothing is downloaded when it runs.
+
+Exit code 1: a file is damaged or a vocabulary is missing; all other streams are counted.
+"""
+
 DEMO_EPILOG = """\
 examples:
   streamgauge demo

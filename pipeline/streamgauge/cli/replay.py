@@ -2,7 +2,7 @@
 
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -33,13 +33,9 @@ def run(settings: Settings, args: Arguments) -> int:
 
     Returns 1 if a file is damaged, 2 if one may not be read, 3 if its disk fails; all other files are still replayed.
     """
-    # If files are named, a broker from the environment or the settings file is ignored: only --kafka counts.
-    wants_topic = "kafka" in args.settings or (not args.paths and settings.kafka is not None)
-    if not args.paths and not wants_topic:
-        raise UsageFault("nothing to replay: name files or directories, or a broker with --kafka")
-    files = [file for path in args.paths for file in _files(path)]
+    files, of_topic = recordings_of(settings, args)
     replaying = Replaying(settings, None if args.dialect == "auto" else args.dialect)
-    records = replaying.records(files, of_topic=wants_topic)
+    records = replaying.records(files, of_topic=of_topic)
     if args.output == TABLE:
         whole = [encode_record(record) for record in records]
         if whole:  # no table head without a row
@@ -49,6 +45,15 @@ def run(settings: Settings, args: Arguments) -> int:
     return replaying.exit_code
 
 
+def recordings_of(settings: Settings, args: Arguments) -> tuple[list[Path], bool]:
+    """The files that the arguments name, and whether the topic is to be read. Raises UsageFault."""
+    # If files are named, a broker from the environment or the settings file is ignored: only --kafka counts.
+    wants_topic = "kafka" in args.settings or (not args.paths and settings.kafka is not None)
+    if not args.paths and not wants_topic:
+        raise UsageFault(f"nothing to {args.command}: name files or directories, or a broker with --kafka")
+    return [file for path in args.paths for file in _files(path)], wants_topic
+
+
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = recordings_in(path)
@@ -56,16 +61,29 @@ def _files(path: Path) -> list[Path]:
             names = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
             raise UsageFault(f"the directory {path} contains no recording ({names}): name the files themselves")
         return found
+    if str(path) == "-":
+        return [Path("/dev/stdin")]
     if not path.exists():
         raise UsageFault(f"there is no file {path}")
     return [path]
 
 
 class Replaying:
-    """One run. `exit_code`: the highest code so far. The notes on a file go to stderr after its records."""
+    """One run. `exit_code`: the highest code so far. The notes on a file go to stderr after its records.
 
-    def __init__(self, settings: Settings, dialect: str | None) -> None:
+    `command`: the word that notes begin with; `assembler`: makes one for each file and partition.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        dialect: str | None,
+        *,
+        command: str = "replay",
+        assembler: Callable[[Limits], Assembler] = Assembler,
+    ) -> None:
         self.exit_code = DONE
+        self._command, self._assembler = command, assembler
         self._settings = settings
         self._limits = settings.select(Limits)
         key = self._key(settings.data_dir)
@@ -88,7 +106,7 @@ class Replaying:
         """The records of a log; prints the notes on it after them. `may_be_empty`: an empty log gets no note, as a topic's
         partition.
         """
-        assembler, broken = Assembler(self._limits), False
+        assembler, broken = self._assembler(self._limits), False
         records = without_event = 0
         try:
             for offset, log_ms, bundle in log:
@@ -121,7 +139,7 @@ class Replaying:
 
     def _say(self, sentence: str, exit_code: int) -> None:
         sys.stdout.flush()  # keeps the order if both streams go to one place
-        sys.stderr.write(f"streamgauge replay: {sentence}\n")
+        sys.stderr.write(f"streamgauge {self._command}: {sentence}\n")
         self.exit_code = max(self.exit_code, exit_code)
 
 

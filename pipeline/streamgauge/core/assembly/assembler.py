@@ -68,9 +68,11 @@ _PRODUCERS = msgspec.msgpack.Decoder(TapInstances)
 
 
 class Assembler:
-    """The open streams of one partition. `counts` counts what happened besides records; the caller may clear it."""
+    """The open streams of one partition. `counts` counts what happened besides records; the caller may clear it.
+    `new_stream` makes what applies segments to a state, given that and the duration of a stall (ns)."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, new_stream: Callable[[StreamState, int], Stream] = Stream) -> None:
+        self._new_stream = new_stream
         self._limits = limits or Limits()
         self._stall_ns = round(self._limits.stall_seconds * 1e9)
         self._abandon_after_ms = round(self._limits.abandon_after * 1000)
@@ -236,7 +238,7 @@ class Assembler:
     def _reader(self, state: StreamState) -> Stream:
         reader = self._streams.get(state.stream)
         if reader is None:
-            reader = self._streams[state.stream] = Stream(state, self._stall_ns)
+            reader = self._streams[state.stream] = self._new_stream(state, self._stall_ns)
         return reader
 
     def _apply_waiting(self, key: int, state: StreamState) -> None:

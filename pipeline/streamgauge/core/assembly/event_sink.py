@@ -186,7 +186,7 @@ class StreamEventSink:
             return
         tool.argument_chars += argument_chars(value)
         if tool.check is not None:
-            feed(tool.check, value if isinstance(value, str) else _compact(value))
+            feed(tool.check, value if isinstance(value, str) else compact_json(value))
 
     def whole_tool(
         self,
@@ -362,7 +362,8 @@ def _known_call(
     return None
 
 
-def _compact(value: object) -> str:
+def compact_json(value: object) -> str:
+    """A JSON value as text without white space."""
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, RecursionError, OverflowError):

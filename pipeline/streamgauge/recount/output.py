@@ -1,0 +1,152 @@
+"""The generated text of open streams, as it comes: an assembler whose streams pass it on to counters of tokens."""
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.assembly.event_sink import StreamEventSink, compact_json
+from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, TOOL
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.assembly.stream import Stream
+from streamgauge.core.dialects import Dialect, Source
+from streamgauge.core.limits import Limits
+from streamgauge.core.record import Record
+from streamgauge.recount.token_counter import TokenCounter
+
+if TYPE_CHECKING:
+    from streamgauge.recount.tokenizer import Tokenizer
+
+# Gives the tokenizer of a model; None: it has no public one, or its vocabulary is missing.
+TokenizerOf = Callable[[str | None], "Tokenizer | None"]
+
+# The most texts of one stream that are counted at once: answers, reasoning, arguments of calls. For a further one the
+# oldest ends; if more of it comes, a token may be split. Recorded streams hold at most 16 items, of which 3 are open.
+MAX_TEXTS = 64
+
+
+class Output:
+    """The output of one stream. `model`: the one that decided the tokenizer. `is_split`: a text was counted in two parts."""
+
+    def __init__(self, state: StreamState, tokenizer_of: TokenizerOf) -> None:
+        self._state, self._tokenizer_of = state, tokenizer_of
+        self._tokens = {False: 0, True: 0}  # of ended texts: of the answer, and of reasoning
+        self._open: dict[Hashable, tuple[bool, TokenCounter]] = {}
+        self._is_begun = False
+        self.tokenizer: Tokenizer | None = None
+        self.model: str | None = None
+        self.has_media = self.is_split = False
+
+    def add(self, text_id: Hashable, text: str, *, reasoning: bool = False) -> None:
+        """Append text to the text with this id."""
+        self._begin()
+        if self.tokenizer is None:
+            return
+        if text_id not in self._open:
+            if len(self._open) >= MAX_TEXTS:
+                self.is_split = True
+                self._end(next(iter(self._open)))
+            self._open[text_id] = reasoning, TokenCounter(self.tokenizer)
+        self._open[text_id][1].add(text)
+
+    def add_whole(self, text: str) -> None:
+        """Add a short text that comes whole, as a name of a tool."""
+        self.add(None, text)
+        if None in self._open:
+            self._end(None)
+
+    def _begin(self) -> None:
+        """Choose the tokenizer, by the first model that is known when text comes. Masked text has no tokens."""
+        if self._is_begun:
+            return
+        state, self._is_begun = self._state, True
+        self.model = state.identity.response_model or (state.request.model if state.request else None)
+        if state.opening is not None and state.opening.capture == "full":
+            self.tokenizer = self._tokenizer_of(self.model)
+
+    def _end(self, text_id: Hashable) -> None:
+        reasoning, counter = self._open.pop(text_id)
+        self._tokens[reasoning] += counter.total()
+
+    def tokens(self, *, reasoning: bool) -> int:
+        """The tokens of the answer with its tool calls, or of reasoning. Ends all texts."""
+        for text_id in list(self._open):
+            self._end(text_id)
+        return self._tokens[reasoning]
+
+
+class Outputs:
+    """The outputs of streams that have no record yet."""
+
+    def __init__(self, tokenizer_of: TokenizerOf) -> None:
+        self._tokenizer_of = tokenizer_of
+        self._of_stream: dict[bytes, Output] = {}
+
+    def assembler(self, limits: Limits) -> Assembler:
+        """An assembler that passes the output of its streams on to here. Those of an earlier assembler are forgotten."""
+        self._of_stream.clear()
+        return Assembler(limits, self._stream)
+
+    def _stream(self, state: StreamState, stall_ns: int) -> Stream:
+        output = self._of_stream[state.stream] = Output(state, self._tokenizer_of)
+        return _OutputStream(state, stall_ns, output)
+
+    def take(self, record: Record) -> Output | None:
+        """The output of the stream of this record; None if no segment of it was applied."""
+        return self._of_stream.pop(UUID(record.stream_id).bytes, None)
+
+
+class _OutputStream(Stream):
+    """A stream that reads each event on its own, and passes its output on."""
+
+    def __init__(self, state: StreamState, stall_ns: int, output: Output) -> None:
+        super().__init__(state, stall_ns)
+        self._output = output
+
+    def _may_batch(self) -> bool:
+        return False
+
+    def _new_sink(self) -> StreamEventSink:
+        self._sink = _OutputSink(self.state, self._stall_ns, self._output)
+        return self._sink
+
+
+class _OutputSink(StreamEventSink):
+    """Passes on the output that counts: what is repeated does not."""
+
+    def __init__(self, state: StreamState, stall_ns: int, output: Output) -> None:
+        super().__init__(state, stall_ns)
+        self._output = output
+        self._item: int | None = None
+
+    def begin(self, dialect: Dialect | None, stamp: int | None, repeated: bool = False, timed: bool = True) -> None:
+        self._item = None
+        super().begin(dialect, stamp, repeated, timed)
+
+    def part(self, item: int | None, source: Source) -> None:
+        self._item = item
+        super().part(item, source)
+
+    def arguments(
+        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+    ) -> None:
+        super().arguments(choice, key, value, call_id, indexed=indexed)
+        if value is None or value == "" or self._repeated or self._repeats_calls():
+            return
+        tool = (
+            self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
+        )
+        state = self.choice(choice)
+        number = next((at for at, one in enumerate(state.tools if state else ()) if one is tool), -1)
+        self._output.add((choice, TOOL, number), value if isinstance(value, str) else compact_json(value))
+
+    def _generate(self, choice: int, value: object, kind: int) -> int:
+        size = super()._generate(choice, value, kind)
+        if size and isinstance(value, str):
+            if kind == MEDIA:
+                self._output.has_media = True
+            elif kind == TOOL:
+                self._output.add_whole(value)
+            else:
+                self._output.add((choice, kind, self._item), value, reasoning=kind == REASONING)
+        return size

@@ -1,0 +1,3 @@
+import pytest
+
+pytest.importorskip("tiktoken", reason="needs the extra `recount`")

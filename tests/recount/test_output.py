@@ -1,0 +1,80 @@
+"""The text that streams generate reaches the counters: all that counts in the record, once, and nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge.cli.replay import Replaying
+from streamgauge.config import Settings
+from streamgauge.core.record import Record
+from streamgauge.recount import output as module
+from streamgauge.recount.output import Output, Outputs
+from streamgauge.recount.recount import characters
+from tests.each import check_each
+from tests.recount.tokenizers import small
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+STREAMS = sorted(VECTORS.glob("*/*.sse"))
+
+
+class Heard(Output):
+    """Keeps the text instead of counting it."""
+
+    kept: dict[object, str]
+
+    def add(self, text_id: object, text: str, *, reasoning: bool = False) -> None:
+        super().add(text_id, text, reasoning=reasoning)
+        self.kept = getattr(self, "kept", {})
+        self.kept[text_id] = self.kept.get(text_id, "") + text
+
+
+def replayed(path: Path, tmp_path: Path, capture: str = "full") -> Iterator[tuple[Record, Output | None]]:
+    outputs = Outputs(lambda _: small("o200k"))
+    settings = Settings(capture=capture, data_dir=tmp_path)  # type: ignore[arg-type]
+    for record in Replaying(settings, None, assembler=outputs.assembler).records([path], of_topic=False):
+        yield record, outputs.take(record)
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def test_the_text_has_the_characters_of_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Output", Heard)
+
+    def check(path: Path) -> None:
+        for record, output in replayed(path, tmp_path):
+            # The record has no name that is no code, and no characters of arguments without a call.
+            kept = {key: text for key, text in getattr(output, "kept", {}).items() if key and key[-1] != -1}
+            names = sum(len(call.name or "") for choice in record.choices for call in choice.tool_calls)
+            if not record.integrity.reasons:  # a limit of calls, choices or items leaves characters out of the record
+                assert sum(map(len, kept.values())) == characters(record, reasoning=True) - names
+
+    check_each(STREAMS, check, named)
+
+
+def test_the_record_is_the_same(tmp_path: Path) -> None:
+    def check(path: Path) -> None:
+        [with_output] = [record for record, _ in replayed(path, tmp_path)]
+        settings = Settings(capture="full", data_dir=tmp_path)
+        [without] = Replaying(settings, None).records([path], of_topic=False)
+        with_output.stream_id, with_output.tap_instance = without.stream_id, without.tap_instance
+        assert with_output == without
+
+    check_each(STREAMS[::7], check, named)
+
+
+def test_masked_text_has_no_tokenizer(tmp_path: Path) -> None:
+    [(_, output)] = replayed(VECTORS / "openai-chat" / "happy.sse", tmp_path, "masked")
+    assert output is not None
+    assert output.tokenizer is None
+    assert output.tokens(reasoning=False) == 0
+
+
+def test_a_text_over_the_limit_ends_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TEXTS", 1)
+    [(_, output)] = replayed(VECTORS / "openai-chat" / "choices.sse", tmp_path)
+    assert output is not None
+    assert output.is_split
+    assert output.tokens(reasoning=False) > 0
