@@ -33,7 +33,7 @@ from streamgauge.audit.rows import (
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.audit.theirs import Theirs
 from streamgauge.cli.commands import Arguments
-from streamgauge.cli.ledgers import ledger_to_read, ledger_of_audits
+from streamgauge.cli.ledgers import ledger_of_audits, ledger_to_read
 from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_rows, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, UsageFault
