@@ -1,8 +1,9 @@
 """The tables of a ledger, for SQLite and PostgreSQL.
 
-Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other. Version
-3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5 added costs,
-disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits. `migrations.py` converts earlier versions.
+Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other.
+Version 3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5
+added costs, disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits.
+`migrations.py` converts earlier versions.
 """
 
 from collections.abc import Mapping
