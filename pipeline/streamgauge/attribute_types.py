@@ -24,9 +24,10 @@ RESERVED = frozenset(
         "rowid", "service_tier", "started_us", "stream_id", "streams", "tap", "tenant", "total_tokens", "trace_id",
         "unknown_share", "upstream", "usage_source", "wait_us", "with_usage", "without_price", "without_usage",
         # Labels of metrics, ours, OpenTelemetry's (with underscores for dots), and those that Prometheus sets.
-        "activity", "cause", "error_class", "error_type", "gen_ai_operation_name", "gen_ai_provider_name",
-        "gen_ai_request_model", "gen_ai_token_modality", "gen_ai_token_type", "instance", "job", "kind", "label", "le",
-        "partition", "phase", "process", "quantile", "reason", "result", "source", "stage", "streaming", "version",
+        "activity", "budget_key", "budget_value", "cause", "error_class", "error_type", "gen_ai_operation_name",
+        "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_modality", "gen_ai_token_type", "instance", "job",
+        "kind", "label", "le", "partition", "phase", "process", "provider", "quantile", "reason", "result", "side",
+        "source", "stage", "streaming", "version",
     }
 )  # fmt: skip
 # Headers that are no attribute: those with credentials, and those that the relay or the provider needs, which

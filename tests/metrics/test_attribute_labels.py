@@ -8,6 +8,7 @@ from streamgauge.core.record import Error
 from streamgauge.metrics import table
 from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.declarations import ATTRIBUTE, OTHER, PAGE_BYTES, UNKNOWN
+from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.prometheus import Metrics
 from tests.metrics.pages import MOST_S, cpu_seconds_of, read_page
 from tests.metrics.records import make_record
@@ -26,7 +27,7 @@ def test_the_metrics_exist() -> None:
 
 def test_an_attribute_is_a_label_only_where_it_is_asked_for() -> None:
     record = make_record(attributes={"agent": "planner", "session": "s-1"}, error=Error("in_stream", "overloaded"))
-    plain, asked = Metrics(), Metrics(attributes=["agent"])
+    plain, asked = Metrics(), Metrics(attributes=["agent"], cost_of=lambda *_: StreamCost(1.0, 1.0, 0.0, 0.0))
     for metrics in (plain, asked):
         metrics.observe(record)
     assert page_of(plain).label_values("agent") == set()

@@ -118,3 +118,28 @@ def test_a_factor_multiplies_everything_and_a_fraction_is_rounded_once() -> None
 
 def test_a_forged_count_has_no_cost_that_a_database_could_not_hold() -> None:
     assert cost(CHEAP, input_tokens=2**53, output_tokens=1) is None
+
+
+def test_what_a_cache_saves_and_what_writing_to_it_adds() -> None:
+    usage = {"input_tokens": 1003, "input_cached_tokens": 800, "input_cache_write_tokens": 200}
+    row = make_row(1, usage=make_usage(**usage, input_cache_write_1h_tokens=50, output_tokens=5))
+    found = CACHED.cache_effect_of(row)
+    assert found == (800 * 2_700_000, 150 * 750_000 + 50 * 3_000_000)
+    # Without a cache all input has one price.
+    with_cache = CACHED.cost_of(row)
+    without = cost(CACHED, input_tokens=1003, output_tokens=5)
+    assert with_cache is not None
+    assert without is not None
+    assert with_cache.total == without.total - found.saved + found.added
+
+
+def test_a_cache_without_prices_of_its_own_changes_nothing() -> None:
+    row = make_row(1, usage=make_usage(100, 5, input_cached_tokens=40, input_cache_write_tokens=30))
+    assert CHEAP.cache_effect_of(row) == (0, 0)
+    assert Rates("test", None).cache_effect_of(row) == (0, 0)
+
+
+def test_a_cache_that_costs_more_than_other_input_saves_nothing() -> None:
+    dear = Rates("test", None, input=rate("3"), input_cached=rate("4"), cache_write=rate("1"))
+    row = make_row(1, usage=make_usage(100, 5, input_cached_tokens=40, input_cache_write_tokens=30))
+    assert dear.cache_effect_of(row) == (0, 0)

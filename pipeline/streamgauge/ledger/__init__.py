@@ -24,7 +24,7 @@ from streamgauge.ledger.contract import (
     UnsupportedLedgerError,
 )
 from streamgauge.ledger.cost import Cost
-from streamgauge.ledger.row import LedgerRow, UnreadableRecordError, row_of
+from streamgauge.ledger.row import LedgerRow, UnreadableRecordError, row_of, unstored_row_of
 from streamgauge.ledger.several import SeveralLedgers
 from streamgauge.ledger.urls import POSTGRESQL, SQLITE, sqlite_file, sqlite_path
 
@@ -104,4 +104,5 @@ __all__ = [
     "open_ledger",
     "row_of",
     "sqlite_file",
+    "unstored_row_of",
 ]

@@ -122,6 +122,11 @@ def row_of(record: Record) -> LedgerRow:
     return _row(record, encode_record(record)[:-1] + _NO_COST)
 
 
+def unstored_row_of(record: Record) -> LedgerRow:
+    """The columns of a record that is not stored by them: `record` is empty, which saves encoding it."""
+    return _row(record, b"")
+
+
 # The columns of a price, which a ledger adds; all columns, in the order of `values`.
 PRICE = ("cost_input", "cost_output", "price_source", "price_date")
 _OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost"))

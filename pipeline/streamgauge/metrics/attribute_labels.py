@@ -6,12 +6,13 @@ from dataclasses import replace
 from streamgauge.core.record import Record
 from streamgauge.metrics.declarations import Metric
 
-# The metrics of latency, failures and usage. Labels on more metrics would multiply the series of the page.
+# The metrics of latency, failures, usage and cost. Labels on more metrics would multiply the series of the page.
 ATTRIBUTED = (
     "streamgauge_streams_total",
     "streamgauge_stream_errors_total",
     "streamgauge_time_to_first_token_seconds",
     "streamgauge_usage_tokens_total",
+    "streamgauge_cost_usd_total",
 )
 
 

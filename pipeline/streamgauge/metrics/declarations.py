@@ -56,6 +56,10 @@ LABELS: Mapping[str, Label] = {
     "error_type": Label("the provider's error type, else its code or status", 100, open=True),
     "kind": Label("the kind of token, number, event or capture error", 40),
     "source": Label("the source of the usage: final, partial, estimated, absent", 6),
+    "side": Label("input or output", 4),
+    "budget_key": Label("the key of a budget: tenant, or an attribute", 100, open=True),
+    "budget_value": Label("the value of a budget's key", 100, open=True),
+    "provider": Label("a provider that bills, as the audit's map names it", 20, open=True),
     "reason": Label("the reason", 40),
     "cause": Label(
         "why the worker was stuck (loop, commit, group, stop), or why the connection to an upstream failed", 20

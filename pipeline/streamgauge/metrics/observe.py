@@ -17,6 +17,7 @@ from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import TokenKinds, growth, reported_tokens, token_kinds
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import UNKNOWN
+from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.metrics.observation import Observation, sum_of_gaps
 from streamgauge.metrics.observe_otel import OtelObserver
 from streamgauge.metrics.resumed_usage import Addition, ResumedUsage
@@ -27,10 +28,17 @@ from streamgauge.metrics.table_otel import OtelNames
 class Observer:
     """Adds records to the families. Not thread-safe: `prometheus.Metrics` holds the lock."""
 
-    def __init__(self, families: Mapping[str, Family], budgets: LabelBudgets, otel_names: OtelNames) -> None:
+    def __init__(
+        self,
+        families: Mapping[str, Family],
+        budgets: LabelBudgets,
+        otel_names: OtelNames,
+        cost_of: CostOf | None = None,
+    ) -> None:
         self._families = families
         self._budgets = budgets
         self._otel = None if otel_names == "off" else OtelObserver(otel_names)
+        self._cost_of = cost_of
         self._resumed_usage = ResumedUsage()
         self._started: set[str] = set()
 
@@ -43,19 +51,21 @@ class Observer:
                 family.start_upstream(upstream)
         return upstream
 
-    def observe(self, record: Record) -> None:
-        """Adds one record."""
+    def observe(self, record: Record) -> StreamCost | None:
+        """Adds one record. Returns what it costs: None if that is not known, or nothing knows prices."""
         observation = Observation(self._families, self._budgets, record, self.start_upstream(record.upstream))
         _ending(observation, record)
         _reading(observation, record)
         reported = reported_tokens(record.usage)
         addition = self._resumed_usage.share_of(record, observation.model, reported)
         _usage(observation, record, reported, addition)
+        cost = None if self._cost_of is None else _cost(observation, record, addition, self._cost_of)
         _integrity(observation, record)
         if measured := record.integrity.complete and record.resumed_from is None:
             _latencies(observation, record)
         if self._otel is not None:
             self._otel.observe(observation, record, addition, measured=measured)
+        return cost
 
 
 def _ending(observation: Observation, record: Record) -> None:
@@ -109,6 +119,23 @@ def _added(kinds: TokenKinds, addition: Addition) -> dict[str, int]:
     before, after = token_kinds(addition.before), token_kinds(addition.after)
     added = growth(before.input, after.input) | growth(before.output, after.output)
     return {kind: added.get(kind, 0) for kind in (*after.input, *after.output)}
+
+
+def _cost(observation: Observation, record: Record, addition: Addition, cost_of: CostOf) -> StreamCost | None:
+    if "input" not in addition.after and "output" not in addition.after:
+        return None
+    upstream, model = observation.upstream, addition.model
+    cost = cost_of(record, addition.before, addition.after)
+    if cost is None:
+        observation.count(table.UNPRICED, 1, upstream, model)
+        return None
+    for side, usd in zip(table.SIDES, (cost.input, cost.output), strict=True):
+        if usd is not None:
+            observation.add(table.COST, usd, upstream, model, side)
+            observation.count(table.UPSTREAM_COST, usd, upstream, side)
+    observation.count(table.CACHE_SAVED, cost.cache_saved or 0, upstream, model)
+    observation.count(table.CACHE_ADDED, cost.cache_added or 0, upstream, model)
+    return cost
 
 
 def _integrity(observation: Observation, record: Record) -> None:

@@ -15,6 +15,7 @@ from streamgauge.metrics import protobuf_format, table
 from streamgauge.metrics.accept import wanted_format
 from streamgauge.metrics.attribute_labels import attributes_of, with_attributes
 from streamgauge.metrics.declarations import Kind, MetricSource, page_shares
+from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.metrics.observe import Observer
 from streamgauge.metrics.rate_limits import RateLimitGauges
 from streamgauge.metrics.series import Family, Key, LabelBudgets
@@ -55,7 +56,7 @@ class Metrics:
     visible, and so do the counters of an upstream that the table's rows name (`starts`), with the first record of the
     upstream, or with `start_upstream`. All other series appear with their first value. `attributes`: those that are labels
     (`--metric-attribute`). `clock`: monotonic time in seconds. `otel_names`: the convention of OpenTelemetry under whose
-    names metrics of streams are shown, too.
+    names metrics of streams are shown, too. `cost_of`: what streams cost; without it no metric of streams shows money.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Metrics:
         clock: Callable[[], float] = time.monotonic,
         *,
         otel_names: OtelNames | None = None,
+        cost_of: CostOf | None = None,
     ) -> None:
         self._lock = Lock()
         self._budgets = LabelBudgets(attributes)
@@ -75,7 +77,7 @@ class Metrics:
             metric.name: Family(metric, self._budgets, shares[metric.name], attributes_of(metric, attributes))
             for metric in shown
         }
-        self._observer = Observer(self._families, self._budgets, otel_names or "off")
+        self._observer = Observer(self._families, self._budgets, otel_names or "off", cost_of)
         self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
         for metric in table.TABLE:
@@ -83,11 +85,11 @@ class Metrics:
                 self.add(metric.name, 0)
         self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
 
-    def observe(self, record: Record) -> None:
-        """Counts a finished stream."""
+    def observe(self, record: Record) -> StreamCost | None:
+        """Counts a finished stream. Returns what it adds to the cost: None if that is not known."""
         with self._lock:
-            self._observer.observe(record)
             self._rate_limits.observe(record)
+            return self._observer.observe(record)
 
     def start_upstream(self, name: str) -> None:
         """Lets the counters of a configured upstream begin at 0, before its first stream."""

@@ -13,6 +13,8 @@ from streamgauge.metrics.table_health import *  # noqa: F403
 from streamgauge.metrics.table_health import HEALTH_METRICS
 from streamgauge.metrics.table_limits import *  # noqa: F403
 from streamgauge.metrics.table_limits import LIMIT_METRICS
+from streamgauge.metrics.table_money import *  # noqa: F403
+from streamgauge.metrics.table_money import MONEY_METRICS
 from streamgauge.metrics.table_process import *  # noqa: F403
 from streamgauge.metrics.table_process import PROCESS_METRICS
 from streamgauge.metrics.table_streams import *  # noqa: F403
@@ -35,6 +37,7 @@ BUILD_INFO = gauge(MetricSource.SELF, "build_info", "Always 1. The label holds t
 
 TABLE: tuple[Metric, ...] = (
     *STREAM_METRICS,
+    *MONEY_METRICS,
     *TAP_METRICS,
     *WORKER_METRICS,
     *LIMIT_METRICS,

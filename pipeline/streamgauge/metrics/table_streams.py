@@ -53,7 +53,7 @@ _SINCE_REQUEST = "Time from the first byte of the request to the first"
 
 STREAMS = counter(
     _STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome",
-    page=80_000, starts={"outcome": OUTCOMES},
+    page=84_000, starts={"outcome": OUTCOMES},
 )  # fmt: skip
 STREAM_OUTCOMES = counter(
     _STREAM, "stream_outcomes",
@@ -66,7 +66,7 @@ FIRST_BYTE = _seconds(
 )  # fmt: skip
 FIRST_TOKEN = _seconds(
     "time_to_first_token", f"{_SINCE_REQUEST} token event: generated output of any kind. {_MEASURED}",
-    FIRST_TOKEN_BOUNDS_S, "upstream", "model", page=155_000,
+    FIRST_TOKEN_BOUNDS_S, "upstream", "model", page=150_000,
 )  # fmt: skip
 FIRST_REASONING = _seconds(
     "time_to_first_reasoning", f"{_SINCE_REQUEST} token event with reasoning. {_MEASURED}",
@@ -74,7 +74,7 @@ FIRST_REASONING = _seconds(
 )  # fmt: skip
 FIRST_CONTENT = _seconds(
     "time_to_first_content", f"{_SINCE_REQUEST} token event with text: not reasoning, not a tool call. {_MEASURED}",
-    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model", page=58_000,
+    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model", page=54_000,
 )  # fmt: skip
 FIRST_TOOL = _seconds(
     "time_to_first_tool", f"{_SINCE_REQUEST} token event of a tool call. {_MEASURED}",
@@ -83,7 +83,7 @@ FIRST_TOOL = _seconds(
 INTER_CHUNK = _seconds(
     "inter_chunk_latency",
     f"Time between successive token events of a stream, one observation for each gap. Excludes bursts, {_UNMEASURED}",
-    GAP_BOUNDS_S, "upstream", "model", page=133_000,
+    GAP_BOUNDS_S, "upstream", "model", page=128_000,
 )  # fmt: skip
 LONGEST_GAP = _seconds(
     "longest_gap",
@@ -95,7 +95,7 @@ INTER_TOKEN = _seconds(
     "inter_token_latency",
     "Time per output token: (last token - first token) / (output tokens - 1), one observation for each stream with final "
     f"usage. Excludes bursts, {_UNMEASURED}",
-    TOKEN_BOUNDS_S, "upstream", "model", page=108_000,
+    TOKEN_BOUNDS_S, "upstream", "model", page=104_000,
 )  # fmt: skip
 TOKENS_PER_SECOND = histogram(
     _STREAM, "output_tokens_per_second",
@@ -105,7 +105,7 @@ TOKENS_PER_SECOND = histogram(
 )  # fmt: skip
 DURATION = _seconds(
     "stream_duration", f"Time from the first byte of the request to the end of the stream. {_MEASURED}",
-    DURATION_BOUNDS_S, "upstream", "outcome", page=58_000,
+    DURATION_BOUNDS_S, "upstream", "outcome", page=54_000,
 )  # fmt: skip
 FINISH_REASONS = counter(
     _STREAM, "finish_reasons",
@@ -121,7 +121,7 @@ ERRORS = counter(
 FAILED_STREAMS = counter(
     _STREAM, "failed_streams",
     "Streams that an error ended, by phase, for alerts: all series of an upstream start at 0 before its first stream.",
-    "upstream", "phase", page=9_000, starts={"phase": PHASES},
+    "upstream", "phase", page=10_000, starts={"phase": PHASES},
 )  # fmt: skip
 TRANSPORT_ERRORS = counter(
     _STREAM, "transport_errors",
@@ -143,7 +143,7 @@ USAGE_TOKENS = counter(
 USAGE_REPORTED = counter(
     _STREAM, "usage_reported_streams",
     "Streams whose usage reported this kind of token, 0 included. input_uncached and output_text: input and output at all.",
-    "upstream", "model", "kind", page=48_000,
+    "upstream", "model", "kind", page=44_000,
 )  # fmt: skip
 USAGE_SOURCES = counter(
     _STREAM, "usage_sources", "Streams by the source of their usage: final, partial, estimated or absent.",

@@ -25,16 +25,26 @@ class Prices:
 
     def cost_of(self, row: LedgerRow) -> Cost | None:
         """See Pricing.cost_of. A record without a model or a start has no price."""
-        if row.model is None or row.started_us is None or (row.input_tokens is None and row.output_tokens is None):
+        if row.input_tokens is None and row.output_tokens is None:
+            return None
+        rates = self.rates_of(row)
+        return None if rates is None else rates.cost_of(row)
+
+    def has_no_price(self, upstream: str | None) -> bool:
+        """Whether the operator says that this upstream has no prices: it is not one whose prices are missing."""
+        return self._own.has_no_price(upstream)
+
+    def rates_of(self, row: LedgerRow) -> Rates | None:
+        """The prices of the model that answered, on the day of the record; None if none are known. Raises nothing."""
+        if row.model is None or row.started_us is None:
             return None
         try:
-            rates = self._rates_of(row, row.model, row.started_us)
+            return self._rates_of(row, row.model, row.started_us)
         except Exception as error:  # noqa: BLE001 - a fault in the list must not keep records from being stored
             if not self._failed:
                 self._report(error)
             self._failed = True
             return None
-        return None if rates is None else rates.cost_of(row)
 
     def _rates_of(self, row: LedgerRow, model: str, started_us: int) -> Rates | None:
         """The rates, looked up once for all records of the same kind and minute: prices change at whole minutes at most."""

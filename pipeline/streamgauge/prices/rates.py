@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property
+from typing import NamedTuple
 
 from streamgauge.ledger import Cost, LedgerRow
 from streamgauge.ledger.cost import COST_DIGITS
@@ -54,6 +55,13 @@ def of_request(price: Decimal, factor: Decimal = Decimal(1)) -> int:
     return _whole(price, factor) * _MILLION
 
 
+class CacheEffect(NamedTuple):
+    """What the prompt cache changed in the cost of input, in 10**-12 USD: `saved` by reading from it, `added` by writing."""
+
+    saved: int
+    added: int
+
+
 @dataclass(frozen=True)
 class Rates:
     """The prices of a model. A kind without a price of its own costs what its side costs (`input`, `output`).
@@ -91,6 +99,18 @@ class Rates:
             if made is None:
                 return None
         return None if given is None and made is None else Cost(given, made, self.source, self.date)
+
+    def cache_effect_of(self, row: LedgerRow) -> CacheEffect:
+        """What the prompt cache changed in the cost of a record's input. A kind without a price changes nothing."""
+        at_input, cached, write, write_1h, *_ = self._fixed or self._resolved(row.input_tokens)
+        if at_input is None:
+            return CacheEffect(0, 0)
+        written = row.input_cache_write or 0
+        for_an_hour = min(row.input_cache_write_1h_tokens or 0, written)
+        saved = (row.input_cached or 0) * (at_input - (at_input if cached is None else cached))
+        added = (written - for_an_hour) * ((at_input if write is None else write) - at_input)
+        added += for_an_hour * ((at_input if write_1h is None else write_1h) - at_input)
+        return CacheEffect(max(saved, 0) // _ROUNDED, max(added, 0) // _ROUNDED)
 
     @cached_property
     def _fixed(self) -> tuple[int | None, ...] | None:

@@ -1,0 +1,54 @@
+"""The prices of a process, and what finished streams add to the metrics of money by them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from streamgauge.config import Settings
+from streamgauge.core.record import Record
+from streamgauge.ledger import LedgerRow, unstored_row_of
+from streamgauge.ledger.cost import COST_DIGITS
+from streamgauge.ledger.row import kinds_of
+from streamgauge.metrics.money import NO_PRICE, CostOf, StreamCost
+from streamgauge.prices import Prices
+from streamgauge.prices.price_file import NO_PRICES, load_prices
+from streamgauge.runtime.faults import report_fault
+
+_USD = 10.0**-COST_DIGITS
+
+
+def prices_of(settings: Settings) -> Prices:
+    """List prices and the operator's own. Raises UsageFault for a file of prices that cannot be read."""
+    own = NO_PRICES if settings.prices is None else load_prices(settings.prices)
+    return Prices(own, lambda error: report_fault("the prices", error))
+
+
+def stream_costs(prices: Prices) -> CostOf:
+    """The function that says what a record adds. See `CostOf`."""
+
+    def added(record: Record, before: Mapping[str, int], after: Mapping[str, int]) -> StreamCost | None:
+        if prices.has_no_price(record.upstream):
+            return NO_PRICE
+        row = unstored_row_of(record)
+        rates = prices.rates_of(row)
+        if rates is None:
+            return None
+        whole = row if record.resumed_from is None and not before else _with_tokens(row, after)
+        cost = rates.cost_of(whole)
+        if cost is None:
+            return None
+        amounts = [cost.input, cost.output, *rates.cache_effect_of(whole)]
+        if before:
+            earlier = _with_tokens(row, before)
+            was = rates.cost_of(earlier)
+            sides = (None, None) if was is None else (was.input, was.output)
+            counted = (*sides, *rates.cache_effect_of(earlier))
+            amounts = [
+                None if now is None else max(now - (then or 0), 0) for now, then in zip(amounts, counted, strict=True)
+            ]
+        return StreamCost(*(None if amount is None else amount * _USD for amount in amounts))
+
+    return added
+
+
+def _with_tokens(row: LedgerRow, reported: Mapping[str, int]) -> LedgerRow:
+    return replace(row, input_tokens=reported.get("input"), output_tokens=reported.get("output"), **kinds_of(reported))
