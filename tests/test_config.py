@@ -145,6 +145,7 @@ TABLE: dict[str, Ways] = {
         (["sqlite:///a"], ("sqlite:///a",)),
     ),
     "ledger_age": (None, (86_400, 86_400), ("100000", 100_000), ("3162240000", 3_162_240_000)),
+    "budgets": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
     "prices": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
 }
 

@@ -35,6 +35,13 @@ class LedgerSettings:
         "Storage",
         default_text="no limit, nothing is deleted",
     )
+    budgets: Path | None = declared(
+        FILE,
+        None,
+        "TOML file of budgets of tenants or attributes for a month: metrics show what is spent",
+        TO_LEDGER,
+        "Operation",
+    )
     prices: Path | None = declared(
         FILE,
         None,

@@ -12,8 +12,10 @@ import pytest
 from streamgauge.cli import ledgers
 from streamgauge.cli.ledgers import ledger_to_read, opened_ledger
 from streamgauge.cli.settings_sources import load
+from streamgauge.cli.stream_costs import prices_of
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import LedgerUnavailableError, SqliteLedger
+from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
 from tests.running import wait_for
 
@@ -33,7 +35,7 @@ def ids(path: Path) -> list[str]:
 def test_records_are_priced_by_the_list_and_by_the_file(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('[[price]]\nmodel = "own"\nfrom = 2026-01-01\ninput = 1\noutput = 1\n')
     settings = load({"data_dir": str(tmp_path), "prices": str(tmp_path / "prices.toml")})
-    with opened_ledger(settings) as ledger:
+    with opened_ledger(settings, prices_of(settings)) as ledger:
         ledger.insert([make_row(1), make_row(2, response_model="own")])
         assert [json.loads(record)["cost"]["usd"] for record in ledger.query()] == ["0.000075", "0.000015"]
 
@@ -46,7 +48,7 @@ def test_old_records_are_deleted_at_once_and_again_and_again(tmp_path: Path, mon
     with SqliteLedger(path) as before:
         before.insert([aged(number, 3) for number in range(5)])
         before.insert([aged(10, 1.9), make_row(11, started_at=None)])
-    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": 2 * DAY_S})) as ledger:
+    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": 2 * DAY_S}), Prices()) as ledger:
         wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)], "ledger without old records")
         ledger.insert([aged(20, 2.5)])
         wait_for(lambda: ids(path) == [stream_id(10), stream_id(11)], "ledger without old records")
@@ -54,7 +56,7 @@ def test_old_records_are_deleted_at_once_and_again_and_again(tmp_path: Path, mon
 
 
 def test_without_an_age_nothing_is_deleted(tmp_path: Path) -> None:
-    with opened_ledger(load({"data_dir": str(tmp_path)})) as ledger:
+    with opened_ledger(load({"data_dir": str(tmp_path)}), Prices()) as ledger:
         ledger.insert([make_row(1, started_at="1999-01-01T00:00:00Z")])
         time.sleep(0.2)
     assert ids(tmp_path / "ledger.sqlite") == [stream_id(1)]
@@ -71,7 +73,7 @@ def test_a_ledger_that_fails_is_tried_again(
         raise LedgerUnavailableError("the disk is full")
 
     monkeypatch.setattr(SqliteLedger, "expire", fail)
-    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": DAY_S})):
+    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": DAY_S}), Prices()):
         wait_for(lambda: len(calls) >= 2, "second try")
     assert "old records cannot be deleted now, trying again in an hour: the disk is full" in caplog.text
 
@@ -81,7 +83,7 @@ def test_one_ledger_is_written_to_and_several_are_read(tmp_path: Path) -> None:
     for name in "ab":
         SqliteLedger(tmp_path / f"{name}.sqlite").close()
     settings = load({"ledger": urls})
-    with pytest.raises(UsageFault, match="records are stored in one ledger"), opened_ledger(settings):
+    with pytest.raises(UsageFault, match="records are stored in one ledger"), opened_ledger(settings, Prices()):
         pass
     with ledger_to_read(settings) as reader:
         assert list(reader.query()) == []

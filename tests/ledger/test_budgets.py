@@ -9,7 +9,7 @@ import pytest
 from streamgauge.cli.ledger_filter import month_of, zone_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import Cost, Filter, Ledger, LedgerRow, open_ledger
-from streamgauge.ledger.budgets import Budget, BudgetState, budget_states, load_budgets
+from streamgauge.ledger.budgets import MAX_BUDGETS, Budget, Budgets, BudgetState, budget_states, load_budgets
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT
 
@@ -74,7 +74,10 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
     path.write_text(
         '[[budget]]\ntenant = "search"\nmonth_usd = 0.1\n[[budget]]\nfeature = "chat"\nmonth_usd = "12.50"\n'
     )
-    assert load_budgets(path) == [Budget("tenant", "search", USD // 10), Budget("feature", "chat", 12 * USD + USD // 2)]
+    search, chat = Budget("tenant", "search", USD // 10), Budget("feature", "chat", 12 * USD + USD // 2)
+    assert load_budgets(path) == Budgets((search, chat))
+    path.write_text(f'timezone = "Europe/Berlin"\n{path.read_text()}')
+    assert load_budgets(path) == Budgets((search, chat), "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +96,13 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
         ('[[budget]]\ntenant = "a"\nmonth_usd = true', "above 0"),
         ('[[budget]]\ntenant = "a"\nmonth_usd = 1\n[[budget]]\ntenant = "a"\nmonth_usd = 2', "same key"),
         ("[[budget", "not valid TOML"),
+        ('timezone = "Mars"\n[[budget]]\ntenant = "a"\nmonth_usd = 1', "name of a time zone"),
+        ("timezone = 1\n[[budget]]\ntenant = 'a'\nmonth_usd = 1", "name of a time zone"),
+        (f'[[budget]]\ntenant = "{"a" * 81}"\nmonth_usd = 1', "more than 80 characters"),
+        (
+            "".join(f'[[budget]]\ntenant = "{one}"\nmonth_usd = 1\n' for one in range(MAX_BUDGETS + 1)),
+            f"at most {MAX_BUDGETS} are allowed",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_budget(tmp_path: Path, text: str, why: str) -> None:

@@ -645,4 +645,5 @@ def test_audits_are_kept_with_numbers_from_1_on(url: str) -> None:
         assert [ledger.keep_audit(b'{"a":1}'), ledger.keep_audit(b"\x00")] == [1, 2]
     with open_ledger(url, create=False) as ledger:
         assert ledger.audits() == [(1, b'{"a":1}'), (2, b"\x00")]
+        assert ledger.audits(last=True) == [(2, b"\x00")]
         assert ids(ledger) == []

@@ -36,8 +36,8 @@ class Store(Protocol):
     def keep_audit(self, run: bytes) -> int:
         """Store a run; returns its number."""
 
-    def audits(self) -> list[tuple[int, bytes]]:
-        """The stored runs with their numbers, oldest first."""
+    def audits(self, *, last: bool = False) -> list[tuple[int, bytes]]:
+        """The stored runs with their numbers, oldest first. `last`: that with the highest number alone."""
 
 
 class Runs:
@@ -52,10 +52,11 @@ class Runs:
 
     def all(self) -> list[Run]:
         """Every kept run, oldest first."""
-        return [
-            msgspec.structs.replace(msgspec.json.decode(stored, type=Run), number=number)
-            for number, stored in self._store.audits()
-        ]
+        return [_run(*one) for one in self._store.audits()]
+
+    def last(self) -> Run | None:
+        """The run that was kept last; None if there is none."""
+        return next((_run(*one) for one in self._store.audits(last=True)), None)
 
     def get(self, number: int) -> Run:
         """A kept run. Raises UsageFault if there is none of this number."""
@@ -63,3 +64,7 @@ class Runs:
             if run.number == number:
                 return run
         raise UsageFault(f"there is no kept run {number}: `streamgauge audit list` shows the numbers")
+
+
+def _run(number: int, stored: bytes) -> Run:
+    return msgspec.structs.replace(msgspec.json.decode(stored, type=Run), number=number)

@@ -23,14 +23,15 @@ _COLUMNS = (
 def run(settings: Settings, args: Arguments) -> int:
     """Prints every budget of the file. Returns FOUND if one is spent."""
     budgets = load_budgets(Path(args.file))
-    zone = zone_of(args.timezone)
+    timezone = args.timezone or budgets.timezone
+    zone = zone_of(timezone)
     now_us = time.time_ns() // 1_000
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_us)
     name = args.month or f"{now.astimezone(zone):%Y-%m}"
     month = month_of(name, zone)
-    chosen = filter_of(None, None, None, timezone=args.timezone, tenants=read_tenants(settings.tenants))
+    chosen = filter_of(None, None, None, timezone=timezone, tenants=read_tenants(settings.tenants))
     with ledger_to_read(settings) as ledger:
-        states = budget_states(ledger, budgets, month, now_us, chosen)
+        states = budget_states(ledger, budgets.budgets, month, now_us, chosen)
     print_rows(_COLUMNS, [_row(state, name) for state in states], args.output, MAX_WIDTH)
     return FOUND if any(state.reached >= 100 for state in states) else DONE
 

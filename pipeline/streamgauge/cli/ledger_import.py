@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.stream_costs import prices_of
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, LedgerUnavailableError, UnreadableRecordError
@@ -58,7 +59,7 @@ def run(settings: Settings, args: Arguments) -> int:
     if not args.paths:
         raise UsageFault("give one or more files, or - for stdin")
     found = False
-    with opened_ledger(settings) as ledger:
+    with opened_ledger(settings, prices_of(settings)) as ledger:
         for path in args.paths:
             with _opened(path) as file:
                 imported = _import(ledger, file, "stdin" if str(path) == "-" else str(path))

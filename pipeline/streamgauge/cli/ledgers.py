@@ -10,7 +10,6 @@ from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import Ledger, LedgerUnavailableError, Pricing, Reader, SeveralLedgers, open_ledger, sqlite_file
 from streamgauge.runtime.data_directory import make_data_dir
-from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
 
 _LOG = logging.getLogger("streamgauge.ledger")
@@ -23,16 +22,15 @@ _EXPIRE_PAUSE_S = 0.1
 
 
 @contextlib.contextmanager
-def opened_ledger(settings: Settings) -> Iterator[Ledger]:
+def opened_ledger(settings: Settings, prices: Pricing) -> Iterator[Ledger]:
     """The ledger to write to, created if it is missing; records that are older than --ledger-age are deleted meanwhile.
 
-    Raises UsageFault, or Unavailable if it cannot be opened.
+    `prices`: what new records cost. Raises UsageFault, or Unavailable if it cannot be opened.
     """
     if len(settings.ledger) > 1:
         raise UsageFault("--ledger is given more than once: records are stored in one ledger")
     if not settings.ledger:
         make_data_dir(settings.data_dir)
-    prices = _prices(settings)
     try:
         ledger = open_ledger(settings.ledger_url, prices=prices)
     except LedgerUnavailableError as error:
@@ -49,14 +47,6 @@ def _cure(settings: Settings, cause: BaseException | None) -> str:
     if isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
         return "free space on its disk"
     return "move the file away"
-
-
-def _prices(settings: Settings) -> Pricing:
-    from streamgauge.prices import Prices
-    from streamgauge.prices.price_file import NO_PRICES, load_prices
-
-    own = NO_PRICES if settings.prices is None else load_prices(settings.prices)
-    return Prices(own, lambda error: report_fault("the prices", error))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 A budget's file is TOML:
 
+    timezone = "Europe/Berlin"  # of the months; UTC without it
     [[budget]]
     tenant = "search"           # or an attribute, as in feature = "chat"
     month_usd = 500
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streamgauge.core.safe_values import is_attribute_name
 from streamgauge.errors import UsageFault
@@ -26,6 +28,9 @@ THRESHOLDS = (50, 80, 100)
 # The part of a month (us) after which a forecast says something: a day.
 _EARLIEST_FORECAST_US = 86_400_000_000
 _MAX_USD = Decimal(1_000_000)
+# Limits of a file, so that each budget has series of its own (the budgets of labels in metrics/declarations.py).
+MAX_BUDGETS = 40
+MAX_VALUE_CHARS = 80
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,15 @@ class BudgetState:
         return None if self.forecast is None else usd(self.forecast)
 
 
-def load_budgets(path: Path) -> list[Budget]:
+@dataclass(frozen=True)
+class Budgets:
+    """A file of budgets. `timezone`: the IANA name of the zone whose months they are of."""
+
+    budgets: tuple[Budget, ...]
+    timezone: str = "UTC"
+
+
+def load_budgets(path: Path) -> Budgets:
     """Reads a file of budgets. Raises UsageFault, with a sentence that names the budget."""
     try:
         known = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
@@ -75,13 +88,24 @@ def load_budgets(path: Path) -> list[Budget]:
         raise UsageFault(f"the budgets {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidOperation) as error:
         raise UsageFault(f"the budgets {path} are not valid TOML: {error}") from None
-    given = known.get("budget")
-    if set(known) != {"budget"} or not isinstance(given, list):
-        raise UsageFault(f"the budgets {path} hold [[budget]] and nothing else")
+    given, timezone = known.get("budget"), known.get("timezone", "UTC")
+    if not set(known) <= {"budget", "timezone"} or not isinstance(given, list):
+        raise UsageFault(f"the budgets {path} hold [[budget]] and timezone, and nothing else")
+    if not isinstance(timezone, str) or not _is_zone(timezone):
+        raise UsageFault(f"the budgets {path}: timezone is not the name of a time zone, such as Europe/Berlin")
+    if len(given) > MAX_BUDGETS:
+        raise UsageFault(f"the budgets {path} hold {len(given)} budgets: at most {MAX_BUDGETS} are allowed")
     budgets = [_budget(f"the budgets {path}: budget {number}", one) for number, one in enumerate(given, 1)]
     if len({(one.key, one.value) for one in budgets}) != len(budgets):
         raise UsageFault(f"the budgets {path}: two budgets have the same key and value")
-    return budgets
+    return Budgets(tuple(budgets), timezone)
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return name == "UTC" or bool(ZoneInfo(name))  # hosts without zone data have UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a directory
+        return False
 
 
 def _budget(place: str, given: object) -> Budget:
@@ -90,6 +114,8 @@ def _budget(place: str, given: object) -> Budget:
     ((key, value),) = ((key, value) for key, value in given.items() if key != "month_usd")
     if not isinstance(value, str) or not (key == "tenant" or is_attribute_name(key)):
         raise UsageFault(f"{place}: {key} is neither tenant nor the name of an attribute, or its value is no text")
+    if len(value) > MAX_VALUE_CHARS:
+        raise UsageFault(f"{place}: the value of {key} has more than {MAX_VALUE_CHARS} characters")
     limit = given["month_usd"]
     try:
         amount = Decimal(limit) if isinstance(limit, int | str | Decimal) and not isinstance(limit, bool) else None

@@ -161,10 +161,14 @@ class SqlLedger:
             key = connection.execute(insert(audit_runs).values(run=run)).inserted_primary_key
             return int(key[0]) if key is not None else 0
 
-    def audits(self) -> list[tuple[int, bytes]]:
+    def audits(self, *, last: bool = False) -> list[tuple[int, bytes]]:
         """See Ledger.audits."""
+        number = audit_runs.c.number
+        some = select(number, audit_runs.c.run).order_by(number)
+        if last:
+            some = some.order_by(None).order_by(number.desc()).limit(1)
         with self._translated("read"), self._reading() as connection:
-            lines = connection.execute(select(audit_runs.c.number, audit_runs.c.run).order_by(audit_runs.c.number))
+            lines = connection.execute(some)
             return [(number, bytes(run)) for number, run in lines]
 
     def close(self) -> None:

@@ -1,0 +1,161 @@
+"""Shows budgets and the last kept audit as metrics: they are read from the ledger now and then, in a thread."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from streamgauge.audit.result import Result
+from streamgauge.audit.runs import Run, Runs
+from streamgauge.cli.ledger_filter import month_of, zone_of
+from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.config import Settings
+from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError
+from streamgauge.ledger.budgets import Budgets, BudgetState, budget_states, load_budgets
+from streamgauge.ledger.cost import COST_DIGITS
+from streamgauge.live.answers import BudgetRow, LastAudit, Money
+from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.runtime.faults import report_fault
+
+_LOG = logging.getLogger("streamgauge.ledger")
+
+# How often they are read (seconds). The records of a month are added up for budgets, which takes about a second for a
+# million of them.
+READ_EVERY_S = 300.0
+_USD = 10.0**-COST_DIGITS
+
+
+@contextlib.contextmanager
+def watched_ledger(
+    settings: Settings, ledger: Ledger, metrics: Metrics, every_s: float = READ_EVERY_S
+) -> Iterator[Callable[[], Money]]:
+    """Shows them while the block runs, which gets a function that says them to the page.
+
+    Raises UsageFault for a file of budgets that cannot be read.
+    """
+    budgets = None if settings.budgets is None else load_budgets(settings.budgets)
+    tenants = tuple(sorted(read_tenants(settings.tenants).items()))
+    watch = _Watch(ledger, metrics, budgets, tenants)
+    metrics.register(watch.samples)
+    stopping = threading.Event()
+
+    def work() -> None:
+        while True:
+            watch.read()
+            if stopping.wait(every_s):
+                return
+
+    thread = threading.Thread(target=work, name="ledger-watch")
+    thread.start()
+    try:
+        yield watch.money
+    finally:
+        stopping.set()
+        thread.join()
+
+
+class _Watch:
+    """What was read last. `read` and `samples` are called from different threads: a reading replaces the one before it."""
+
+    def __init__(
+        self, ledger: Ledger, metrics: Metrics, budgets: Budgets | None, tenants: tuple[tuple[str, str], ...]
+    ) -> None:
+        self._ledger = ledger
+        self._metrics = metrics
+        self._budgets = budgets
+        self._tenants = tenants
+        self._failing = False
+        self._states: Sequence[BudgetState] = ()
+        self._audit: tuple[Run, Result] | None = None
+
+    def read(self) -> None:
+        try:
+            self._states = self._read_budgets()
+            self._audit = self._read_audit()
+        except Exception as error:  # noqa: BLE001 - without these gauges the process does all of its work
+            self._states, self._audit = (), None
+            self._metrics.add(table.LEDGER_READ_FAILURES.name)
+            if not isinstance(error, LedgerUnavailableError):
+                report_fault("the gauges of budgets and audits", error)
+            elif not self._failing:
+                _LOG.warning("budgets and audits cannot be read now, trying again every %d s: %s", READ_EVERY_S, error)
+            self._failing = True
+        else:
+            self._failing = False
+
+    def _read_budgets(self) -> Sequence[BudgetState]:
+        if self._budgets is None:
+            return ()
+        zone = zone_of(self._budgets.timezone)
+        now = datetime.now(UTC)
+        month = month_of(f"{now.astimezone(zone):%Y-%m}", zone)
+        chosen = Filter(timezone=self._budgets.timezone, tenants=self._tenants)
+        return budget_states(self._ledger, self._budgets.budgets, month, time.time_ns() // 1_000, chosen)
+
+    def _read_audit(self) -> tuple[Run, Result] | None:
+        last = Runs(self._ledger).last()
+        return None if last is None else (last, msgspec.json.decode(last.result, type=Result))
+
+    def money(self) -> Money:
+        """For the page."""
+        audit = None if self._audit is None else _shown_audit(*self._audit)
+        return Money([_shown_budget(state) for state in self._states], audit)
+
+    def samples(self) -> Iterable[Sample]:
+        for state in self._states:
+            yield from _budget(state)
+        if self._audit is not None:
+            yield from _audit(*self._audit, time.time())
+
+
+def _shown_budget(state: BudgetState) -> BudgetRow:
+    budget = state.budget
+    return BudgetRow(
+        budget.key,
+        budget.value,
+        limit_usd=budget.limit * _USD,
+        spent_usd=state.spent * _USD,
+        forecast_usd=None if state.forecast is None else state.forecast * _USD,
+        unknown_streams=state.without_price + state.without_usage,
+    )
+
+
+def _shown_audit(run: Run, result: Result) -> LastAudit:
+    tokens = result.unexplained.tokens
+    return LastAudit(
+        run.saved_at,
+        first=run.first,
+        end=run.end,
+        agrees=run.agrees,
+        preliminary=run.is_preliminary,
+        unexplained_tokens=None if tokens is None else tokens.total,
+        unexplained_usd=result.unexplained.usd,
+        coverage=result.coverage,
+    )
+
+
+def _budget(state: BudgetState) -> Iterator[Sample]:
+    labels = {"budget_key": state.budget.key, "budget_value": state.budget.value}
+    yield Sample(table.BUDGET_LIMIT.name, state.budget.limit * _USD, labels)
+    yield Sample(table.BUDGET_SPENT.name, state.spent * _USD, labels)
+    yield Sample(table.BUDGET_UNKNOWN.name, state.without_price + state.without_usage, labels)
+    if state.forecast is not None:
+        yield Sample(table.BUDGET_FORECAST.name, state.forecast * _USD, labels)
+
+
+def _audit(run: Run, result: Result, now_s: float) -> Iterator[Sample]:
+    yield Sample(table.AUDIT_AGE.name, max(now_s - datetime.fromisoformat(run.saved_at).timestamp(), 0), {})
+    yield Sample(table.AUDIT_AGREES.name, int(run.agrees), {})
+    unexplained = result.unexplained
+    if unexplained.tokens is not None:
+        yield Sample(table.AUDIT_TOKENS.name, unexplained.tokens.total, {})
+    if unexplained.usd is not None:
+        yield Sample(table.AUDIT_USD.name, float(unexplained.usd), {})
+    for provider, ratio in result.coverage.items():
+        if ratio is not None:
+            yield Sample(table.AUDIT_COVERAGE.name, float(ratio), {"provider": provider})
