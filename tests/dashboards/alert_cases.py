@@ -632,5 +632,91 @@ _OF_STREAMS = (
     Case("the cache is used a little less", "CacheShareFallen", _cached(600), at=_DAY_LOOK, minutes=_DAY_LAST),
 )
 
-CASES = (*_PRESENCE, *_OF_TAPS, *_OF_WORKERS, *_OF_STREAMS)
+_BUDGET = {"budget_key": "tenant", "budget_value": "river"}
+
+
+def _budget(spent: float, forecast: float = 0.0) -> Values:
+    """A budget of 500 USD."""
+    return {
+        worker("streamgauge_budget_limit_usd", **_BUDGET): f"500x{_LAST}",
+        worker("streamgauge_budget_spent_usd", **_BUDGET): f"{spent:g}x{_LAST}",
+        worker("streamgauge_budget_forecast_usd", **_BUDGET): f"{forecast:g}x{_LAST}",
+    }
+
+
+def _cost(cents_per_minute: int) -> Values:
+    """A day of 2 cents a minute, then so many."""
+    return {stream("upstream_cost_usd_total", side="input"): f"0+0.02x1500 30+{cents_per_minute / 100:g}x200"}
+
+
+_OF_MONEY = (
+    Case(
+        "an hour costs ten times as much",
+        "CostAnomaly",
+        _cost(20),
+        (Fired(_NIMBUS, "12.00"),),
+        at=_DAY_LOOK,
+        minutes=_DAY_LAST,
+    ),
+    Case("an hour costs over twice as much", "CostAnomaly", _cost(5), at=_DAY_LOOK, minutes=_DAY_LAST),
+    Case(
+        "a tenth of the streams have no price",
+        "PricesMissing",
+        _grow(stream("unpriced_streams_total", model="new-1"), 6),
+        (Fired(_NIMBUS, "10%"),),
+    ),
+    Case("a few streams have no price", "PricesMissing", _grow(stream("unpriced_streams_total", model="new-1"), 1)),
+    Case("three fifths are spent", "BudgetHalfSpent", _budget(300), (Fired(_BUDGET, "60%"),)),
+    Case("almost half is spent", "BudgetHalfSpent", _budget(249)),
+    Case("four fifths are spent", "BudgetAlmostSpent", _budget(400), (Fired(_BUDGET, "80%"),)),
+    Case("almost four fifths are spent", "BudgetAlmostSpent", _budget(399), also=frozenset({"BudgetHalfSpent"})),
+    Case("more than all is spent", "BudgetSpent", _budget(510, 900), (Fired(_BUDGET, "102%"),), at=120),
+    Case("almost all is spent", "BudgetSpent", _budget(499), also=frozenset({"BudgetAlmostSpent"})),
+    Case("the month will cost more", "BudgetWillNotLast", _budget(100, 600), (Fired(_BUDGET, "120%"),), at=120),
+    Case("the month will cost as much", "BudgetWillNotLast", _budget(100, 500), at=120),
+    Case(
+        "an audit found a difference",
+        "BillDisagrees",
+        _set(worker("streamgauge_audit_agrees"), 0, 1),
+        (Fired(_in("worker", WORKERS[0])),),
+    ),
+    Case("an audit agrees", "BillDisagrees", {worker("streamgauge_audit_agrees"): f"1x{_LAST}"}),
+    Case(
+        "a tenth of the bill was not seen",
+        "BilledStreamsUnseen",
+        {worker("streamgauge_audit_coverage_ratio", provider="nimbus"): f"0.9x{_LAST}"},
+        (Fired(_in("worker", WORKERS[0], provider="nimbus"), "90%"),),
+    ),
+    Case(
+        "a twentieth of the bill was not seen",
+        "BilledStreamsUnseen",
+        {worker("streamgauge_audit_coverage_ratio", provider="nimbus"): f"0.95x{_LAST}"},
+    ),
+    Case(
+        "the last audit was 36 days ago",
+        "AuditOverdue",
+        {worker("streamgauge_audit_age_seconds"): f"{36 * 86_400}+60x{_LAST}"},
+        (Fired(_in("worker", WORKERS[0]), "36d 2h 0m 0s"),),
+        at=120,
+    ),
+    Case(
+        "the last audit was a month ago",
+        "AuditOverdue",
+        {worker("streamgauge_audit_age_seconds"): f"{31 * 86_400}+60x{_LAST}"},
+        at=120,
+    ),
+    Case(
+        "the ledger is away",
+        "LedgerCannotBeRead",
+        {worker("streamgauge_ledger_read_failures_total"): f"0x{CHANGE} 0+1x{_LAST}"},
+        (Fired(_WORKER),),
+    ),
+    Case(
+        "the ledger was away for a moment",
+        "LedgerCannotBeRead",
+        {worker("streamgauge_ledger_read_failures_total"): f"0x{CHANGE} 1x{_LAST}"},
+    ),
+)
+
+CASES = (*_PRESENCE, *_OF_TAPS, *_OF_WORKERS, *_OF_STREAMS, *_OF_MONEY)
 HEALTHY_CASE = Case("all is well", "", {})

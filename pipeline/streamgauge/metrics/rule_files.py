@@ -8,7 +8,7 @@ from itertools import chain
 
 import yaml
 
-from streamgauge.metrics import rules_presence, rules_slo, rules_streams, rules_taps, rules_workers
+from streamgauge.metrics import rules_money, rules_presence, rules_slo, rules_streams, rules_taps, rules_workers
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rules import Alert, Durations, Recording, RuleGroup
 
@@ -27,6 +27,7 @@ def rule_groups(objectives: Objectives | None = None, durations: Durations | Non
         rules_streams.group(objectives, durations),
         rules_taps.group(durations),
         rules_workers.group(durations),
+        rules_money.group(durations),
         rules_presence.group(durations),
     )
 
