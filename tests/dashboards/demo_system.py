@@ -7,11 +7,17 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
+
+from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
+from streamgauge.audit.runs import Run, Runs
+from streamgauge.ledger import open_ledger
 from streamgauge.metrics.dashboards.panel import Dashboard
 from streamgauge.metrics.dashboards.variables import TPOT_OBJECTIVE
 from streamgauge.metrics.objectives import Objectives
@@ -52,10 +58,22 @@ _LIMITS = {
 }
 
 
+# Prices of one model: another one has none.
+_PRICES = """
+[[price]]
+model = "small-1"
+from = 2026-01-01
+input = 2
+input_cached = 0.5
+cache_write = 2.5
+output = 8
+"""
+
+
 class _Provider(Quiet, BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        body = BEGIN + _REST
+        model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
+        body = (BEGIN + _REST).replace(b"small-1", model.encode())
         self.send_response(200)
         for name, value in {"content-type": "text/event-stream", "content-length": str(len(body)), **_LIMITS}.items():
             self.send_header(name, value)
@@ -84,12 +102,41 @@ def _tap_and_worker(folder: Path, kafka: str, prefix: str, stack: ExitStack) -> 
     common = ["--kafka", kafka, "--topic-prefix", prefix]
     tap = ["--upstream", f"small={provider.url}", "--upstream", f"away=http://127.0.0.1:{free_port()}"]
     tap += ["--listen", at["clients"], "--tenant-header", "X-Team"]
-    commands = {"tap": tap, "worker": ["--metric-attribute", "tenant"]}
+    commands = {"tap": tap, "worker": ["--metric-attribute", "tenant", *_money(folder)]}
     for name, more in commands.items():
         flags = [*common, *more, "--admin", at[name], "--data-dir", str(folder / name)]
         wait_until_ready(stack.enter_context(start(name, flags, folder / name)))
     stack.enter_context(_traffic(at["clients"]))
     return {"streamgauge-tap": [at["tap"]], "streamgauge-worker": [at["worker"]]}
+
+
+def _money(folder: Path) -> list[str]:
+    """Options of a worker that knows prices and a budget, and whose ledger has an audit already."""
+    (folder / "prices.toml").write_text(_PRICES)
+    # In one of these zones the month is older than a day, so that there is a forecast.
+    timezone = "Etc/GMT+12" if datetime.now(UTC).hour < 12 else "Etc/GMT-14"
+    (folder / "budgets.toml").write_text(f'timezone = "{timezone}"\n[[budget]]\ntenant = "search"\nmonth_usd = 1\n')
+    (folder / "worker").mkdir(mode=0o700)
+    with open_ledger(f"sqlite:///{folder}/worker/ledger.sqlite") as ledger:
+        Runs(ledger).add(an_audit())
+    return ["--prices", str(folder / "prices.toml"), "--budgets", str(folder / "budgets.toml")]
+
+
+def an_audit() -> Run:
+    """A kept audit that agrees, but for a few tokens within its tolerance."""
+    few = Amount(TokenCounts(10, 0, 0, 2, 12), "0.01")
+    result = Result(
+        period=Days("2026-10-01", "2026-11-01", "UTC"),
+        agrees=True,
+        tolerance=Tolerance(20, "0.01"),
+        coverage={"nimbus": "0.97"},
+        causes=[],
+        lines=[],
+        unexplained=few,
+        findings=[],
+    )
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Run(now, "2026-10-01", "2026-11-01", "UTC", True, False, "", [], msgspec.Raw(encode(result)))
 
 
 @contextmanager
@@ -101,7 +148,8 @@ def _traffic(address: str) -> Iterator[None]:
         number = 0
         while not stop.wait(_EVERY_S):
             number += 1
-            _ask(address, "away" if number % 10 == 0 else "small", ("search", "support")[number % 2])
+            upstream = "away" if number % 10 == 0 else "small"
+            _ask(address, upstream, "new-1" if number % 7 == 0 else f"{upstream}-1", ("search", "support")[number % 2])
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -112,10 +160,10 @@ def _traffic(address: str) -> Iterator[None]:
         thread.join(_PATIENCE_S)
 
 
-def _ask(address: str, upstream: str, team: str) -> None:
+def _ask(address: str, upstream: str, model: str, team: str) -> None:
     connection = http.client.HTTPConnection(address, timeout=_PATIENCE_S)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-        body = json.dumps({"model": f"{upstream}-1", "stream": True, "messages": []})
+        body = json.dumps({"model": model, "stream": True, "messages": []})
         headers = {"X-Team": team, "Authorization": "Bearer demo"}
         connection.request("POST", f"/{upstream}/v1/chat/completions", body, headers)
         connection.getresponse().read()

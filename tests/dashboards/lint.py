@@ -28,7 +28,7 @@ from tests.dashboards.queries import (
 
 Json = Mapping[str, Any]
 # Units of Grafana that our panels use, from its list of value formats.
-UNITS = {"bytes", "dateTimeFromNow", "none", "percentunit", "reqps", "s", "short"}
+UNITS = {"bool_yes_no", "bytes", "currencyUSD", "dateTimeFromNow", "none", "percentunit", "reqps", "s", "short"}
 # Columns of a table that show a label need no unit.
 RATES = {"rate", "irate", "increase"}
 GRAFANA_COLUMNS = 24

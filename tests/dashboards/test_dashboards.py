@@ -49,7 +49,14 @@ def test_a_dashboard_shows_every_metric() -> None:
 
 
 def test_the_dashboards_that_were_asked_for_are_there() -> None:
-    assert [one.title for one in DASHBOARDS] == ["Overview", "Latency", "Errors", "Usage", "Pipeline", "One stream"]
+    assert [one.title for one in DASHBOARDS] == [
+        "Overview",
+        "Latency",
+        "Errors",
+        "Usage and cost",
+        "Pipeline",
+        "One stream",
+    ]
 
 
 def test_grafana_can_import_them_beside_others() -> None:
@@ -160,7 +167,7 @@ def test_a_click_on_a_model_filters_and_keeps_the_scope() -> None:
 
 def test_tiles_have_thresholds_and_the_same_time_a_week_ago() -> None:
     tiles = [panel for panel in _panels("overview") if panel["type"] == "stat"]
-    assert len(tiles) == 8
+    assert len(tiles) == 9
     for tile in tiles:
         now, ago = (target["expr"] for target in tile["targets"])
         assert ago.replace(" offset 1w", "") == now

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from streamgauge.metrics.dashboards.alert_table import alert_table
+from streamgauge.metrics.dashboards.money import USD, an_hour
 from streamgauge.metrics.dashboards.panel import Column, Dashboard, Link, Query, Row, Table, Threshold, Tile, TimeSeries
 from streamgauge.metrics.dashboards.panel_json import AGO
 from streamgauge.metrics.dashboards.queries import RANGE, WEEK, gauge, increase, quantile, rate, seldom, share
@@ -98,6 +99,15 @@ _TILES = (
         "UsageMissing",
     ),
     _Compared(
+        "Money an hour",
+        "What the reported tokens cost, in USD for an hour at the rate of this time range. Yellow from 10, red from 100 on: "
+        "edit the panel to what is usual for you.",
+        USD,
+        lambda ago: an_hour("cost_usd_total", "", window=RANGE, ago=ago),
+        (Threshold(None, GREEN), Threshold(10.0, YELLOW), Threshold(100.0, RED)),
+        "CostAnomaly",
+    ),
+    _Compared(
         "Reads dropped",
         "Captured reads that were discarded. Their records are incomplete, so the other numbers lack them.",
         "short",
@@ -147,6 +157,7 @@ _MODELS = (
         lambda ago: rate("usage_tokens_total", f'kind=~"{OUTPUT}"', by="model", window=RANGE, ago=ago),
         (),
     ),
+    _Compared("USD/h", "", USD, lambda ago: an_hour("cost_usd_total", "model", window=RANGE, ago=ago), ()),
 )
 
 
@@ -158,7 +169,7 @@ def _models() -> Table:
         title="Models",
         help="A row for each model: over the time range, and over the same time a week ago. A click on a model filters this "
         "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
-        "after they had begun. tokens/s: output tokens, as reported.",
+        "after they had begun. tokens/s: output tokens, as reported. USD/h: what they cost in an hour.",
         queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
         labels={"model": Column("model", width=230, links=tuple(_model_links()))},
         values=tuple(

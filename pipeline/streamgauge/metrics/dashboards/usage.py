@@ -1,5 +1,6 @@
-"""Usage: tokens by kind, the prompt cache, and what is left of rate limits."""
+"""Usage and cost: tokens by kind, money, the prompt cache, and what is left of rate limits."""
 
+from streamgauge.metrics.dashboards.money import BILL, COST
 from streamgauge.metrics.dashboards.panel import Column, Dashboard, Query, Row, Table, Threshold, Tile, TimeSeries
 from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, share
 from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
@@ -205,7 +206,8 @@ _HEADROOM = Row(
 
 USAGE = Dashboard(
     name="usage",
-    title="Usage",
-    help="Tokens by disjoint kinds, the prompt cache, and what is left of the providers' rate limits.",
-    rows=(_TOTALS, _CACHE, _REPORTS, _HEADROOM),
+    title="Usage and cost",
+    help="Tokens by disjoint kinds, what they cost, budgets, the audit of the bill, the prompt cache, and what is left of "
+    "the providers' rate limits.",
+    rows=(_TOTALS, COST, BILL, _CACHE, _REPORTS, _HEADROOM),
 )
