@@ -5,6 +5,8 @@ from uuid import UUID
 import msgspec
 
 from streamgauge.core.capture.segments import End, Ending, Head, RateLimit, Segment
+from streamgauge.live.answers import BudgetRow, LastAudit, Money
+from streamgauge.metrics.money import StreamCost
 from tests.live.streams import SECOND, Process, read_of, segment, token
 from tests.streams import FINISH, MS, stream_id
 
@@ -19,6 +21,14 @@ def id_of(number: int) -> str:
 def busy_process() -> Process:
     """A process with streams of every kind that the page tells apart."""
     process = Process()
+    process.cost = StreamCost(0.01, 0.02, 0.0, 0.0)
+    river = BudgetRow("tenant", "river", limit_usd=500.0, spent_usd=450.5, forecast_usd=620.0, unknown_streams=3)
+    lake = BudgetRow("feature", "lake", limit_usd=2.0, spent_usd=2.5, forecast_usd=None, unknown_streams=0)
+    audit = LastAudit(
+        "2026-11-02T08:00:00Z", "2026-10-01", "2026-11-01", agrees=False, preliminary=True, unexplained_tokens=1_200,
+        unexplained_usd="-0.25", coverage={"nimbus": "0.9712", "sansa": None},
+    )  # fmt: skip
+    process.view.money = lambda: Money([river, lake], audit)
     limits = RateLimit(100, 4, 30 * SECOND, 1_000, 800, SECOND)
     head = Head(200, 5 * MS, True, rate_limit=limits)
     for number in range(10, 50):

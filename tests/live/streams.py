@@ -6,6 +6,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Head, Read, RequestFacts, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.live.view import LiveView, Scope
+from streamgauge.metrics.money import StreamCost
 from tests.streams import INSTANCE, MS, chat_event, opening, stream_id
 
 SECOND = 1_000 * MS
@@ -34,7 +35,8 @@ class Process:
         self.limits = limits or Limits()
         self.clock = Clock()
         self.assembler = Assembler(self.limits)
-        self.view = LiveView("up", self.limits, self.clock, self.clock.wall)
+        self.view = LiveView("up", self.limits, self.clock, self.clock.wall, prices=True)
+        self.cost: StreamCost | None = None  # of each stream that ends
         self.view.scope = lambda: Scope({0: self.assembler})
         self._numbers = 0
 
@@ -45,7 +47,7 @@ class Process:
         self._numbers += 1
         self.view.applied(bundle)
         for record in records:
-            self.view.finished(record)
+            self.view.finished(record, self.cost)
 
 
 def token(at_ns: int, text: str = "a SECRET word") -> Read:

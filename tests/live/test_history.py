@@ -5,6 +5,7 @@ import pytest
 
 from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History
 from streamgauge.live.hour import hour_of
+from streamgauge.metrics.money import NO_PRICE, StreamCost
 from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S
 from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing
@@ -14,7 +15,7 @@ MINUTE_S = WALL_S // 60 * 60
 
 def test_a_stream_counts_in_the_bucket_of_the_metric() -> None:
     history = History()
-    history.add(make_record(timing=make_timing(first_token_s=0.2)), WALL_S)
+    history.add(make_record(timing=make_timing(first_token_s=0.2)), None, WALL_S)
     hour = hour_of(history.minutes(WALL_S))
     [column] = hour.first_token.counts
     assert column.index(1) == FIRST_TOKEN.bounds.index(0.2)
@@ -25,7 +26,7 @@ def test_a_stream_counts_in_the_bucket_of_the_metric() -> None:
 def test_gaps_count_each_and_equal_the_records() -> None:
     history = History()
     for _ in range(3):
-        history.add(make_record(), WALL_S)
+        history.add(make_record(), None, WALL_S)
     [column] = hour_of(history.minutes(WALL_S)).gaps.counts
     cumulative = [total for _, total in gap_buckets(0.0, 0.02, 0.02, 0.06)]
     assert column == [3 * (total - before) for before, total in zip([0, *cumulative], cumulative, strict=False)]
@@ -39,7 +40,7 @@ def test_gaps_count_each_and_equal_the_records() -> None:
 )
 def test_what_is_not_measured_counts_as_a_stream_alone(changes: dict[str, object]) -> None:
     history = History()
-    history.add(make_record(**changes), WALL_S)
+    history.add(make_record(**changes), None, WALL_S)
     hour = hour_of(history.minutes(WALL_S))
     assert hour.streams == 1
     assert sum(hour.first_token.counts[0]) == sum(hour.gaps.counts[0]) == 0
@@ -47,16 +48,16 @@ def test_what_is_not_measured_counts_as_a_stream_alone(changes: dict[str, object
 
 def test_a_burst_has_no_gaps() -> None:
     history = History()
-    history.add(make_record(timing=make_timing(burst=True)), WALL_S)
+    history.add(make_record(timing=make_timing(burst=True)), None, WALL_S)
     hour = hour_of(history.minutes(WALL_S))
     assert (sum(hour.first_token.counts[0]), sum(hour.gaps.counts[0])) == (1, 0)
 
 
 def test_outcomes_by_minute_and_by_upstream() -> None:
     history = History()
-    history.add(make_record(), WALL_S)
-    history.add(make_record(upstream="b", outcome="truncated"), WALL_S + 60)
-    history.add(make_record(upstream=None, outcome="truncated"), WALL_S + 60)
+    history.add(make_record(), None, WALL_S)
+    history.add(make_record(upstream="b", outcome="truncated"), None, WALL_S + 60)
+    history.add(make_record(upstream=None, outcome="truncated"), None, WALL_S + 60)
     hour = hour_of(history.minutes(WALL_S + 60))
     assert hour.outcomes == [{"completed": 1}, {"truncated": 2}]
     assert {one.upstream: one.outcomes for one in hour.upstreams} == {
@@ -69,7 +70,7 @@ def test_outcomes_by_minute_and_by_upstream() -> None:
 def test_an_hour_is_kept_and_no_more() -> None:
     history = History()
     for minute in range(200):
-        history.add(make_record(), WALL_S + 60 * minute)
+        history.add(make_record(), None, WALL_S + 60 * minute)
     kept = history.minutes(WALL_S + 60 * 199)
     assert len(kept) == MINUTES
     assert history.minutes(WALL_S + 60 * 10_000) == []
@@ -77,15 +78,15 @@ def test_an_hour_is_kept_and_no_more() -> None:
 
 def test_a_step_back_of_the_wall_clock_loses_nothing() -> None:
     history = History()
-    history.add(make_record(), WALL_S)
-    history.add(make_record(), WALL_S - 7_200)
+    history.add(make_record(), None, WALL_S)
+    history.add(make_record(), None, WALL_S - 7_200)
     assert hour_of(history.minutes(WALL_S)).streams == 2
 
 
 def test_upstreams_beyond_the_limit_are_others() -> None:
     history = History()
     for number in range(1_000):
-        history.add(make_record(upstream=f"u{number}"), WALL_S)
+        history.add(make_record(upstream=f"u{number}"), None, WALL_S)
     upstreams = hour_of(history.minutes(WALL_S)).upstreams
     assert len(upstreams) == MAX_UPSTREAMS + 1
     assert next(one.outcomes for one in upstreams if one.upstream == OTHER) == {"completed": 1_000 - MAX_UPSTREAMS}
@@ -93,7 +94,18 @@ def test_upstreams_beyond_the_limit_are_others() -> None:
 
 def test_streams_without_usage_are_counted() -> None:
     history = History()
-    history.add(make_record(), WALL_S)
-    history.add(make_record(usage=msgspec.structs.replace(ABSENT)), WALL_S)
+    history.add(make_record(), None, WALL_S)
+    history.add(make_record(usage=msgspec.structs.replace(ABSENT)), None, WALL_S)
     hour = hour_of(history.minutes(WALL_S))
     assert (hour.streams, hour.with_usage, hour.tokens) == (2, 1, [{"input_uncached": 10, "output_text": 5}])
+
+
+def test_cost_by_upstream_and_streams_without_a_price() -> None:
+    history = History()
+    for upstream, cost in (("a", StreamCost(1.0, 0.5, 0, 0)), ("a", StreamCost(None, 0.25, 0, 0)), (None, None)):
+        history.add(make_record(upstream=upstream), cost, WALL_S)
+    history.add(make_record(usage=ABSENT), None, WALL_S)
+    history.add(make_record(upstream="b"), NO_PRICE, WALL_S + 60)
+    hour = hour_of(history.minutes(WALL_S + 60))
+    assert hour.cost_usd == [{"a": 1.75}, {}]
+    assert hour.unpriced == 1

@@ -29,6 +29,9 @@ PATIENCE_MS = 20_000
 UPLOT = Path(__file__).parents[2] / "pipeline" / "streamgauge" / "live" / "static" / "uplot"
 needs_charts = pytest.mark.skipif(not UPLOT.exists(), reason="uPlot was not downloaded at the installation")
 
+# What the page shows for a number that is not known: an en dash.
+UNKNOWN = "\u2013"
+
 # The least contrast of text (WCAG 2.2, AA).
 CONTRAST = 4.5
 
@@ -113,7 +116,7 @@ def test_open_streams_with_ticks_and_silence(page: "Page") -> None:
 @needs_charts
 def test_charts_have_axes_with_units_and_the_numbers_as_tables(page: "Page") -> None:
     figures = page.locator("figure")
-    assert figures.count() == 6
+    assert figures.count() == 7
     for figure in figures.all():
         assert figure.locator("canvas").count() == 1
         assert figure.locator("figcaption").inner_text()
@@ -143,6 +146,19 @@ def test_outcomes_tokens_and_limits(page: "Page") -> None:
     limits = page.locator("#limits tbody tr").first
     assert "4 of 100 (4 %)" in limits.inner_text()
     assert limits.locator("span.bad meter").count() == 1
+
+
+def test_cost_budgets_and_the_bill(page: "Page") -> None:
+    assert texts(page.locator("#costs tbody tr").first.locator("th, td")) == ["sim", "1.23"]
+    river, lake = page.locator("#budgets tbody tr").all()
+    assert texts(river.locator("th, td")) == ["tenant river", "450.50 USD (90 %)", "500.00", "620.00", "3"]
+    assert texts(lake.locator("th, td")) == ["feature lake", "2.50 USD (125 %)", "2.00", UNKNOWN, "0"]
+    assert (river.locator(".bad").count(), lake.locator(".bad").count()) == (0, 1)
+    facts = dict(zip(texts(page.locator("#audit dt")), texts(page.locator("#audit dd")), strict=True))
+    assert facts["Audit of"] == "2026-10-01 to 2026-11-01 (preliminary), kept 2026-11-02T08:00:00Z"
+    assert facts["The bill"] == "does not agree"
+    assert facts["Unexplained"] == "-0.25 USD, 1,200 tokens"
+    assert facts["Billed tokens that taps saw"] == f"nimbus 97.1 %, sansa {UNKNOWN}"
 
 
 def test_the_worst_streams_lead_to_their_timelines(page: "Page") -> None:
@@ -185,6 +201,8 @@ def test_an_empty_process_has_sentences_and_no_empty_tables(browser: "Browser") 
         assert page.locator("#open-empty").is_visible()
         assert page.get_by_text("No finished streams yet.").count() == 2
         assert page.get_by_text("No response has reported a rate limit yet.").is_visible()
+        for sentence in ("No stream with a known price yet.", "No budget is set", "No audit was kept"):
+            assert page.get_by_text(sentence).is_visible()
         assert page.locator("table:visible").count() == 0
         assert page.locator("figure:visible").count() == 0
         assert seen.errors == []

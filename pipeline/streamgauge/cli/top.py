@@ -14,7 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamgauge.cli.commands import JSON, Arguments
+from streamgauge.cli.commands import Arguments
+from streamgauge.cli.options import JSON
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.metrics.http_server import AdminAddressError, split_address
@@ -27,7 +28,7 @@ PLAIN_ROWS = 50
 # Lines of a terminal that are not rows of open streams: heads, totals, the worst streams, the prompt.
 RESERVED_LINES = 16
 WORST_ROWS = 3
-# The shortest interval (seconds): the process makes each answer anew.
+# The shortest interval (seconds): the process makes an answer for each request.
 MIN_INTERVAL_S = 0.2
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -145,8 +146,27 @@ def _hour(answer: Json) -> Iterator[Text]:
     yield Text(f"Last hour: {', '.join(f'{count} {name}' for name, count in outcomes.most_common())}")
     counted = ", ".join(f"{count} {name}" for name, count in sorted(tokens.items())) or "none reported"
     yield Text(f"Tokens: {counted} ({hour['with_usage']} of {hour['streams']} streams reported usage)")
+    yield from _money(answer)
     for limited in answer["rate_limits"]:
         yield Text(_limit(limited))
+
+
+def _money(answer: Json) -> Iterator[Text]:
+    hour = answer["hour"]
+    if hour["cost_usd"] is not None:
+        cost = sum(sum(part.values()) for part in hour["cost_usd"])
+        without = f" ({hour['unpriced']} streams without a price)" if hour["unpriced"] else ""
+        yield Text(f"Cost: {cost:.4f} USD{without}")
+    for budget in answer["budgets"]:
+        share = budget["spent_usd"] / budget["limit_usd"]
+        text = (
+            f"Budget of {budget['key']} {budget['value']}: {budget['spent_usd']:.2f} of {budget['limit_usd']:.2f} USD"
+        )
+        yield Text(f"{text} ({share:.0%})", "bold red" if share >= 1 else "")
+    audit = answer["audit"]
+    if audit is not None:
+        agrees = "agrees with the bill" if audit["agrees"] else "does not agree with the bill"
+        yield Text(f"Audit of {audit['first']} to {audit['end']}: {agrees}", "" if audit["agrees"] else "bold red")
 
 
 def _limit(limited: Json) -> str:

@@ -12,7 +12,9 @@ import msgspec
 from streamgauge.attribute_types import TENANT
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.known_upstreams import start_known_upstreams
+from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_signal, tap_settings
 from streamgauge.config import Settings
@@ -26,6 +28,7 @@ from streamgauge.live.view import LiveView, Scope
 from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
+from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import report_fault
@@ -34,6 +37,9 @@ from streamgauge.taps.proxy.request import route_of
 
 # Least time to move the spool into the ledger at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
+
+# A new record, and what it adds to the cost, if that is known.
+Costed = tuple[Record, StreamCost | None]
 
 
 def run(settings: Settings, args: Arguments) -> int:
@@ -63,24 +69,27 @@ async def running_up(
     `process`: the name that the page shows.
     """
     _check_attributes(settings, names_them=bool(settings.upstream or capturing))
-    watched = WatchedThread(LiveView(process, settings.select(Limits), time.monotonic, time.time))
+    watched = WatchedThread(LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True))
+    prices = prices_of(settings)
     metrics = Metrics(
         (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
         settings.metric_attribute,
         otel_names=settings.otel_names,
+        cost_of=stream_costs(prices),
     )
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
-    with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
+    with opened_ledger(settings, prices) as ledger, contextlib.ExitStack() as files:
+        watched.view.money = files.enter_context(watched_ledger(settings, ledger, metrics))
 
         def is_ready() -> bool:
             return assembling is not None and assembling.is_alive()
 
-        def on_new(records: list[Record]) -> None:
-            for record in records:
-                watched.view.finished(record)
+        def on_new(records: list[Costed]) -> None:
+            for record, cost in records:
+                watched.view.finished(record, cost)
             if on_new_records is not None:
-                on_new_records(records)
+                on_new_records([record for record, _ in records])
 
         pages = LivePages(watched.ask)
         async with running_tap(settings, metrics, is_ready, capturing=capturing, pages=lambda _: pages) as tap:
@@ -138,7 +147,7 @@ class Delivery:
     """Stores records, then adds them to the metrics. After a crash records may come again; those are not observed twice."""
 
     def __init__(
-        self, ledger: Ledger, metrics: Metrics, on_new_records: Callable[[list[Record]], None] | None = None
+        self, ledger: Ledger, metrics: Metrics, on_new_records: Callable[[list[Costed]], None] | None = None
     ) -> None:
         self._ledger = ledger
         self._metrics = metrics
@@ -152,9 +161,7 @@ class Delivery:
             raise DeliveryFailed(str(error)) from error
         for result in ("new", "same", "different"):
             self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
-        new = [records[place] for place in inserted.new_places]
-        for record in new:
-            self._metrics.observe(record)
+        new = [(records[place], self._metrics.observe(records[place])) for place in inserted.new_places]
         if self._on_new_records is not None:
             self._on_new_records(new)
 

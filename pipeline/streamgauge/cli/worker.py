@@ -10,7 +10,9 @@ from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
+from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.core.limits import Limits
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
@@ -37,11 +39,15 @@ def run(settings: Settings, args: Arguments) -> int:
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)
+    prices = prices_of(settings)
     metrics = Metrics(
-        (MetricSource.STREAM, MetricSource.WORKER), settings.metric_attribute, otel_names=settings.otel_names
+        (MetricSource.STREAM, MetricSource.WORKER),
+        settings.metric_attribute,
+        otel_names=settings.otel_names,
+        cost_of=stream_costs(prices),
     )
     metrics.register(process_metrics())
-    view = LiveView("worker", settings.select(Limits), time.monotonic, time.time)
+    view = LiveView("worker", settings.select(Limits), time.monotonic, time.time, prices=True)
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:
@@ -59,7 +65,7 @@ def run(settings: Settings, args: Arguments) -> int:
             _LOG.info("page at http://%s/, metrics at http://%s/metrics, data in %s", where, where, settings.data_dir)
             yield
 
-    with opened_ledger(settings) as ledger:
+    with opened_ledger(settings, prices) as ledger, watched_ledger(settings, ledger, metrics) as view.money:
         start_known_upstreams(metrics, ledger)
         return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port, view)
 

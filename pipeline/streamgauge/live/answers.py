@@ -63,7 +63,7 @@ class UpstreamOutcomes(msgspec.Struct):
 
 class Hour(msgspec.Struct):
     """The finished streams of the last hour. Lists by minute are as long as `minutes`: the beginning of each, in seconds
-    since 1970; minutes without a stream are left out.
+    since 1970; minutes without a stream are left out. `cost_usd`: by upstream; None if the process knows no prices.
     """
 
     minutes: list[int]
@@ -74,6 +74,8 @@ class Hour(msgspec.Struct):
     outcomes: list[dict[str, int]]
     upstreams: list[UpstreamOutcomes]
     tokens: list[dict[str, int]]
+    cost_usd: list[dict[str, float]] | None
+    unpriced: int | None
 
 
 class Limited(msgspec.Struct):
@@ -93,6 +95,37 @@ class Worst(msgspec.Struct):
     recent: list[Row]
 
 
+class BudgetRow(msgspec.Struct):
+    """A budget of this month."""
+
+    key: str
+    value: str
+    limit_usd: float
+    spent_usd: float
+    forecast_usd: float | None
+    unknown_streams: int
+
+
+class LastAudit(msgspec.Struct):
+    """The audit that was kept last in the ledger."""
+
+    saved_at: str
+    first: str
+    end: str
+    agrees: bool
+    preliminary: bool
+    unexplained_tokens: int | None
+    unexplained_usd: str | None
+    coverage: dict[str, str | None]
+
+
+class Money(msgspec.Struct):
+    """What the process has read from its ledger."""
+
+    budgets: list[BudgetRow]
+    audit: LastAudit | None
+
+
 class Overview(msgspec.Struct, kw_only=True):
     """The answer of /streams. `partitions`: those of a worker; None for others. `unready`: why it has none, or nothing to
     show. `since`: when this process began to look (RFC 3339).
@@ -110,6 +143,8 @@ class Overview(msgspec.Struct, kw_only=True):
     open: OpenStreams
     hour: Hour
     rate_limits: list[Limited]
+    budgets: list[BudgetRow]
+    audit: LastAudit | None
     worst: Worst
 
 

@@ -1,15 +1,16 @@
-"""The last hour of finished streams, by minute: latencies, gaps, outcomes and tokens.
+"""The last hour of finished streams, by minute: latencies, gaps, outcomes, tokens and cost.
 
 A latency follows the rules of the metrics (`metrics/observe.py`): none of a resumed stream or an incomplete capture, and no
 gaps of a burst.
 """
 
 import bisect
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
+from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.table import FIRST_TOKEN
 
 # How many minutes are kept: the present one, and the hour before it.
@@ -28,7 +29,8 @@ class Minute:
         self.gaps = [0] * (len(GAP_BOUNDS_S) + 1)
         self.outcomes: Counter[tuple[str | None, str]] = Counter()
         self.tokens: Counter[str] = Counter()
-        self.streams = self.with_usage = 0
+        self.cost_usd: defaultdict[str | None, float] = defaultdict(float)
+        self.streams = self.with_usage = self.unpriced = 0
 
 
 class History:
@@ -38,15 +40,20 @@ class History:
         self._minutes: deque[Minute] = deque(maxlen=MINUTES)
         self._upstreams: set[str] = set()
 
-    def add(self, record: Record, wall_s: float) -> None:
-        """Counts a stream."""
+    def add(self, record: Record, cost: StreamCost | None, wall_s: float) -> None:
+        """Counts a stream. `cost`: what it adds to the cost, if that is known."""
         minute = self._minute(wall_s)
+        upstream = self._upstream(record.upstream)
         minute.streams += 1
-        minute.outcomes[self._upstream(record.upstream), record.outcome] += 1
+        minute.outcomes[upstream, record.outcome] += 1
         kinds = token_kinds(reported_tokens(record.usage))
         tokens = {**kinds.input, **kinds.output}
         minute.with_usage += bool(tokens)
         minute.tokens.update(tokens)
+        if cost is not None:
+            minute.cost_usd[upstream] += cost.total
+        elif tokens:
+            minute.unpriced += 1
         if not is_measured(record):
             return
         if record.timing.first_token_s is not None:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.live.answers import Heatmap, Hour, UpstreamOutcomes
 from streamgauge.live.history import Minute
+from streamgauge.metrics.declarations import UNKNOWN
 from streamgauge.metrics.table import FIRST_TOKEN
 
 
-def hour_of(minutes: Sequence[Minute]) -> Hour:
-    """The answer for these minutes, oldest first."""
+def hour_of(minutes: Sequence[Minute], *, prices: bool = True) -> Hour:
+    """The answer for these minutes, oldest first. `prices`: whether the process knows any."""
     return Hour(
         minutes=[minute.start for minute in minutes],
         streams=sum([minute.streams for minute in minutes]),
@@ -20,7 +21,13 @@ def hour_of(minutes: Sequence[Minute]) -> Hour:
         outcomes=[_by_outcome(minute) for minute in minutes],
         upstreams=_by_upstream(minutes),
         tokens=[dict(minute.tokens) for minute in minutes],
+        cost_usd=[_by_upstream_name(minute) for minute in minutes] if prices else None,
+        unpriced=sum([minute.unpriced for minute in minutes]) if prices else None,
     )
+
+
+def _by_upstream_name(minute: Minute) -> dict[str, float]:
+    return {name or UNKNOWN: usd for name, usd in minute.cost_usd.items() if usd}
 
 
 def _by_outcome(minute: Minute) -> dict[str, int]:

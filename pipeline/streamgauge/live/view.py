@@ -19,13 +19,14 @@ from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.live.answers import Limited, OpenStreams, Overview, Row, Step, Timeline, Worst
+from streamgauge.live.answers import Limited, Money, OpenStreams, Overview, Row, Step, Timeline, Worst
 from streamgauge.live.headroom import Headroom
 from streamgauge.live.history import History
 from streamgauge.live.hour import hour_of
 from streamgauge.live.moments import Moment
 from streamgauge.live.reads import Track, Tracks
 from streamgauge.live.worst import Finished, WorstStreams
+from streamgauge.metrics.money import StreamCost
 from streamgauge.runtime.faults import report_fault
 
 # Rows of open streams in one answer, if the request does not say; and the most that it may ask for.
@@ -63,12 +64,25 @@ class _Open(NamedTuple):
 
 
 class LiveView:
-    """What one process shows. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970."""
+    """What one process shows. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970.
 
-    def __init__(self, process: str, limits: Limits, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+    `prices`: whether the process knows what streams cost.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        limits: Limits,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        *,
+        prices: bool = False,
+    ) -> None:
         self.scope: Callable[[], Scope] = lambda: Scope({})
+        self.money: Callable[[], Money] = lambda: Money([], None)
         self.missed_bundles = 0  # bundles that were not applied for want of room
         self._process = process
+        self._prices = prices
         self._limits = limits
         self._clock = clock
         self._wall = wall
@@ -109,11 +123,11 @@ class LiveView:
         self._tracks.share = 256 if looking or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
         self._measured_s, self._reads = now_s, 0
 
-    def finished(self, record: Record) -> None:
-        """A stream has its record."""
+    def finished(self, record: Record, cost: StreamCost | None = None) -> None:
+        """A stream has its record. `cost`: what it adds to the cost, if that is known."""
         try:
             now_s = self._clock()
-            self._history.add(record, self._wall())
+            self._history.add(record, cost, self._wall())
             self._worst.add(record, self._tracks.take(UUID(record.stream_id).bytes), now_s)
             self._headroom.add(record, now_s)
         except Exception as error:  # noqa: BLE001 - as above
@@ -125,7 +139,7 @@ class LiveView:
         """All but the timelines. `rows`: how many open streams; `sort`: one of SORTS."""
         now_s, wall_s = self._clock(), self._wall()
         self._asked_s = now_s
-        scope = self.scope()
+        scope, money = self.scope(), self.money()
         return Overview(
             process=self._process,
             version=streamgauge.__version__,
@@ -137,8 +151,10 @@ class LiveView:
             stall_seconds=self._limits.stall_seconds,
             silent_seconds=self._limits.silent_seconds,
             open=self._open_streams(scope, min(rows, MAX_ROWS), sort, now_s),
-            hour=hour_of(self._history.minutes(wall_s)),
+            hour=hour_of(self._history.minutes(wall_s), prices=self._prices),
             rate_limits=[Limited(*pair, limit) for pair, limit in self._headroom.limits(now_s)],
+            budgets=money.budgets,
+            audit=money.audit,
             worst=Worst(
                 first_token=_rows_of(self._worst.worst("first_token", now_s), now_s),
                 gap=_rows_of(self._worst.worst("gap", now_s), now_s),

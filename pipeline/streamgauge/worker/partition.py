@@ -321,8 +321,7 @@ class Partition:
         self._unacknowledged = self._read_bytes = 0
         self._checkpoint_at = asyncio.get_running_loop().time()
         for record in records:
-            self._context.metrics.observe(record)
-            self._context.watch.finished(record)
+            self._context.watch.finished(record, self._context.metrics.observe(record))
         self._context.metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
 

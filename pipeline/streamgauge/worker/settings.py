@@ -11,6 +11,7 @@ from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
+from streamgauge.metrics.money import StreamCost
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 
 
@@ -78,8 +79,8 @@ class RecordStore(Protocol):
 class WorkerMetrics(Protocol):
     """The metrics interface that a worker uses; `metrics.prometheus.Metrics` implements it."""
 
-    def observe(self, record: Record) -> None:
-        """Add a finished stream's record to the metrics."""
+    def observe(self, record: Record) -> StreamCost | None:
+        """Add a finished stream's record to the metrics. Returns what it costs, if that is known."""
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         """Add to a counter, by its full name and label values."""
@@ -103,8 +104,8 @@ class StreamWatch(Protocol):
     def applied(self, bundle: Bundle) -> None:
         """A bundle was applied to its partition's assembler."""
 
-    def finished(self, record: Record) -> None:
-        """A stream's record is durable."""
+    def finished(self, record: Record, cost: StreamCost | None) -> None:
+        """A stream's record is durable. `cost`: what it adds to the cost, if that is known."""
 
 
 class Unwatched:
@@ -113,7 +114,7 @@ class Unwatched:
     def applied(self, bundle: Bundle) -> None:
         """Do nothing."""
 
-    def finished(self, record: Record) -> None:
+    def finished(self, record: Record, cost: StreamCost | None) -> None:
         """Do nothing."""
 
 

@@ -139,7 +139,7 @@ export function lines(parent, name, caption, { minutes, values, what, outcomes }
   ], minutes.map((start, at) => ({ minute: clock(start), at })), (row) => row.minute);
   const stroke = (one, at) => colour(outcomes ? (COLOURS[one] ?? "bad") : PALETTE[at % PALETTE.length]);
   draw(place, `lines ${names.join()}`, {
-    scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] }, x: { range: (_, low, high) => [Math.min(low, high - 900), high + 60] } },
+    scales: { y: { range: (_, low, high) => [0, what === "USD" ? high * 1.1 || 1 : Math.max(1, high * 1.1)] }, x: { range: (_, low, high) => [Math.min(low, high - 900), high + 60] } },
     axes: axes({ label: "time (local)", size: 34, values: (_, splits) => splits.map(clock) }, { label: `${what} a minute`, size: 64 }),
     series: [{ label: "minute", value: (_, at) => (at === null ? "" : clock(at)) },
       ...names.map((one, at) => ({ label: one, stroke: stroke(one, at), width: 2, dash: outcomes && at % 3 ? [4 * (at % 3), 3] : [], points: { size: 6 } }))],

@@ -100,6 +100,52 @@ function showHour(hour) {
   }
 }
 
+function showMoney({ hour, budgets, audit }) {
+  const minutes = hour.minutes;
+  const costs = byName(minutes, hour.cost_usd ?? []);
+  const names = Object.keys(costs);
+  byId("money-empty").hidden = names.length > 0;
+  byId("money-empty").textContent = hour.cost_usd ? "No stream with a known price yet." : "This process knows no prices: a worker, or `up`, shows costs.";
+  byId("money").hidden = !names.length;
+  if (names.length) {
+    fill(byId("costs"), [
+      { title: "Upstream", cell: (name) => name },
+      { title: "Cost", unit: "USD", number: true, cell: (name) => money(costs[name].reduce((sum, number) => sum + number, 0)) },
+    ], names, (name) => name);
+    byId("money-note").textContent = hour.unpriced ? `${count(hour.unpriced)} streams have no known price, and are in no cost.` : "";
+    lines(byId("money"), "cost", "Cost by upstream", { minutes, values: costs, what: "USD" });
+  }
+  byId("budgets-empty").hidden = budgets.length > 0;
+  byId("budgets").hidden = !budgets.length;
+  fill(byId("budgets"), [
+    { title: "Budget", cell: (row) => `${row.key} ${row.value}` },
+    { title: "Spent", cell: (row) => spent(row) },
+    { title: "Budget", unit: "USD", number: true, cell: (row) => money(row.limit_usd) },
+    { title: "At the end of the month", unit: "USD", number: true, cell: (row) => ({ text: row.forecast_usd === null ? UNKNOWN : money(row.forecast_usd), kind: row.forecast_usd > row.limit_usd ? "warn" : "" }) },
+    { title: "Streams in no cost", number: true, cell: (row) => count(row.unknown_streams) },
+  ], budgets, (row) => `${row.key} ${row.value}`);
+  byId("audit-empty").hidden = audit !== null;
+  byId("audit").hidden = audit === null;
+  if (audit) {
+    describe(byId("audit"), [
+      ["Audit of", `${audit.first} to ${audit.end}${audit.preliminary ? " (preliminary)" : ""}, kept ${audit.saved_at}`],
+      ["The bill", audit.agrees ? "agrees" : "does not agree", audit.agrees ? "" : "bad"],
+      ["Unexplained", `${audit.unexplained_usd ?? UNKNOWN} USD, ${count(audit.unexplained_tokens)} tokens`],
+      ["Billed tokens that taps saw", Object.entries(audit.coverage).map(([name, ratio]) => `${name} ${ratio === null ? UNKNOWN : `${(100 * Number(ratio)).toFixed(1)} %`}`).join(", ") || UNKNOWN],
+    ]);
+  }
+}
+
+function money(usd) {
+  return usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: usd < 1 ? 6 : 2 });
+}
+
+function spent(row) {
+  const part = row.spent_usd / row.limit_usd;
+  const meter = element("meter", { min: 0, max: row.limit_usd, value: row.spent_usd, high: row.limit_usd * 0.8, optimum: 0 });
+  return element("span", { class: part >= 1 ? "bad" : null }, `${money(row.spent_usd)} USD (${Math.round(100 * part)} %) `, meter);
+}
+
 function share(left, most) {
   if (left === null || !most) return count(left);
   const part = left / most;
@@ -123,11 +169,13 @@ function showOverview(answer) {
   shown = answer;
   const { open, hour } = answer;
   const completed = hour.upstreams.reduce((sum, one) => sum + (one.outcomes.completed ?? 0), 0);
+  const cost = (hour.cost_usd ?? []).reduce((sum, part) => sum + Object.values(part).reduce((all, usd) => all + usd, 0), 0);
   describe(byId("tiles"), [
     ["Open streams", count(open.total)],
     [`Silent (over ${answer.silent_seconds} s)`, count(open.silent), open.silent ? "bad" : ""],
     ["Finished in the last hour", count(hour.streams)],
     ["Completed of these", hour.streams ? `${((100 * completed) / hour.streams).toFixed(1)} %` : "no streams yet"],
+    ...(hour.cost_usd ? [["Cost in the last hour (USD)", money(cost)]] : []),
   ]);
   showOpen(open, answer.silent_seconds);
   for (const name of ["first_token", "gap", "broken", "recent"]) {
@@ -137,6 +185,7 @@ function showOverview(answer) {
     table.closest(".scroll").nextElementSibling.hidden = rows.length > 0;
   }
   showHour(hour);
+  showMoney(answer);
   showLimits(answer.rate_limits);
 }
 
