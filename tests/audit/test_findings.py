@@ -16,10 +16,10 @@ from tests.metrics.records import ABSENT, make_counts, make_usage
 PERIOD = Period.of("2026-03-01", "2026-03-03", "UTC")
 
 
-def found(folder: Path, rows: list[LedgerRow]) -> list[Finding]:
+def found(folder: Path, rows: list[LedgerRow], miscounted: frozenset[str] = frozenset()) -> list[Finding]:
     with SqliteLedger(folder / "ledger.sqlite") as ledger:
         ledger.insert(rows)
-        ours, findings = Ours(ledger, PERIOD, Mapping()), Findings(PERIOD)
+        ours, findings = Ours(ledger, PERIOD, Mapping()), Findings(PERIOD, miscounted)
         for start_us, record in ours.records():
             findings.see(start_us, ours.place_of(start_us, record), record, record.tokens, record.usd_of(record.tokens))
         findings.read_again(ours)
@@ -54,6 +54,12 @@ def test_usage_that_is_missing_inconsistent_or_does_not_add_up(tmp_path: Path) -
         "usage_inconsistent": (stream_id(3), stream_id(4), stream_id(5)),
         "totals_do_not_add_up": (stream_id(6),),
     }
+
+
+def test_streams_that_a_recount_contradicts(tmp_path: Path) -> None:
+    rows = [make_row(1), make_row(2), make_row(3, usage=ABSENT)]
+    miscounted = frozenset({stream_id(2), stream_id(3), stream_id(9)})
+    assert named(found(tmp_path, rows, miscounted))["reported_against_recount"] == (stream_id(2),)
 
 
 def test_finish_reason_against_the_limit(tmp_path: Path) -> None:

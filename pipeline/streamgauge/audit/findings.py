@@ -5,7 +5,7 @@ reading (`read_again`): the first one keeps a filter of bits, not the ids.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -37,6 +37,7 @@ NAMES = (
     "usage_missing",
     "usage_inconsistent",
     "totals_do_not_add_up",
+    "reported_against_recount",
     "finish_reason_against_limit",
     "duplicate_response_id",
     "request_billed_twice",
@@ -95,9 +96,10 @@ class _Model:
 
 
 class Findings:
-    """Collects findings of the streams of a period."""
+    """Collects findings of the streams of a period. `miscounted`: the streams that a recount contradicts."""
 
-    def __init__(self, period: Period) -> None:
+    def __init__(self, period: Period, miscounted: Set[str] = frozenset()) -> None:
+        self._miscounted = miscounted
         self._since_us, self._until_us = period.since_us, period.until_us
         self._middle_us = (self._since_us + self._until_us) // 2
         self._named: dict[tuple[str, str, str | None], _Named] = {}
@@ -114,6 +116,8 @@ class Findings:
         usage = record.usage
         if record.is_reported:
             self._check_usage(place, record, tokens)
+            if record.stream_id in self._miscounted:
+                self._name("reported_against_recount", place, record)
             self._add_to_model(start_us, place, record, tokens, usd)
         elif record.outcome == "completed" and usage.source == "absent":
             self._name("usage_missing", place, record)
@@ -253,6 +257,7 @@ _DETAILS = {
     "usage_missing": "these streams completed, and the provider reported no usage",
     "usage_inconsistent": "the reported counts lack input or output, have bad values, or more cached input than input",
     "totals_do_not_add_up": "the reported counts do not satisfy their own equation (usage.identity_failed)",
+    "reported_against_recount": "the reported output tokens are not those that the recount of the text allows",
     "finish_reason_against_limit": "output is above the limit of the request, or ended by `length` below it",
     "duplicate_response_id": "several streams have one response id: two taps captured one call, or the upstream repeats ids",
     "request_billed_twice": "several attempts of one request report usage",

@@ -5,7 +5,7 @@ bounded: sums by cell, and the streams of `loading.py`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -50,10 +50,12 @@ class _Sums:
     unmapped: Counter[str] = field(default_factory=Counter)
 
 
-def reconcile(ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal) -> Reconciled:
-    """Compare both sides. Raises InvoiceError, or LedgerUnavailableError."""
+def reconcile(
+    ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal, miscounted: Set[str] = frozenset()
+) -> Reconciled:
+    """Compare both sides. `miscounted`: as in Findings. Raises InvoiceError, or LedgerUnavailableError."""
     theirs.read()
-    findings = Findings(period)
+    findings = Findings(period, miscounted)
     sums = _sums_of(ours, theirs.shapes, findings, period)
     usage = [(place, cell.reported > 0) for place, cell in sums.cells.items()]
     folding = Folding(theirs.shapes, usage, theirs.cells)

@@ -20,6 +20,7 @@ from streamgauge.audit.ours import Ours
 from streamgauge.audit.page import page
 from streamgauge.audit.period import Period, day_after
 from streamgauge.audit.reconcile import reconcile
+from streamgauge.audit.recounts import reported_outside
 from streamgauge.audit.result import Result, Tolerance, encode
 from streamgauge.audit.rows import (
     CAUSE_COLUMNS,
@@ -58,11 +59,12 @@ def _audit(settings: Settings, args: Arguments) -> int:
     period = Period.of(args.from_, args.to, args.timezone)
     tolerance = _tolerance(args.tolerance_tokens, args.tolerance_usd)
     mapping = _mapping(args.map)
+    miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
     files = [open_invoice(Path(name), mapping.meters) for name in args.invoice]
     is_preliminary = _is_preliminary(period, args.settle_days)
     with ledger_to_read(settings) as ledger, ledger_of_audits(settings) if args.save else nullcontext() as store:
         ours = Ours(ledger, period, mapping)
-        found = reconcile(ours, Theirs(files, period, mapping), period, Decimal(tolerance.usd))
+        found = reconcile(ours, Theirs(files, period, mapping), period, Decimal(tolerance.usd), miscounted)
         if is_preliminary:
             found.findings.add(_preliminary(period, args.settle_days))
         result = conclude(found.cells, found.shapes, found.findings.all(found.unmapped), period, tolerance)

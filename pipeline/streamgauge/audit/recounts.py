@@ -1,0 +1,65 @@
+"""The results of `streamgauge recount --output jsonl`: the streams whose reported output is not what was counted.
+
+A recount says what a provider may bill for a stream (`low` to `high`). These ranges are of few recorded streams, so a
+reported number is a finding only if it is further away than a tolerance.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from streamgauge.errors import UsageFault
+
+# How far a reported number may be from the range: a fiftieth of the nearer end, and so many tokens.
+PART, TOKENS = 50, 8
+# Streams that are kept at most: about 200 MB of them.
+MAX_OUTSIDE = 1_000_000
+
+
+class _Recount(msgspec.Struct):
+    """The members of a recount that decide."""
+
+    stream_id: str
+    output_tokens_reported: int | None
+    low: int | None
+    high: int | None
+    reasons: list[str]
+
+
+# With one of these the reported number is of something else than the counted text (`recount.Recount.reasons`).
+_INCOMPARABLE = frozenset({"incomplete_capture", "resumed", "media"})
+
+
+def reported_outside(path: Path) -> frozenset[str]:
+    """The ids of the streams whose reported output tokens are outside the range of their recount.
+
+    Raises UsageFault for a file that cannot be read, with its line.
+    """
+    decode = msgspec.json.Decoder(_Recount).decode
+    outside: set[str] = set()
+    number = 0
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip() and _is_outside(one := decode(line)):
+                    outside.add(one.stream_id)
+                if len(outside) > MAX_OUTSIDE:
+                    raise UsageFault(
+                        f"--recounts {path}: more than {MAX_OUTSIDE} streams differ: give a shorter period"
+                    )
+    except OSError as error:
+        raise UsageFault(f"--recounts {path} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageFault(
+            f"--recounts {path}: line {number}: not a line of `streamgauge recount --output jsonl`: {error}"
+        ) from None
+    return frozenset(outside)
+
+
+def _is_outside(one: _Recount) -> bool:
+    reported = one.output_tokens_reported
+    if reported is None or not _INCOMPARABLE.isdisjoint(one.reasons):
+        return False
+    below = one.low is not None and reported < one.low - one.low // PART - TOKENS
+    above = one.high is not None and reported > one.high + one.high // PART + TOKENS
+    return below or above
