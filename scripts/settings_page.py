@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from streamgauge.cli.commands import COMMANDS, Command, Option
+from streamgauge.cli.commands import COMMANDS, Command
 from streamgauge.cli.help_text import note_of, sentence_of, value_of
+from streamgauge.cli.options import Option
 from streamgauge.config import SECTIONS
 from streamgauge.setting_types import Setting
 

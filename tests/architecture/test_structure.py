@@ -51,6 +51,7 @@ EDGES: dict[str, set[str]] = {
     "cli/ledger_export.py": set(),
     "cli/ledger_import.py": set(),
     "cli/ledgers.py": set(),
+    "cli/ledger_watch.py": set(),
     "cli/parquet.py": {"pyarrow"},
     "cli/tenants_file.py": set(),
     "cli/deadletter.py": set(),
@@ -199,8 +200,8 @@ EDGES: dict[str, set[str]] = {
     # The audit: its files.
     "audit/invoices/__init__.py": set(),
     "audit/invoices/file.py": set(),
+    "audit/recounts.py": set(),
     "audit/result.py": set(),
-    "audit/runs.py": set(),
     # Recounts of tokens: the tokenizer's engine, and the files of vocabularies.
     "recount/tokenizer.py": {"tiktoken"},
     "recount/vocabularies.py": set(),
@@ -265,6 +266,8 @@ CORE_ROOMS: dict[str, set[str]] = {
 # folder stands for all modules in it that have no test of their own.
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("cli/test_main.py",),  # every command there is run through it
+    "cli/options.py": ("cli/test_main.py", "cli/test_parser.py"),
+    "cli/ledger_options.py": ("cli/test_ledger.py", "cli/test_audit.py"),
     "cli/commands.py": ("cli/test_main.py", "test_config.py"),
     "cli/epilogs.py": ("cli/test_main.py",),
     "cli/ledger_epilogs.py": ("cli/test_main.py", "cli/test_ledger.py"),
@@ -329,6 +332,9 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/rules_presence.py": ("dashboards/test_rules.py",),
     "metrics/rules_slo.py": ("dashboards/test_rules.py",),
     "metrics/rules_streams.py": ("dashboards/test_rules.py",),
+    "metrics/rules_money.py": ("dashboards/test_rules.py",),
+    "metrics/money.py": ("cli/test_stream_costs.py",),
+    "metrics/table_money.py": ("metrics/test_table.py",),
     "metrics/rules_taps.py": ("dashboards/test_rules.py",),
     "metrics/rules_workers.py": ("dashboards/test_rules.py",),
     "metrics/rule_files.py": ("dashboards/test_rules.py",),

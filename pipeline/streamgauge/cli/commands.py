@@ -4,53 +4,16 @@ The options that are settings are declared in `streamgauge.config`. The parser (
 shell completion are made from both tables.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from keyword import iskeyword
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from streamgauge.cli import epilogs, ledger_epilogs
+from streamgauge.cli.ledger_options import AUDIT, BUDGETS, EXPORT, IMPORT, QUERY, RUN, RUN_PAIR
+from streamgauge.cli.options import CSV, HTML, JSON, JSONL, TABLE, TEXT, Option, output
 from streamgauge.config import SETTINGS
 from streamgauge.setting_types import Setting
-
-# How a command prints rows. json: one JSON document; jsonl: one JSON document a line.
-TABLE, CSV, TEXT, JSON, JSONL, HTML = "table", "csv", "text", "json", "jsonl", "html"
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option that is not a setting, or an argument (its name does not begin with a dash).
-
-    `kind`: str, int, float, or bool for a switch; `choices`: the allowed words, or a function that gives them, for those
-    whose modules take time to import; `repeatable`: the value is a list.
-    """
-
-    name: str
-    about: str
-    metavar: str = ""
-    kind: type = str
-    default: object = None
-    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    repeatable: bool = False
-    required: bool = False
-    hidden: bool = False
-
-    @property
-    def key(self) -> str:
-        """Its name in the parsed arguments; a word of Python (--from) gets an underscore after it."""
-        name = self.name.lstrip("-").replace("-", "_")
-        return f"{name}_" if iskeyword(name) else name
-
-    @property
-    def is_argument(self) -> bool:
-        """Whether it is given by its position."""
-        return not self.name.startswith("-")
-
-    def words(self) -> tuple[str, ...]:
-        """Every allowed word; empty if any is allowed."""
-        return self.choices() if callable(self.choices) else self.choices
 
 
 @dataclass(frozen=True)
@@ -95,11 +58,6 @@ class Arguments(SimpleNamespace):
 CONFIG = Option("--config", "settings file (TOML); or set STREAMGAUGE_CONFIG in the environment", "FILE")
 
 
-def output(*choices: str) -> Option:
-    """The option that selects the form of the output; its first choice is the default."""
-    return Option("--output", "form of the output", "FORM", default=choices[0], choices=choices)
-
-
 def _dialects() -> tuple[str, ...]:
     from streamgauge.core.dialects import BY_NAME  # decoders take time to import
 
@@ -123,52 +81,6 @@ _DIALECT = Option(
     "NAME",
     default="auto",
     choices=_dialects,
-)
-_MONTH = Option("--month", "only records that started in this month, as in 2026-11", "MONTH")
-_TIMEZONE = Option("--timezone", "time zone of days and months, as in Europe/Berlin", "ZONE", default="UTC")
-_CHOSEN = (
-    Option(
-        "--since",
-        "only records that started at TIME or later: a date (2026-11-01) or RFC 3339 (2026-11-01T09:30:00Z)",
-        "TIME",
-    ),
-    Option(
-        "--until",
-        "only records that started before TIME; --since and --until exclude records without started_at",
-        "TIME",
-    ),
-    _MONTH,
-    _TIMEZONE,
-    Option(
-        "--where",
-        "only records with this value (KEY= for null); repeatable: all keys must match, each with any of its values",
-        "KEY=VALUE",
-        repeatable=True,
-    ),
-)
-_QUERY = (
-    output(TABLE, JSON, JSONL, CSV),
-    Option("--limit", "print at most the first N lines", "N", int),
-    Option(
-        "--newest",
-        "print the newest first: records by started_at, totals by their latest record; else records come oldest first, "
-        "totals sorted by key",
-        kind=bool,
-    ),
-    Option("--by", "print totals for each value of these keys, such as month, model or tenant", "KEY[,KEY...]"),
-    *_CHOSEN,
-)
-_EXPORT = (
-    Option("file", "file to write; - for stdout", "FILE", required=True),
-    output(JSONL, CSV, "parquet"),
-    *_CHOSEN,
-)
-_IMPORT = (Option("paths", "files with one record a line; - for stdin", "FILE", repeatable=True),)
-_BUDGETS = (
-    Option("file", "TOML file of budgets", "FILE", required=True),
-    output(TABLE, JSON, JSONL, CSV),
-    _MONTH,
-    _TIMEZONE,
 )
 _FILTERS = (
     Option("--stage", "only dead letters of this stage of a worker: decode, assemble, record or ledger", "NAME"),
@@ -214,31 +126,6 @@ _RULES = (
         choices=("prometheus", "sloth"),
     ),
 )
-_AUDIT = (
-    Option(
-        "--invoice",
-        "what the provider exported, JSON or CSV; repeatable: all files of a provider are one invoice",
-        "FILE",
-        repeatable=True,
-    ),
-    Option("--from", "first day of the period, such as 2026-11-01", "DATE"),
-    Option("--to", "day after the last one of the period", "DATE"),
-    Option("--timezone", "time zone of the days, such as Europe/Berlin", "NAME", default="UTC"),
-    Option("--map", "TOML file: providers of upstreams, keys of tenants, meters of FOCUS", "FILE"),
-    Option("--tolerance-tokens", "tokens that may stay unexplained", "N", int, default=0),
-    Option(
-        "--tolerance-usd", "dollars that may stay unexplained, besides what an export rounds", "USD", default="0.01"
-    ),
-    Option("--settle-days", "days after the period until it may be closed; earlier results are preliminary", "N", int),
-    Option("--save", "keep the result in the ledger, with digests of records and invoices", kind=bool),
-    output(TABLE, JSON, CSV, HTML),
-)
-_RUN = Option("number", "number of a kept run, from the output of `audit list`", "RUN", int)
-_RUN_PAIR = Option(
-    "numbers", "numbers of two kept runs of one period, the earlier one first", "RUN", int, repeatable=True
-)
-
-
 _TOP = (
     Option("address", "admin port of `up`, `tap`, `worker` or `demo`", "HOST:PORT", default="127.0.0.1:9464"),
     Option("--once", "print once, and end", kind=bool),
@@ -283,7 +170,7 @@ COMMANDS = {
         Command(
             "recount",
             "recount",
-            "count the output tokens of captured streams again, beside what providers reported",
+            "count output tokens of captured streams again, beside what providers reported",
             epilogs.RECOUNT_EPILOG,
             (
                 _RECORDINGS,
@@ -304,38 +191,38 @@ COMMANDS = {
             "ledger",
             "print records, or totals of streams, tokens and cost",
             ledger_epilogs.QUERY_EPILOG,
-            _QUERY,
+            QUERY,
         ),
         Command(
             "ledger export",
             "ledger_export",
             "write records as JSON lines, CSV or Parquet",
             ledger_epilogs.EXPORT_EPILOG,
-            _EXPORT,
+            EXPORT,
         ),
         Command(
             "ledger import",
             "ledger_import",
             "store records of files, such as those of `replay`",
             ledger_epilogs.IMPORT_EPILOG,
-            _IMPORT,
+            IMPORT,
         ),
         Command(
             "ledger budgets",
             "ledger_budgets",
             "show what budgets have spent this month, with a forecast",
             ledger_epilogs.BUDGETS_EPILOG,
-            _BUDGETS,
+            BUDGETS,
         ),
-        Command("audit", "audit", "hold the ledger against what providers bill", epilogs.AUDIT_EPILOG, _AUDIT),
+        Command("audit", "audit", "hold the ledger against what providers bill", epilogs.AUDIT_EPILOG, AUDIT),
         Command("audit list", "audit", "list the kept runs", epilogs.AUDIT_EPILOG, (output(TABLE, JSON, CSV),)),
-        Command("audit show", "audit", "show a kept run", epilogs.AUDIT_EPILOG, (_RUN, output(TABLE, JSON, CSV, HTML))),
+        Command("audit show", "audit", "show a kept run", epilogs.AUDIT_EPILOG, (RUN, output(TABLE, JSON, CSV, HTML))),
         Command(
             "audit diff",
             "audit",
             "compare two kept runs of one period",
             epilogs.AUDIT_EPILOG,
-            (_RUN_PAIR, output(TABLE, JSON, CSV)),
+            (RUN_PAIR, output(TABLE, JSON, CSV)),
         ),
         Command(
             "rules generate",

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from streamgauge.cli.commands import JSON, TABLE, TEXT, Arguments
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_not_sent
 from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.options import JSON, TABLE, TEXT
 from streamgauge.cli.tables import JsonPrinter, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamgauge.cli.commands import JSON, Arguments
+from streamgauge.cli.commands import Arguments
+from streamgauge.cli.options import JSON
 from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings

@@ -8,8 +8,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, Command, Option, first_words, second_words
+from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, Command, first_words, second_words
 from streamgauge.cli.epilogs import EPILOG
+from streamgauge.cli.options import Option
 from streamgauge.config import SECTIONS, SETTINGS
 from streamgauge.errors import DONE
 from streamgauge.setting_types import Setting

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.cli.commands import TABLE, Arguments
+from streamgauge.cli.commands import Arguments
+from streamgauge.cli.options import TABLE
 from streamgauge.cli.replay_notes import Found, notes_on
 from streamgauge.cli.replay_topic import records_of_topic
 from streamgauge.cli.tables import print_records

@@ -6,8 +6,9 @@ import logging
 import sys
 from collections.abc import Mapping
 
-from streamgauge.cli.commands import JSON, TABLE, Arguments
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.options import JSON, TABLE
 from streamgauge.cli.tables import print_rows
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable

@@ -68,8 +68,7 @@ _PRODUCERS = msgspec.msgpack.Decoder(TapInstances)
 
 
 class Assembler:
-    """The open streams of one partition. `counts` counts what happened besides records; the caller may clear it.
-    `new_stream` makes what applies segments to a state, given that and the duration of a stall (ns)."""
+    """The open streams of one partition. `new_stream`: makes the reader of a state, given the duration of a stall (ns)."""
 
     def __init__(self, limits: Limits | None = None, new_stream: Callable[[StreamState, int], Stream] = Stream) -> None:
         self._new_stream = new_stream
@@ -88,7 +87,7 @@ class Assembler:
         self._is_loaded = False  # True from a load until a message above all loaded offsets
         # Lower bound of `last_ms` of the instances not abandoned: `_expire` looks for silent ones once it is old.
         self._oldest_message_ms = 0
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()  # what happened besides records; the caller may clear it
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
