@@ -1,13 +1,19 @@
 """`streamgauge demo` as a user runs it: at its realistic pace, with its own `up`."""
 
 import signal
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from streamgauge.errors import DONE, INTERRUPTED
+from streamgauge.cli.demo import CLIENTS
+from streamgauge.cli.main import main
+from streamgauge.errors import DONE, INTERRUPTED, UNAVAILABLE
 from streamgauge_demo.scenarios import SCENARIOS
 from tests.running import command, start, wait_for
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_it_ends_by_itself_and_all_is_as_expected() -> None:
@@ -29,3 +35,20 @@ def test_serving_ends_with_0_on_sigterm(tmp_path: Path) -> None:
         wait_for(lambda: "metrics at" in running.log, "address")
         assert running.process.poll() is None
         assert running.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("missing", [("openai",), ("anthropic",), ("anthropic", "openai")])
+def test_a_client_that_is_not_installed_is_named_with_the_cure(
+    missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["demo"]) == UNAVAILABLE
+    said = capsys.readouterr().err
+    assert said.startswith(f"streamgauge demo: the demo requires {' and '.join(missing)}: run `make demo`"), said
+    assert said.count("\n") == 1
+
+
+def test_the_clients_are_those_of_the_extra() -> None:
+    extra = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["demo"]
+    assert sorted(one.partition(">")[0] for one in extra) == sorted(CLIENTS)
