@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.record import Record
 from streamgauge.live.reads import Track
-from streamgauge.live.worst import KEEP_S, PERIOD_S, RECENT, WORST, WorstStreams
+from streamgauge.live.worst import CATEGORIES, KEEP_S, PERIOD_S, RECENT, WORST, WorstStreams
 from tests.metrics.records import make_integrity, make_record, make_timing
 
 
@@ -49,7 +49,7 @@ def test_memory_is_bounded_and_all_that_is_kept_is_found() -> None:
     for number in range(20_000):
         worst.add(record(number, number % 977, outcome="truncated"), Track(1), number * 2.0)
     kept = [one for number in range(20_000) if (one := worst.find(str(UUID(int=number)))) is not None]
-    assert 3 * WORST < len(kept) <= (KEEP_S / PERIOD_S + 2) * 2 * WORST + RECENT
+    assert 3 * WORST < len(kept) <= (KEEP_S / PERIOD_S + 2) * len(CATEGORIES) * WORST + RECENT
     assert len(worst.recent()) == RECENT
     assert worst.recent()[0].record.stream_id == str(UUID(int=19_999))
     assert worst.find("nothing") is None
