@@ -302,7 +302,7 @@ def test_without_uplot_the_tables_are_open_and_a_sentence_says_so(browser: "Brow
         page.wait_for_selector("figure table tbody tr")
         assert page.locator("#no-charts").is_visible()
         assert page.locator("canvas").count() == 0
-        assert page.locator("figure details[open]").count() == page.locator("figure").count() == 6
+        assert page.locator("figure details[open]").count() == page.locator("figure").count() == 7
         assert not page.locator("#licence").is_visible()
         page.goto(f"{served.url}/#{id_of(STALLED)}")
         page.wait_for_selector("#steps tbody tr")
