@@ -125,6 +125,8 @@ def test_html_loads_nothing_and_names_the_causes(plan: Plan, audit: Audit) -> No
     assert "@media print" in output
     for cause in ("missing from invoice", "coverage", "price changed"):
         assert cause in output
+    assert re.search(r'<td class="number">-?[0-9]{1,3},[0-9]{3}</td>', output), "digits are grouped"
+    assert '<th class="number">our USD</th>' in output
 
 
 def test_html_shows_names_from_outside_as_text(tmp_path: Path, audit: Audit) -> None:

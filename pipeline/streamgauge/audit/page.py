@@ -25,7 +25,7 @@ MEANINGS = {
 MAX_STREAMS = 50
 
 _STYLE = """
-body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 2rem auto; max-width: 75rem; padding: 0 1rem }
+body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 2rem auto; max-width: 100rem; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 .verdict { border-left: .4rem solid #b3261e; background: #fdf3f2; padding: .6rem 1rem }
 .verdict.ok { border-color: #1b6e3c; background: #f1f8f4 }
@@ -33,9 +33,12 @@ table { border-collapse: collapse; width: 100%; font-size: .85rem }
 caption { text-align: left; padding: .3rem 0; color: #555 }
 th, td { border-bottom: 1px solid #ccc; padding: .25rem .5rem; text-align: left; vertical-align: top }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+td.day { white-space: nowrap }
 ul.streams { font: 11px/1.4 ui-monospace, monospace; columns: 2 }
+@page { size: A4 landscape; margin: 10mm }
 @media print {
-  body { margin: 0; max-width: none } h2, h3 { break-after: avoid } tr { break-inside: avoid }
+  body { margin: 0; max-width: none; font-size: 9px } th, td { padding: .2rem .3rem }
+  h2, h3 { break-after: avoid } tr { break-inside: avoid }
   thead { display: table-header-group }
 }
 """
@@ -85,10 +88,10 @@ def _section(
     yield "<table>"
     if caption:
         yield f"<caption>{escape(caption)}</caption>"
-    heads = "".join(f"<th{_class(name)}>{escape(name.replace('_', ' '))}</th>" for name in columns)
+    heads = "".join(f"<th{_class(name)}>{escape(_heading(name))}</th>" for name in columns)
     yield f"<thead><tr>{heads}</tr></thead>\n<tbody>"
     for row in rows:
-        cells = (f"<td{_class(name)}>{_cell(value)}</td>" for name, value in zip(columns, row, strict=True))
+        cells = (f"<td{_class(name)}>{_cell(value, name)}</td>" for name, value in zip(columns, row, strict=True))
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody>\n</table>"
 
@@ -122,9 +125,23 @@ def _name(line: Line) -> str:
     return ", ".join(part for part in (line.day, line.provider, line.model, line.key, line.tier) if part)
 
 
+def _heading(name: str) -> str:
+    return " ".join("USD" if word == "usd" else word for word in name.split("_"))
+
+
 def _class(name: str) -> str:
+    if name == "day":
+        return ' class="day"'
     return "" if name in _TEXT_COLUMNS else ' class="number"'
 
 
-def _cell(value: object) -> str:
-    return "" if value is None else escape(str(value))
+def _cell(value: object, name: str) -> str:
+    """A value as text. The digits of numbers are grouped: -12,345.678."""
+    if value is None:
+        return ""
+    if name in _TEXT_COLUMNS:
+        return escape(str(value).replace("_", " ") if name in ("cause", "causes") else str(value))
+    whole, point, rest = str(value).partition(".")
+    sign = "-" if whole.startswith("-") else ""
+    digits = whole.removeprefix("-")
+    return escape(f"{sign}{int(digits):,}{point}{rest}" if digits.isdecimal() else str(value))
