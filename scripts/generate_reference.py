@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference (the record, the settings, the topics) from the code.
+"""Writes the pages of docs/reference (the commands, the record, the settings, the topics) from the code.
 
 `python -m scripts.generate_reference [FOLDER]` writes them, by default into docs/reference/.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from scripts.commands_page import commands_page
 from scripts.settings_page import settings_page
 
 from streamgauge import records
@@ -47,7 +48,8 @@ _STREAM = bytes.fromhex("019ac0fa44b57a918c5d6e7f80912233")
 def files() -> Mapping[str, str]:
     """The generated files: name below docs/reference/ -> text."""
     settings = (*_head("Settings", "config.py"), *settings_page())
-    pages = {"record.md": _record_page(), "settings.md": settings, "topics.md": _topics_page()}
+    commands = (*_head("Commands and exit codes", "cli/commands.py"), *commands_page())
+    pages = {"commands.md": commands, "record.md": _record_page(), "settings.md": settings, "topics.md": _topics_page()}
     return {name: "\n".join(page) for name, page in pages.items()}
 
 

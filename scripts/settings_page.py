@@ -34,6 +34,11 @@ def settings_page() -> Iterator[str]:
     yield ""
 
 
+def section_of(command: Command) -> str:
+    """The anchor of the section with a command's options."""
+    return next(_anchor(group) for _, some in groupby(COMMANDS.values(), _key) if command in (group := list(some)))
+
+
 def _key(command: Command) -> tuple[str, list[tuple[str, str]]]:
     """Equal for commands with the same first word and the same settings and defaults: they share a section."""
     notes = [(setting.name, setting.note(command.path)) for setting in command.settings]
