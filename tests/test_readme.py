@@ -29,6 +29,7 @@ _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _PLACED = re.compile(r"`(\w+)` in\s+`([\w/]+\.py)`")
 _FILE = re.compile(r"[\w.<>*-]+\.(md|py|json|toml|yml|yaml|sse|lock)")
+_MADE = re.compile(r"^<!-- file: (\S+) -->$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"<[^>]*>")
 
 
@@ -59,9 +60,10 @@ def names_a_path(word: str) -> bool:
 
 
 def paths(text: str) -> Iterator[str]:
+    made = {"build/site", *_MADE.findall(text)}  # by `make site`; by a block of the page
     for line in _INLINE.findall(_FENCE.sub("", text)):
         if not line.startswith("streamgauge "):  # a command's arguments are its user's own
-            yield from (word for word in line.split() if names_a_path(word))
+            yield from (word for word in line.split() if names_a_path(word) and word not in made)
 
 
 def exists(name: str) -> bool:
