@@ -29,6 +29,8 @@ _PROCESSES = (
     "tests/demo/test_run.py",
     "tests/demo/test_simulator.py",
     "tests/deploy",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_search.py",
     "tests/faults",
     "tests/integration",
     "tests/ledger/test_sqlite.py::test_processes_share_one_file_from_its_first_moment",

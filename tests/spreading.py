@@ -29,6 +29,7 @@ APART = (
     "tests/blackbox/",
     "tests/chaos/",
     "tests/core/",
+    "tests/docs/",
     "tests/faults/",
     "tests/fuzz/",
     "tests/integration/test_kafka_versions.py",

@@ -86,24 +86,31 @@ def monitoring(
             {"name": receiver["name"], "webhook_configs": [{"url": notified.url, "send_resolved": True}]}
             for receiver in alertmanager["receivers"]
         ]
-        (folder / "alertmanager.yml").write_text(yaml.safe_dump({**alertmanager, "receivers": receivers}))
-        manager = f"127.0.0.1:{free_port()}"
-        program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager") or ""
         with (
-            _program(
-                folder / "alertmanager.log",
-                [
-                    program,
-                    f"--config.file={folder}/alertmanager.yml",
-                    f"--storage.path={folder}/alertmanager",
-                    f"--web.listen-address={manager}",
-                    "--cluster.listen-address=",
-                ],
-                f"http://{manager}/-/ready",
-            ),
+            started_alertmanager(folder, {**alertmanager, "receivers": receivers}) as manager,
             prometheus_with_rules(folder, targets, rules, manager) as base,
         ):
             yield Monitoring(base, notified)
+
+
+@contextmanager
+def started_alertmanager(folder: Path, configuration: Mapping[str, Any]) -> Iterator[str]:
+    """Alertmanager alone, with a configuration; gives its host and port."""
+    (folder / "alertmanager.yml").write_text(yaml.safe_dump(configuration))
+    manager = f"127.0.0.1:{free_port()}"
+    program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager") or ""
+    with _program(
+        folder / "alertmanager.log",
+        [
+            program,
+            f"--config.file={folder}/alertmanager.yml",
+            f"--storage.path={folder}/alertmanager",
+            f"--web.listen-address={manager}",
+            "--cluster.listen-address=",
+        ],
+        f"http://{manager}/-/ready",
+    ):
+        yield manager
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.scenarios import BY_MODEL
 from streamgauge_demo.simulator import Simulator
 
 # Fast enough for a test, slow enough that most writes arrive separately.
@@ -15,9 +17,10 @@ START_S = 60.0
 
 
 @contextmanager
-def simulator(time_scale: float = QUICK) -> Iterator[Simulator]:
+def simulator(time_scale: float = QUICK, scenarios: Mapping[str, Scenario] = BY_MODEL) -> Iterator[Simulator]:
     """A started simulator; stopped when the context is left."""
-    running, ready, loops = Simulator(time_scale=time_scale), threading.Event(), list[asyncio.AbstractEventLoop]()
+    running, ready = Simulator(scenarios, time_scale=time_scale), threading.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
 
     async def run(stop: asyncio.Event) -> None:
         await running.start()
