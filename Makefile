@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -105,6 +105,9 @@ draw-dashboards: $(INSTALLED)  ## draw the dashboards with Grafana's own compone
 pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the demo's streams (a minute): look at them
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium
 	$(BIN)/python -m tests.live.pictures
+
+site: $(INSTALLED)  ## the documents as a site with a search, in build/site; fails if a link leads nowhere
+	$(BIN)/python -m scripts.build_site build/site
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back
