@@ -97,6 +97,11 @@ class Stage:
         place.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         place.chmod(0o755)
 
+    @property
+    def running(self) -> "list[subprocess.Popen[str]]":
+        """The programs that stay."""
+        return list(self._running.values())
+
     def address(self, port: int) -> str:
         """The address that stands for a port of the documents."""
         if port in MODEL_SERVERS:

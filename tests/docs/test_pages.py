@@ -88,6 +88,31 @@ def test_each_runbook_silences_its_alert(tmp_path: Path, providers: Simulator) -
     assert silenced == {page.stem for page in RUNBOOKS} - {"README"}
 
 
+
+
 def play(stage: Stage, shown: list[Block]) -> None:
     for block in shown:
         stage.play(block)
+
+
+def test_a_command_that_fails_or_prints_something_else_is_an_error(tmp_path: Path, providers: Simulator) -> None:
+    wrong = [
+        "```sh\nfalse\n```\n",
+        "<!-- run: exit 1 -->\n```sh\ntrue\n```\n",
+        "```console\n$ echo one\ntwo\n```\n",
+        "```python\n1 / 0\n```\n",
+        "<!-- run: background -->\n```sh\nstreamgauge up --upstream nowhere\n```\n",
+    ]
+    with Stage(tmp_path, providers, str) as stage:
+        for text in wrong:
+            with pytest.raises(AssertionError, match="README.md:"):
+                play(stage, blocks(ROOT / "README.md", text))
+        play(stage, blocks(ROOT / "README.md", "<!-- run: exit 1 -->\n```sh\nfalse\n```\n"))
+
+
+def test_what_stays_ends_with_its_page(tmp_path: Path, providers: Simulator) -> None:
+    with Stage(tmp_path, providers, str) as stage:
+        play(stage, blocks(ROOT / "README.md", "<!-- run: background -->\n```sh\nsleep 1000\n```\n"))
+        [process] = stage.running
+        assert process.poll() is None
+    assert process.poll() is not None
