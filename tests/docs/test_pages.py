@@ -45,7 +45,7 @@ $ streamgauge ledger query --by tenant --output jsonl | wc -l
 2
 ```
 """
-ASK_A_LEDGER = {"docs/guides/usage.md", "docs/guides/audit.md"}
+ASK_A_LEDGER = {"docs/guides/usage.md"}
 
 
 def relative(page: Path) -> str:
@@ -88,8 +88,6 @@ def test_each_runbook_silences_its_alert(tmp_path: Path, providers: Simulator) -
     assert silenced == {page.stem for page in RUNBOOKS} - {"README"}
 
 
-
-
 def play(stage: Stage, shown: list[Block]) -> None:
     for block in shown:
         stage.play(block)
@@ -105,7 +103,7 @@ def test_a_command_that_fails_or_prints_something_else_is_an_error(tmp_path: Pat
     ]
     with Stage(tmp_path, providers, str) as stage:
         for text in wrong:
-            with pytest.raises(AssertionError, match="README.md:"):
+            with pytest.raises(AssertionError, match=r"README\.md:"):
                 play(stage, blocks(ROOT / "README.md", text))
         play(stage, blocks(ROOT / "README.md", "<!-- run: exit 1 -->\n```sh\nfalse\n```\n"))
 
