@@ -23,6 +23,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[1]
 PARTS = Path(__file__).parent / "site"
 INDEX = "docs/README.md"
+# Parts of a line with text.
+_SHOWN = {"text", "code_inline", "softbreak", "hardbreak"}
 # Files that a page may link to and that are no pages: they are copied.
 COPIED = {".json", ".yml", ".toml", ".png", ".svg", ""}
 
@@ -164,7 +166,12 @@ def _join(page: str, target: str) -> str:
 
 
 def _text(inline: Token) -> str:
-    return "".join(child.content for child in inline.children or [] if child.type in ("text", "code_inline"))
+    parts = (
+        " " if child.type.endswith("break") else child.content
+        for child in inline.children or []
+        if child.type in _SHOWN
+    )
+    return "".join(parts)
 
 
 def _inline(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -4,7 +4,7 @@ A fence names its language. `sh`, `console` and `python` are run; `toml`, `yaml`
 commands that read them; `json` and `promql` are parsed; `text` is for people (a drawing, an output). A comment on the line
 before a fence, which no reader sees, says more:
 
-    <!-- run: background -->        it is a program that stays: started, and stopped at the end of the page
+    <!-- run: background -->        it is one program that stays: started, and stopped at the end of the page
     <!-- run: exit 1 -->            its exit code
     <!-- file: prices.toml -->      written into the page's folder under this name
     <!-- not run: REASON -->        it is not run, and not read by a command

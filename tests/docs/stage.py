@@ -170,7 +170,8 @@ class Stage:
         assert good, f"{block.place}: {script}\n{shown}\nexpected: {expected}"
 
     def _start(self, block: Block) -> None:
-        script = self._here(" ".join(line.removeprefix("$ ") for line in block.text.replace("\\\n", "").splitlines()))
+        [(command, expected)] = steps(block) if block.language == "console" else [(block.text.strip(), [])]
+        script = self._here(command)
         ours = _STAYS.match(script)
         kind = {"up": "tap"}.get(ours[1], ours[1]) if ours else script
         self._stop(kind)
@@ -197,6 +198,8 @@ class Stage:
             return _answers(f"{url}/health/ready") if ours else listens is None or _accepts(int(listens[1]))
 
         wait_for(ready, f"{block.place}: {script}")
+        printed = [self._here(line) for line in expected]
+        wait_for(lambda: not printed or agrees(printed, log.read_text()), f"{block.place}: output like {printed}")
 
     def _stop(self, name: str) -> None:
         process = self._running.pop(name, None)

@@ -108,7 +108,7 @@ def test_a_comment_is_no_part_of_a_page(built: Path) -> None:
 def test_anchors_are_those_of_github() -> None:
     assert anchor("`timing.gaps`") == "timinggaps"
     assert anchor("What is measured, and how") == "what-is-measured-and-how"
-    assert anchor("7. Be told next time (1 minute)") == "7-be-told-next-time-1-minute"
+    assert anchor("7. Get an alert next time (1 minute)") == "7-get-an-alert-next-time-1-minute"
 
 
 def test_what_leads_nowhere_is_said(tmp_path: Path) -> None:
