@@ -180,7 +180,7 @@ def _inline(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _without_comments(tokens: Sequence[Token]) -> list[Token]:
-    """Comments say how a block is tested; they are not for readers."""
+    """Leaves out comments: they declare how a block is tested, and are not for readers."""
     return [token for token in tokens if not (token.type == "html_block" and token.content.startswith("<!--"))]
 
 

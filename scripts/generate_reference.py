@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from scripts.acl_section import acl_section
 from scripts.commands_page import commands_page
 from scripts.settings_page import settings_page
 
@@ -356,6 +357,7 @@ def _topics_page() -> Iterator[str]:
         "[Kafka with TLS, SASL and ACLs](../guides/kafka-security.md) lists the rights of each command, and"
         " [dead letters](../guides/deadletter.md) the headers of a dead letter."
     )
+    yield from acl_section()
 
 
 def _users(topic: str, operation: Operation) -> str:

@@ -2,7 +2,7 @@
 
 A fence names its language. `sh`, `console` and `python` are run; `toml`, `yaml`, `ini` and other files are written for the
 commands that read them; `json` and `promql` are parsed; `text` is for people (a drawing, an output). A comment on the line
-before a fence, which no reader sees, says more:
+before a fence, which no reader sees, gives more:
 
     <!-- run: background -->        it is one program that stays: started, and stopped at the end of the page
     <!-- run: exit 1 -->            its exit code

@@ -1,4 +1,4 @@
-"""Each code block of the documents has a language, and is run, read or parsed; or it says why not."""
+"""Each code block of the documents has a language, and is run, read or parsed; or it has a reason why not."""
 
 import ast
 import json

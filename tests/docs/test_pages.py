@@ -1,4 +1,4 @@
-"""The commands of each page of the documents run, in their order, and print what the page says."""
+"""The commands of each page of the documents run, in their order, and print what the page shows."""
 
 import json
 import re
