@@ -29,7 +29,7 @@ APART = (
     "tests/blackbox/",
     "tests/chaos/",
     "tests/core/",
-    "tests/docs/",
+    "tests/docs/test_pages.py",
     "tests/faults/",
     "tests/fuzz/",
     "tests/integration/test_kafka_versions.py",

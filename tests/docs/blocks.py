@@ -87,6 +87,9 @@ def problems(block: Block) -> Iterator[str]:
         yield f"{block.place}: <!-- run: background --> or <!-- run: exit N -->, not {block.value!r}"
     if block.mark == "not run" and len(block.value.split()) < 3:
         yield f"{block.place}: the reason is too short: {block.value!r}"
+    for named in re.findall(r"tests/[\w/]+\.py", block.value if block.mark == "not run" else ""):
+        if not (ROOT / named).is_file():
+            yield f"{block.place}: there is no {named}"
     if (
         block.language == "text"
         and block.mark != "file"

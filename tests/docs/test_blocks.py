@@ -93,6 +93,7 @@ def test_what_is_wrong_with_a_block_is_said() -> None:
         "```console\nstreamgauge\n```\n",
         "<!-- run: later -->\n```sh\nx\n```\n",
         "<!-- not run: no -->\n```sh\nx\n```\n",
+        "<!-- not run: tests/no/such.py runs this -->\n```sh\nx\n```\n",
         "```text\n$ streamgauge up\n```\n",
     ]
     assert [len(list(problems(block))) for text in wrong for block in blocks(PAGE, text)] == [1] * len(wrong)

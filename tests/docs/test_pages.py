@@ -52,13 +52,18 @@ def relative(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+def unit(page: Path) -> str:
+    """The page in the name of its test. A slash would make all pages one unit of work (tests/spreading.py)."""
+    return relative(page).replace("/", " ")
+
+
 @pytest.fixture(scope="session")
 def providers() -> Iterator[Simulator]:
     with simulator(scenarios=scenarios()) as started:
         yield started
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=relative)
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=unit)
 def test_the_commands_of_a_page_run(
     page: Path, tmp_path: Path, providers: Simulator, request: pytest.FixtureRequest
 ) -> None:
