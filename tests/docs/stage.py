@@ -133,7 +133,7 @@ class Stage:
         return {
             **{name: value for name, value in CLEAN.items() if not name.lower().endswith("_proxy")},
             "HOME": str(self.folder),
-            "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_STATE_HOME": str(self.folder / ".local" / "state"),
             "PATH": f"{self.folder / '.venv' / 'bin'}:{CLEAN['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT / "pipeline"), str(ROOT)]),
             "OPENAI_API_KEY": "sk-docs",
