@@ -39,6 +39,8 @@ MODEL_SERVERS = {8000, 8081, 30000}
 BROKER = {9092, 9093}
 
 _ADDRESS = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0|localhost|broker|[a-z0-9-]+\.internal):(\d{4,5})\b")
+# A topic of the default prefix; `streamgauge.records` is a module, too.
+_TOPIC = re.compile(r"(?<!from )(?<!import )\bstreamgauge\.(segments|records|state|deadletter)\b")
 _PORT = re.compile(r"--port[= ](\d{4,5})\b")
 # Commands that only look: what they print may take a moment to come.
 _LOOKS = re.compile(
@@ -126,6 +128,7 @@ class Stage:
         for provider in ("https://api.openai.com", "https://api.anthropic.com"):
             text = text.replace(provider, self._simulator)
         text = _PORT.sub(lambda found: f"--port {self.address(int(found[1])).rpartition(':')[2]}", text)
+        text = _TOPIC.sub(rf"{self.prefix}.\1", text)
         text = text.replace("/var/lib/", f"{self.folder}/").replace("/opt/streamgauge/bin/", "")
         return re.sub(r"streamgauge top\b(?! [\w.]+:)", f"streamgauge top {self.address(9464)}", text)
 

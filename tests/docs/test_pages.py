@@ -1,5 +1,6 @@
 """The commands of each page of the documents run, in their order, and print what the page shows."""
 
+import asyncio
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ from tests.dashboards.monitoring import started_alertmanager
 from tests.demo.running import simulator
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.docs.stage import Stage, scenarios
+from tests.kafka_broker.administration import delete_topics
 
 RUN = {page: [block for block in blocks(page) if block.is_run or block.mark == "file"] for page in PAGES}
 RUNBOOKS = sorted(ROOT.glob("docs/runbooks/*.md"))
@@ -76,6 +78,8 @@ def test_the_commands_of_a_page_run(
         if relative(page) in ASK_A_LEDGER:
             play(stage, blocks(page, AFTER_TRAFFIC))
         play(stage, RUN[page])
+    if stage.broker:
+        asyncio.run(delete_topics(stage.broker, stage.prefix))
 
 
 def test_each_runbook_silences_its_alert(tmp_path: Path, providers: Simulator) -> None:
