@@ -11,7 +11,7 @@ from tests.kafka_broker.jars import NoBrokerError
 
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
-def test_a_short_soak_holds(tmp_path: Path) -> None:
+def test_r1_a_short_soak_holds(tmp_path: Path) -> None:
     try:
         result = asyncio.run(soak(40, tmp_path, up_s=(4, 8), down_s=(2, 5)))
     except NoBrokerError as error:
