@@ -17,6 +17,7 @@ from streamgauge.kafka import dead_letters, topics
 from streamgauge.worker.activity_clock import Activity
 from streamgauge.worker.faust.store import key_of
 from tests.dead_letters import send_back
+from tests.faults.lengths import length
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.workers import worker
 from tests.kafka_broker.administration import delete_beginning, delete_topic, set_config
@@ -105,12 +106,17 @@ def test_f1_duplicate_bundles_change_nothing(kafka: str, prefix: str, tmp_path: 
     assert len(found) == 100
 
 
+# How often the worker of W5 is killed.
+KILLS = length(6, 50)
+
+
+@pytest.mark.timeout(length(180, 1200))
 def test_w5_state_after_random_kills_equals_a_replay(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap, chance = SyntheticTap(3), random.Random(3)
     bundles = list(tap.bundles(400, segments=20))
     ledger = tmp_path / "ledger.sqlite"
     settings = {"bootstrap": kafka, "prefix": prefix, "ledger": f"sqlite:////{ledger}", "checkpoint_s": 0.2}
-    edges = [len(bundles) * place // 6 for place in range(7)]
+    edges = [len(bundles) * place // KILLS for place in range(KILLS + 1)]
     for start, end in itertools.pairwise(edges):
         with worker(tmp_path, **settings) as process:
             process.wait_ready()
