@@ -239,10 +239,13 @@ ROWS = {
     ),
     "W6": Row(
         "streams that never end; all taps of a partition dead",
-        "closed as `abandoned` after `--abandon-after`, usage null; counted; their state is freed",
+        "closed as `abandoned` after `--abandon-after`, usage null; counted; their state is freed. The state of a stream that"
+        " goes on is bounded, and so is the number of open streams",
         (
             f"{_KILLS}::test_w6_streams_of_a_partition_whose_taps_are_all_dead",
             f"{_REAL_WORKER}::test_w6_ticks_end_streams_whose_tap_has_ended",
+            "tests/core/assembly/test_assembler.py::test_the_oldest_stream_is_closed_when_a_bucket_is_full",
+            "tests/fuzz/test_growth.py::test_a_stream_stops_growing",
         ),
     ),
     # --- the flow -------------------------------------------------------------------------------------------------------
