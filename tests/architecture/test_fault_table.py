@@ -10,14 +10,14 @@ _TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 _OF_A_FAULT = re.compile(r"test_[a-z][0-9]+_")
 
 
-def tests_in(path: Path) -> set[str]:
+def functions_in(path: Path) -> set[str]:
     return set(_TEST.findall(path.read_text(encoding="utf-8")))
 
 
 def exists(test: str) -> bool:
     """Whether a row's test is there: a path, or a function of a test module."""
     path, _, name = test.partition("::")
-    return (ROOT / path).is_file() and (not name or name in tests_in(ROOT / path))
+    return (ROOT / path).is_file() and (not name or name in functions_in(ROOT / path))
 
 
 def test_the_document_has_the_table_as_it_is_generated() -> None:
@@ -38,7 +38,7 @@ def test_every_test_of_a_row_exists() -> None:
 def test_the_document_names_every_test_of_a_fault_and_none_that_does_not_exist() -> None:
     """Also in its other tables."""
     named = set(re.findall(r"`(test_\w+)`", DOCUMENT.read_text(encoding="utf-8")))
-    everywhere = {name for path in ROOT.glob("tests/**/test_*.py") for name in tests_in(path)}
-    of_faults = {name for path in ROOT.glob("tests/faults/test_*.py") for name in tests_in(path)}
+    everywhere = {name for path in ROOT.glob("tests/**/test_*.py") for name in functions_in(path)}
+    of_faults = {name for path in ROOT.glob("tests/faults/test_*.py") for name in functions_in(path)}
     assert named - everywhere == set()
     assert {name for name in of_faults if _OF_A_FAULT.match(name)} - named == set()

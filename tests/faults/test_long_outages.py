@@ -1,5 +1,6 @@
 """K8, K9 and K12: the broker is away for minutes, at a step of a worker's work, or after the workers were starved."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +14,11 @@ import pytest
 from tests.faults.lengths import length
 from tests.faults.test_outages import MOST, SESSION_S, assert_record_comes_soon, at_moment
 from tests.faults.test_worker_faults import assert_all_once, write
-from tests.integration.synthetic import SyntheticTap
+from tests.integration.synthetic import SyntheticTap, distinct
 from tests.integration.workers import WorkerProcess, worker
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import make_topics
+from tests.kafka_broker.reading import read_all
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(length(300, 1800))]
 
@@ -103,7 +105,9 @@ def test_k9_broker_away_during_a_recovery_a_rebalance_and_a_checkpoint(
         time.sleep(K9_AWAY_S)
         broker.start()
         for moment, (process, _) in at_it.items():
+            known = len(distinct(asyncio.run(read_all(broker.bootstrap, f"{prefixes[moment]}.records"))))
             write(broker.bootstrap, prefixes[moment], bundles[most:])
+            assert_record_comes_soon(broker.bootstrap, prefixes[moment], min(known, STREAMS - 1), process)
             assert_all_once(broker.bootstrap, prefixes[moment], STREAMS)
             assert process.process.poll() is None, process.log
         assert_run_on(*others, *(process for process, _ in at_it.values()))

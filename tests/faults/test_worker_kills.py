@@ -94,6 +94,7 @@ def test_w2_workers_come_and_go_every_five_seconds(kafka: str, prefix: str, tmp_
     tap, chance, over = SyntheticTap(71), random.Random(71), threading.Event()
     settings = settings_of(kafka, prefix)
     written: list[int] = []
+    stopped: list[WorkerProcess] = []
 
     def traffic() -> None:
         while not over.wait(0.5):
@@ -115,6 +116,7 @@ def test_w2_workers_come_and_go_every_five_seconds(kafka: str, prefix: str, tmp_
                         leaves.kill()
                     else:
                         leaves.process.send_signal(signal.SIGTERM)
+                        stopped.append(leaves)
                 else:
                     working.append(stack.enter_context(worker(tmp_path, **settings)))
         finally:
@@ -126,6 +128,8 @@ def test_w2_workers_come_and_go_every_five_seconds(kafka: str, prefix: str, tmp_
         for one in working:
             one.wait_ready()
             assert one.stop() == 0, one.log
+        # A worker whose signal came before it could handle one ends by it.
+        assert {one.process.wait(60) for one in stopped} <= {0, -signal.SIGTERM}
 
 
 # --- W3 ---------------------------------------------------------------------------------------------------------------
