@@ -293,7 +293,7 @@ def test_an_address_of_another_host(tmp_path: Path) -> None:
     refused_in_one_sentence(UNAVAILABLE, "192.0.2.1:0 cannot be used", *UP, *places)
 
 
-def test_a_data_directory_in_use(tmp_path: Path) -> None:
+def test_t9_a_data_directory_in_use(tmp_path: Path) -> None:
     with start_up(f"http://{UNREACHABLE}", tmp_path / "data") as up:
         says = f"another process uses the data directory {up.data_dir}"
         refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(up.data_dir))
@@ -326,7 +326,7 @@ def test_an_invalid_key(key: bytes, tmp_path: Path) -> None:
     refused_in_one_sentence(UNAVAILABLE, "does not have 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
-def test_a_key_that_others_may_read(tmp_path: Path) -> None:
+def test_s7_a_key_that_others_may_read(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(bytes(32))
     (tmp_path / "key").chmod(0o644)
     says = f"every user of this host can read or change the key {tmp_path}/key (mode 0644): chmod 600 "
@@ -334,7 +334,7 @@ def test_a_key_that_others_may_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["up", "tap", "worker"])
-def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
+def test_s7_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
     given = {
         "up": (*UP, *ANYWHERE),
         "tap": ("tap", "--upstream", f"http://{UNREACHABLE}", *ANYWHERE, "--kafka", UNREACHABLE),

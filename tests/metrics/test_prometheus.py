@@ -23,7 +23,7 @@ ANY_TEXT = st.one_of(st.none(), st.text(max_size=300), st.text('"\\\n\r\t{}=,# Ã
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
-def test_whatever_a_label_holds_the_page_parses(upstream: str, model: str, error_type: str, reason: str) -> None:
+def test_l1_whatever_a_label_holds_the_page_parses(upstream: str, model: str, error_type: str, reason: str) -> None:
     metrics = Metrics()
     record = make_record(
         upstream=upstream,
@@ -66,7 +66,7 @@ def test_both_formats_say_the_same() -> None:
     assert read_page(metrics.render()) == read_page(metrics.page(OPENMETRICS).body, openmetrics=True)
 
 
-def test_100_000_models_stay_within_their_budget_and_the_page() -> None:
+def test_l1_100_000_models_stay_within_their_budget_and_the_page() -> None:
     metrics = Metrics()
     for number in range(100_000):
         name = f"{number}-" + "m" * 90
@@ -126,7 +126,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("names", get_args(OtelNames))
 @pytest.mark.parametrize("accept", ["", "openmetrics", "dots", "protobuf"])
-def test_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, accept: str) -> None:
+def test_l1_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, accept: str) -> None:
     accept = {"openmetrics": OPENMETRICS, "dots": DOTS, "protobuf": PROTOBUF}.get(accept, accept)
     metrics = Metrics(otel_names=names)
     for number in range(3_000):
