@@ -294,10 +294,17 @@ def test_an_address_of_another_host(tmp_path: Path) -> None:
 
 
 def test_t9_a_data_directory_in_use(tmp_path: Path) -> None:
+    """A second command on it is refused with one sentence, and the first one is not disturbed."""
+    agent = ("up", "--agent", *ANYWHERE[2:])
+    tap = ("tap", "--kafka", UNREACHABLE, "--upstream", f"http://{UNREACHABLE}", *ANYWHERE)
     with start_up(f"http://{UNREACHABLE}", tmp_path / "data") as up:
         says = f"another process uses the data directory {up.data_dir}"
-        refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(up.data_dir))
-        assert up.get("/health/ready")[0] == 200
+        sockets = (up.data_dir / "run").readlink()
+        for second in ((*UP, *ANYWHERE), tap, agent):
+            refused_in_one_sentence(UNAVAILABLE, says, *second, "--data-dir", str(up.data_dir))
+            assert up.get("/health/ready")[0] == 200
+        assert (up.data_dir / "run").readlink() == sockets
+        assert (sockets / "recorder.sock").exists()
         assert up.stop() == DONE
 
 

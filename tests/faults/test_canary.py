@@ -6,7 +6,7 @@ only where they are kept by contract: kept_by_contract.py lists all of these pla
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -132,7 +132,7 @@ def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, pr
     async def run() -> set[int]:
         async with provider(known) as url:
             spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known)
-        return spooled | await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known))
+        return spooled.union(*await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known)))
 
     everywhere = asyncio.run(run())
     events, others = places_of(everywhere, known)
@@ -146,9 +146,33 @@ def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, pr
     }
 
 
-def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case]) -> set[int]:
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_s1_full_capture_keeps_text_of_responses_alone_and_only_up_to_the_records(
+    kafka: str, prefix: str, tmp_path: Path
+) -> None:
+    """With `--capture full` spool and segments hold bodies of responses; of requests, and after them, nothing more."""
+    known: dict[int, Case] = {exchange.number: exchange for exchange in exchanges(FIRST_EXCHANGE)}
+
+    async def run() -> tuple[set[int], set[int], set[int]]:
+        async with provider(known) as url:
+            spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known, "--capture", "full")
+        return spooled, *await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known))
+
+    spooled, stored, shown = (places_of(numbers, known)[1] for numbers in asyncio.run(run()))
+    assert shown == EXCHANGES
+    assert {place for place in spooled | stored if place.startswith(OF_REQUESTS)} <= EXCHANGES
+    assert "line data no JSON" in spooled & stored, "it was no full capture"
+    assert {place for place in spooled | stored if place.startswith("response header")} <= EXCHANGES
+
+
+# How places of requests begin.
+OF_REQUESTS = ("request", "query", "path", "body")
+
+
+def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case], *options: str) -> set[int]:
     """Without a broker: everything is in the spool, its file or its log."""
-    with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1") as tap:
+    with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1", *options) as tap:
         asyncio.run(ask_all(tap.url, known))
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads seen")
         while_it_runs = [*on_disk(folder), tap.get("/metrics")[1].encode(), tap.log.encode()]
@@ -157,8 +181,11 @@ def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case])
     return found(iter([*while_it_runs, *on_disk(folder), tap.log.encode()]))
 
 
-def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[int]:
-    """Into the topics and the ledger; a message that is not a bundle into the dead letters."""
+def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> tuple[set[int], set[int]]:
+    """Into the topics and the ledger; a message that is not a bundle into the dead letters.
+
+    Gives what is found in all of these, and what is found in records, metrics and logs.
+    """
     names = Topics(prefix)
     ledger = f"sqlite:///{folder / 'ledger.sqlite'}"
     flags = ["--kafka", bootstrap, "--topic-prefix", prefix]
@@ -175,15 +202,17 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[
             assert tap.stop() == 0
         assert worker.stop() == 0
     logs = [one.log.encode() for one in (tap, worker)]
-    return found(iter([*on_topics(bootstrap, names), records, *pages, *logs, *on_disk(folder)]))
+    shown = [records, *pages, *logs, *on_topics(bootstrap, [names.records])]
+    everywhere = [*shown, *on_topics(bootstrap, names.names), *on_disk(folder)]
+    return found(iter(everywhere)), found(iter(shown))
 
 
 def query(ledger: str) -> bytes:
     return command("ledger", "query", "--ledger", ledger, "--output", "jsonl").stdout.encode()
 
 
-def on_topics(bootstrap: str, names: Topics) -> Iterator[bytes]:
-    for name in names.names:
+def on_topics(bootstrap: str, topics: Iterable[str]) -> Iterator[bytes]:
+    for name in topics:
         for message in asyncio.run(read_all(bootstrap, name)):
             if message.value == word(POISON).encode():
                 continue  # the dead letter contains the message of another producer unchanged

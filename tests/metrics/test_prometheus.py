@@ -174,6 +174,20 @@ def test_an_exemplar_names_the_latest_stream_and_the_slowest_of_the_last_hundred
     assert b"stream_id" not in Metrics().page("").body
 
 
+# The most that the labels of an exemplar may have, names and values together (OpenMetrics 1.0, in UTF-8 characters).
+EXEMPLAR_CHARS = 128
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "\u00e9" * 200, '"' * 200, "\n" * 200, "\ud800" * 200, "\0" * 200])
+def test_l2_an_exemplar_of_a_forged_record_is_cut_to_what_is_allowed(text: str) -> None:
+    metrics = Metrics()
+    metrics.observe(make_record(stream_id=text, trace_id=text, started_at=text))
+    families = parse_openmetrics(metrics.page(OPENMETRICS).body.decode())
+    exemplars = [sample.exemplar for family in families for sample in family.samples if sample.exemplar is not None]
+    assert exemplars
+    assert max(sum(map(len, (*one.labels, *one.labels.values()))) for one in exemplars) <= EXEMPLAR_CHARS
+
+
 def test_an_exemplar_without_a_trace_has_the_stream_alone() -> None:
     metrics = Metrics()
     metrics.observe(make_record(trace_id=None))
