@@ -213,11 +213,10 @@ def ask(
 
 
 def exchange(up: Running, raw: bytes) -> bytes:
-    """Sends these bytes, and gives all that comes back until the connection ends."""
+    """Sends these bytes, and gives all that comes back until the other side ends the connection."""
     parts = []
     with connect(up) as client, contextlib.suppress(ConnectionResetError):
         client.sendall(raw)
-        client.shutdown(socket.SHUT_WR)
         while data := client.recv(_PIECE_BYTES):
             parts.append(data)
     return b"".join(parts)

@@ -114,16 +114,19 @@ def attempts(victim: str) -> dict[str, bytes]:
         "steps upwards": f"/p/../../{victim}/x",
         "a fragment": f"/p#@{victim}/x",
     }
-    raw = {name: f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n" for name, path in paths.items()}
+    last = "Connection: close\r\n\r\n"
+    raw = {name: f"GET {path} HTTP/1.1\r\nHost: a\r\n{last}" for name, path in paths.items()}
     for form in (victim, f"{number}:{port}", f"0x7f000001:{port}", f"127.1:{port}", f"[::ffff:127.0.0.1]:{port}"):
-        raw[f"absolute {form}"] = f"GET http://{form}/p/ordinary HTTP/1.1\r\nHost: {form}\r\n\r\n"
-        raw[f"Host {form}"] = f"GET /p/ordinary/x HTTP/1.1\r\nHost: {form}\r\nConnection: close\r\n\r\n"
-    raw["credentials in a URL"] = f"GET http://a@{victim}/p/ordinary HTTP/1.1\r\nHost: a\r\n\r\n"
-    raw["CONNECT"] = f"CONNECT {victim} HTTP/1.1\r\nHost: {victim}\r\n\r\n"
-    raw["metadata service"] = "GET http://169.254.169.254/latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n"
+        raw[f"absolute {form}"] = f"GET http://{form}/p/ordinary HTTP/1.1\r\nHost: {form}\r\n{last}"
+        raw[f"Host {form}"] = f"GET /p/ordinary/x HTTP/1.1\r\nHost: {form}\r\n{last}"
+    raw["credentials in a URL"] = f"GET http://a@{victim}/p/ordinary HTTP/1.1\r\nHost: a\r\n{last}"
+    raw["CONNECT"] = f"CONNECT {victim} HTTP/1.1\r\nHost: {victim}\r\n{last}"
+    raw["metadata service"] = (
+        f"GET http://169.254.169.254/latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254\r\n{last}"
+    )
     for field in ("X-Forwarded-Host", "X-Host", "X-Original-URL", "X-Rewrite-URL", "Forwarded", "Destination", "Via"):
         value = f"host={victim}" if field == "Forwarded" else f"http://{victim}/x" if "URL" in field else victim
-        raw[field] = f"GET /p/ordinary/x HTTP/1.1\r\nHost: a\r\n{field}: {value}\r\nConnection: close\r\n\r\n"
+        raw[field] = f"GET /p/ordinary/x HTTP/1.1\r\nHost: a\r\n{field}: {value}\r\n{last}"
     return {name: text.encode() for name, text in raw.items()}
 
 
@@ -143,7 +146,9 @@ def test_s2_nothing_in_a_request_or_response_selects_another_server(tmp_path: Pa
                     assert received[:12] in {b"HTTP/1.1 200", b"HTTP/1.1 400", b"HTTP/1.1 404"}, (name, received)
                     assert not received.endswith(b"reached"), name
                 prefix = "/p" if named else ""
-                received = exchange(up, f"GET {prefix}/moved/x HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                received = exchange(
+                    up, f"GET {prefix}/moved/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
+                )
                 assert received == moved
                 hosts = {
                     line for head in provider.heads for line in head.split(b"\r\n") if line[:5].lower() == b"host:"
@@ -186,7 +191,7 @@ def test_s3_a_tap_listens_on_its_two_ports_of_this_host_alone(tmp_path: Path) ->
     environment = {"STREAMGAUGE_KAFKA_PASSWORD": SECRET}
     kafka = ("--kafka", UNREACHABLE, "--kafka-security", "SASL_PLAINTEXT", "--kafka-mechanism", "PLAIN")
     login = (*kafka, "--kafka-username", "user", "--drain-timeout", "3")
-    for name, options in (("up", ("--workers", "2")), ("tap", login)):
+    for name, options in (("up", ()), ("tap", ("--workers", "2", *login))):
         upstreams = {"p": f"http://{UNREACHABLE}"}
         with start_tap(name, upstreams, tmp_path / name, *options, environment=environment) as tap:
             expected = {f"tcp {urlsplit(url).netloc}" for url in (tap.url, tap.admin)}
