@@ -2,15 +2,13 @@
 
 from tests.faults.row import Row
 
-# Ids that have no row yet.
-PENDING = frozenset(["D3", "V1"])
-
 _ANSWERS = "tests/blackbox/test_answers.py"
 _AUDIT = "tests/cli/test_audit.py"
 _BODY = "tests/core/http1/test_body.py"
 _BROKER_SECURITY = "tests/faults/test_broker_security.py"
 _CANARY = "tests/faults/test_canary.py"
 _CLIENT = "tests/taps/proxy/test_client.py"
+_DEAD_LETTER_LIMIT = "tests/faults/test_dead_letter_limit.py"
 _DISK_FAULTS = "tests/faults/test_disk_faults.py"
 _EARLY_ANSWERS = "tests/taps/proxy/test_early_answers.py"
 _LIMITS = "tests/taps/proxy/test_limits.py"
@@ -299,6 +297,15 @@ ROWS = {
             f"{_POISON}::test_d2_stopping_worker_leaves_the_unreadable_message_unacknowledged",
         ),
     ),
+    "D3": Row(
+        "in a partition many more messages are unreadable than readable",
+        "the partition stops at `--dead-letter-limit`, says why, and an alert fires; nothing is dropped; other"
+        " partitions are not affected; an upgraded worker continues",
+        (
+            f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_stops_at_too_many_and_a_worker_with_another_limit_continues",
+            f"{_DEAD_LETTER_LIMIT}::test_d3_it_is_the_share_that_counts",
+        ),
+    ),
     "A1": Row(
         "inputs of an audit: a wrong price, a missing day, another time zone, another currency, cents for dollars,"
         " duplicate lines, an export that was issued again",
@@ -308,6 +315,15 @@ ROWS = {
             "tests/audit/invoices/test_contract.py::test_a1_another_currency_or_none_is_refused",
             f"{_AUDIT}::test_a1_an_invoice_that_was_issued_again_shows",
             f"{_AUDIT}::test_a1_the_bytes_do_not_depend_on_time_zone_hash_seed_or_order",
+        ),
+    ),
+    "V1": Row(
+        "the oldest and the newest allowed versions of faust-streaming, mode-streaming and aiokafka; each supported"
+        " interpreter (`make interpreters`)",
+        "the same records",
+        (
+            "tests/integration/test_oldest_versions.py::test_v1_workers_with_the_oldest_versions_make_the_same_records",
+            "tests/core/test_vectors.py::test_the_record_is_that_of_the_documents",
         ),
     ),
 }
