@@ -158,7 +158,9 @@ def test_u4_the_last_valid_usage_counts_and_costs_exactly(priced: tuple[Provider
             assert Decimal(record["cost"]["usd"]) == expected, name
         else:
             assert record["cost"] is None or record["cost"]["usd"] is None, name
-    bad = {name: value for name, value in up.metrics().items() if name.startswith("streamgauge_usage_anomalies_total")}
-    assert sum(value for name, value in bad.items() if 'kind="bad_value"' in name) > 0
+    anomalies = {
+        name: value for name, value in up.metrics().items() if name.startswith("streamgauge_usage_anomalies_total")
+    }
+    assert sum(value for name, value in anomalies.items() if 'kind="bad_value"' in name) > 0
     judge(up)
     assert up.stop() == 0, up.log
