@@ -169,6 +169,7 @@ ROWS = {
             f"{_CLIENT}::test_h5_too_many_pipelined_requests_are_refused_after_the_running_response",
             f"{_CLIENT}::test_h5_connections_of_clients_that_pipeline_and_leave_are_released",
             f"{_CLIENT}::test_h5_all_clients_together_have_one_memory_limit",
+            f"{_REQUEST_FAULTS}::test_h5_what_clients_pipeline_after_a_slow_response_is_bounded_and_freed_when_they_leave",
         ),
     ),
     "L1": Row(
@@ -305,6 +306,7 @@ ROWS = {
         (
             f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_stops_at_too_many_and_a_worker_with_another_limit_continues",
             f"{_DEAD_LETTER_LIMIT}::test_d3_it_is_the_share_that_counts",
+            f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_that_has_stopped_is_not_stuck",
         ),
     ),
     "A1": Row(

@@ -14,15 +14,22 @@ from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.metrics.declarations import LABELS, PAGE_BYTES
 from tests.faults.listening import listening
 from tests.faults.scripted import (
+    BODY,
     CHAT,
     CHUNKED,
+    MIB,
     ORDINARY,
+    UNFRAMED,
     Provider,
+    Script,
     ask,
     chunk,
+    connect,
+    event,
     exchange,
     in_parallel,
     judge,
+    peak_memory,
     whole,
     with_records,
 )
@@ -287,4 +294,43 @@ def test_l1_a_scrape_beside_many_names_is_valid_openmetrics(tmp_path: Path) -> N
             lambda: read_page(asyncio.run(openmetrics()), openmetrics=True).total("streamgauge_streams_total") == 20,
             "streams in the metrics",
         )
+        assert up.stop() == 0, up.log
+
+
+# Clients of one wave, and what each sends after its first request (bytes): together less than the relay's limit for all.
+WAVE, PIPELINED_BYTES = 100, 200_000
+# By how much a wave may raise the peak of all processes: twice its bytes; and a second wave the peak of the first.
+FIRST_WAVE_BYTES, NEXT_WAVE_BYTES = 2 * WAVE * PIPELINED_BYTES, 12 * MIB
+
+
+def test_h5_what_clients_pipeline_after_a_slow_response_is_bounded_and_freed_when_they_leave(tmp_path: Path) -> None:
+    first = f"POST /slow{CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+    more = first * (PIPELINED_BYTES // len(first))
+    part = event("one")
+    slow = Script(lambda: [UNFRAMED, part], end="stay")
+    with Provider({"slow": slow}) as provider, start_up(provider.url, tmp_path / "data") as up:
+
+        def wave(number: int) -> None:
+            with contextlib.ExitStack() as stack:
+                clients = [stack.enter_context(connect(up)) for _ in range(WAVE)]
+                for client in clients:
+                    client.sendall(first)
+                for client in clients:
+                    received = b""
+                    while not received.endswith(part):
+                        received += client.recv(65_536)
+                    client.sendall(more)
+                wait_for(lambda: up.metrics()["streamgauge_open_streams"] == WAVE, "open streams")
+            records = up.wait_for_records(number * WAVE)
+            assert len(records) == number * WAVE
+            assert {record["outcome"] for record in records} == {"client_abort"}
+
+        before = peak_memory(up)
+        wave(1)
+        after = peak_memory(up)
+        assert after - before < FIRST_WAVE_BYTES
+        wave(2)
+        assert peak_memory(up) - after < NEXT_WAVE_BYTES, "the first wave was not freed"
+        assert len(provider.heads) == 2 * WAVE, "a request was sent before the response of the one before it had ended"
+        judge(up)
         assert up.stop() == 0, up.log
