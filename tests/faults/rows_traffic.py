@@ -210,8 +210,8 @@ ROWS = {
     ),
     "S1": Row(
         "secrets: marked values (canaries) in some thousand places of headers, queries, bodies and errors",
-        "found in no spool, topic, dead letter, log, metric or ledger, except where the record's contract keeps a"
-        " value; with `--capture full` the text of responses is in the spool and the segments, and nowhere else",
+        "found in no spool, topic, dead letter, log, metric, page or ledger, except where the record's contract keeps"
+        " a value; with `--capture full` the text of responses is in the spool and the segments, and nowhere else",
         (
             f"{_CANARY}::test_s1_canaries_are_found_only_where_the_contract_keeps_them",
             f"{_CANARY}::test_s1_full_capture_keeps_text_of_responses_alone_and_only_up_to_the_records",

@@ -5,6 +5,7 @@ only where they are kept by contract: kept_by_contract.py lists all of these pla
 """
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
@@ -24,7 +25,7 @@ from tests.faults.canaries import Stream, found_in, streams, word
 from tests.faults.canary_requests import JSON, Exchange, exchanges
 from tests.faults.kept_by_contract import EVENTS, EXCHANGES
 from tests.kafka_broker.reading import read_all, write_all
-from tests.running import command, start, start_tap, wait_for, wait_until_ready
+from tests.running import Running, command, start, start_tap, wait_for, wait_until_ready
 from tests.streams import bundles_of, chat_event, chat_segments
 
 # First numbers of the exchanges for places of events, and of all others; the third number belongs to none.
@@ -175,7 +176,7 @@ def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case],
     with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1", *options) as tap:
         asyncio.run(ask_all(tap.url, known))
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads seen")
-        while_it_runs = [*on_disk(folder), tap.get("/metrics")[1].encode(), tap.log.encode()]
+        while_it_runs = [*on_disk(folder), *pages_of(tap), tap.log.encode()]
         assert tap.stop() == 0  # what waited for the recorder is in the spool by then
         assert not any(read_balance(folder / "tap" / "counters").dropped.values()), tap.log
     return found(iter([*while_it_runs, *on_disk(folder), tap.log.encode()]))
@@ -198,13 +199,29 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> tupl
             # Streams that are not an LLM's have no record; these are some of those that a canary made unreadable.
             records = wait_for(lambda: (rows := query(ledger)).count(b"\n") > 0.9 * count and rows, "records")
             wait_for(lambda: asyncio.run(read_all(bootstrap, names.deadletter)), "dead letter")
-            pages = [one.get("/metrics")[1].encode() for one in (tap, worker)]
+            pages = [page for one in (tap, worker) for page in pages_of(one)]
             assert tap.stop() == 0
         assert worker.stop() == 0
     logs = [one.log.encode() for one in (tap, worker)]
     shown = [records, *pages, *logs, *on_topics(bootstrap, [names.records])]
     everywhere = [*shown, *on_topics(bootstrap, names.names), *on_disk(folder)]
     return found(iter(everywhere)), found(iter(shown))
+
+
+def pages_of(process: Running) -> Iterator[bytes]:
+    """What the admin port shows: metrics, health, the page's data, and the timeline of each stream that it lists.
+
+    Of the page's data without numbers of ten digits: sums of token counts look like canaries of other places.
+    """
+    for path in ("/metrics", "/health/live", "/health/ready", "/"):
+        yield process.get(path)[1].encode()
+    listed = process.get("/streams")[1]
+    yield re.sub(r"\b[0-9]{10}\b", "", listed).encode()
+    for one in sorted(set(_UUID.findall(listed))):
+        yield process.get(f"/streams/{one}")[1].encode()
+
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def query(ledger: str) -> bytes:
