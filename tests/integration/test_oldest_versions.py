@@ -34,7 +34,8 @@ SHOW = "import importlib.metadata as m, sys; print(*(f'{name}=={m.version(name)}
 def oldest_allowed() -> dict[str, Version]:
     """The oldest version of each, by the lower bounds of the pins."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pins = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
+    declared = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    pins = {one.name: one.specifier for one in map(Requirement, declared)}
     return {name: Version(one.version) for name in NAMES for one in pins[name] if one.operator == ">="}
 
 
