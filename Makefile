@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean faults
 
 PYTHON ?= python3
 VENV := .venv
@@ -45,13 +45,14 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules
+generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules, the table of faults
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
 	$(BIN)/python -m streamgauge.audit.result > schemas/audit.v1.json
 	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
 	$(BIN)/streamgauge rules generate > dashboards/prometheus/rules/streamgauge.yml
 	$(BIN)/streamgauge rules generate --output sloth > dashboards/prometheus/slo/sloth.yml
+	$(BIN)/python -m tests.faults.rows
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
@@ -108,6 +109,9 @@ pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the de
 
 site: $(INSTALLED)  ## the documents as a site with a search, in build/site; fails if a link leads nowhere
 	$(BIN)/python -m scripts.build_site build/site
+
+faults: $(INSTALLED)  ## every fault of docs/reliability.md at its full length (hours)
+	STREAMGAUGE_FAULTS=full $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q $$($(BIN)/python -m tests.faults.rows tests)
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back

@@ -34,6 +34,8 @@ STREAMS = 20
 SAMPLE_S = 2.0
 # How long the broker is up, and down (seconds). Its start takes some seconds more.
 UP_S, DOWN_S = (15.0, 40.0), (5.0, 20.0)
+# A surge doubles the streams between these parts of a run; what is judged for growth follows it.
+SURGE = (0.2, 0.45)
 
 
 @dataclass
@@ -52,9 +54,14 @@ class Result:
 
 
 async def soak(
-    seconds: float, folder: Path, *, up_s: tuple[float, float] = UP_S, down_s: tuple[float, float] = DOWN_S
+    seconds: float,
+    folder: Path,
+    *,
+    up_s: tuple[float, float] = UP_S,
+    down_s: tuple[float, float] = DOWN_S,
+    surge: bool = False,
 ) -> Result:
-    """Runs a soak. Raises NoBrokerError."""
+    """Runs a soak, with twice the streams for a while if `surge`. Raises NoBrokerError."""
     result = Result(seconds)
     broker = Broker(folder / "broker")
     await asyncio.to_thread(broker.start)
@@ -62,7 +69,7 @@ async def soak(
         prefix = await asyncio.to_thread(make_topics, broker.bootstrap)
         load = Load()
         async with load.provider() as url, _tap(url, folder, broker.bootstrap, prefix) as rig:
-            await _run(rig, load, broker, result, up_s, down_s)
+            await _run(rig, load, broker, result, up_s, down_s, surge)
             records = await records_on(broker.bootstrap, prefix)
     finally:
         broker.kill()
@@ -86,20 +93,27 @@ async def _tap(url: str, folder: Path, bootstrap: str, prefix: str) -> AsyncIter
 
 
 async def _run(
-    rig: Rig, load: Load, broker: Broker, result: Result, up_s: tuple[float, float], down_s: tuple[float, float]
+    rig: Rig,
+    load: Load,
+    broker: Broker,
+    result: Result,
+    up_s: tuple[float, float],
+    down_s: tuple[float, float],
+    surge: bool,
 ) -> None:
     began = time.monotonic()
     ends = began + result.seconds
     stopping = asyncio.Event()
     outages = asyncio.create_task(_outages(broker, result, up_s, down_s, stopping))
     requests = asyncio.create_task(load.keep(rig.traffic.tapped, STREAMS, lambda: time.monotonic() >= ends))
+    more = asyncio.create_task(_surge(load, rig.traffic.tapped, began, result.seconds if surge else 0.0))
     watch = Watch(rig.tap.process.pid)
     while time.monotonic() < ends:
         await asyncio.sleep(SAMPLE_S)
         watch.sample(time.monotonic() - began)
         books = await asyncio.to_thread(rig.books)  # raises if the balance does not hold
         result.most_waiting = max(result.most_waiting, int(books["waiting"]))
-    await requests
+    await asyncio.gather(requests, more)
     stopping.set()
     await outages  # after the last one the broker is up
     await rig.deliver_all()
@@ -108,6 +122,14 @@ async def _run(
     if set(books) != {"seen", "delivered", "waiting"}:
         result.findings.append(f"reads were dropped: {books}")
     result.verdicts = watch.verdicts()
+
+
+async def _surge(load: Load, url: str, began: float, seconds: float) -> None:
+    """Twice the streams for a part of a run of this length; none if it is 0."""
+    first, last = (began + part * seconds for part in SURGE)
+    if seconds:
+        await asyncio.sleep(first - time.monotonic())
+        await load.keep(url, STREAMS, lambda: time.monotonic() >= last)
 
 
 async def _outages(
@@ -139,9 +161,10 @@ def report(result: Result) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
-    minutes = parser.parse_args().minutes
+    parser.add_argument("--surge", action="store_true", help="twice the streams for a quarter of the time")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = asyncio.run(soak(60 * minutes, Path(folder)))
+        result = asyncio.run(soak(60 * given.minutes, Path(folder), surge=given.surge))
     print(report(result))
     return 1 if result.findings else 0
 

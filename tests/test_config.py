@@ -103,6 +103,7 @@ TABLE: dict[str, Ways] = {
     "pcap": (None, ("/f.pcap", Path("/f.pcap")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "drain_timeout": (30.0, (1, 1.0), ("2.5", 2.5), ("0", 0.0)),
     "on_stop": ("leave", ("stay", "stay"), ("leave", "leave"), ("stay", "stay")),
+    "dead_letter_limit": (5_000, (11, 11), ("12", 12), ("13", 13)),
     "segments_id": ("", ("f", "f"), ("e", "e"), ("a", "a")),
     "abandon_after": (3600.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "stall_seconds": (5.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),

@@ -323,6 +323,14 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings):
         ("worker",),
         _KAFKA_SECTION,
     )
+    # Written within half a minute, and 240 MiB at most in usual bundles: more than damage makes, less than newer taps would.
+    dead_letter_limit: int = _set(
+        whole(0, 10**9),
+        5_000,
+        "stop a partition once this many more of its messages are unreadable than readable; 0 for no limit",
+        ("worker",),
+        _KAFKA_SECTION,
+    )
     segments_id: str = _set(
         text("ID"),
         "",

@@ -1,4 +1,4 @@
-"""A short soak: under load, the broker killed and restarted."""
+"""A short soak: under load and for a while under twice the load, the broker killed and restarted. In full 40 minutes."""
 
 import asyncio
 from pathlib import Path
@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 from bench.soak import report, soak
 
+from tests.faults.lengths import FULL, length
 from tests.kafka_broker.jars import NoBrokerError
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(240)
-def test_a_short_soak_holds(tmp_path: Path) -> None:
+@pytest.mark.timeout(length(240, 3600))
+def test_r1_a_short_soak_holds(tmp_path: Path) -> None:
     try:
-        result = asyncio.run(soak(40, tmp_path, up_s=(4, 8), down_s=(2, 5)))
+        outages = {} if FULL else {"up_s": (4.0, 8.0), "down_s": (2.0, 5.0)}
+        result = asyncio.run(soak(length(40.0, 2400.0), tmp_path, surge=True, **outages))
     except NoBrokerError as error:
         pytest.skip(f"no Kafka: {error}")
     text = report(result)

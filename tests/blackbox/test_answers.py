@@ -29,7 +29,7 @@ async def says(rig: Rig, cases: list[tuple[Exchange, dict[str, Any]]]) -> list[s
     return found
 
 
-def test_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
+def test_u3_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         ran = await asyncio.gather(
             *(rig.run(one.name, one.dialect, chunked(*one.events, pause_s=0.003)) for one in IN_BAND)
@@ -43,7 +43,7 @@ def test_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-def test_responses_that_are_not_streams(tmp_path: Path) -> None:
+def test_u3_responses_that_are_not_streams(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         ran = await asyncio.gather(*(rig.run(one.name, one.dialect, one.script) for one in ANSWERS))
         cases = [(ex, {**one.says, "counts.bytes": len(one.body)}) for ex, one in zip(ran, ANSWERS, strict=True)]
@@ -65,7 +65,7 @@ async def silent(rig: Rig, after: int) -> tuple[Exchange, dict[str, Any]]:
     return one, {"outcome": outcome, "status_code": status, "error.phase": phase}
 
 
-def test_silence_ends_at_the_idle_timeout(tmp_path: Path) -> None:
+def test_u2_silence_ends_at_the_idle_timeout(tmp_path: Path) -> None:
     """Without a head: 504. Later: the client's response breaks off. After the terminal event: completed."""
 
     async def work(rig: Rig) -> None:
@@ -75,7 +75,7 @@ def test_silence_ends_at_the_idle_timeout(tmp_path: Path) -> None:
     judged(tmp_path, work, "--upstream-idle-timeout", "2")
 
 
-def test_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
+def test_u2_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         scripts = {
             "fin": provider.answer(end="fin"),

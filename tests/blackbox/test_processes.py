@@ -143,7 +143,7 @@ def test_sigkill_of_the_main_process_and_a_start_on_the_same_ports(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_a_slow_client_holds_its_upstream_back_and_loses_nothing(tmp_path: Path) -> None:
+def test_t4_a_slow_client_holds_its_upstream_back_and_loses_nothing(tmp_path: Path) -> None:
     """More than all buffers hold; the record has the waiting time."""
 
     async def work(rig: Rig) -> None:

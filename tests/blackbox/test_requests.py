@@ -148,7 +148,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_refused_requests_reach_no_upstream(tmp_path: Path) -> None:
+def test_h1_refused_requests_reach_no_upstream(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         rig.provider.scripts["abuse"] = provider.answer(provider.head(framing="2") + b"{}")
         received = {name: (await talk(rig.port, [sent])).status for name, (_, sent) in REFUSED.items()}

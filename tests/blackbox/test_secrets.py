@@ -48,7 +48,7 @@ LEFT_OUT = {
 LEFT_OUT_COUNTS = {"reads", "segments", "client_bytes"}
 
 
-def test_no_canary_anywhere_with_masking(tmp_path: Path) -> None:
+def test_s1_no_canary_anywhere_with_masking(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         query = f"?api-key={SECRET}&key={SECRET}&api-version=2024-01-01"
         path = {"openai-chat": f"/v1/chat/completions{query}"}

@@ -38,7 +38,7 @@ async def cut(rig: Rig, dialect: str, at: int, ending: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", STREAMS)
-def test_a_stream_cut_anywhere_in_any_way(tmp_path: Path, dialect: str) -> None:
+def test_u2_a_stream_cut_anywhere_in_any_way(tmp_path: Path, dialect: str) -> None:
     size = len(b"".join(STREAMS[dialect](dialect)))
     endings = ["proper", "close", "length", "early", "short", "rst"]
 
@@ -71,7 +71,7 @@ async def leave(rig: Rig, dialect: str, after: int) -> float:
     return one.played.wire.peer_gone_at - one.received.left_at
 
 
-def test_a_client_that_leaves_anywhere_cancels_the_upstream(tmp_path: Path) -> None:
+def test_u1_a_client_that_leaves_anywhere_cancels_the_upstream(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         places = [
             (dialect, after)
@@ -136,7 +136,7 @@ async def shapes(rig: Rig, dialect: str) -> None:
     )
 
 
-def test_every_framing_coding_and_line_end(tmp_path: Path) -> None:
+def test_p2_every_framing_coding_and_line_end(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         await asyncio.gather(*(shapes(rig, dialect) for dialect in STREAMS))
         await rig.run("tools", "openai-chat", chunked(*chat_tools("t"), pause_s=0.005))

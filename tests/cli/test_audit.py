@@ -129,7 +129,7 @@ def test_html_loads_nothing_and_names_the_causes(plan: Plan, audit: Audit) -> No
     assert '<th class="number">our USD</th>' in output
 
 
-def test_html_shows_names_from_outside_as_text(tmp_path: Path, audit: Audit) -> None:
+def test_s6_html_shows_names_from_outside_as_text(tmp_path: Path, audit: Audit) -> None:
     write_ledger(tmp_path / "ledger.sqlite", [])
     sample = BY_NAME["Anthropic usage report (API)"]
     (tmp_path / "0.json").write_text(sample.text([{**sample.rows[0], "model": "<script>alert(1)</script>"}]))
@@ -139,7 +139,7 @@ def test_html_shows_names_from_outside_as_text(tmp_path: Path, audit: Audit) -> 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in output
 
 
-def test_the_bytes_do_not_depend_on_time_zone_hash_seed_or_order(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+def test_a1_the_bytes_do_not_depend_on_time_zone_hash_seed_or_order(plan: Plan, tmp_path: Path, audit: Audit) -> None:
     for form in ("json", "html"):
         _, expected, _ = audit("--output", form)
         assert audit("--output", form, invoices=("1.json", "0.json"))[1] == expected
@@ -193,7 +193,7 @@ def test_runs_are_kept_shown_and_compared(plan: Plan, tmp_path: Path, audit: Aud
     )  # fmt: skip
 
 
-def test_an_invoice_that_was_issued_again_shows(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+def test_a1_an_invoice_that_was_issued_again_shows(plan: Plan, tmp_path: Path, audit: Audit) -> None:
     audit("--save")
     bill = plan.bill(each_call=False)
     bill.change(bill.rows[10], costs=tuple(2 * cost for cost in bill.rows[10].costs))

@@ -219,7 +219,7 @@ def test_a_csv_of_records(data_dir: Path) -> None:
     assert [row["outcome"] for row in rows] == ["completed"] * 3 + ["truncated"]
 
 
-def test_csv_holds_no_formula_and_the_other_outputs_are_unchanged(tmp_path: Path) -> None:
+def test_s6_csv_holds_no_formula_and_the_other_outputs_are_unchanged(tmp_path: Path) -> None:
     """Clients choose models and tenants, and an operator may open the CSV in a spreadsheet."""
     model, tenant = "=cmd|' /C calc'!A0", "x;=1+1"
     with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:

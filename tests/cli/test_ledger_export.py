@@ -55,7 +55,7 @@ def test_every_column_of_the_ledger_is_exported() -> None:
     } == NUMBERS
 
 
-def test_csv_has_the_columns_and_no_formula(data_dir: Path) -> None:
+def test_s6_csv_has_the_columns_and_no_formula(data_dir: Path) -> None:
     assert exported(data_dir, str(data_dir / "all.csv"), "--output", "csv") == (0, "")
     rows = list(csv.DictReader(io.StringIO((data_dir / "all.csv").read_text(encoding="utf-8"))))
     assert [row["stream_id"] for row in rows] == [stream_id(number) for number in (1, 2, 3)]

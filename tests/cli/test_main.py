@@ -293,11 +293,18 @@ def test_an_address_of_another_host(tmp_path: Path) -> None:
     refused_in_one_sentence(UNAVAILABLE, "192.0.2.1:0 cannot be used", *UP, *places)
 
 
-def test_a_data_directory_in_use(tmp_path: Path) -> None:
+def test_t9_a_data_directory_in_use(tmp_path: Path) -> None:
+    """A second command on it is refused with one sentence, and the first one is not disturbed."""
+    agent = ("up", "--agent", *ANYWHERE[2:])
+    tap = ("tap", "--kafka", UNREACHABLE, "--upstream", f"http://{UNREACHABLE}", *ANYWHERE)
     with start_up(f"http://{UNREACHABLE}", tmp_path / "data") as up:
         says = f"another process uses the data directory {up.data_dir}"
-        refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(up.data_dir))
-        assert up.get("/health/ready")[0] == 200
+        sockets = (up.data_dir / "run").readlink()
+        for second in ((*UP, *ANYWHERE), tap, agent):
+            refused_in_one_sentence(UNAVAILABLE, says, *second, "--data-dir", str(up.data_dir))
+            assert up.get("/health/ready")[0] == 200
+        assert (up.data_dir / "run").readlink() == sockets
+        assert (sockets / "recorder.sock").exists()
         assert up.stop() == DONE
 
 
@@ -326,7 +333,7 @@ def test_an_invalid_key(key: bytes, tmp_path: Path) -> None:
     refused_in_one_sentence(UNAVAILABLE, "does not have 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
-def test_a_key_that_others_may_read(tmp_path: Path) -> None:
+def test_s7_a_key_that_others_may_read(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(bytes(32))
     (tmp_path / "key").chmod(0o644)
     says = f"every user of this host can read or change the key {tmp_path}/key (mode 0644): chmod 600 "
@@ -334,7 +341,7 @@ def test_a_key_that_others_may_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["up", "tap", "worker"])
-def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
+def test_s7_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
     given = {
         "up": (*UP, *ANYWHERE),
         "tap": ("tap", "--upstream", f"http://{UNREACHABLE}", *ANYWHERE, "--kafka", UNREACHABLE),

@@ -146,7 +146,7 @@ def ask(tap: Running, records: int) -> None:
 
 
 @pytest.mark.skipif(not BUILT, reason="the pump is not built")
-def test_a_tap_whose_relay_crashes_three_times_relays_and_records_without_the_pump(
+def test_t8_a_tap_whose_relay_crashes_three_times_relays_and_records_without_the_pump(
     small: Provider, tmp_path: Path
 ) -> None:
     with start_up({"small": small.url}, tmp_path / "data") as up:

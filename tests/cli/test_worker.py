@@ -54,7 +54,7 @@ def test_a_worker_and_a_tap_on_one_host_have_different_metrics_ports(tmp_path: P
     assert str(with_worker_admin_port(load({"admin": "127.0.0.1:9464"})).admin) == "127.0.0.1:9464"
 
 
-def test_records_of_a_capture_file_that_was_shipped_twice_are_stored_once(tmp_path: Path) -> None:
+def test_t12_records_of_a_capture_file_that_was_shipped_twice_are_stored_once(tmp_path: Path) -> None:
     """Each run of a tap is a separate instance, so the second record differs: it is counted, and not stored."""
     line = Line().open()
     for _ in range(2):

@@ -430,6 +430,25 @@ _OF_WORKERS = (
     Case("a worker has always something to do", "CommitsStandStill", _set(_LAG, 50)),
     Case("a worker does not keep up", "WorkersLagBehind", _set(_LAG, 1_200), (Fired(_WORKER, "1.2k"),)),
     Case("a restart's lag goes away", "WorkersLagBehind", {_LAG: f"0x{CHANGE} 5000-1000x5 0x{_LAST}"}, at=CHANGE + 4),
+    *(
+        Case(
+            "a worker that lagged and waited has ended, and the other one has its partitions",
+            alert,
+            {
+                **_down(WORKERS[0]),
+                _LAG: f"5000x{CHANGE} stale",
+                worker("streamgauge_dead_letters_waiting"): f"2x{CHANGE} stale",
+                worker("streamgauge_worker_partitions", WORKERS[1]): f"2x{CHANGE} 4x{_LAST}",
+                **{
+                    worker("streamgauge_worker_lag_messages", WORKERS[1], partition=one): f"_x{CHANGE} 0x{_LAST}"
+                    for one in ("0", "1")
+                },
+            },
+            also=frozenset({"WorkerDown"}),
+            at=45,
+        )
+        for alert in ("WorkersLagBehind", "DeadLettersWait")
+    ),
     Case(
         "a worker was stuck and came back",
         "WorkerWasStuck",

@@ -164,7 +164,7 @@ def test_links_lead_to_where_the_runbooks_are_published() -> None:
     assert links == {f"https://example.org/runbooks/{name}.md" for name in NAMES}
 
 
-def test_every_metric_that_an_alert_needs_is_missed_if_it_is_not_there() -> None:
+def test_l4_every_metric_that_an_alert_needs_is_missed_if_it_is_not_there() -> None:
     """Each has an alert on its absence, or its absence has a reason."""
     by_process = {**rules_presence.OF_TAPS, **rules_presence.OF_WORKERS}
     missed = {metric.name for some in by_process.values() for metric in some}

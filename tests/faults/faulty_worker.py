@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import json
 import logging
+import random
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from faust.tables.recovery import Recovery
 
 from streamgauge.cli.worker import LedgerStore
+from streamgauge.kafka.producer import Message, Producer
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.faust import transport
 from streamgauge.worker.offset_commits import OffsetCommits
@@ -36,6 +38,8 @@ _FOR_EVER = 600
 _WORKS_S = 5.0
 # How late messages are taken (seconds): later than a rebalance takes, and than the worker's own limit.
 _LATE_S = 3.0
+# The longest wait of a send that others overtake (seconds).
+_REORDERED_S = 0.5
 
 
 def block_the_loop() -> None:
@@ -181,6 +185,20 @@ def lose_changelog_once() -> None:
     transport.Consumer._getmany = take_and_lose  # type: ignore[method-assign]
 
 
+def send_in_any_order() -> None:
+    """Each send waits for a time of its own before the broker gets it, so later ones are confirmed first."""
+    send, chance = Producer.send, random.Random(1)
+
+    async def later(producer: Producer, message: Message) -> Any:
+        await asyncio.sleep(chance.uniform(0, _REORDERED_S))
+        return await (await send(producer, message))
+
+    async def send_later(self: Producer, message: Message) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(later(self, message))
+
+    Producer.send = send_later  # type: ignore[method-assign]
+
+
 def two_hours_ahead() -> None:
     """The machine's clock is wrong; Kafka 4 refuses messages whose time is more than an hour ahead of the broker's."""
     now, now_ns = time.time, time.time_ns
@@ -210,6 +228,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         deny_the_group_unheard,
         take_messages_late,
         lose_changelog_once,
+        send_in_any_order,
         two_hours_ahead,
     )
 }

@@ -1,5 +1,5 @@
-"""`python -m tests.faults.moment_worker JSON`: a worker that stops at one step of its start until the test lets it
-continue.
+"""`python -m tests.faults.moment_worker JSON`: a worker that stops at one step of its start or of its work until the test
+lets it continue.
 
 `moment`: a key of MOMENTS; `reached`: a file that is created before that step. The step is taken once the file `reached`
 + ".go" exists. `request_timeout_s`: how long Faust waits for each step of a recovery.
@@ -22,6 +22,7 @@ from faust.transport.consumer import Consumer
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.faust import app
 from streamgauge.worker.log import Log
+from streamgauge.worker.partition import Partition
 from streamgauge.worker.process import Worker
 from streamgauge.worker.topic_identity import TopicIdentityCheck
 from tests.integration import worker_process
@@ -38,6 +39,8 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "load": (Assignment, "_load"),
     "recognition": (TopicIdentityCheck, "check"),
     "perform_seek": (Consumer, "perform_seek"),
+    "rebalance": (Partition, "drop"),
+    "checkpoint": (Partition, "_checkpoint"),
 }
 
 

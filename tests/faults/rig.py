@@ -1,4 +1,8 @@
-"""A real `streamgauge tap` whose broker, disk or recorder fails: what it keeps, what it reports, and what arrives."""
+"""A real `streamgauge tap` whose broker, disk or recorder fails: what it keeps, what it reports, and what arrives.
+
+At its end each rig is checked for what holds under every fault: I1, I2, I3, I5, I6 and I7 (docs/reliability.md).
+`assert_whole` checks I4.
+"""
 
 import asyncio
 import contextlib
@@ -12,7 +16,8 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import decode_bundle
 from streamgauge.core.record import Record
 from streamgauge.kafka.topics import Topics
-from tests.faults.traffic import EVENTS, TEXT_BYTES, Traffic, provider
+from streamgauge.spool.read_counters import read_balance
+from tests.faults.traffic import EVENTS, SECRET, TEXT_BYTES, Traffic, provider
 from tests.kafka_broker.reading import read_all
 from tests.processes import children
 from tests.running import Running, start_tap, wait_for
@@ -71,9 +76,16 @@ async def tap_rig(
         context = start_tap("tap", {"p": url}, folder / "data", *flags, environment=environment)
         tap = await asyncio.to_thread(context.__enter__)
         try:
-            yield Rig(tap, Traffic(url, f"{tap.url}/p"), prefix)
+            rig = Rig(tap, Traffic(url, f"{tap.url}/p"), prefix)
+            before = rig.memory()
+            yield rig
             if tap.process.poll() is None:
+                assert rig.memory() - before < MEMORY_BYTES
                 assert await asyncio.to_thread(tap.stop) == 0, tap.log
+            if rig.traffic.pairs:
+                rig.traffic.judge()
+            assert_balanced(tap.data_dir)
+            assert_no_secret(folder)
         finally:
             await asyncio.to_thread(context.__exit__, None, None, None)
 
@@ -84,21 +96,39 @@ async def records_on(bootstrap: str, prefix: str) -> list[Record]:
 
 
 def assembled(messages: list[Any]) -> list[Record]:
+    return assembled_messages(messages)[0]
+
+
+def assembled_messages(messages: list[Any]) -> tuple[list[Record], int]:
+    """The records of a log, and how many of its bundles were duplicates."""
     by_partition: dict[int, list[Any]] = defaultdict(list)
     for message in messages:
         by_partition[message.partition].append(message)
-    records = []
+    records, duplicates = [], 0
     for log in by_partition.values():
         assembler = Assembler()
         for message in log:
             records += assembler.apply(message.offset, 0, decode_bundle(message.value))
-    return records
+        duplicates += assembler.counts["duplicate_bundles"]
+    return records, duplicates
 
 
 def assert_whole(records: list[Record], streams: int) -> None:
     """One complete record per stream: nothing is missing, reordered or duplicated."""
     assert len({record.stream_id for record in records}) == len(records) == streams
     assert Counter((record.outcome, record.integrity.complete) for record in records) == {("completed", True): streams}
+
+
+def assert_balanced(data_dir: Path) -> None:
+    """I5, of the counters in a data directory."""
+    balance = read_balance(data_dir / "counters")
+    assert balance.seen == balance.delivered + balance.waiting + sum(balance.dropped.values())
+
+
+def assert_no_secret(folder: Path, secret: str = SECRET) -> None:
+    """I6: no file below a folder has the API key of the requests."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
 def _resident(pid: int) -> int:

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.half_open import half_open
+from tests.faults.lengths import length
 from tests.faults.mock_kafka import PRODUCE, MockCluster, mock_cluster
 from tests.faults.rig import MEMORY_BYTES, PARTITIONS, Rig, assert_whole, records_on, tap_rig
 from tests.running import wait_for
 
 SEGMENTS = "streamgauge.segments"
+# How long the broker is away under traffic, and how long it is slow (seconds).
+AWAY_S, SLOW_S = length(3, 60), length(8, 120)
 
 
 @pytest.fixture
@@ -54,6 +57,7 @@ def test_k1_broker_away_at_start(broker: MockCluster, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.timeout(length(180, 600))
 def test_k2_broker_killed_under_traffic(broker: MockCluster, tmp_path: Path) -> None:
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
@@ -62,7 +66,7 @@ def test_k2_broker_killed_under_traffic(broker: MockCluster, tmp_path: Path) -> 
                 before = rig.memory()
                 broker.down()
                 await rig.traffic.run_until(lambda: broker_is(rig, False))
-                await rig.traffic.run_for(3)
+                await rig.traffic.run_for(AWAY_S)
                 assert rig.books()["waiting"] > 0
                 assert rig.memory() - before < MEMORY_BYTES
                 broker.up()
@@ -72,6 +76,7 @@ def test_k2_broker_killed_under_traffic(broker: MockCluster, tmp_path: Path) -> 
     asyncio.run(run())
 
 
+@pytest.mark.timeout(length(180, 600))
 @pytest.mark.parametrize("milliseconds", [500, 5000])
 def test_k3_slow_broker(broker: MockCluster, tmp_path: Path, milliseconds: int) -> None:
     async def run() -> None:
@@ -79,7 +84,7 @@ def test_k3_slow_broker(broker: MockCluster, tmp_path: Path, milliseconds: int) 
             await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
             before = rig.memory()
             broker.slow(milliseconds)
-            await rig.traffic.run_for(8)
+            await rig.traffic.run_for(SLOW_S)
             assert rig.memory() - before < MEMORY_BYTES
             delivered = rig.books()["delivered"]
             await rig.traffic.run_until(lambda: rig.books()["delivered"] > delivered)  # slowly, but it continues

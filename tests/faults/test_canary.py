@@ -5,8 +5,9 @@ only where they are kept by contract: kept_by_contract.py lists all of these pla
 """
 
 import asyncio
+import re
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from tests.faults.canaries import Stream, found_in, streams, word
 from tests.faults.canary_requests import JSON, Exchange, exchanges
 from tests.faults.kept_by_contract import EVENTS, EXCHANGES
 from tests.kafka_broker.reading import read_all, write_all
-from tests.running import command, start, start_tap, wait_for, wait_until_ready
+from tests.running import Running, command, start, start_tap, wait_for, wait_until_ready
 from tests.streams import bundles_of, chat_event, chat_segments
 
 # First numbers of the exchanges for places of events, and of all others; the third number belongs to none.
@@ -132,7 +133,7 @@ def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, pr
     async def run() -> set[int]:
         async with provider(known) as url:
             spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known)
-        return spooled | await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known))
+        return spooled.union(*await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known)))
 
     everywhere = asyncio.run(run())
     events, others = places_of(everywhere, known)
@@ -146,19 +147,46 @@ def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, pr
     }
 
 
-def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case]) -> set[int]:
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_s1_full_capture_keeps_text_of_responses_alone_and_only_up_to_the_records(
+    kafka: str, prefix: str, tmp_path: Path
+) -> None:
+    """With `--capture full` spool and segments hold bodies of responses; of requests, and after them, nothing more."""
+    known: dict[int, Case] = {exchange.number: exchange for exchange in exchanges(FIRST_EXCHANGE)}
+
+    async def run() -> tuple[set[int], set[int], set[int]]:
+        async with provider(known) as url:
+            spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known, "--capture", "full")
+        return spooled, *await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known))
+
+    spooled, stored, shown = (places_of(numbers, known)[1] for numbers in asyncio.run(run()))
+    assert shown == EXCHANGES - {"line event name"}, "which no record has"
+    assert {place for place in spooled | stored if place.startswith(OF_REQUESTS)} <= EXCHANGES
+    assert "line data no JSON" in spooled & stored, "it was no full capture"
+    assert {place for place in spooled | stored if place.startswith("response header")} <= EXCHANGES
+
+
+# How places of requests begin.
+OF_REQUESTS = ("request", "query", "path", "body")
+
+
+def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case], *options: str) -> set[int]:
     """Without a broker: everything is in the spool, its file or its log."""
-    with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1") as tap:
+    with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1", *options) as tap:
         asyncio.run(ask_all(tap.url, known))
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads seen")
-        while_it_runs = [*on_disk(folder), tap.get("/metrics")[1].encode(), tap.log.encode()]
+        while_it_runs = [*on_disk(folder), *pages_of(tap), tap.log.encode()]
         assert tap.stop() == 0  # what waited for the recorder is in the spool by then
         assert not any(read_balance(folder / "tap" / "counters").dropped.values()), tap.log
     return found(iter([*while_it_runs, *on_disk(folder), tap.log.encode()]))
 
 
-def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[int]:
-    """Into the topics and the ledger; a message that is not a bundle into the dead letters."""
+def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> tuple[set[int], set[int]]:
+    """Into the topics and the ledger; a message that is not a bundle into the dead letters.
+
+    Gives what is found in all of these, and what is found in records, metrics and logs.
+    """
     names = Topics(prefix)
     ledger = f"sqlite:///{folder / 'ledger.sqlite'}"
     flags = ["--kafka", bootstrap, "--topic-prefix", prefix]
@@ -171,19 +199,37 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[
             # Streams that are not an LLM's have no record; these are some of those that a canary made unreadable.
             records = wait_for(lambda: (rows := query(ledger)).count(b"\n") > 0.9 * count and rows, "records")
             wait_for(lambda: asyncio.run(read_all(bootstrap, names.deadletter)), "dead letter")
-            pages = [one.get("/metrics")[1].encode() for one in (tap, worker)]
+            pages = [page for one in (tap, worker) for page in pages_of(one)]
             assert tap.stop() == 0
         assert worker.stop() == 0
     logs = [one.log.encode() for one in (tap, worker)]
-    return found(iter([*on_topics(bootstrap, names), records, *pages, *logs, *on_disk(folder)]))
+    shown = [records, *pages, *logs, *on_topics(bootstrap, [names.records])]
+    everywhere = [*shown, *on_topics(bootstrap, names.names), *on_disk(folder)]
+    return found(iter(everywhere)), found(iter(shown))
+
+
+def pages_of(process: Running) -> Iterator[bytes]:
+    """What the admin port shows: metrics, health, the page's data, and the timeline of each stream that it lists.
+
+    Of the page's data without numbers of ten digits: sums of token counts look like canaries of other places.
+    """
+    for path in ("/metrics", "/health/live", "/health/ready", "/"):
+        yield process.get(path)[1].encode()
+    listed = process.get("/streams")[1]
+    yield re.sub(r"\b[0-9]{10}\b", "", listed).encode()
+    for one in sorted(set(_UUID.findall(listed))):
+        yield process.get(f"/streams/{one}")[1].encode()
+
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def query(ledger: str) -> bytes:
     return command("ledger", "query", "--ledger", ledger, "--output", "jsonl").stdout.encode()
 
 
-def on_topics(bootstrap: str, names: Topics) -> Iterator[bytes]:
-    for name in names.names:
+def on_topics(bootstrap: str, topics: Iterable[str]) -> Iterator[bytes]:
+    for name in topics:
         for message in asyncio.run(read_all(bootstrap, name)):
             if message.value == word(POISON).encode():
                 continue  # the dead letter contains the message of another producer unchanged

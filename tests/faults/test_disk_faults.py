@@ -147,7 +147,7 @@ def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     assert balance_of(tap).dropped == balance.dropped
 
 
-def test_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> None:
+def test_k6_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> None:
     fill(small_disk.path / "other")
     done = command("up", "--upstream", "http://127.0.0.1:9", "--data-dir", str(small_disk.path / "data"))
     assert done.returncode == UNAVAILABLE
@@ -155,7 +155,7 @@ def test_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> None
     assert "move the file away" not in done.stderr
 
 
-def test_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk) -> None:
+def test_k6_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk) -> None:
     """Delivered rows make room for new ones, although the default log alone is larger than this disk."""
     spool = Spool(small_disk.path / "spool.sqlite")
     for number in range(400):

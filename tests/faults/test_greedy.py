@@ -52,7 +52,7 @@ def test_uploads_that_stall_do_not_take_the_request_facts_of_others(up: Running)
 
 
 @pytest.mark.parametrize(("count", "size"), [(4, 4 * MIB), (40, MIB // 2)])
-def test_floods_of_tiny_events_do_not_delay_the_records_of_others(data_dir: Path, count: int, size: int) -> None:
+def test_p5_floods_of_tiny_events_do_not_delay_the_records_of_others(data_dir: Path, count: int, size: int) -> None:
     floods = [event * (size // len(event)) for event in TINY]
     with greedy.upstream(floods) as url, start_up(url, data_dir) as up:
         asking = [threading.Thread(target=greedy.ask, args=(up, f"/{number % len(floods)}")) for number in range(count)]

@@ -1,4 +1,4 @@
-"""K8 to K12: after an outage of the broker, at any time of a worker's run, records come soon; with a real broker."""
+"""K9 to K11: after an outage of the broker, at any time of a worker's run, records come soon; with a real broker."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ import pytest
 
 from streamgauge.kafka.topic_ids import identities
 from streamgauge.worker.faults import WorkerError
+from tests.faults.lengths import length
 from tests.faults.log_faults import forget_offsets, recreate_topic
 from tests.faults.test_worker_faults import assert_all_once, write
 from tests.integration.synthetic import SyntheticTap, distinct
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.kafka
 FIRST_RECORD_S = 15.0
 # The shortest session that a broker accepts by default; how long Faust waits for each step of a recovery, which must be
 # longer; and an outage that is longer than both (seconds).
-SESSION_S, STEP_S, OUTAGE_S = 6.0, 8.0, 16.0
+SESSION_S, STEP_S, OUTAGE_S = 6.0, 8.0, length(16.0, 35.0)
 STREAMS = 100
 # The share of these streams' messages after which the first streams have ended (per cent).
 MOST = 80
@@ -49,13 +50,17 @@ def assert_record_comes_soon(bootstrap: str, prefix: str, known: int, process: W
 
 
 @contextmanager
-def at_moment(directory: Path, moment: str, **settings: Any) -> Iterator[tuple[WorkerProcess, Callable[[], None]]]:
-    """A worker that has reached this step; the object that is given lets it continue."""
+def at_moment(
+    directory: Path, moment: str, before: Callable[[WorkerProcess], object] | None = None, **settings: Any
+) -> Iterator[tuple[WorkerProcess, Callable[[], None]]]:
+    """A worker that has reached this step; the object that is given lets it continue. `before`: what leads to the step."""
     reached = directory / f"{moment}.reached"
     for mark in (reached, reached.with_suffix(".go")):
         mark.unlink(missing_ok=True)
     arguments = {"module": "tests.faults.moment_worker", "moment": moment, "reached": str(reached)}
     with worker(directory, **arguments, request_timeout_s=STEP_S, **settings) as process:
+        if before:
+            before(process)
         wait_for(lambda: reached.exists() or process.process.poll() is not None, f"worker at {moment}")
         assert process.process.poll() is None, process.log
         yield process, reached.with_suffix(".go").touch
@@ -70,7 +75,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("steps", STEPS)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(length(300, 600))
 def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker], tmp_path: Path, steps: str) -> None:
     """A worker with state starts, and the broker ends at one step, for longer than Faust waits for it. Then it starts
     again, and the broker does not respond for as long.

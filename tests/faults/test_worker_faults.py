@@ -15,6 +15,7 @@ import pytest
 
 from streamgauge.kafka import topics
 from streamgauge.worker.faults import WorkerError
+from tests.faults.lengths import length
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.workers import WorkerProcess, worker
 from tests.kafka_broker.administration import admin, delete_topic
@@ -30,6 +31,9 @@ _STUCK_S = 12.0
 # The shortest session that a broker accepts by default (`group.min.session.timeout.ms`; seconds).
 _SESSION_S = 6.0
 _STUCK_CODE = 75
+# How long a worker is stopped, and how long its broker is away: beyond the session and the watchdog's limit (seconds).
+_STOPPED_S = length(2 * _SESSION_S + _STUCK_S, 90.0)
+_AWAY_S = length(45.0, 300.0)
 
 
 def write(bootstrap: str, prefix: str, messages: list[tuple[int, bytes]]) -> None:
@@ -296,6 +300,7 @@ def test_i7_a_worker_without_a_partition_is_ready_and_takes_over(kafka: str, tmp
 # --- W4 -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(length(180, 400))
 def test_w4_a_worker_stopped_beyond_its_session_comes_back(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Another one takes over; when the first continues, it must process only its own partitions, and share them again."""
     bundles = list(SyntheticTap(24).bundles(200, segments=10))
@@ -307,7 +312,7 @@ def test_w4_a_worker_stopped_beyond_its_session_comes_back(kafka: str, prefix: s
         write(kafka, prefix, bundles[:third])
         first.process.send_signal(signal.SIGSTOP)
         write(kafka, prefix, bundles[third : 2 * third])
-        time.sleep(2 * _SESSION_S + _STUCK_S)
+        time.sleep(_STOPPED_S)
         first.process.send_signal(signal.SIGCONT)
         write(kafka, prefix, bundles[2 * third :])
         assert_all_once(kafka, prefix, 200)
@@ -315,6 +320,7 @@ def test_w4_a_worker_stopped_beyond_its_session_comes_back(kafka: str, prefix: s
         assert [first.stop(), second.stop()] == [0, 0], first.log
 
 
+@pytest.mark.timeout(length(180, 400))
 def test_w4_a_lone_worker_stopped_beyond_its_session_goes_on(kafka: str, prefix: str, tmp_path: Path) -> None:
     bundles = list(SyntheticTap(25).bundles(100, segments=10))
     half = len(bundles) // 2
@@ -324,12 +330,13 @@ def test_w4_a_lone_worker_stopped_beyond_its_session_goes_on(kafka: str, prefix:
         write(kafka, prefix, bundles[:half])
         alone.process.send_signal(signal.SIGSTOP)
         write(kafka, prefix, bundles[half:])
-        time.sleep(2 * _SESSION_S + _STUCK_S)
+        time.sleep(_STOPPED_S)
         alone.process.send_signal(signal.SIGCONT)
         assert_all_once(kafka, prefix, 100)
         assert alone.stop() == 0, alone.log
 
 
+@pytest.mark.timeout(length(180, 600))
 def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """Longer than the session, each request's timeout, and the watchdog's patience."""
     broker = own_broker()
@@ -342,7 +349,7 @@ def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: 
         write(broker.bootstrap, prefix, bundles[:half])
         time.sleep(0.3)
         broker.kill()
-        time.sleep(45)
+        time.sleep(_AWAY_S)
         broker.start()
         write(broker.bootstrap, prefix, bundles[half:])
         wait_for(lambda: has_all(broker.bootstrap, prefix, 200) or waits.process.poll() is not None, "all records", 90)

@@ -24,6 +24,8 @@ TEXT_BYTES = 80
 # How many pairs run at a time.
 PAIRS = 4
 PATH = "/v1/chat/completions"
+# The API key of every request: it must not be stored anywhere.
+SECRET = "sk-fault-4d1c7a90b2e85f63"
 # What a tap may add to the median stream's first byte and longest gap (seconds). The faults here last seconds, so a
 # stream that waited for one would exceed this; other programs may use the machine.
 BOUND_S = 0.5
@@ -108,7 +110,8 @@ async def ask(url: str, number: int) -> Received:
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     received = Received()
     body = msgspec.json.encode({"model": "m-1", "stream": True, "user_number": number, "messages": []})
-    head = f"POST {address.path}{PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST {address.path}{PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {SECRET}\r\n"
+    head += f"content-length: {len(body)}\r\n\r\n"
     last = began = received.began_s = time.monotonic()
     try:
         writer.write(head.encode() + body)

@@ -76,7 +76,9 @@ def heard() -> Iterator[Heard]:
     logging.getLogger().removeHandler(handler)
 
 
-def test_a_broker_that_is_killed_and_restarted(own_broker: Callable[..., Broker], tap: Tap, heard: Heard) -> None:
+def test_k2_a_real_broker_that_is_killed_and_restarted(
+    own_broker: Callable[..., Broker], tap: Tap, heard: Heard
+) -> None:
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, prefix))

@@ -329,7 +329,7 @@ def test_a_recorder_restarts_if_its_sockets_directory_is_missing(small: Provider
     assert not runtime.exists()
 
 
-def test_a_tap_on_a_copied_data_directory_does_not_affect_the_running_tap(
+def test_s7_a_tap_on_a_copied_data_directory_does_not_affect_the_running_tap(
     small: Provider, data_dir: Path, tmp_path: Path
 ) -> None:
     """A backup or a clone of a volume also contains the running tap's symbolic link."""
@@ -352,7 +352,9 @@ def test_a_tap_on_a_copied_data_directory_does_not_affect_the_running_tap(
         assert up.stop() == 0
 
 
-def test_a_directory_to_which_the_link_leads_keeps_its_files(small: Provider, data_dir: Path, tmp_path: Path) -> None:
+def test_s7_a_directory_to_which_the_link_leads_keeps_its_files(
+    small: Provider, data_dir: Path, tmp_path: Path
+) -> None:
     precious = tmp_path / "streamgauge-ledgers"
     precious.mkdir(mode=0o700)
     (precious / "ledger.sqlite").write_text("precious")

@@ -17,6 +17,7 @@ from streamgauge.kafka import dead_letters, topics
 from streamgauge.worker.activity_clock import Activity
 from streamgauge.worker.faust.store import key_of
 from tests.dead_letters import send_back
+from tests.faults.lengths import length
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.workers import worker
 from tests.kafka_broker.administration import delete_beginning, delete_topic, set_config
@@ -90,7 +91,7 @@ def test_each_stream_becomes_one_record_in_topic_and_ledger(kafka: str, prefix: 
         assert line.startswith('{"at":'), line
 
 
-def test_duplicate_bundles_change_nothing(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f1_duplicate_bundles_change_nothing(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap, chance = SyntheticTap(2), random.Random(2)
     sent: list[tuple[int, bytes]] = []
     for message in tap.bundles(100):
@@ -105,12 +106,17 @@ def test_duplicate_bundles_change_nothing(kafka: str, prefix: str, tmp_path: Pat
     assert len(found) == 100
 
 
-def test_repeated_sigkill_in_the_middle_of_streams(kafka: str, prefix: str, tmp_path: Path) -> None:
+# How often the worker of W5 is killed.
+KILLS = length(6, 50)
+
+
+@pytest.mark.timeout(length(180, 1200))
+def test_w5_state_after_random_kills_equals_a_replay(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap, chance = SyntheticTap(3), random.Random(3)
     bundles = list(tap.bundles(400, segments=20))
     ledger = tmp_path / "ledger.sqlite"
     settings = {"bootstrap": kafka, "prefix": prefix, "ledger": f"sqlite:////{ledger}", "checkpoint_s": 0.2}
-    edges = [len(bundles) * place // 6 for place in range(7)]
+    edges = [len(bundles) * place // KILLS for place in range(KILLS + 1)]
     for start, end in itertools.pairwise(edges):
         with worker(tmp_path, **settings) as process:
             process.wait_ready()
@@ -128,7 +134,7 @@ def test_repeated_sigkill_in_the_middle_of_streams(kafka: str, prefix: str, tmp_
     assert rows == expected
 
 
-def test_two_workers_share_and_one_takes_over(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_w1_one_of_two_workers_takes_over(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(4)
     bundles = list(tap.bundles(300, segments=10))
     half = len(bundles) // 2
@@ -248,7 +254,7 @@ def test_many_unreadable_messages_do_not_block_other_partitions(kafka: str, pref
     assert [letter.value for letter in letters] == [b"poison %d" % number for number in range(1000)]
 
 
-def test_a_record_that_its_topic_refuses_waits_for_the_dead_letters(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_k5_a_record_that_its_topic_refuses_waits_for_the_dead_letters(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Its partition waits with it while the dead letter topic is missing, and the worker does not end."""
     names = topics.Topics(prefix)
     asyncio.run(set_config(kafka, names.records, **{"max.message.bytes": "300"}))
@@ -292,7 +298,7 @@ def test_a_returned_dead_letter_counts_once(kafka: str, prefix: str, tmp_path: P
         asyncio.run(send_back(kafka, names, [foreign]))
 
 
-def test_old_state_that_is_written_late_does_not_win(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f5_old_state_that_is_written_late_does_not_win(kafka: str, prefix: str, tmp_path: Path) -> None:
     """A worker that was stopped and lost its partition flushes an entry; the next owner is killed too."""
     tap = SyntheticTap(8)
     bundles = list(tap.bundles(100, segments=10))
@@ -330,7 +336,7 @@ async def write_keyed(bootstrap: str, topic: str, messages: list[tuple[int, byte
         await producer.stop()
 
 
-def test_ticks_end_streams_whose_tap_has_ended(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_w6_ticks_end_streams_whose_tap_has_ended(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(9)
     write(kafka, prefix, list(tap.begin(12)))
     settings = {"bootstrap": kafka, "prefix": prefix, "tick_s": 1.0, "abandon_after": 2.0}

@@ -23,7 +23,7 @@ ANY_TEXT = st.one_of(st.none(), st.text(max_size=300), st.text('"\\\n\r\t{}=,# Ã
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
-def test_whatever_a_label_holds_the_page_parses(upstream: str, model: str, error_type: str, reason: str) -> None:
+def test_l1_whatever_a_label_holds_the_page_parses(upstream: str, model: str, error_type: str, reason: str) -> None:
     metrics = Metrics()
     record = make_record(
         upstream=upstream,
@@ -66,7 +66,7 @@ def test_both_formats_say_the_same() -> None:
     assert read_page(metrics.render()) == read_page(metrics.page(OPENMETRICS).body, openmetrics=True)
 
 
-def test_100_000_models_stay_within_their_budget_and_the_page() -> None:
+def test_l1_100_000_models_stay_within_their_budget_and_the_page() -> None:
     metrics = Metrics()
     for number in range(100_000):
         name = f"{number}-" + "m" * 90
@@ -126,7 +126,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("names", get_args(OtelNames))
 @pytest.mark.parametrize("accept", ["", "openmetrics", "dots", "protobuf"])
-def test_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, accept: str) -> None:
+def test_l1_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, accept: str) -> None:
     accept = {"openmetrics": OPENMETRICS, "dots": DOTS, "protobuf": PROTOBUF}.get(accept, accept)
     metrics = Metrics(otel_names=names)
     for number in range(3_000):
@@ -172,6 +172,20 @@ def test_an_exemplar_names_the_latest_stream_and_the_slowest_of_the_last_hundred
     assert shown(("slow", 9.0), ("a", 0.2), ("b", 0.3)) == {"slow": 9.0, "b": 0.3}
     assert shown(("slow", 9.0), *[(str(number), 0.2) for number in range(100)]) == {"99": 0.2}
     assert b"stream_id" not in Metrics().page("").body
+
+
+# The most that the labels of an exemplar may have, names and values together (OpenMetrics 1.0, in UTF-8 characters).
+EXEMPLAR_CHARS = 128
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "\u00e9" * 200, '"' * 200, "\n" * 200, "\ud800" * 200, "\0" * 200])
+def test_l2_an_exemplar_of_a_forged_record_is_cut_to_what_is_allowed(text: str) -> None:
+    metrics = Metrics()
+    metrics.observe(make_record(stream_id=text, trace_id=text, started_at=text))
+    families = parse_openmetrics(metrics.page(OPENMETRICS).body.decode())
+    exemplars = [sample.exemplar for family in families for sample in family.samples if sample.exemplar is not None]
+    assert exemplars
+    assert max(sum(map(len, (*one.labels, *one.labels.values()))) for one in exemplars) <= EXEMPLAR_CHARS
 
 
 def test_an_exemplar_without_a_trace_has_the_stream_alone() -> None:

@@ -47,6 +47,14 @@ def test_names_say_kind_and_unit() -> None:
         assert re.fullmatch(r"[ !#-\[\]-~]+\.", metric.help), f"{metric.name}: the page shows help without escapes"
 
 
+def test_l3_no_gauge_is_kept_for_a_model_or_a_stream() -> None:
+    """Models come and go. What ends or leaves takes its gauges off the page, which is tested beside each of these labels."""
+    labels = {label for metric in table.TABLE if metric.kind is Kind.GAUGE for label in metric.labels}
+    assert labels == {
+        "budget_key", "budget_value", "credential_id", "kind", "partition", "process", "provider", "upstream", "version",
+    }  # fmt: skip
+
+
 def test_bounds_rise_and_belong_to_histograms_alone() -> None:
     for metric in table.TABLE:
         assert bool(metric.bounds) == (metric.kind is Kind.HISTOGRAM)

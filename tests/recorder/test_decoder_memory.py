@@ -190,7 +190,7 @@ def cpu_seconds(recording: Recording) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def test_open_streams_with_the_largest_windows_stay_within_their_memory(
+def test_p5_open_streams_with_the_largest_windows_stay_within_their_memory(
     started: list[Recording], tmp_path: Path
 ) -> None:
     """A hundred responses of 200 KB that decode to 40 MiB each, and do not end."""

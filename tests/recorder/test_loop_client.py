@@ -134,7 +134,7 @@ def test_a_partly_sent_batch_is_sent_again_whole(tmp_path: Path) -> None:
         assert tail and BIG.endswith(tail)
 
 
-def test_a_stop_waits_for_a_slow_recorder_until_the_drains_deadline(tmp_path: Path) -> None:
+def test_t10_a_stop_waits_for_a_slow_recorder_until_the_drains_deadline(tmp_path: Path) -> None:
     """It once waited for two seconds only, and dropped the rest without a log line."""
     lines: list[str] = []
     with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
@@ -150,7 +150,7 @@ def test_a_stop_waits_for_a_slow_recorder_until_the_drains_deadline(tmp_path: Pa
     assert (sum(balance.dropped.values()), lines) == (0, [])
 
 
-def test_a_stop_logs_what_was_dropped_for_a_recorder_that_reads_nothing(tmp_path: Path) -> None:
+def test_t10_a_stop_logs_what_was_dropped_for_a_recorder_that_reads_nothing(tmp_path: Path) -> None:
     lines: list[str] = []
     with (
         RawRecorder(tmp_path / "recorder.sock") as recorder,

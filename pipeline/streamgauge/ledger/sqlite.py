@@ -64,7 +64,10 @@ class SqliteLedger(SqlLedger):
     def _open(self) -> None:
         with self._reading() as connection:
             self._version(connection)  # before a byte of another program's file is changed
-            _use_wal(connection)
+            try:
+                _use_wal(connection)
+            except sqlite3.Error as error:  # of the driver itself: SQLAlchemy does not see this statement
+                raise LedgerUnavailableError(f"{self._name} cannot be opened: {error}") from error
         self._prepare()
 
     @contextmanager

@@ -90,9 +90,9 @@ def _loss(durations: Durations) -> list[Alert]:
             "sum by (instance) (streamgauge_dead_letters_waiting) > 0",
             5,
             "page",
-            "{{ $value }} partitions of {{ $labels.instance }} are blocked: writes to the dead letter topic fail",
-            "See the reason in the worker's log: the topic is missing, access is denied, or too few replicas are in sync. "
-            "Nothing is lost.",
+            "{{ $value }} partitions of {{ $labels.instance }} are blocked by messages that cannot be read",
+            "See the reason in the worker's log: the dead letter topic is missing, access is denied, too few replicas are in "
+            "sync, or more messages are unreadable than --dead-letter-limit allows. Nothing is lost.",
         ),
         Alert(
             "LogLostMessages",

@@ -34,7 +34,7 @@ DEAD_LETTERS = counter(
 DEAD_LETTERS_WAITING = gauge(
     MetricSource.WORKER,
     "dead_letters_waiting",
-    "Unreadable messages that block their partitions, because writes to the dead letter topic fail.",
+    "Unreadable messages that block their partitions: dead letters cannot be written, or --dead-letter-limit is reached.",
     "messages",
 )
 LOG_GAPS = counter(

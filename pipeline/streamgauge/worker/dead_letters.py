@@ -3,6 +3,7 @@
 the broker accepts it      pause, then continue the partition: many unreadable messages must not starve other partitions
 it is too large            send a truncated dead letter, with the message's sizes
 any other error            the partition waits: nothing is lost or acknowledged; one log line, and a metric shows it
+too many were unreadable   the partition stops at the message, in the same way, until a worker starts again (decision 39)
 """
 
 import asyncio
@@ -33,6 +34,8 @@ _BYTES_PER_S = 16 * 1024 * 1024
 _PAUSES = 4
 # The shortest time between two log lines about dead letters (seconds).
 _REPEAT_S = 60.0
+# How often a partition that has stopped counts as one that waits for a good reason (seconds): the watchdog sees it.
+_STOPPED_S = 1.0
 # How long the broker may take to confirm a dead letter before that counts as an error (seconds): electing a partition
 # leader takes some seconds.
 _CONFIRM_S = 10.0
@@ -41,17 +44,20 @@ _CONFIRM_S = 10.0
 class DeadLetters:
     """The dead letters of one worker. `producer` must not be shared, so that errors of this topic affect no other sends.
 
-    `waiting`: the number of dead letters that wait because the topic accepts none; at most one per partition. `tries` grows
-    with each retry, so that the watchdog can distinguish a worker that waits for the topic from one that is stuck.
+    `limit`: how many more of a partition's messages may be unreadable than readable; 0 for no limit. `waiting`: the number of
+    unreadable messages that wait, because the topic accepts none or their partition has stopped; at most one per partition.
+    `tries` grows meanwhile, so that the watchdog can distinguish a worker that waits from one that is stuck.
     """
 
-    def __init__(self, producer: Producer, topics: Topics, metrics: WorkerMetrics) -> None:
+    def __init__(self, producer: Producer, topics: Topics, metrics: WorkerMetrics, limit: int = 0) -> None:
         self._producer = producer
         self._topics = topics
         self._metrics = metrics
         self.tries = 0
         self._connected = False
         self._lock = asyncio.Lock()
+        self.limit = limit
+        self._stopped = 0  # the number of partitions that have stopped
         self._unwritten = 0  # the number of dead letters that are not durable yet
         self._failing = False
         self._written, self._logged_s = 0, -_REPEAT_S
@@ -59,8 +65,27 @@ class DeadLetters:
 
     @property
     def waiting(self) -> int:
-        """Dead letters that the broker has not accepted yet; 0 while no write fails."""
-        return self._unwritten if self._failing else 0
+        """Unreadable messages at which partitions have stopped, and dead letters that the broker does not accept."""
+        return self._stopped + (self._unwritten if self._failing else 0)
+
+    async def stop(self, message: Any, stage: Stage, error_class: str, _spent_s: float = 0.0) -> None:
+        """Log that a partition stops at this message, and show it in the metric; ends when it is cancelled."""
+        self._stopped += 1
+        self._export_waiting()
+        try:
+            _LOG.error(
+                "partition %d of %s stops at offset %d (%s: %s): %d more of its messages were unreadable than readable, as"
+                " --dead-letter-limit allows. Nothing is lost. If taps are newer than this worker, upgrade it; to put more"
+                " messages into %s, start it with a higher limit",
+                message.partition, message.topic, message.offset, stage.value, error_class, self.limit,
+                self._topics.deadletter,
+            )  # fmt: skip
+            while True:
+                self.tries += 1
+                await asyncio.sleep(_STOPPED_S)
+        finally:
+            self._stopped -= 1
+            self._export_waiting()
 
     async def write(self, message: Any, stage: Stage, error_class: str, spent_s: float = 0.0) -> None:
         """Write the dead letter of a message; returns when it is durable and the rate limit's pause is over.

@@ -113,6 +113,7 @@ class Partition:
         self._state_bytes = 0
         self._finishing = False
         self._dead_letter_tries = 0
+        self._unreadable = 0  # how many more messages were unreadable than readable
         self._wake = asyncio.Event()
         self._clock = ActivityClock()
         now = asyncio.get_running_loop().time()
@@ -248,17 +249,22 @@ class Partition:
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
             return self._assembler.take_finished()
+        self._unreadable = max(0, self._unreadable - 1)
         return records
 
     async def _dead_letter(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
-        """Write a dead letter; returns when it is durable. Meanwhile, checkpoint the messages before an unreadable message,
-        and write old entries again: otherwise a zombie's older entry could become the last one in the log."""
+        """Write a dead letter, or stop if there were too many; returns when it is durable. Meanwhile, checkpoint the messages
+        before an unreadable one, and write old entries again: otherwise a zombie's older one could be the last in the log."""
         spent_s = asyncio.get_running_loop().time() - began
         self._clock.enter(Activity.SENDING)
-        writing = asyncio.ensure_future(self._context.dead_letters.write(message, stage, error_class, spent_s))
+        dead_letters = self._context.dead_letters
+        too_many = 0 < dead_letters.limit <= self._unreadable
+        put_aside = dead_letters.stop if too_many else dead_letters.write
+        self._unreadable += 1
+        writing = asyncio.ensure_future(put_aside(message, stage, error_class, spent_s))
         try:
             while not (await asyncio.wait({writing}, timeout=_WAITING_S))[0]:
-                self._dead_letter_tries = self._context.dead_letters.tries
+                self._dead_letter_tries = dead_letters.tries
                 # After an ASSEMBLE error the bundle may be half applied: no such state may be durable before the dead letter.
                 if stage is Stage.DECODE:
                     await self._checkpoint(message.offset)

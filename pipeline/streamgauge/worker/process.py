@@ -188,7 +188,8 @@ class Worker:
         dead_letter_producer = Producer(
             self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES
         )
-        dead_letters = DeadLetters(dead_letter_producer, self._settings.topics, self._metrics)
+        limit = self._settings.dead_letter_limit
+        dead_letters = DeadLetters(dead_letter_producer, self._settings.topics, self._metrics, limit)
         log = Log(self._settings.brokers, self._settings.prefix)
         monitor = BrokerMonitor(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
         try:

@@ -38,6 +38,8 @@ class WorkerSettings(Limits):
     session_timeout_s: float = 10.0
     # On shutdown, leave the group, so that others take over at once; or stay a member for the session, for a restart.
     on_stop: Literal["leave", "stay"] = Settings.on_stop
+    # A partition stops once this many more of its messages are unreadable than readable; 0 for no limit.
+    dead_letter_limit: int = Settings.dead_letter_limit
     # If the group's offsets have expired: the id of the segments topic that the state belongs to, as the operator states.
     segments_id: str = Settings.segments_id
     # How long a committed offset may stay although messages wait, and how long an event loop may be blocked, before the

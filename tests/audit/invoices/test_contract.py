@@ -211,7 +211,7 @@ def test_a_wrong_amount_is_refused(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("name", _CURRENCY)
 @pytest.mark.parametrize("value", ["", "EUR", "cents"])
-def test_another_currency_or_none_is_refused(name: str, value: str) -> None:
+def test_a1_another_currency_or_none_is_refused(name: str, value: str) -> None:
     assert "currency" in says_of(BY_NAME[name], _CURRENCY[name], value)
 
 

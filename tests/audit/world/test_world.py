@@ -168,7 +168,7 @@ def test_nothing_is_reported_where_nothing_is_planted(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("name", "cause"), CASES)
-def test_a_planted_error_is_found_and_named(name: str, cause: str, tmp_path: Path) -> None:
+def test_a1_a_planted_error_is_found_and_named(name: str, cause: str, tmp_path: Path) -> None:
     export, rng = BY_NAME[name], random.Random(f"{name} {cause}")
     plan = Plan(a_world(export, 2), rng)
     PLANTS[cause](plan, where_of(export, rng, 3))

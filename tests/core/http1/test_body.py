@@ -291,7 +291,7 @@ def test_a_bomb_is_stopped_and_its_body_bytes_are_still_counted(coding: str) -> 
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd", "br", "gzip, gzip", "br, zstd"])
-def test_a_bomb_does_not_grow_memory(coding: str) -> None:
+def test_p4_a_bomb_does_not_grow_memory(coding: str) -> None:
     """It is fed in reads, and the decoded bytes are discarded."""
     wire, decoder = bomb(coding), BodyDecoder(coding=coding)
     tracemalloc.start()

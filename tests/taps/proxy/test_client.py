@@ -73,7 +73,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> N
         assert upstream.connections == 2
 
 
-def test_too_many_pipelined_requests_are_refused_after_the_running_response(tmp_path: Path) -> None:
+def test_h5_too_many_pipelined_requests_are_refused_after_the_running_response(tmp_path: Path) -> None:
     """What fits into the limit is answered; the running stream is not affected; the relay buffers no more than the
     limit.
     """
@@ -106,7 +106,7 @@ def test_too_many_pipelined_requests_are_refused_after_the_running_response(tmp_
 
 
 @pytest.mark.parametrize("size", [len(CHAT), 1_000_000])
-def test_connections_of_clients_that_pipeline_and_leave_are_released(tmp_path: Path, size: int) -> None:
+def test_h5_connections_of_clients_that_pipeline_and_leave_are_released(tmp_path: Path, size: int) -> None:
     """Their requests wait for a silent upstream. The end of their connections comes after the pipelined bytes."""
     left = threading.Semaphore(0)
 
@@ -126,7 +126,7 @@ def test_connections_of_clients_that_pipeline_and_leave_are_released(tmp_path: P
         wait_for(lambda: relay.relay.client_bytes.left == MAX_CLIENT_BYTES, "an empty budget")
 
 
-def test_all_clients_together_have_one_memory_limit(tmp_path: Path) -> None:
+def test_h5_all_clients_together_have_one_memory_limit(tmp_path: Path) -> None:
     """Unfinished heads and pipelined requests: the client that would exceed the limit is refused, the others are served."""
     with exchange_rig(tmp_path, echoing_path) as (relay, _, _), contextlib.ExitStack() as stack:
         relay.call(lambda: setattr(relay.relay.client_bytes, "left", 100_000))
@@ -515,7 +515,7 @@ def test_malformed_chunks_within_a_body_end_the_exchange(tmp_path: Path, answere
         assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
 
 
-def test_a_thousand_silent_clients_do_not_slow_one(tmp_path: Path) -> None:
+def test_t5_hundreds_of_silent_clients_do_not_slow_one(tmp_path: Path) -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(b"a")
     with exchange_rig(tmp_path, answering(*[answer] * 50)) as (relay, _, _):
         silent = [relay.connect() for _ in range(400)]

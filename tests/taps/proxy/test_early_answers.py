@@ -119,12 +119,12 @@ def refuse_early(folder: Path, sent: Sent, answer: bytes, pump: bool) -> None:
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
-def test_the_connection_is_not_used_again(tmp_path: Path, sent: Sent, answer: bytes) -> None:
+def test_h4_the_connection_is_not_used_again(tmp_path: Path, sent: Sent, answer: bytes) -> None:
     refuse_early(tmp_path, sent, answer, pump=True)
 
 
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
-def test_the_connection_is_not_used_again_without_the_pump(tmp_path: Path, sent: Sent) -> None:
+def test_h4_the_connection_is_not_used_again_without_the_pump(tmp_path: Path, sent: Sent) -> None:
     refuse_early(tmp_path, sent, ANSWERS["401"], pump=False)
 
 

@@ -40,7 +40,7 @@ MAX_GROWTH = 64 * 1024 * 1024
         (b"Transfer-Encoding: chunked\r\n", [b"3e8\r\n" + bytes(1000) + b"\r\n", b"1\r\nx\r\n0\r\n\r\n"]),
     ],
 )
-def test_a_body_beyond_the_setting_is_a_413(tmp_path: Path, fields: bytes, pieces: list[bytes]) -> None:
+def test_h3_a_body_beyond_the_setting_is_a_413(tmp_path: Path, fields: bytes, pieces: list[bytes]) -> None:
     seen: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
@@ -65,7 +65,7 @@ def test_a_body_at_the_limit_passes_and_each_request_has_its_own_limit(tmp_path:
 
 
 @pytest.mark.parametrize(("limit", "status"), [(5_000, b"431"), (200_000, b"200")])
-def test_heads_have_the_limit_of_the_setting(tmp_path: Path, limit: int, status: bytes) -> None:
+def test_h3_heads_have_the_limit_of_the_setting(tmp_path: Path, limit: int, status: bytes) -> None:
     with exchange_rig(tmp_path, answering(OK), max_request_head=limit) as (relay, _, _), relay.connect() as client:
         client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nA: " + b"a" * 100_000 + b"\r\n\r\n")
         assert receive_head(client).startswith(b"HTTP/1.1 " + status)
@@ -113,7 +113,7 @@ def resident_peak(relay: RelayProcess) -> int:
 
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
-def test_a_prompt_of_100_mb_passes_in_bounded_memory(tmp_path: Path, framed: str) -> None:
+def test_h3_a_prompt_of_100_mb_passes_in_bounded_memory(tmp_path: Path, framed: str) -> None:
     digest = hashlib.sha256()
 
     def handler(one: socket.socket) -> None:

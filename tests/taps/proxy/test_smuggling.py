@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRel
 
 @pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "cut"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Recording, bytes]) -> None:
+def test_h1_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Recording, bytes]) -> None:
     relay, recording, authority = place
     recording.start_over()
     with relay.connect() as client:
@@ -135,7 +135,7 @@ def test_there_are_many_cases() -> None:
 POST = b"POST /u0/v1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: %b\r\n\r\n"
 
 
-def test_an_empty_length_is_refused_after_any_request(place: tuple[RunningRelay, Recording, bytes]) -> None:
+def test_h4_an_empty_length_is_refused_after_any_request(place: tuple[RunningRelay, Recording, bytes]) -> None:
     """A relay that compared heads without the digits of their length once sent the earlier length and no body."""
     relay, recording, authority = place
     recording.start_over()

@@ -142,7 +142,7 @@ def test_without_one_the_upstream_closes_and_the_client_gets_a_reason(tmp_path: 
         (SSE_HEAD + chunked(b"hello"), "silent", Ending.COMPLETE, False),
     ],
 )
-def test_an_end_without_close_notify_is_not_complete(
+def test_u2_an_end_without_close_notify_is_not_complete(
     tmp_path: Path, pki: Pki, answer: bytes, close: str, ending: Ending, was_reset: bool
 ) -> None:
     def talk(secure: ssl.SSLSocket) -> None:

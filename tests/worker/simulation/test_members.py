@@ -90,7 +90,7 @@ def dynamic_members() -> Iterator[None]:
         yield
 
 
-def test_workers_that_are_killed_every_few_seconds_go_on(tmp_path: Path) -> None:
+def test_w2_workers_that_are_killed_every_few_seconds_go_on(tmp_path: Path) -> None:
     for seed in _SEEDS:
         standstill_s, found = killed(seed, tmp_path)
         assert found == []
