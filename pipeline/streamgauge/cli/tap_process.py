@@ -18,7 +18,7 @@ from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import Settings
+from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
 from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
@@ -146,12 +146,17 @@ def _check_certificates(settings: Settings) -> None:
     """Checks the certificates before a relay does, so that the operator gets only one message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
-            ServerCertificate(settings.tls_certificate, settings.tls_key)
+            ServerCertificate(settings.tls_certificate, settings.tls_key, settings.tls_key_password_file)
     except ValueError as error:
         raise UsageFault(f"--tls-certificate: {error}") from None
     try:
         if settings.upstream_ca is not None or settings.upstream_certificate is not None:
-            upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
+            upstream_context(
+                settings.upstream_ca,
+                settings.upstream_certificate,
+                settings.upstream_key,
+                settings.upstream_key_password_file,
+            )
     except ValueError as error:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
@@ -300,10 +305,10 @@ def _check_keys(settings: Settings) -> None:
     """Rejects a key without its certificate: the tap would listen without TLS, or present no certificate. Raises
     UsageFault.
     """
-    if settings.tls_key is not None and settings.tls_certificate is None:
-        raise UsageFault("--tls-key requires --tls-certificate")
-    if settings.upstream_key is not None and settings.upstream_certificate is None:
-        raise UsageFault("--upstream-key requires --upstream-certificate")
+    for side in ("tls", "upstream"):
+        for of_key in (f"{side}_key", f"{side}_key_password_file"):
+            if getattr(settings, of_key) is not None and getattr(settings, f"{side}_certificate") is None:
+                raise UsageFault(f"{SETTINGS[of_key].flag} requires --{side}-certificate")
 
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from streamgauge.runtime.secret_file import read_secret
+
 State = tuple[int, int, int]
 
 
@@ -26,18 +28,29 @@ def reading_authorities(file: Path | str | None) -> Iterator[None]:
         raise ValueError(f"the CA file {file} cannot be used: {_why(fault)}") from None
 
 
-def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
-    """Load the certificate that `context` presents. `key` None: the key is in the same file. Raises ValueError."""
+def load_certificate(
+    context: ssl.SSLContext, certificate: Path | str, key: Path | str | None, password: Path | None = None
+) -> None:
+    """Load the certificate that `context` presents. `key` None: the key is in the same file. Raises ValueError.
+
+    `password`: the file with the key's password, which is read now if the key has one.
+    """
     try:
-        context.load_cert_chain(certificate, key, password=_no_password)
+        context.load_cert_chain(
+            certificate, key, password=_no_password if password is None else lambda: read_secret(password)
+        )
     except (ssl.SSLError, OSError) as fault:
         files = str(certificate) if key is None else f"{certificate} with the key {key}"
-        raise ValueError(f"the certificate {files} cannot be used: {_why(fault)}") from None
+        hint = "" if password is None else f"; if the key is right, check its password in {password}"
+        raise ValueError(f"the certificate {files} cannot be used: {_why(fault)}{hint}") from None
 
 
 def _no_password() -> str:
     """Fail for an encrypted key. Without this function OpenSSL would ask for the password at the terminal."""
-    raise ValueError("the private key of a certificate is encrypted: give a key without a password")
+    raise ValueError(
+        "the private key of a certificate is encrypted: give its password with the option ...-key-password-file,"
+        " or a key without a password"
+    )
 
 
 def _why(fault: OSError) -> str:
