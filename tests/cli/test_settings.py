@@ -27,7 +27,7 @@ def test_each_value_has_its_source(tmp_path: Path) -> None:
     words = ("tap", "--config", str(file), "--workers", "3", "--kafka", "b:1")
     rows = shown(*words, STREAMGAUGE_LISTEN=":80", STREAMGAUGE_WORKERS="4")
     assert rows["workers"] == (3, "--workers")
-    assert rows["listen"] == ("0.0.0.0:80", "STREAMGAUGE_LISTEN")
+    assert rows["listen"] == ("127.0.0.1:80", "STREAMGAUGE_LISTEN")
     assert rows["spool_age"] == (7.0, str(file))
     assert rows["upstream"] == (["a=http://a", "b=http://b"], str(file))
     assert rows["spool_bytes"] == (1024**3, "default")

@@ -121,11 +121,11 @@ def secret(tmp_path: Path) -> Path:
 
 def test_a_secret_is_read_from_its_file_without_the_line_break(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMGAUGE_LEDGER_FILE", str(secret))
-    settings = load({}, command="worker")
+    settings = load({}, commands=["worker"])
     assert settings.ledger == (URL,)
     assert settings.given["ledger"] == f"STREAMGAUGE_LEDGER_FILE: {secret}"
     assert "CANARY" not in repr(settings)
-    assert load({}, command="tap").ledger == (), "no other command reads it"
+    assert load({}, commands=["tap"]).ledger == (), "no other command reads it"
 
 
 def test_a_file_of_a_secret_counts_in_the_place_where_it_is_given(
@@ -133,16 +133,16 @@ def test_a_file_of_a_secret_counts_in_the_place_where_it_is_given(
 ) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(f'ledger_file = "{secret}"\n')
-    assert load({}, file, "up").ledger == (URL,)
+    assert load({}, file, ["up"]).ledger == (URL,)
     monkeypatch.setenv("STREAMGAUGE_LEDGER", "sqlite:///e")
-    assert load({}, file, "up").ledger == ("sqlite:///e",)
-    assert load({"ledger_file": str(secret)}, file, "up").ledger == (URL,)
-    assert load({"ledger": "sqlite:///a"}, file, "up").ledger == ("sqlite:///a",)
+    assert load({}, file, ["up"]).ledger == ("sqlite:///e",)
+    assert load({"ledger_file": str(secret)}, file, ["up"]).ledger == (URL,)
+    assert load({"ledger": "sqlite:///a"}, file, ["up"]).ledger == ("sqlite:///a",)
 
 
 def test_a_secret_that_is_given_twice_in_one_place_is_refused(secret: Path) -> None:
     with pytest.raises(UsageFault, match=r"^--ledger \(STREAMGAUGE_LEDGER\) is given twice: --ledger-file ") as refused:
-        load({"ledger": URL, "ledger_file": str(secret)}, command="up")
+        load({"ledger": URL, "ledger_file": str(secret)}, commands=["up"])
     assert "CANARY" not in str(refused.value)
 
 
@@ -152,7 +152,7 @@ def test_a_file_of_a_secret_that_cannot_be_used_is_one_sentence(content: str | N
     if content is not None:
         file.write_text(content)
     with pytest.raises(UsageFault, match=r"^--ledger-file \(STREAMGAUGE_LEDGER_FILE\): the URL file ") as refused:
-        load({"ledger_file": str(file)}, command="up")
+        load({"ledger_file": str(file)}, commands=["up"])
     assert "\n" not in str(refused.value)
 
 

@@ -50,13 +50,14 @@ class Group:
 class Arguments(SimpleNamespace):
     """What was written on the command line: the options that are not settings, as attributes, and these.
 
-    `command`: the word or words that messages begin with; `action`: the second word; `path`: all words of the command;
-    `loads`: whether it needs the settings; `settings`: the given settings, by name, as text or list of text.
+    `command`: the word or words that messages begin with; `action`: the second word; `serves`: the commands whose
+    settings it uses; `loads`: whether it needs the settings; `settings`: the given settings, by name, as text or list of
+    text.
     """
 
     command: str
     action: str
-    path: str
+    serves: tuple[str, ...]
     module: str
     loads: bool
     config: Path | None

@@ -24,11 +24,11 @@ from streamgauge.cli.commands import (
     GROUPS,
     Arguments,
     Command,
-    Option,
     first_words,
     second_words,
 )
 from streamgauge.cli.help_text import print_help, usage
+from streamgauge.cli.options import Option
 from streamgauge.errors import DONE, USAGE
 from streamgauge.runtime.redaction import redacted_text
 from streamgauge.setting_types import Setting
@@ -273,7 +273,7 @@ def _arguments(command: Command, values: dict[str, Any]) -> Arguments:
     return Arguments(
         command=label,
         action=second,
-        path=command.path,
+        serves=(command.path, *command.takes),
         module=command.module,
         loads=command.loads,
         settings=settings,

@@ -7,7 +7,7 @@ option --ledger-file comes before the variable STREAMGAUGE_LEDGER.
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,10 +42,10 @@ class _Given(NamedTuple):
     named: str
 
 
-def load(options: Mapping[str, object], settings_file: Path | None = None, command: str = "") -> Settings:
+def load(options: Mapping[str, object], settings_file: Path | None = None, commands: Collection[str] = ()) -> Settings:
     """The settings for these options (None means not given). Raises UsageFault, with a sentence for each fault.
 
-    `command`: the command that uses them, by its words; secrets in files of other commands are not read.
+    `commands`: those that use them, by their words. Files of secrets that none of them uses are not read.
     """
     in_file = {} if settings_file is None else _read(settings_file)
     variables = {name.upper(): value for name, value in os.environ.items() if value}
@@ -57,7 +57,7 @@ def load(options: Mapping[str, object], settings_file: Path | None = None, comma
         for name, setting in SETTINGS.items()
         if (found := _found(setting, options, variables, in_file, settings_file)) is not None
     }
-    values, more = _values(given, command)
+    values, more = _values(given, commands)
     if faults := faults + more:
         raise UsageFault("\n".join(faults))
     return Settings(**values, given={name: given[name].origin for name in values})
@@ -74,7 +74,7 @@ def faults_of_file(settings_file: Path) -> list[str]:
         for name, setting in SETTINGS.items()
         if (found := _found(setting, {}, {}, in_file, settings_file)) is not None
     }
-    return _unknown_keys(in_file, settings_file) + _values(given, "")[1]
+    return _unknown_keys(in_file, settings_file) + _values(given, ())[1]
 
 
 def _found(
@@ -94,7 +94,7 @@ def _found(
     return None
 
 
-def _values(given: dict[str, _Given], command: str) -> tuple[dict[str, Any], list[str]]:
+def _values(given: dict[str, _Given], commands: Collection[str]) -> tuple[dict[str, Any], list[str]]:
     """The values by name, and a sentence for each fault. Adds to `given` what a file of a secret stands for."""
     values: dict[str, Any] = {}
     faults: list[str] = []
@@ -109,7 +109,7 @@ def _values(given: dict[str, _Given], command: str) -> tuple[dict[str, Any], lis
         file, itself = given[setting.name], given.get(setting.content_of)
         if itself is not None and itself.rank == file.rank:
             faults.append(f"{itself.named} is given twice: {file.named} names a file that contains it")
-        elif command in setting.commands and (itself is None or file.rank < itself.rank):
+        elif not set(commands).isdisjoint(setting.commands) and (itself is None or file.rank < itself.rank):
             target = SETTINGS[setting.content_of]
             try:
                 secret = read_secret(values[setting.name], target.type.metavar)
@@ -132,16 +132,22 @@ def _unknown_keys(in_file: Mapping[str, object], file: Path) -> list[str]:
 def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
     known = {setting.variable for setting in SETTINGS.values()} | OTHER_VARIABLES
     return [
-        f"{redacted_value(name)} in the environment: there is no such setting{nearest(name, known, _LIKENESS)}"
+        f"{redacted_value(name)} in the environment: there is no such setting{_nearest_variable(name, known)}"
         for name, value in variables.items()
         if name.startswith(ENV_PREFIX) and name not in known and not _is_of_a_service(name, value)
     ]
 
 
+def _nearest_variable(name: str, known: Collection[str]) -> str:
+    """The end of a sentence, as of `nearest`. The names are compared without their prefix, which makes all of them alike."""
+    found = nearest(name.removeprefix(ENV_PREFIX), [one.removeprefix(ENV_PREFIX) for one in known], _LIKENESS)
+    return found.replace("mean ", f"mean {ENV_PREFIX}")
+
+
 def _is_of_a_service(name: str, value: str) -> bool:
-    if _SERVICE_PORT.fullmatch(name):
-        return _SERVICE_URL.match(value) is not None
-    return _OF_SERVICES.fullmatch(name) is not None
+    if _OF_SERVICES.fullmatch(name):
+        return True
+    return _SERVICE_PORT.fullmatch(name) is not None and _SERVICE_URL.match(value) is not None
 
 
 def _read(path: Path) -> dict[str, Any]:
