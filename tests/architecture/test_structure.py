@@ -178,6 +178,27 @@ EDGES: dict[str, set[str]] = {
     "worker/ledger_sink.py": set(),
     "worker/faust/transport.py": {"faust", "mode"},  # mode is what Faust's services are made of
     "worker/watchdog/watchdog.py": set(),
+    # The doctor.
+    "cli/doctor.py": set(),
+    "doctor/buffering.py": set(),
+    "doctor/certificates.py": set(),
+    "doctor/checks.py": set(),
+    "doctor/clock.py": set(),
+    "doctor/cluster.py": set(),
+    "doctor/broker.py": set(),
+    "doctor/disk.py": set(),
+    "doctor/formats.py": set(),
+    "doctor/installation.py": set(),
+    "doctor/key_file.py": set(),
+    "doctor/ledger.py": set(),
+    "doctor/ports.py": set(),
+    "doctor/probe.py": set(),
+    "doctor/prometheus.py": set(),
+    "doctor/slow_stream.py": set(),
+    "doctor/threads.py": set(),
+    "doctor/upstreams.py": set(),
+    "kafka/ends_of_log.py": {"aiokafka"},
+    "ledger/inspection.py": {"psycopg"},
     # The built-in page.
     "cli/top.py": {"rich"},
     "live/http_pages.py": set(),
@@ -249,6 +270,7 @@ ROOMS: dict[str, set[str]] = {
     "local_delivery": {"core", "metrics", "runtime", "spool"},
     "kafka": {"config", "core", "errors", "runtime", "spool"},
     "worker": {"config", "core", "errors", "kafka", "metrics", "runtime"},
+    "doctor": {"config", "core", "errors", "kafka", "ledger", "runtime", "setting_types", "spool"},
     "recount": {"core"},
     "records": {"record_parts"},
     "record_parts": set(),
@@ -288,6 +310,17 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "ledger/urls.py": ("ledger/test_sqlite.py",),
     "prices/catalogue.py": ("prices/test_pricing.py",),
     "runtime/child.py": ("cli/test_tap_process.py",),  # on the children themselves
+    # The checks show on real servers, brokers and disks.
+    "doctor/findings.py": ("doctor/test_checks.py",),
+    "doctor/installation.py": ("doctor/test_checks.py",),
+    "doctor/settings.py": ("cli/test_doctor.py",),
+    "doctor/cluster.py": ("doctor/test_broker.py",),
+    "doctor/acls.py": ("doctor/test_broker.py",),
+    "doctor/topics.py": ("doctor/test_broker.py",),
+    "doctor/probe.py": ("doctor/test_upstreams.py",),
+    "doctor/slow_stream.py": ("doctor/test_buffering.py",),
+    "kafka/ends_of_log.py": ("doctor/test_broker.py",),
+    "ledger/inspection.py": ("doctor/test_ledger.py",),
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
     # The parts of the audit show in what it finds in a world whose truth is known.
     "audit/": ("audit/world/test_world.py",),

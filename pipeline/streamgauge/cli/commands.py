@@ -142,12 +142,32 @@ _SETTINGS_OF = Option(
     repeatable=True,
 )
 _SETTINGS_FILES = Option("paths", "settings files (TOML)", "FILE", repeatable=True, required=True)
+_DOCTOR = (
+    Option(
+        "--through",
+        "address at which clients reach the tap, such as that of a load balancer: shows whether a proxy before the tap"
+        " buffers",
+        "URL",
+    ),
+    Option("--prometheus", "address of the Prometheus server that scrapes this installation", "URL"),
+    Option("--check-timeout", "time limit of each check", "SECONDS", float, default=20.0),
+    output(TEXT, JSON),
+)
 _TOP = (
     Option("address", "admin port of `up`, `tap`, `worker` or `demo`", "HOST:PORT", default="127.0.0.1:9464"),
     Option("--once", "print once, and end", kind=bool),
     Option("--interval", "seconds between updates", "SECONDS", float, default=2.0),
     output(TABLE, JSON),
 )
+
+
+def _doctor(*commands: str) -> Command:
+    """The checks of one command; of several: of the one that the settings fit."""
+    alone = len(commands) == 1
+    of = f"`{commands[0]}`" if alone else "an installation"
+    about = f"check what would stop {of} from working, and say how to cure it"
+    path = f"doctor {commands[0]}" if alone else "doctor"
+    return Command(path, "doctor", about, settings_epilogs.DOCTOR_EPILOG, _DOCTOR, commands)
 
 
 def _packets(command: str) -> Command:
@@ -263,6 +283,10 @@ COMMANDS = {
             (_SETTINGS_FILES, output(TEXT, JSON)),
             loads=False,
         ),
+        _doctor("up", "tap", "worker"),
+        _doctor("up"),
+        _doctor("tap"),
+        _doctor("worker"),
         Command(
             "topics create",
             "topics",

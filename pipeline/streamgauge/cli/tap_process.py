@@ -110,8 +110,8 @@ async def running_tap(
     is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed. `pages`: makes
     what the admin port shows besides, from the spool.
     """
-    _check_keys(settings)
-    _check_certificates(settings)
+    check_keys(settings)
+    check_certificates(settings)
     tenants = read_tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
@@ -142,7 +142,7 @@ async def running_tap(
         yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
 
 
-def _check_certificates(settings: Settings) -> None:
+def check_certificates(settings: Settings) -> None:
     """Checks the certificates before a relay does, so that the operator gets only one message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
@@ -301,7 +301,7 @@ def _share(connections: int, relays: int) -> int:
     return -(-connections // relays)
 
 
-def _check_keys(settings: Settings) -> None:
+def check_keys(settings: Settings) -> None:
     """Rejects a key without its certificate: the tap would listen without TLS, or present no certificate. Raises
     UsageFault.
     """

@@ -3,11 +3,41 @@
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 
 from streamgauge.runtime.secret_file import read_secret
 
 State = tuple[int, int, int]
+
+# OpenSSL's codes for an invalid certificate (X509_V_ERR_* in x509_vfy.h).
+_EXPIRED, _NOT_YET = 10, 9
+_OTHER_HOST, _OTHER_ADDRESS = 62, 64
+_UNTRUSTED = (2, 18, 19, 20, 21, 27)
+
+
+class Invalid(StrEnum):
+    """Why the certificate of a server is invalid, as a part of a sentence."""
+
+    UNTRUSTED = "is not signed by a trusted CA"
+    EXPIRED = "has expired"
+    NOT_YET = "is not valid yet"
+    OTHER_HOST = "is for another host"
+    OTHER = "is not valid"
+
+
+def why_invalid(fault: ssl.SSLCertVerificationError) -> Invalid:
+    """The meaning of a failed verification."""
+    match fault.verify_code:
+        case code if code in _UNTRUSTED:
+            return Invalid.UNTRUSTED
+        case code if code == _EXPIRED:
+            return Invalid.EXPIRED
+        case code if code == _NOT_YET:
+            return Invalid.NOT_YET
+        case code if code in (_OTHER_HOST, _OTHER_ADDRESS):
+            return Invalid.OTHER_HOST
+    return Invalid.OTHER
 
 
 def state_of(path: Path) -> State | None:

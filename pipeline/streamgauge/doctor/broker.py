@@ -1,0 +1,39 @@
+"""The brokers: they answer, accept the log-in, and name addresses that this host can reach."""
+
+import asyncio
+from collections.abc import Sequence
+
+from streamgauge.doctor.findings import Finding, fail, failure_of, ok
+from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.probe import ProbeError, connected
+from streamgauge.kafka.topics import TopicsError
+
+# The most brokers to which a connection is tried.
+_MAX_NODES = 50
+
+
+async def find(installation: Installation) -> Sequence[Finding]:
+    """One finding for the brokers that the settings name; one more for each broker that cannot be reached."""
+    if installation.cluster is None:
+        return []  # the check of the settings says why
+    brokers = installation.cluster.brokers
+    try:
+        facts = await installation.cluster.facts()
+    except TopicsError as error:
+        return [failure_of(error)]
+    nodes = facts.nodes[:_MAX_NODES]
+    unreached = [one for one in await asyncio.gather(*(_reach(*node) for node in nodes)) if one is not None]
+    count = f"{len(facts.nodes)} broker{'s' if len(facts.nodes) != 1 else ''}"
+    return unreached or [ok(f"the cluster at {brokers} answers over {brokers.protocol} and has {count}, all reached")]
+
+
+async def _reach(host: str, port: int) -> Finding | None:
+    """A failure if a broker cannot be reached at the address that it names; clients use that one, not --kafka."""
+    try:
+        async with connected(host, port, None, {}):
+            return None
+    except ProbeError as error:
+        return fail(
+            f"a broker names itself {host}:{port} to clients, but {error.says}",
+            f"correct advertised.listeners of the broker, or {error.cure}",
+        )
