@@ -9,6 +9,7 @@ import pytest
 from streamgauge.cli.settings import SECRET, without_password
 from streamgauge.config import SETTINGS
 from streamgauge.errors import DONE, USAGE
+from streamgauge.ledger import open_ledger
 from tests.running import here
 
 URL = "postgresql://user:CANARY@db/ledger?sslmode=require&password=CANARY"
@@ -55,6 +56,20 @@ def test_no_secret_is_printed(tmp_path: Path) -> None:
     done = here("config", "show", "up", environment={"STREAMGAUGE_LEDGER": URL})
     assert "CANARY" not in done.stdout + done.stderr
     assert hidden in done.stdout
+
+
+def test_a_command_uses_the_ledger_that_a_file_names(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"
+    open_ledger(url).close()
+    file = tmp_path / "secret"
+    file.write_text(url)
+    environment = {"STREAMGAUGE_LEDGER_FILE": str(file), "STREAMGAUGE_DATA_DIR": str(tmp_path / "none")}
+    assert here("ledger", "query", environment=environment).returncode == DONE
+    file.unlink()
+    done = here("ledger", "query", environment=environment)
+    assert done.returncode == USAGE
+    assert f"the URL file {file} cannot be read: No such file" in done.stderr
+    assert here("rules", "generate", environment=environment).returncode == DONE, "it uses no ledger"
 
 
 @pytest.mark.parametrize(

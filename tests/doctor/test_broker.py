@@ -12,16 +12,18 @@ from streamgauge.kafka.administrator import ExistingTopic, Kind, Operation, Righ
 from streamgauge.kafka.security import Brokers, Login, Password, TlsFiles
 from streamgauge.kafka.topics import Job, Topics
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
+from tests.doctor.test_upstreams import signed, tls
 from tests.faults.doors import SECRET
 from tests.faults.log_faults import add_partitions
 from tests.kafka_broker.administration import delete_topic
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
 from tests.kafka_broker.secured import Secured
+from tests.taps.proxy.pki import make_pki
 
 CHECKS = ("broker", "topics", "rights")
 
 
-def without_kafka(folder: Path, facts: Facts) -> Installation:
+def without_kafka(folder: Path, facts: Facts, brokers: Brokers | None = None) -> Installation:
     """A worker whose brokers say these facts."""
 
     class Told(Cluster):
@@ -29,7 +31,8 @@ def without_kafka(folder: Path, facts: Facts) -> Installation:
             return facts
 
     examined = installation("worker", folder, "b:1")
-    return Installation("worker", examined.settings, examined.read_key, Told(Brokers("b:1"), "streamgauge", Job.WORKER))
+    told = Told(brokers or Brokers("b:1"), "streamgauge", Job.WORKER)
+    return Installation("worker", examined.settings, examined.read_key, told)
 
 
 @pytest.mark.kafka
@@ -100,6 +103,17 @@ def test_without_a_broker_one_check_fails_and_the_others_are_silent(tmp_path: Pa
     assert examined.cluster is not None
     for name in CHECKS:
         assert found(name, installation("worker", tmp_path)) == [], "the check of the settings says why"
+
+
+def test_a_brokers_certificate_that_expires_soon(tmp_path: Path) -> None:
+    pki = make_pki(tmp_path)
+    with tls(signed(pki, tmp_path, "soon.pem", "127.0.0.1", days=3.2)) as server:
+        facts = Facts(nodes=[("127.0.0.1", server.port)])
+        seen = only("broker", without_kafka(tmp_path, facts, Brokers("b:1", TlsFiles(pki.ca))))
+    assert (seen.level, seen.says) == (
+        WARN,
+        f"the certificate of the broker at 127.0.0.1:{server.port} expires in 3 days",
+    )
 
 
 def login(secured: Secured, user: str, listener: str = "SCRAM", password: str = SECRET) -> Brokers:

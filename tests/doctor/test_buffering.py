@@ -12,7 +12,7 @@ from bench.peers.servers import program_of
 from streamgauge.doctor.findings import Finding
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
 from tests.running import start, start_up, wait_until_ready
-from tests.taps.proxy.pki import make_pki
+from tests.runtime.test_certificates import Locked
 
 _NGINX = """
 worker_processes 1;
@@ -104,15 +104,16 @@ def test_a_proxy_without_a_tap(tmp_path: Path) -> None:
     assert "in 1 bursts" in seen.says
 
 
-def test_a_tap_with_tls(tmp_path: Path) -> None:
-    pki = make_pki(tmp_path)
+def test_a_tap_with_tls_whose_key_has_a_password(tmp_path: Path) -> None:
+    locked = Locked(tmp_path)
     doctor = f"http://127.0.0.1:{free_port()}"
-    certificate = ["--tls-certificate", str(pki.other)]
+    files = dict(zip(("tls_certificate", "tls_key", "tls_key_password_file"), map(str, locked.files), strict=True))
+    certificate = [word for name, file in files.items() for word in (f"--{name.replace('_', '-')}", file)]
     places = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "running")]
     with start("up", ["--upstream", f"doctor={doctor}", *places, *certificate], tmp_path / "running") as running:
         wait_until_ready(running)
         [listen] = re.findall(r": https://([^/\s]+)\S* -> ", running.log)
-        options = {"upstream": f"doctor={doctor}", "listen": listen, "tls_certificate": str(pki.other)}
+        options = {"upstream": f"doctor={doctor}", "listen": listen, **files}
         assert only("buffering", installation("up", tmp_path, **options)).level is OK
 
 

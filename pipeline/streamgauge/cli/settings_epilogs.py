@@ -17,8 +17,8 @@ examples:
   streamgauge doctor tap --config streamgauge.toml
       the checks of `tap` with these settings; run it on the host, and as the user, that will run the tap
   streamgauge doctor up --upstream openai=https://api.openai.com
-  streamgauge doctor worker --kafka broker:9092 --prometheus http://prometheus:9090
-  streamgauge doctor tap --config streamgauge.toml --through https://llm.example.com --output json
+  streamgauge doctor worker --kafka b:9092 --prometheus http://prometheus:9090
+  streamgauge doctor tap --through https://llm.example.com --output json
       if the tap has --upstream doctor=http://127.0.0.1:9469, a slow stream is sent through it, and through that address
 
 It also takes every option of `up`, `tap` or `worker` that is a setting. Without one of these words it checks `tap` or

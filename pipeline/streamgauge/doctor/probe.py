@@ -103,13 +103,18 @@ async def _secured(
         ) from None
 
 
+def certificate_ends_s(writer: asyncio.StreamWriter) -> float | None:
+    """When the certificate of a server expires (seconds since 1970); None without TLS."""
+    certificate = writer.get_extra_info("peercert")
+    return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+
+
 async def head(host: str, port: int, path: str, tls: ssl.SSLContext | None, cures: Mapping[Invalid, str]) -> Answer:
     """The answer to a HEAD request without credentials. Raises ProbeError."""
     name = f"[{host}]" if ":" in host else host
     request = f"HEAD {path or '/'} HTTP/1.1\r\nHost: {name}:{port}\r\nConnection: close\r\nAccept: */*\r\n\r\n"
     async with connected(host, port, tls, cures) as (reader, writer):
-        certificate = writer.get_extra_info("peercert")
-        ends_s = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+        ends_s = certificate_ends_s(writer)
         try:
             async with asyncio.timeout(STEP_S):
                 writer.write(request.encode())
