@@ -34,6 +34,7 @@ _PROCESSES = (
     "tests/doctor/test_buffering.py",
     "tests/doctor/test_ports.py",
     "tests/doctor/test_prometheus.py",
+    "tests/doctor/test_whole.py",
     "tests/ledger/test_sqlite.py::test_processes_share_one_file_from_its_first_moment",
     "tests/ledger/test_sqlite.py::test_what_was_confirmed_before_a_kill_is_there",
     "tests/ledger/test_migrations.py::test_processes_that",

@@ -1,6 +1,7 @@
 """The checks run at once, end in time, and show no traceback whatever happens in one of them."""
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.errors import Unavailable
 from tests.doctor.examined import FAIL, OK, installation
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "doctor.md"
 
 
 async def hangs(_: Installation) -> Sequence[Finding]:
@@ -52,5 +55,6 @@ def test_a_sentence_without_a_cure_stays_whole() -> None:
     assert failure_of(Unavailable("it does not work")) == Finding(FAIL, "it does not work")
 
 
-def test_the_names_of_checks_differ() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS)
+def test_each_check_has_its_own_name_and_a_row_in_the_guide() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ", GUIDE.read_text(), flags=re.MULTILINE)
+    assert rows == [check.name for check in CHECKS]

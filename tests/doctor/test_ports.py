@@ -6,13 +6,25 @@ from pathlib import Path
 
 from streamgauge.doctor.ports import reached_at
 from streamgauge.runtime.listeners import Address
-from tests.doctor.examined import FAIL, OK, found, installation
+from tests.doctor.examined import FAIL, OK, WARN, found, installation
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.running import start_up
 
 
 class _Nothing(Quiet, BaseHTTPRequestHandler):
     """A server that knows no page."""
+
+
+class _Unready(Quiet, BaseHTTPRequestHandler):
+    """As an admin port of a worker that is not ready."""
+
+    def do_GET(self) -> None:
+        ready = self.path == "/health/ready"
+        content = b"not ready: the broker does not answer\n" if ready else b"ok\n"
+        self.send_response(503 if ready else 200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
 
 def levels(command: str, folder: Path, **options: str) -> list[str]:
@@ -42,6 +54,10 @@ def test_a_running_tap_has_its_ports_and_another_server_has_not(tmp_path: Path) 
         seen = found("ports", installation("up", tmp_path, **options))
     assert [one.level for one in seen] == [OK, OK]
     assert all("in use by a running Streamgauge" in one.says for one in seen)
+    with serving(LocalServer(_Unready)) as other:
+        [one, why] = found("ports", installation("worker", tmp_path, admin=other.url[7:]))
+    assert (one.level, why.level) == (OK, WARN)
+    assert why.says == "the running process is not ready: the broker does not answer"
     with serving(LocalServer(_Nothing)) as other:
         [one] = found("ports", installation("worker", tmp_path, admin=other.url[7:]))
     assert one.level is FAIL

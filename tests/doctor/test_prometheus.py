@@ -11,6 +11,8 @@ from tests.doctor.test_upstreams import answer, plain
 from tests.running import start_up, wait_for
 from tests.taps.proxy.rig import RawUpstream
 
+RULES = Path(__file__).parents[2] / "dashboards" / "prometheus" / "rules" / "streamgauge.yml"
+
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 
 
@@ -19,7 +21,7 @@ def test_targets_that_are_up_down_and_missing(tmp_path: Path) -> None:
     away = f"127.0.0.1:{free_port()}"
     with start_up({"a": "http://127.0.0.1:1"}, tmp_path / "running") as running:
         targets = {"streamgauge": [running.admin[7:]], "streamgauge-worker": [away]}
-        with prometheus_with_rules(tmp_path, targets, "groups: []") as url:
+        with prometheus_with_rules(tmp_path, targets, RULES.read_text()) as url:
             ours = installation("up", tmp_path, prometheus=f"{url}/", admin=running.admin[7:])
             up = wait_for(lambda: (one := only("prometheus", ours)).level is OK and one, "scrape")
             theirs = installation("worker", tmp_path, prometheus=url, admin=away)
@@ -37,6 +39,17 @@ def test_a_prometheus_that_scrapes_nothing_of_ours(tmp_path: Path) -> None:
         seen = only("prometheus", installation("up", tmp_path, prometheus=url))
     assert (seen.level, seen.says) == (FAIL, "Prometheus scrapes no target that shows streamgauge_build_info")
     assert "add HOST:9464 to the scrape_configs" in seen.cure
+
+
+@needs_prometheus
+def test_a_prometheus_without_our_rules(tmp_path: Path) -> None:
+    with start_up({"a": "http://127.0.0.1:1"}, tmp_path / "running") as running:
+        targets = {"streamgauge": [running.admin[7:]]}
+        with prometheus_with_rules(tmp_path, targets, "groups: []") as url:
+            ours = installation("up", tmp_path, prometheus=url, admin=running.admin[7:])
+            up, rules = wait_for(lambda: len(seen := found("prometheus", ours)) > 1 and seen, "scrape")
+    assert (up.level, rules.level) == (OK, WARN)
+    assert rules.says == "Prometheus has no alert rules of Streamgauge"
 
 
 def test_what_is_no_prometheus(tmp_path: Path) -> None:

@@ -56,6 +56,26 @@ def test_an_upstream_that_answers_is_ok_whatever_it_says(tmp_path: Path) -> None
     assert (seen.level, seen.says) == (OK, "upstream a: reached, answers with 404")
 
 
+@pytest.mark.parametrize(("status", "says"), [(308, "answers with a redirect (308)"), (503, "answers with 503")])
+def test_a_redirect_or_an_unavailable_server_is_a_warning(status: int, says: str, tmp_path: Path) -> None:
+    content = f"HTTP/1.1 {status} Other\r\nContent-Length: 0\r\n\r\n".encode()
+    with RawUpstream(plain(content)) as upstream:
+        seen = only("upstreams", installation("up", tmp_path, upstream=f"a={upstream.url}"))
+    assert (seen.level, seen.says) == (WARN, f"upstream a: {says}")
+
+
+def test_a_name_with_several_addresses_is_reached_at_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def addresses(host: str, port: int, **_: object) -> list[object]:
+        assert host == "two.example"
+        family = socket.AF_INET, socket.SOCK_STREAM, 6, ""
+        return [(*family, ("127.0.0.2", port)), (*family, ("127.0.0.1", port))]
+
+    with RawUpstream(plain(answer())) as upstream:
+        monkeypatch.setattr(socket, "getaddrinfo", addresses)
+        seen = only("upstreams", installation("up", tmp_path, upstream=f"a=http://two.example:{upstream.port}"))
+    assert seen.level is OK, seen
+
+
 def test_a_valid_certificate_is_ok_with_its_days(tmp_path: Path, pki: Pki) -> None:
     with tls(pki.server) as upstream:
         url = f"a=https://127.0.0.1:{upstream.port}"

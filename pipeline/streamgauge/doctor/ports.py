@@ -5,7 +5,7 @@ import http.client
 import socket
 from collections.abc import Callable, Sequence
 
-from streamgauge.doctor.findings import Finding, fail, ok
+from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.runtime.listeners import Address
@@ -13,6 +13,7 @@ from streamgauge.runtime.listeners import Address
 _TIMEOUT_S = 5.0
 # What an admin port answers to a question for its health: a status, and a few words (bytes).
 _STATUSES, _MAX_BYTES = (200, 401, 403, 503), 500
+_UNREADY = 503
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -25,10 +26,11 @@ def _findings(installation: Installation) -> list[Finding]:
     settings = installation.settings
     relays = installation.command != "worker" and settings.upstream
     admin, runs = _of("--admin", settings.admin, lambda: is_streamgauge(settings.admin))
-    if not relays:
-        return [admin]
+    found = [admin]
+    if runs and (reason := unready_reason(settings.admin)) is not None:
+        found.append(warn(f"the running process is not ready: {reason}", "see its log, and the other checks"))
     # The port for clients shows no name of ours. If the admin port is ours, the other one is taken for ours, too.
-    return [_of("--listen", settings.listen, lambda: runs)[0], admin]
+    return [_of("--listen", settings.listen, lambda: runs)[0], *found] if relays else found
 
 
 def _of(option: str, address: Address, is_ours: Callable[[], bool]) -> tuple[Finding, bool]:
@@ -67,13 +69,29 @@ def reached_at(address: Address) -> Address:
 
 def is_streamgauge(address: Address) -> bool:
     """Whether the admin port of a Streamgauge answers there."""
+    answer = _get(address, "/health/live")
+    return answer is not None and answer[0] in _STATUSES and len(answer[1]) < _MAX_BYTES
+
+
+def unready_reason(address: Address) -> str | None:
+    """Why the process with this admin port is not ready; None if it is, or if it does not say."""
+    answer = _get(address, "/health/ready")
+    if answer is None or answer[0] != _UNREADY:
+        return None
+    return (
+        answer[1].decode(errors="replace").strip().removeprefix("not ready").removeprefix(": ") or "it gives no reason"
+    )
+
+
+def _get(address: Address, path: str) -> tuple[int, bytes] | None:
+    """The status and the beginning of the body; None without an answer."""
     at = reached_at(address)
     connection = http.client.HTTPConnection(at.host, at.port, timeout=_TIMEOUT_S)
     try:
-        connection.request("GET", "/health/live")
+        connection.request("GET", path)
         with connection.getresponse() as answer:
-            return answer.status in _STATUSES and len(answer.read(_MAX_BYTES)) < _MAX_BYTES
+            return answer.status, answer.read(_MAX_BYTES)
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()

@@ -16,6 +16,7 @@ from streamgauge.runtime.certificates import Invalid, why_invalid
 STEP_S = 8.0
 # The largest head of an answer that is read (bytes).
 _MAX_HEAD = 64 * 1024
+_MAX_ADDRESSES = 4
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -47,16 +48,15 @@ async def connected(
 ) -> AsyncIterator[Stream]:
     """A connection as a context. `cures`: what to do about an invalid certificate. Raises ProbeError."""
     at = f"{host}:{port}"
-    address = await _resolved(host, port)
-    try:
-        async with asyncio.timeout(STEP_S):
-            plain = await asyncio.open_connection(*address)
-    except TimeoutError:
-        raise ProbeError(f"{at} does not answer within {STEP_S:g} s", "check firewalls and routes to it") from None
-    except ConnectionRefusedError:
-        raise ProbeError(f"{at} refuses connections", "check that it runs, and its port") from None
-    except OSError as error:
-        raise ProbeError(f"{at} cannot be reached ({error.strerror or error})", "check the network") from None
+    addresses = await _resolved(host, port)
+    for place, address in enumerate(addresses):
+        try:
+            async with asyncio.timeout(STEP_S / len(addresses)):
+                plain = await asyncio.open_connection(*address)
+            break
+        except OSError as error:  # a TimeoutError is one, too
+            if place == len(addresses) - 1:
+                raise _unreached(at, error) from None
     reader, writer = plain
     try:
         if tls is not None:
@@ -68,7 +68,17 @@ async def connected(
             await asyncio.wait_for(writer.wait_closed(), 1)
 
 
-async def _resolved(host: str, port: int) -> tuple[str, int]:
+def _unreached(at: str, error: OSError) -> ProbeError:
+    match error:
+        case TimeoutError():
+            return ProbeError(f"{at} does not answer within {STEP_S:g} s", "check firewalls and routes to it")
+        case ConnectionRefusedError():
+            return ProbeError(f"{at} refuses connections", "check that it runs, and its port")
+    return ProbeError(f"{at} cannot be reached ({error.strerror or error})", "check the network")
+
+
+async def _resolved(host: str, port: int) -> list[tuple[str, int]]:
+    """The addresses of a name, at most _MAX_ADDRESSES: a tap, too, tries one after the other."""
     try:
         async with asyncio.timeout(STEP_S):
             found = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
@@ -76,10 +86,9 @@ async def _resolved(host: str, port: int) -> tuple[str, int]:
         raise ProbeError(f"the name {host} is not resolved within {STEP_S:g} s", "check the DNS of this host") from None
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ProbeError(
-            f"the name {host} cannot be resolved ({why})", "check the name, and the DNS of this host"
-        ) from None
-    return str(found[0][4][0]), port
+        cure = "check the name, and the DNS of this host"
+        raise ProbeError(f"the name {host} cannot be resolved ({why})", cure) from None
+    return [(str(place[0]), port) for *_, place in found][:_MAX_ADDRESSES]
 
 
 async def _secured(

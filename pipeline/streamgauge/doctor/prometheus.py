@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamgauge import __version__
-from streamgauge.doctor.findings import Finding, fail, ok, warn
+from streamgauge.doctor.findings import Finding, Level, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.runtime.redaction import redacted_text, redacted_value
@@ -24,11 +24,29 @@ class _QueryError(Exception):
 
 
 async def find(installation: Installation) -> Sequence[Finding]:
-    """Nothing without --prometheus."""
-    return [await in_thread(_of, installation)] if installation.prometheus else []
+    """Nothing without --prometheus; else one finding for the targets, and one if there are no rules."""
+    return await in_thread(_findings, installation) if installation.prometheus else []
 
 
-def _of(installation: Installation) -> Finding:
+def _findings(installation: Installation) -> list[Finding]:
+    targets = _of_targets(installation)
+    return [targets] if targets.level is Level.FAIL else [targets, *_of_rules(installation.prometheus.rstrip("/"))]
+
+
+def _of_rules(url: str) -> list[Finding]:
+    """A warning if no alert rule uses a metric of ours."""
+    try:
+        groups = _get(url, "rules", type="alert")["groups"]
+        has_rules = any("streamgauge_" in str(rule["query"]) for group in groups for rule in group["rules"])
+    except (_QueryError, KeyError, TypeError):
+        return []  # other servers with the same queries may have no rules
+    if has_rules:
+        return []
+    cure = "`streamgauge rules generate` prints them, for the rule_files of Prometheus"
+    return [warn("Prometheus has no alert rules of Streamgauge", cure)]
+
+
+def _of_targets(installation: Installation) -> Finding:
     url, port = installation.prometheus.rstrip("/"), installation.settings.admin.port
     try:
         series = _get(url, "query", query=_METRIC)["result"]
@@ -66,6 +84,8 @@ def _of(installation: Installation) -> Finding:
 
 
 def _cure_of(why: str) -> str:
+    if "401" in why:
+        return "give Prometheus the credentials of the admin port (authorization in the scrape_configs)"
     if "403" in why:
         return "allow the name by which Prometheus calls it: --admin-host NAME"
     if "refused" in why or "no route" in why or "deadline" in why or "timeout" in why:

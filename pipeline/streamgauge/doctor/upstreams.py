@@ -14,6 +14,9 @@ from streamgauge.setting_types import Upstream
 # A certificate that expires sooner is reported (days): those of a public authority are renewed 30 days before.
 WARN_DAYS = 14
 
+_REDIRECTS = (301, 302, 307, 308)
+_UNAVAILABLE = (502, 503, 504)
+
 CURES = {
     Invalid.UNTRUSTED: "give the CA file with --upstream-ca",
     Invalid.EXPIRED: "renew it on the upstream, and check the clock of this host",
@@ -44,6 +47,11 @@ async def _of(upstream: Upstream, installation: Installation) -> Finding:
         answer = await ask(upstream, installation)
     except ProbeError as error:
         return fail(f"{name}: {error.says}", error.cure)
+    if answer.status in _REDIRECTS:
+        cure = "give --upstream the address to which it redirects: clients would leave the tap"
+        return warn(f"{name}: answers with a redirect ({answer.status})", cure)
+    if answer.status in _UNAVAILABLE:
+        return warn(f"{name}: answers with {answer.status}", "check the server, and what stands before it")
     if answer.certificate_ends_s is not None:
         days = (answer.certificate_ends_s - time.time()) / 86_400
         if days < WARN_DAYS:
