@@ -41,6 +41,7 @@ _PROCESSES = (
     "tests/cli/test_agent.py",
     "tests/cli/test_audit.py",
     "tests/cli/test_deadletter.py",
+    "tests/cli/test_doctor.py::test_the_doctor_of_a_tap_imports",
     "tests/cli/test_kafka_options.py",
     "tests/cli/test_ledger.py",
     "tests/cli/test_ledger_export.py",

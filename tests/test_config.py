@@ -13,10 +13,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from streamgauge.attribute_types import Attribute
+from streamgauge.cli.admin_port import with_worker_admin_port
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
-from streamgauge.cli.worker import with_worker_admin_port
 from streamgauge.config import SETTINGS, Settings, default_data_dir
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault

@@ -1,13 +1,15 @@
 """`doctor` as a user runs it: its lines, its JSON, its exit codes, and no secret or traceback in them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from streamgauge.errors import DONE, FOUND, USAGE
 from tests.doctor.test_upstreams import answer, plain
-from tests.running import here
+from tests.running import CLEAN, here
 from tests.taps.proxy.rig import RawUpstream
 
 
@@ -109,3 +111,12 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 def test_wrong_usage_is_2(words: list[str]) -> None:
     done = here("doctor", *words)
     assert (done.returncode, done.stdout) == (USAGE, "")
+
+
+def test_the_doctor_of_a_tap_imports_no_database_and_no_prices() -> None:
+    code = (
+        "import sys; from streamgauge.cli.main import main; main(['doctor', 'tap', '--kafka', '127.0.0.1:1']);"
+        "print([name for name in ('sqlalchemy', 'genai_prices', 'faust', 'psycopg') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=CLEAN)
+    assert done.stdout.splitlines()[-1] == "[]"

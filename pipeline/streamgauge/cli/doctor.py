@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from streamgauge.cli.admin_port import with_worker_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.options import JSON
-from streamgauge.cli.stream_costs import prices_of
 from streamgauge.cli.tap_process import check_certificates, check_keys
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.cli.worker import with_worker_admin_port
 from streamgauge.config import Settings
 from streamgauge.doctor.checks import run_checks
 from streamgauge.doctor.cluster import Cluster
@@ -22,7 +21,6 @@ from streamgauge.doctor.findings import Finding, Level
 from streamgauge.doctor.installation import Installation
 from streamgauge.errors import DONE, FOUND, StreamgaugeError, UsageFault
 from streamgauge.kafka.topics import Job
-from streamgauge.ledger.budgets import load_budgets
 from streamgauge.recorder.installation_key import installation_key
 from streamgauge.taps.proxy.tls import upstream_context
 
@@ -62,9 +60,7 @@ def _installation(command: str, settings: Settings, args: Arguments) -> Installa
         attempts += [partial(check_keys, settings), partial(check_certificates, settings)]
         attempts.append(partial(read_tenants, settings.tenants))
     if command != _TAP:
-        attempts.append(partial(prices_of, settings))
-        if settings.budgets is not None:
-            attempts.append(partial(load_budgets, settings.budgets))
+        attempts += _of_ledger(settings)
     cluster = None
     if command != _UP:
         try:
@@ -82,6 +78,15 @@ def _installation(command: str, settings: Settings, args: Arguments) -> Installa
         args.through or "",
         args.prometheus or "",
     )
+
+
+def _of_ledger(settings: Settings) -> list[Callable[[], object]]:
+    """A tap needs none of these modules."""
+    from streamgauge.cli.stream_costs import prices_of
+    from streamgauge.ledger.budgets import load_budgets
+
+    budgets = settings.budgets
+    return [partial(prices_of, settings), *([] if budgets is None else [partial(load_budgets, budgets)])]
 
 
 def _raise(error: StreamgaugeError) -> None:

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from streamgauge.attribute_types import Attribute
 from streamgauge.cli.commands import COMMANDS, Arguments
-from streamgauge.cli.kafka_options import PASSWORD_VARIABLE
 from streamgauge.cli.options import JSON
-from streamgauge.cli.settings_sources import faults_of_file
+from streamgauge.cli.settings_sources import SECRET_VARIABLES, faults_of_file
 from streamgauge.cli.tables import print_rows
 from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import DONE, USAGE, UsageFault
@@ -63,8 +62,10 @@ def _shown(settings: Settings, command: str) -> Iterator[_Shown]:
         else:
             value = setting.elsewhere.get(command, _plain(setting, value))
             yield _Shown(setting.name, value, "default")
-        if setting.name == "kafka_username" and os.environ.get(PASSWORD_VARIABLE):
-            yield _Shown("kafka_password", SECRET, PASSWORD_VARIABLE)
+        # Some secrets are in a file, or in a variable that is no setting.
+        variable = setting.variable.removesuffix("_FILE")
+        if variable in SECRET_VARIABLES and os.environ.get(variable):
+            yield _Shown(setting.name.removesuffix("_file"), SECRET, variable)
 
 
 def _plain(setting: Setting, value: Any) -> Any:

@@ -18,10 +18,10 @@ from streamgauge.runtime.redaction import redacted_text, redacted_value
 from streamgauge.runtime.secret_file import read_secret
 from streamgauge.setting_types import ENV_PREFIX, SCHEME, Setting
 
-# The variables that are no settings: of the command line, of taps in applications, and the password that has no option.
-OTHER_VARIABLES = frozenset(
-    f"{ENV_PREFIX}{name}" for name in ("CONFIG", "DEBUG", "AGENT", "TAP_NAME", "KAFKA_PASSWORD")
-)
+# Secrets that have no option, since every user of the host can read command lines.
+SECRET_VARIABLES = frozenset(f"{ENV_PREFIX}{name}" for name in ("ADMIN_TOKEN", "KAFKA_PASSWORD"))
+# The other variables that are no settings: of the command line, and of taps in applications.
+OTHER_VARIABLES = SECRET_VARIABLES | {f"{ENV_PREFIX}{name}" for name in ("CONFIG", "DEBUG", "AGENT", "TAP_NAME")}
 # What Kubernetes sets in every container next to a service whose name begins with streamgauge, with a URL in ..._PORT.
 # https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 _OF_SERVICES = re.compile(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from streamgauge.config import SETTINGS
 from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
@@ -13,6 +14,7 @@ from streamgauge.runtime.certificates import Invalid, load_certificate, why_inva
 
 # Messages that the two sides of a handshake exchange in memory, at most: four are needed.
 _ROUNDS = 10
+_CERTIFICATE = "_certificate"
 _BY_TIME = (Invalid.EXPIRED, Invalid.NOT_YET)
 
 
@@ -22,12 +24,13 @@ async def find(installation: Installation) -> Sequence[Finding]:
 
 
 def _named(installation: Installation) -> Iterator[tuple[str, Path, Path | None, Path | None]]:
+    """The option of each certificate that the command uses, the certificate, its key, and the file of the key's password."""
     settings = installation.settings
-    sides = ("kafka",) if installation.command == "worker" else ("tls", "upstream", "kafka")
-    for side in sides:
-        if (certificate := getattr(settings, f"{side}_certificate")) is not None:
-            key, password = getattr(settings, f"{side}_key"), getattr(settings, f"{side}_key_password_file")
-            yield f"--{side}-certificate", certificate, key, password
+    for name, setting in SETTINGS.items():
+        if name.endswith(_CERTIFICATE) and installation.command in setting.commands and getattr(settings, name):
+            key = f"{name.removesuffix(_CERTIFICATE)}_key"
+            password = getattr(settings, f"{key}_password_file", None)
+            yield setting.flag, getattr(settings, name), getattr(settings, key), password
 
 
 def _of(option: str, certificate: Path, key: Path | None, password: Path | None) -> Finding | None:

@@ -9,7 +9,6 @@ from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.ledger import LedgerUnavailableError, UnsupportedLedgerError, sqlite_file
 from streamgauge.ledger.inspection import inspect_ledger
-from streamgauge.ledger.schema import SCHEMA_VERSION
 from streamgauge.runtime.redaction import redacted_text
 
 
@@ -22,6 +21,8 @@ async def find(installation: Installation) -> Sequence[Finding]:
 
 
 def _of(settings: Settings) -> Finding:
+    from streamgauge.ledger.schema import SCHEMA_VERSION  # the doctor of a tap needs no library for databases
+
     url = settings.ledger_url
     try:
         state = inspect_ledger(url)

@@ -1,8 +1,10 @@
 """The addresses on which the command listens: free, or in use by a running Streamgauge."""
 
+import contextlib
 import errno
 import http.client
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 
 from streamgauge.doctor.findings import Finding, fail, ok, warn
@@ -84,14 +86,16 @@ def unready_reason(address: Address) -> str | None:
 
 
 def _get(address: Address, path: str) -> tuple[int, bytes] | None:
-    """The status and the beginning of the body; None without an answer."""
+    """The status and the beginning of the body, over HTTP or TLS; None without an answer."""
     at = reached_at(address)
-    connection = http.client.HTTPConnection(at.host, at.port, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", path)
-        with connection.getresponse() as answer:
-            return answer.status, answer.read(_MAX_BYTES)
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # the address is this host's own, and no secret is sent
+    for connection in (
+        http.client.HTTPConnection(at.host, at.port, timeout=_TIMEOUT_S),
+        http.client.HTTPSConnection(at.host, at.port, timeout=_TIMEOUT_S, context=tls),
+    ):
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", path)
+            with connection.getresponse() as answer:
+                return answer.status, answer.read(_MAX_BYTES)
+    return None
