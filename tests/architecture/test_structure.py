@@ -194,6 +194,7 @@ EDGES: dict[str, set[str]] = {
     "doctor/ports.py": set(),
     "doctor/probe.py": set(),
     "doctor/prometheus.py": set(),
+    "doctor/secrets.py": set(),
     "doctor/slow_stream.py": set(),
     "doctor/threads.py": set(),
     "doctor/upstreams.py": set(),

@@ -106,7 +106,15 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--check-timeout", "0"], ["--workers", "0"], ["--interface", "lo"], ["sideways"], ["--output", "csv"]]
+    "words",
+    [
+        ["--check-timeout", "0"],
+        ["--workers", "0"],
+        ["--interface", "lo"],
+        ["sideways"],
+        ["--output", "csv"],
+        ["--serve", "x"],
+    ],
 )
 def test_wrong_usage_is_2(words: list[str]) -> None:
     done = here("doctor", *words)

@@ -22,9 +22,10 @@ OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 def installation(command: str, folder: Path, brokers: Any = None, **options: Any) -> Installation:
     """An installation of `command` with these settings; `brokers`: an address or a Brokers; without it none.
 
-    `through` and `prometheus` are those of the doctor.
+    `through`, `prometheus` and `serve` are those of the doctor.
     """
     of_doctor = {name: options.pop(name, "") for name in ("through", "prometheus")}
+    of_doctor["serve"] = options.pop("serve", None)
     settings = load({"data_dir": str(folder / "data"), **options}, commands=[command])
     job = Job.WORKER if command == "worker" else Job.TAP
     cluster = None if brokers is None else Cluster(brokers_at(brokers), settings.topic_prefix, job)

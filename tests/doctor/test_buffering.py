@@ -10,6 +10,7 @@ from bench.peers.peer import MissingError, free_port, started
 from bench.peers.servers import program_of
 
 from streamgauge.doctor.findings import Finding
+from streamgauge.setting_types import parse_address
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
 from tests.running import start, start_up, wait_until_ready
 from tests.runtime.test_certificates import Locked
@@ -94,6 +95,19 @@ def test_a_tap_does_not_buffer_and_a_proxy_before_it_may(tmp_path: Path) -> None
 
 
 FAIL_CURE = "turn buffering off in the proxy (nginx: proxy_buffering off; gzip off), for event streams at least"
+
+
+def test_a_proxy_after_the_tap(tmp_path: Path) -> None:
+    served = free_port()
+    with (
+        nginx(tmp_path / "nginx", served) as proxy,
+        start_up({"doctor": proxy}, tmp_path / "running") as running,
+    ):
+        options = {"upstream": f"doctor={proxy}", "listen": running.url[7:]}
+        seen = only("buffering", installation("up", tmp_path, **options, serve=parse_address(f"127.0.0.1:{served}")))
+        assert (seen.level, "through the tap at " in seen.says, seen.cure) == (FAIL, True, FAIL_CURE)
+        seen = only("buffering", installation("up", tmp_path, **options))
+        assert (seen.level, "--serve HOST:PORT" in seen.cure) == (WARN, True)
 
 
 def test_a_proxy_without_a_tap(tmp_path: Path) -> None:

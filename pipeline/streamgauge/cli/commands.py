@@ -149,6 +149,12 @@ _DOCTOR = (
         " buffers",
         "URL",
     ),
+    Option(
+        "--serve",
+        "where the doctor serves its slow stream, if the upstream `doctor` leads there through a proxy; else the address of"
+        " that upstream",
+        "HOST:PORT",
+    ),
     Option("--prometheus", "address of the Prometheus server that scrapes this installation", "URL"),
     Option("--check-timeout", "time limit of each check", "SECONDS", float, default=20.0),
     output(TEXT, JSON),

@@ -22,15 +22,18 @@ from streamgauge.doctor.installation import Installation
 from streamgauge.errors import DONE, FOUND, StreamgaugeError, UsageFault
 from streamgauge.kafka.topics import Job
 from streamgauge.recorder.installation_key import installation_key
+from streamgauge.runtime.listeners import Address
+from streamgauge.setting_types import parse_address
 from streamgauge.taps.proxy.tls import upstream_context
 
 _UP, _TAP, _WORKER = "up", "tap", "worker"
+_MAX_TIMEOUT_S = 3600.0
 
 
 def run(settings: Settings, args: Arguments) -> int:
     """Prints the findings: 1 if one is a failure."""
-    if args.check_timeout <= 0:
-        raise UsageFault("--check-timeout must be more than 0")
+    if not 0 < args.check_timeout <= _MAX_TIMEOUT_S:
+        raise UsageFault(f"--check-timeout must be more than 0 and at most {_MAX_TIMEOUT_S:g} seconds")
     logging.disable(logging.CRITICAL)  # libraries would log what the findings say
     command = args.command.partition(" ")[2] or _fitting(settings)
     if command == _WORKER:
@@ -77,7 +80,15 @@ def _installation(command: str, settings: Settings, args: Arguments) -> Installa
         attempts,
         args.through or "",
         args.prometheus or "",
+        _address(args.serve),
     )
+
+
+def _address(given: str | None) -> Address | None:
+    try:
+        return None if given is None else parse_address(given)
+    except ValueError as error:
+        raise UsageFault(f"--serve: {error}") from None
 
 
 def _of_ledger(settings: Settings) -> list[Callable[[], object]]:

@@ -14,6 +14,7 @@ from streamgauge.doctor.installation import DOCTOR, Installation
 from streamgauge.doctor.ports import reached_at
 from streamgauge.doctor.slow_stream import EVENTS, GAP_S, PATH, SlowStream, StreamFailedError, arrivals, serving
 from streamgauge.doctor.threads import in_thread
+from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.redaction import redacted_value
 
 # Where the stream is served if no upstream says it.
@@ -37,8 +38,9 @@ async def find(installation: Installation) -> Sequence[Finding]:
         ]
     place = urlsplit(upstream.url if upstream is not None else DEFAULT_URL)
     base = f"{place.path}{PATH}"
+    at = installation.serve or Address(host=place.hostname or "", port=place.port or 80)
     try:
-        async with serving(place.hostname or "", place.port or 80) as stream:
+        async with serving(at.host, at.port) as stream:
             found = []
             if upstream is not None:
                 found.append(await _through_tap(installation, stream))
@@ -47,8 +49,10 @@ async def find(installation: Installation) -> Sequence[Finding]:
                 found.append(await _through(installation.through, path, stream))
             return found
     except OSError as error:
-        at = f"{place.hostname}:{place.port or 80}"
-        cure = f"let the upstream {DOCTOR} have a free port of this host, as in {DOCTOR}={DEFAULT_URL}"
+        cure = (
+            f"let the upstream {DOCTOR} have a free port of this host, as in {DOCTOR}={DEFAULT_URL}, or give"
+            " --serve HOST:PORT if it leads here through a proxy"
+        )
         return [warn(f"the slow stream cannot be served at {at} ({error.strerror or error})", cure)]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from streamgauge.config import Settings
 from streamgauge.doctor.cluster import Cluster
+from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import Upstream
 
 # The upstream by which the doctor's own stream goes through a tap.
@@ -20,7 +21,8 @@ class Installation:
     `cluster`: None without Kafka, or if its settings cannot be used; `upstream_tls`: the context for https upstreams, None
     if its files cannot be used; `attempts`: calls that raise StreamgaugeError if settings do not fit each other, or name a
     file that cannot be used; `read_key`: reads the key of a data directory, and raises ValueError or OSError; `through`: the
-    address at which clients reach the tap; `prometheus`: the address of its server.
+    address at which clients reach the tap; `prometheus`: the address of its server; `serve`: where the doctor
+    serves its slow stream, None for the address of its upstream.
     """
 
     command: str
@@ -31,6 +33,7 @@ class Installation:
     attempts: Sequence[Callable[[], object]] = ()
     through: str = ""
     prometheus: str = ""
+    serve: Address | None = None
 
     @property
     def upstreams(self) -> list[Upstream]:

@@ -16,9 +16,11 @@ from streamgauge.kafka.security import Brokers
 # The first and the last message by partition; partitions without messages are left out.
 Ends = Mapping[int, tuple[Read, Read]]
 
-# How long one fetch waits for messages (milliseconds), and how often it is repeated for one message.
+# How long one fetch waits for messages (milliseconds), how often it is repeated, and how much it takes of a partition
+# (bytes): a larger message comes whole and alone.
 _FETCH_WAIT_MS = 500
-_FETCHES = 6
+_FETCHES = 12
+_FETCH_BYTES = 16 * 1024
 
 
 async def ends_of(brokers: Brokers, topic: str, partitions: int) -> Ends:
@@ -35,29 +37,33 @@ async def ends_of(brokers: Brokers, topic: str, partitions: int) -> Ends:
 async def _ends(brokers: Brokers, topic: str, partitions: int) -> Ends:
     tolerate_header_names()
     consumer: Any = AIOKafkaConsumer(
-        **brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
+        **brokers.options(),
+        enable_auto_commit=False,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        max_partition_fetch_bytes=_FETCH_BYTES,
     )
     await consumer.start()
     try:
         places = [TopicPartition(topic, number) for number in range(partitions)]
         consumer.assign(places)
         begins, ends = await asyncio.gather(consumer.beginning_offsets(places), consumer.end_offsets(places))
-        found = {}
-        for place in places:
-            if begins[place] < ends[place]:
-                first = await _message_at(consumer, place, begins[place])
-                last = await _message_at(consumer, place, ends[place] - 1)
-                if first is not None and last is not None:
-                    found[place.partition] = (first, last)
-        return found
+        filled = [place for place in places if begins[place] < ends[place]]
+        first = await _messages_at(consumer, {place: begins[place] for place in filled})
+        last = await _messages_at(consumer, {place: ends[place] - 1 for place in filled})
+        return {place.partition: (first[place], last[place]) for place in filled if place in first and place in last}
     finally:
         await consumer.stop()
 
 
-async def _message_at(consumer: Any, place: TopicPartition, offset: int) -> Read | None:
-    """The message at an offset, or the next one; None if none comes."""
-    consumer.seek(place, offset)
+async def _messages_at(consumer: Any, offsets: Mapping[Any, int]) -> dict[Any, Read]:
+    """By partition, the message at its offset, or the next one; partitions that send none are left out."""
+    for place, offset in offsets.items():
+        consumer.seek(place, offset)
+    found: dict[Any, Read] = {}
     for _ in range(_FETCHES):
-        for message in (await consumer.getmany(place, timeout_ms=_FETCH_WAIT_MS, max_records=1)).get(place, ()):
-            return Read(message.offset, message.timestamp, message.value)
-    return None
+        if not (waiting := [place for place in offsets if place not in found]):
+            break
+        for place, messages in (await consumer.getmany(*waiting, timeout_ms=_FETCH_WAIT_MS)).items():
+            for message in messages[:1]:
+                found[place] = Read(message.offset, message.timestamp, message.value)
+    return found
