@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.settings_sources import faults_of_file, load
+from streamgauge.cli.settings_sources import OTHER_VARIABLES, faults_of_file, load
+from streamgauge.config import SETTINGS
 from streamgauge.errors import UsageFault
+
+PACKAGE = Path(__file__).parents[2] / "pipeline" / "streamgauge"
 
 FILES: dict[str, tuple[bytes, str]] = {
     "no TOML": (b"listen = ", "the settings file FILE is not valid TOML: "),
@@ -90,6 +93,16 @@ def test_variables_that_are_no_settings_are_accepted(monkeypatch: pytest.MonkeyP
     }.items():
         monkeypatch.setenv(name, value)
     assert load({}).given == {}
+
+
+def test_every_variable_that_the_program_reads_is_known() -> None:
+    known = {setting.variable for setting in SETTINGS.values()} | OTHER_VARIABLES
+    read = {
+        name
+        for path in PACKAGE.rglob("*.py")
+        for name in re.findall(r"[\"'](STREAMGAUGE_[A-Z_]*[A-Z])[\"']", path.read_text())
+    }
+    assert {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DATA_DIR", "STREAMGAUGE_TAP_NAME"} <= read <= known
 
 
 @pytest.mark.parametrize(

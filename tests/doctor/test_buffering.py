@@ -115,7 +115,7 @@ def test_a_proxy_without_a_tap(tmp_path: Path) -> None:
         [seen] = through(url, tmp_path)
     assert (seen.level, seen.cure) == (FAIL, FAIL_CURE)
     assert "12 events, sent every 0.1 s, arrive through" in seen.says
-    assert "in 1 bursts" in seen.says
+    assert "in one piece" in seen.says
 
 
 def test_a_tap_with_tls_whose_key_has_a_password(tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ def test_one_wrong_server_of_two_is_no_wrong_clock(tmp_path: Path) -> None:
         assert only("clock", installation("up", tmp_path, upstream=urls)).level is OK
 
 
+def test_the_difference_to_prometheus(tmp_path: Path) -> None:
+    with RawUpstream(plain(answer(time.time() + 60))) as prometheus:
+        seen = only("clock", installation("worker", tmp_path, prometheus=prometheus.url))
+    assert (seen.level, "s behind that of Prometheus" in seen.says) == (WARN, True)
+
+
 def test_without_a_server_the_clock_is_not_compared(tmp_path: Path) -> None:
     with RawUpstream(plain(b"HTTP/1.1 200 OK\r\nDate: never\r\n\r\n")) as upstream:
         seen = only("clock", installation("up", tmp_path, upstream=f"a={upstream.url}"))

@@ -10,10 +10,15 @@ from aiokafka import AIOKafkaProducer
 
 from streamgauge.core.assembly.state_codec import STATE_VERSION, encode_entry
 from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import SLOTS
+from streamgauge.doctor.checks import CHECKS, run_checks
 from streamgauge.doctor.installation import Installation
 from streamgauge.local_delivery import STATE_FILE, StateFile
 from streamgauge.spool import Spool
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
+from tests.kafka_broker.administration import delete_topics
+from tests.kafka_broker.fixtures import make_topics
+from tests.kafka_broker.reading import write_all
 from tests.streams import bundles_of, chat_segments
 
 
@@ -87,3 +92,21 @@ def test_topics_with_messages_of_other_versions(kafka: str, prefix: str, tmp_pat
         (FAIL, f"{prefix}.records"),
         (FAIL, f"{prefix}.state"),
     ], seen
+
+
+@pytest.mark.kafka
+def test_the_largest_topics_are_read_within_the_time_of_a_check(kafka: str, tmp_path: Path) -> None:
+    prefix = make_topics(kafka, SLOTS)
+    bundle = encode_bundle(bundles_of(chat_segments(1))[0])
+    try:
+        asyncio.run(write_all(kafka, f"{prefix}.segments", [(number, bundle) for number in range(SLOTS)] * 2))
+        examined = installation("worker", tmp_path, kafka, topic_prefix=prefix)
+        assert examined.cluster is not None
+        ends = asyncio.run(examined.cluster.ends(f"{prefix}.segments", SLOTS))
+        offsets = {number: (first.offset, last.offset) for number, (first, last) in ends.items()}
+        assert offsets == dict.fromkeys(range(SLOTS), (0, 1))
+        checks = [check for check in CHECKS if check.name == "formats"]
+        [(_, seen)] = asyncio.run(run_checks(installation("worker", tmp_path, kafka, topic_prefix=prefix), 20, checks))
+        assert seen.level is OK
+    finally:
+        asyncio.run(delete_topics(kafka, prefix))

@@ -1,4 +1,4 @@
-"""Whether a proxy before or after the tap buffers: then a slow stream arrives in bursts, and no time of a token is right.
+"""Whether a proxy before or after the tap buffers: then a slow stream arrives in pieces, and no time of a token is right.
 
 The doctor serves a slow stream of its own, at the address of the upstream that is named `doctor`, and requests it through
 the running tap and through --through. Without such an upstream --through must lead to the stream itself.
@@ -23,7 +23,7 @@ DEFAULT_URL = "http://127.0.0.1:9469"
 # Two events that arrive within this share of the time between their writes came together.
 _TOGETHER = 0.25
 # From which share of events that came together a proxy buffers. A busy host delays some.
-_BURSTS = 0.5
+_BUFFERED = 0.5
 
 _UNBUFFER = "turn buffering off in the proxy (nginx: proxy_buffering off; gzip off), for event streams at least"
 _ADD = f"start the tap with --upstream {DOCTOR}={DEFAULT_URL}, and give the doctor the same"
@@ -99,10 +99,8 @@ async def _measured(where: str, url: str, tls: ssl.SSLContext | None, stream: Sl
         for place, (earlier, later) in enumerate(pairwise(arrived))
     )
     late_s = max(there - then for there, then in zip(arrived, sent, strict=True))
-    if together >= _BURSTS * (EVENTS - 1):
-        bursts = EVENTS - together
-        says = (
-            f"{EVENTS} events, sent every {GAP_S:g} s, arrive through {where} in {bursts} bursts, {late_s:.1f} s late"
-        )
+    if together >= _BUFFERED * (EVENTS - 1):
+        pieces = "one piece" if together == EVENTS - 1 else f"{EVENTS - together} pieces"
+        says = f"{EVENTS} events, sent every {GAP_S:g} s, arrive through {where} in {pieces}, {late_s:.1f} s late"
         return fail(f"a proxy buffers: {says}", _UNBUFFER)
     return ok(f"events that are sent every {GAP_S:g} s arrive through {where} one by one, {late_s:.2f} s late at most")

@@ -1,5 +1,6 @@
 """The clock of this host: compared with those of other hosts, by the Date header of HTTP and the broker's times."""
 
+import ssl
 import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -52,10 +53,11 @@ def _difference(date_s: float) -> float:
 
 async def _of_prometheus(url: str) -> float | None:
     parts = urlsplit(url)
-    if parts.scheme != "http":
-        return None
+    secure = parts.scheme == "https"
+    tls = ssl.create_default_context() if secure else None
     try:
-        return (await head(parts.hostname or "", parts.port or 80, "/-/healthy", None, CURES)).date_s
+        port = parts.port or (443 if secure else 80)
+        return (await head(parts.hostname or "", port, f"{parts.path.rstrip('/')}/-/healthy", tls, CURES)).date_s
     except ProbeError:
         return None
 
