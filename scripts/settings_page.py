@@ -16,8 +16,13 @@ def settings_page() -> Iterator[str]:
         "A setting is an option, a variable of the environment, and a key of the settings file (TOML), which",
         "`--config FILE` or the variable `STREAMGAUGE_CONFIG` names. An option comes before a variable, a variable before",
         "the file, the file before the default. An empty variable counts as not set. A file may contain settings of several",
-        "commands; a key that is no setting is an error. Durations are seconds. A list is a TOML list, or one text with",
-        "commas; its option may be given several times. `streamgauge COMMAND --help` shows the same with examples.",
+        "commands; a key that is no setting is an error, and so is a variable `STREAMGAUGE_...` that is none. Durations are",
+        "seconds. A list is a TOML list, or one text with commas; its option may be given several times.",
+        "`streamgauge COMMAND --help` shows the same with examples. `streamgauge config show COMMAND` prints each value and",
+        "where it comes from, `streamgauge config check FILE` every fault of a settings file.",
+        "",
+        "A secret may stand in a file of its own, which holds it in one line: a password of a key, the SASL password, or the",
+        "URL of a ledger. The settings whose names end in `_file` name these files. No command prints a secret.",
         "",
         "| command | what it does |",
         "|---|---|",
@@ -42,6 +47,8 @@ def section_of(command: Command) -> str:
 def _key(command: Command) -> tuple[str, list[tuple[str, str]]]:
     """Equal for commands with the same first word and the same settings and defaults: they share a section."""
     notes = [(setting.name, setting.note(command.path)) for setting in command.settings]
+    if command.takes:
+        notes = [("takes", "")]
     return command.path.partition(" ")[0], notes
 
 
@@ -56,6 +63,9 @@ def _anchor(commands: list[Command]) -> str:
 
 def _settings(commands: list[Command]) -> Iterator[str]:
     path, settings = commands[0].path, commands[0].settings
+    if commands[0].takes:
+        yield from ("", "The options of the commands that are named on the command line are its options, too.")
+        return
     for section in SECTIONS:
         rows = [setting for setting in settings if setting.section == section]
         if rows:
@@ -73,8 +83,9 @@ def _row(setting: Setting, path: str) -> str:
 
 def _options(command: Command, commands: list[Command]) -> Iterator[str]:
     shown = [option for option in command.options if not option.hidden]
-    if shown:
-        of = f" of `{command.path}`" if len(commands) > 1 else ""
+    equal = all(other.options == command.options for other in commands)
+    if shown and not (equal and command is not commands[0]):
+        of = "" if equal else f" of `{command.path}`"
         yield from ("", f"**On the command line only{of}**", "")
         yield "| option | default | meaning |"
         yield "|---|---|---|"

@@ -68,8 +68,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=slow)
 
 
+# The tests' own variables, which their modules read when they are imported. The command line refuses unknown variables.
+_OWN_VARIABLES = tuple(
+    f"STREAMGAUGE_{name}" for name in ("ALERTS", "FEW_EXAMPLES", "REQUESTS", "SIMULATION_SCHEDULES", "SIMULATION_SEED")
+)
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays until the end: to visit it takes the garbage collector 0.4 s each time."""
+    for name in _OWN_VARIABLES:
+        os.environ.pop(name, None)
     gc.collect()
     gc.freeze()
 

@@ -13,10 +13,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from streamgauge.attribute_types import Attribute
+from streamgauge.cli.admin_port import with_worker_admin_port
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
-from streamgauge.cli.worker import with_worker_admin_port
 from streamgauge.config import SETTINGS, Settings, default_data_dir
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
@@ -71,6 +71,7 @@ TABLE: dict[str, Ways] = {
         ("~/a.pem", Path.home() / "a.pem"),
     ),
     "kafka_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "kafka_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "kafka_mechanism": (
         "SCRAM-SHA-512",
         ("PLAIN", "PLAIN"),
@@ -119,6 +120,7 @@ TABLE: dict[str, Ways] = {
         ("~/a.pem", Path.home() / "a.pem"),
     ),
     "upstream_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "upstream_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "tls_certificate": (
         None,
         ("/f.pem", Path("/f.pem")),
@@ -126,6 +128,7 @@ TABLE: dict[str, Ways] = {
         ("~/a.pem", Path.home() / "a.pem"),
     ),
     "tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "tls_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "strip_attributes": (False, (True, True), ("off", False), (True, True)),
     "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
     "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
@@ -145,6 +148,7 @@ TABLE: dict[str, Ways] = {
         ("postgresql://a,b/e", ("postgresql://a,b/e",)),
         (["sqlite:///a"], ("sqlite:///a",)),
     ),
+    "ledger_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "ledger_age": (None, (86_400, 86_400), ("100000", 100_000), ("3162240000", 3_162_240_000)),
     "budgets": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
     "prices": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
@@ -195,7 +199,12 @@ def test_flag_before_environment_before_file_before_default(
 
 
 # Arguments without which a command is not parsed.
-NEEDED = {"deadletter show": ["1"], "ledger export": ["-"], "ledger budgets": ["budgets.toml"]}
+NEEDED = {
+    "deadletter show": ["1"],
+    "ledger export": ["-"],
+    "ledger budgets": ["budgets.toml"],
+    "config check": ["settings.toml"],
+}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -211,7 +220,10 @@ def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -
             given = parse([*path.split(), *needed, *written]).settings
             assert given == {name: True if setting.type.is_switch else [value] if setting.type.is_list else value}
         assert f"\n  {setting.flag} " in helped(path)
-    for path in COMMANDS.keys() - set(setting.commands):
+    for path, command in COMMANDS.items():
+        if setting in command.settings:  # its own, or one of a command whose settings it takes, too
+            assert parse([*path.split(), *NEEDED.get(path, []), *written]).settings == given
+            continue
         with pytest.raises(SystemExit):
             parse([*path.split(), *NEEDED.get(path, []), setting.flag, value])
 

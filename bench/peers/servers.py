@@ -83,7 +83,7 @@ _HAPROXY_TLS = " ssl verify required ca-file {ca} sni str({name})"
 @contextmanager
 def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
     """Runs nginx in front of the upstream, with its files in `directory`. Raises MissingError."""
-    program, port = _find("nginx"), free_port()
+    program, port = program_of("nginx"), free_port()
     configuration = directory / "nginx.conf"
     scheme, tls = "http", ""
     if upstream.ca is not None:
@@ -100,7 +100,7 @@ def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
 @contextmanager
 def haproxy(upstream: Origin, directory: Path) -> Iterator[Peer]:
     """Runs haproxy in front of the upstream, with its files in `directory`. Raises MissingError."""
-    program, port = _find("haproxy"), free_port()
+    program, port = program_of("haproxy"), free_port()
     configuration = directory / "haproxy.cfg"
     tls = "" if upstream.ca is None else _HAPROXY_TLS.format(ca=upstream.ca, name=UPSTREAM_NAME)
     configuration.write_text(_HAPROXY.format(upstream=upstream.port, port=port, tls=tls))
@@ -108,7 +108,8 @@ def haproxy(upstream: Origin, directory: Path) -> Iterator[Peer]:
         yield peer
 
 
-def _find(name: str) -> str:
+def program_of(name: str) -> str:
+    """The path of an installed program. Raises MissingError."""
     program = shutil.which(name) or shutil.which(name, path=_SYSTEM)
     if program is None:
         raise MissingError(f"{name} is not installed: apt-get install {name}")

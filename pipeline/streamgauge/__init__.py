@@ -14,6 +14,7 @@ worker/            Kafka -> assembler -> records; faust/ and watchdog/
 ledger/            where records rest, in SQLite or PostgreSQL
 prices/            what a record costs: list prices, and those of the operator
 audit/             the ledger against what providers bill; invoices/ reads their exports
+doctor/            what would stop an installation from working, with the cures
 live/              the page on the admin port: open streams, timelines, the last hour
 metrics/           every metric declared once; the exporter and its HTTP server
 runtime/           child processes, listening sockets, the data directory, signals, reports of bugs

@@ -6,7 +6,8 @@ fills; settings that only one part uses are a group, which the part's dataclass 
 bytes. This module is imported by `--help`, so it imports nothing that is slow.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -65,6 +66,12 @@ def _pem(content: str, commands: tuple[str, ...], section: str, **more: Any) -> 
     return _set(FILE, None, f"PEM file of {content}", commands, section, **more)
 
 
+def _key_password(key: str, commands: tuple[str, ...], section: str) -> Any:
+    """A field for the path of a file with the password of a private key."""
+    about = f"file that contains the password of {key}, read when the key is loaded"
+    return _set(FILE, None, about, commands, section)
+
+
 def default_data_dir() -> Path:
     """The platform's state directory for users."""
     import platformdirs  # it is not needed for --help
@@ -82,10 +89,12 @@ class ProxySettings:
     upstream_key: Path | None = _pem(
         "the private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="that file"
     )
+    upstream_key_password_file: Path | None = _key_password("--upstream-key", _RELAYS, _UPSTREAMS)
     tls_certificate: Path | None = _pem(
         "the certificate with which clients are served over TLS; reloaded when it changes", _RELAYS, _CLIENTS
     )
     tls_key: Path | None = _pem("the private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="that file")
+    tls_key_password_file: Path | None = _key_password("--tls-key", _RELAYS, _CLIENTS)
     strip_attributes: bool = _set(
         switch(), False, "do not pass the headers of --attribute on to upstreams", _RELAYS, _CAPTURE
     )
@@ -147,7 +156,7 @@ class SpoolSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ProxySettings, SpoolSettings, LedgerSettings):
-    """The value of every setting. `given`: the names of those that are not defaults.
+    """The value of every setting. `given`: where those come from that are not defaults: name -> option, variable or file.
 
     `Settings.x` is the default of x, except for `data_dir`; dataclasses of parts take their defaults from it.
     """
@@ -220,6 +229,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings):
     kafka_key: Path | None = _pem(
         "the private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="that file"
     )
+    kafka_key_password_file: Path | None = _key_password("--kafka-key", _KAFKA, _KAFKA_SECTION)
     kafka_mechanism: str = _set(
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", metavar="NAME"),
         "SCRAM-SHA-512",
@@ -359,7 +369,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings):
         "show metrics of streams also under OpenTelemetry's names, of this version of its conventions",
         TO_LEDGER, _OPERATION,
     )  # fmt: skip
-    given: frozenset[str] = frozenset()
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def select(self, part: type[Part], **others: Any) -> Part:
         """The settings of a part of the program: an object of the dataclass `part`.

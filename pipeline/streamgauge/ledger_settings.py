@@ -25,6 +25,15 @@ class LedgerSettings:
         (*TO_LEDGER, *LEDGER_COMMANDS),
         "Storage",
         default_text="DATA_DIR/ledger.sqlite",
+        secret=True,
+    )
+    ledger_file: Path | None = declared(
+        FILE,
+        None,
+        "file that contains the URL of --ledger, which may hold a password; read once",
+        (*TO_LEDGER, *LEDGER_COMMANDS),
+        "Storage",
+        content_of="ledger",
     )
     # A longer time than a century is a typing error.
     ledger_age: int | None = declared(

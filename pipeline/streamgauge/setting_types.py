@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.nearest import nearest
 from streamgauge.runtime.redaction import redacted_item, redacted_value
 
 # The beginning of the variables of the environment.
@@ -94,7 +95,8 @@ class Setting:
     `about`: a phrase for help and reference, without its default; `commands`: the commands with its option; `section`: of
     help and reference; `default`: None for a default of its part, which `default_text` describes; `elsewhere`: the default
     in some commands, as text; `required`: the commands that require it, with the condition (empty: always);
-    `option`: its option, if that is not the name; `aliases`: further options.
+    `option`: its option, if that is not the name; `aliases`: further options; `secret`: its value may hold a password;
+    `content_of`: the setting whose value is the content of this file.
     """
 
     name: str
@@ -108,6 +110,8 @@ class Setting:
     required: Mapping[str, str] = field(default_factory=dict)
     option: str = ""
     aliases: tuple[str, ...] = ()
+    secret: bool = False
+    content_of: str = ""
 
     @property
     def flag(self) -> str:
@@ -136,11 +140,11 @@ class Setting:
 
 
 def declared(kind: SettingType, default: Any, about: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
-    """A field of a dataclass of settings, with its declaration as metadata."""
+    """A field of a dataclass of settings, with its declaration as metadata. No repr shows a value that may be secret."""
     metadata = {"declared": (kind, default, about, commands, section, more)}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata, repr=not more.get("secret"))
 
 
 def whole(low: int, high: int, *, unit: str = "") -> SettingType:
@@ -180,7 +184,7 @@ def choice(*names: str, metavar: str = "") -> SettingType:
     def read(value: object) -> str:
         text = value.strip().upper() if upper and isinstance(value, str) else value
         if not isinstance(text, str) or text not in names:
-            raise ValueError(f"give {listed(names)}")
+            raise ValueError(f"give {listed(names)}{nearest(value, names)}")
         return text
 
     return SettingType(metavar or "|".join(names), read, listed(names), choices=names)
@@ -193,7 +197,7 @@ def switch() -> SettingType:
     def read(value: object) -> bool:
         found = value if isinstance(value, bool) else words.get(str(value).strip().lower())
         if found is None:
-            raise ValueError("give true or false")
+            raise ValueError(f"give true or false{nearest(value, ('true', 'false'))}")
         return found
 
     return SettingType("", read, "true or false", is_switch=True)

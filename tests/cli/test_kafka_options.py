@@ -59,6 +59,10 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
         "--kafka-username has no effect with --kafka-security SSL",
     ),
     "a key alone": ({"kafka_key": "/x", "kafka_security": "SSL"}, "--kafka-key requires --kafka-certificate"),
+    "a password of a key alone": (
+        {"kafka_key_password_file": "/x", "kafka_security": "SSL"},
+        "--kafka-key-password-file requires --kafka-certificate",
+    ),
     "no user": ({"kafka_security": "SASL_SSL"}, "--kafka-username is missing"),
     "no password": ({"kafka_security": "SASL_SSL", "kafka_username": "u"}, "the password is missing"),
     "no such file": (

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from streamgauge.cli.admin_port import with_worker_admin_port
 from streamgauge.cli.settings_sources import load
-from streamgauge.cli.worker import LedgerStore, with_worker_admin_port
+from streamgauge.cli.worker import LedgerStore
 from streamgauge.core.record import encode_record
 from streamgauge.ledger import open_ledger
 from tests.running import start, wait_for

@@ -1,8 +1,9 @@
 """The admin port of a tap and of a worker. A worker imports nothing else that belongs to taps."""
 
 import contextlib
+from dataclasses import replace
 
-from streamgauge.config import Settings
+from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
 from streamgauge.runtime.listeners import not_available
 
@@ -16,3 +17,8 @@ async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer,
             raise not_available(str(settings.admin), "--admin", error.__cause__) from None
         raise
     stack.push_async_callback(admin.stop)
+
+
+def with_worker_admin_port(settings: Settings) -> Settings:
+    """The settings with an admin port that differs from a tap's, if none is set."""
+    return settings if "admin" in settings.given else replace(settings, admin=WORKER_ADMIN)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from streamgauge.cli import epilogs, ledger_epilogs
+from streamgauge.cli import epilogs, ledger_epilogs, settings_epilogs
 from streamgauge.cli.ledger_options import AUDIT, BUDGETS, EXPORT, IMPORT, QUERY, RUN, RUN_PAIR
 from streamgauge.cli.options import CSV, HTML, JSON, JSONL, TABLE, TEXT, Option, output
 from streamgauge.config import SETTINGS
@@ -18,18 +18,24 @@ from streamgauge.setting_types import Setting
 
 @dataclass(frozen=True)
 class Command:
-    """A command that runs `streamgauge.cli.<module>`. `path`: its words; `epilog`: examples and notes."""
+    """A command that runs `streamgauge.cli.<module>`. `path`: its words; `epilog`: examples and notes.
+
+    `takes`: the commands whose settings are options of this one, too; `loads`: whether it needs the settings.
+    """
 
     path: str
     module: str
     about: str
     epilog: str
     options: tuple[Option, ...] = ()
+    takes: tuple[str, ...] = ()
+    loads: bool = True
 
     @property
     def settings(self) -> list[Setting]:
         """The settings that it has an option for."""
-        return [setting for setting in SETTINGS.values() if self.path in setting.commands]
+        paths = {self.path, *self.takes}
+        return [setting for setting in SETTINGS.values() if not paths.isdisjoint(setting.commands)]
 
 
 @dataclass(frozen=True)
@@ -44,13 +50,16 @@ class Group:
 class Arguments(SimpleNamespace):
     """What was written on the command line: the options that are not settings, as attributes, and these.
 
-    `command`: the word or words that messages begin with; `action`: the second word; `settings`: the given settings, by
-    name, as text or list of text.
+    `command`: the word or words that messages begin with; `action`: the second word; `serves`: the commands whose
+    settings it uses; `loads`: whether it needs the settings; `settings`: the given settings, by name, as text or list of
+    text.
     """
 
     command: str
     action: str
+    serves: tuple[str, ...]
     module: str
+    loads: bool
     config: Path | None
     settings: dict[str, Any]
 
@@ -126,12 +135,45 @@ _RULES = (
         choices=("prometheus", "sloth"),
     ),
 )
+_SETTINGS_OF = Option(
+    "of",
+    "command whose settings are shown; without it all settings",
+    "COMMAND",
+    repeatable=True,
+)
+_SETTINGS_FILES = Option("paths", "settings files (TOML)", "FILE", repeatable=True, required=True)
+_DOCTOR = (
+    Option(
+        "--through",
+        "address at which clients reach the tap, such as that of a load balancer: shows whether a proxy before the tap"
+        " buffers",
+        "URL",
+    ),
+    Option(
+        "--serve",
+        "where the doctor serves its slow stream, if the upstream `doctor` leads there through a proxy; else the address of"
+        " that upstream",
+        "HOST:PORT",
+    ),
+    Option("--prometheus", "address of the Prometheus server that scrapes this installation", "URL"),
+    Option("--check-timeout", "time limit of each check", "SECONDS", float, default=20.0),
+    output(TEXT, JSON),
+)
 _TOP = (
     Option("address", "admin port of `up`, `tap`, `worker` or `demo`", "HOST:PORT", default="127.0.0.1:9464"),
     Option("--once", "print once, and end", kind=bool),
     Option("--interval", "seconds between updates", "SECONDS", float, default=2.0),
     output(TABLE, JSON),
 )
+
+
+def _doctor(*commands: str) -> Command:
+    """The checks of one command; of several: of the one that the settings fit."""
+    alone = len(commands) == 1
+    of = f"`{commands[0]}`" if alone else "an installation"
+    about = f"check what would stop {of} from working, and say how to cure it"
+    path = f"doctor {commands[0]}" if alone else "doctor"
+    return Command(path, "doctor", about, settings_epilogs.DOCTOR_EPILOG, _DOCTOR, commands)
 
 
 def _packets(command: str) -> Command:
@@ -232,6 +274,26 @@ COMMANDS = {
             _RULES,
         ),
         Command(
+            "config show",
+            "settings",
+            "print the settings of a command, and where each value comes from",
+            settings_epilogs.CONFIG_EPILOG,
+            (_SETTINGS_OF, output(TABLE, JSON)),
+            takes=tuple(dict.fromkeys(command for setting in SETTINGS.values() for command in setting.commands)),
+        ),
+        Command(
+            "config check",
+            "settings",
+            "report every fault of a settings file, and start nothing",
+            settings_epilogs.CONFIG_EPILOG,
+            (_SETTINGS_FILES, output(TEXT, JSON)),
+            loads=False,
+        ),
+        _doctor("up", "tap", "worker"),
+        _doctor("up"),
+        _doctor("tap"),
+        _doctor("worker"),
+        Command(
             "topics create",
             "topics",
             "create missing topics and report how existing ones differ",
@@ -268,6 +330,7 @@ GROUPS = {
         Group(
             "ledger", "print, export or import records; totals of tokens and cost by team", ledger_epilogs.QUERY_EPILOG
         ),
+        Group("config", "print settings and their sources, or check a settings file", settings_epilogs.CONFIG_EPILOG),
         Group("rules", "print alert and recording rules for Prometheus", epilogs.RULES_EPILOG),
         Group("topics", "create or describe the topics in Kafka", epilogs.TOPICS_EPILOG),
         Group(

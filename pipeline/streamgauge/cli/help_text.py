@@ -81,7 +81,7 @@ def _options(command: Command) -> list[tuple[str, list[Row]]]:
         ("Options", [*(_option(one) for one in own if not one.is_argument), _option(CONFIG), _HELP]),
     ]
     by_section: dict[str, list[Row]] = {section: [] for section in SECTIONS}
-    for setting in command.settings:
+    for setting in [] if command.takes else command.settings:  # the help of these commands names them
         by_section[setting.section].append(_setting(setting, command.path))
     return [(name, rows) for name, rows in (*sections, *by_section.items()) if rows]
 

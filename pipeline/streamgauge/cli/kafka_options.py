@@ -15,7 +15,7 @@ from streamgauge.setting_types import ENV_PREFIX
 PASSWORD_VARIABLE = f"{ENV_PREFIX}KAFKA_PASSWORD"
 
 # Settings of TLS and of the login.
-_TLS = ("kafka_ca", "kafka_certificate", "kafka_key")
+_TLS = ("kafka_ca", "kafka_certificate", "kafka_key", "kafka_key_password_file")
 _LOGIN = ("kafka_username", "kafka_password_file", "kafka_mechanism")
 
 
@@ -29,7 +29,8 @@ def brokers_of(settings: Settings) -> Brokers:
     protocol = Protocol(settings.kafka_security)
     _check(settings, protocol, password is not None)
     try:
-        tls = TlsFiles(settings.kafka_ca, settings.kafka_certificate, settings.kafka_key) if protocol.tls else None
+        files = settings.kafka_ca, settings.kafka_certificate, settings.kafka_key, settings.kafka_key_password_file
+        tls = TlsFiles(*files) if protocol.tls else None
         login = _login(settings, password) if protocol.login else None
         return Brokers(settings.kafka, tls, login)
     except ValueError as fault:
@@ -57,5 +58,6 @@ def _check(settings: Settings, protocol: Protocol, has_password: bool) -> None:
     for flags, fits, other in ((tls, protocol.tls, "SSL or SASL_SSL"), (login, protocol.login, "SASL_SSL")):
         if flags and not fits:
             raise UsageFault(f"{flags[0]} has no effect with --kafka-security {protocol}: it requires {other}")
-    if settings.kafka_key is not None and settings.kafka_certificate is None:
-        raise UsageFault("--kafka-key requires --kafka-certificate")
+    for of_key in ("kafka_key", "kafka_key_password_file"):
+        if getattr(settings, of_key) is not None and settings.kafka_certificate is None:
+            raise UsageFault(f"{SETTINGS[of_key].flag} requires --kafka-certificate")

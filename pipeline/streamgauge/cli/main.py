@@ -57,8 +57,9 @@ def _run(argv: Sequence[str] | None) -> int:
         import importlib
 
         from streamgauge.cli.settings_sources import load
+        from streamgauge.config import Settings
 
-        settings = load(args.settings, args.config or _settings_file())
+        settings = load(args.settings, args.config or _settings_file(), args.serves) if args.loads else Settings()
         command = importlib.import_module(f"streamgauge.cli.{args.module}")
         if not gc.isenabled():  # as in a process of its own (`__main__`)
             gc.freeze()  # what is imported stays: no collection has to visit it

@@ -97,7 +97,9 @@ def _sentence(error: typer.TyperException, path: str, words: Sequence[str]) -> s
 
 
 def _hint(option: str, path: str, known: dict[str, Option | Setting]) -> str:
-    elsewhere = [one for one in COMMANDS if any(option in _flags(other) for other in _options_of(one))]
+    elsewhere = [
+        one for one, command in COMMANDS.items() if any(option in _flags(other) for other in _own_options_of(command))
+    ]
     if elsewhere and path:
         return f"; it is an option of `{'`, `'.join(elsewhere)}`"
     alike = get_close_matches(option, known, 1)
@@ -107,6 +109,10 @@ def _hint(option: str, path: str, known: dict[str, Option | Setting]) -> str:
 def _options_of(path: str) -> list[Option | Setting]:
     command = COMMANDS.get(path)
     return [*command.options, CONFIG, *command.settings] if command else []
+
+
+def _own_options_of(command: Command) -> list[Option | Setting]:
+    return [*command.options, CONFIG, *([] if command.takes else command.settings)]
 
 
 def _flags(one: Option | Setting) -> tuple[str, ...]:
@@ -264,7 +270,15 @@ def _arguments(command: Command, values: dict[str, Any]) -> Arguments:
             others[one.key] = _converted(command, one, value)
     first, _, second = command.path.partition(" ")
     label = first if first in GROUPS else command.path
-    return Arguments(command=label, action=second, module=command.module, settings=settings, **others)
+    return Arguments(
+        command=label,
+        action=second,
+        serves=(command.path, *command.takes),
+        module=command.module,
+        loads=command.loads,
+        settings=settings,
+        **others,
+    )
 
 
 def _check_choice(command: Command, setting: Setting, value: object) -> None:

@@ -1,44 +1,158 @@
-"""Settings from options, the environment and a settings file, in this order. An error is a sentence that names the source."""
+"""Settings from options, the environment and a settings file, in this order. An error is a sentence that names the source.
+
+A setting that names a file of a secret (`content_of`) stands for the secret itself, in the place where it is given: the
+option --ledger-file comes before the variable STREAMGAUGE_LEDGER.
+"""
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import UsageFault
+from streamgauge.runtime.nearest import nearest
 from streamgauge.runtime.redaction import redacted_text, redacted_value
-from streamgauge.setting_types import SCHEME
+from streamgauge.runtime.secret_file import read_secret
+from streamgauge.setting_types import ENV_PREFIX, SCHEME, Setting
+
+# Secrets that have no option, since every user of the host can read command lines.
+SECRET_VARIABLES = frozenset(f"{ENV_PREFIX}{name}" for name in ("ADMIN_TOKEN", "KAFKA_PASSWORD"))
+# The other variables that are no settings: of the command line, and of taps in applications.
+OTHER_VARIABLES = SECRET_VARIABLES | {f"{ENV_PREFIX}{name}" for name in ("CONFIG", "DEBUG", "AGENT", "TAP_NAME")}
+# What Kubernetes sets in every container next to a service whose name begins with streamgauge, with a URL in ..._PORT.
+# https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
+_OF_SERVICES = re.compile(
+    rf"{ENV_PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_PORT = re.compile(rf"{ENV_PREFIX}(\w+_)?PORT")
+_SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
+# How alike an unknown and a known name must be: the names of settings have much in common.
+_LIKENESS = 0.8
 
 
-def load(options: Mapping[str, object], settings_file: Path | None = None) -> Settings:
-    """The settings for these options (None means not given). Raises UsageFault, with a sentence for each fault."""
-    file = "" if settings_file is None else f"the settings file {_shown(settings_file)}"
-    in_file = {} if settings_file is None else _read(settings_file, file)
-    variables = {name.upper(): value for name, value in os.environ.items()}
-    faults = [f"{redacted_value(key)} in {file}: {_unknown(key)}" for key in in_file if key not in SETTINGS]
+class _Given(NamedTuple):
+    """A value that is given. `rank`: lower ones come first; `origin`: option, variable or file; `named`: in sentences."""
+
+    rank: int
+    value: object
+    origin: str
+    named: str
+
+
+def load(options: Mapping[str, object], settings_file: Path | None = None, commands: Collection[str] = ()) -> Settings:
+    """The settings for these options (None means not given). Raises UsageFault, with a sentence for each fault.
+
+    `commands`: those that use them, by their words. Files of secrets that none of them uses are not read.
+    """
+    in_file = {} if settings_file is None else _read(settings_file)
+    variables = {name.upper(): value for name, value in os.environ.items() if value}
+    faults = [] if settings_file is None else _unknown_keys(in_file, settings_file)
+    faults += _unknown_variables(variables)
     faults += [f"{redacted_value(name)}: there is no such setting" for name in options if name not in SETTINGS]
-    values: dict[str, Any] = {}
-    for name, setting in SETTINGS.items():
-        if (value := options.get(name)) is not None or (value := variables.get(setting.variable)):
-            source = f"{setting.flag} ({setting.variable})"
-        elif name in in_file:
-            value, source = in_file[name], f"{name} in {file}"
-        else:
-            continue
-        try:
-            values[name] = setting.type.read(value)
-        except ValueError as error:
-            faults.append(f"{source}: {error}")
-    if faults:
+    given = {
+        name: found
+        for name, setting in SETTINGS.items()
+        if (found := _found(setting, options, variables, in_file, settings_file)) is not None
+    }
+    values, more = _values(given, commands)
+    if faults := faults + more:
         raise UsageFault("\n".join(faults))
-    return Settings(**values, given=frozenset(values))
+    return Settings(**values, given={name: given[name].origin for name in values})
 
 
-def _read(path: Path, file: str) -> dict[str, Any]:
+def faults_of_file(settings_file: Path) -> list[str]:
+    """A sentence for each fault of a settings file; it alone is read. No file that it names is opened."""
+    try:
+        in_file = _read(settings_file)
+    except UsageFault as fault:
+        return [str(fault)]
+    given = {
+        name: found
+        for name, setting in SETTINGS.items()
+        if (found := _found(setting, {}, {}, in_file, settings_file)) is not None
+    }
+    return _unknown_keys(in_file, settings_file) + _values(given, ())[1]
+
+
+def _found(
+    setting: Setting,
+    options: Mapping[str, object],
+    variables: Mapping[str, str],
+    in_file: Mapping[str, object],
+    settings_file: Path | None,
+) -> _Given | None:
+    named = f"{setting.flag} ({setting.variable})"
+    if (value := options.get(setting.name)) is not None:
+        return _Given(0, value, setting.flag, named)
+    if value := variables.get(setting.variable):
+        return _Given(1, value, setting.variable, named)
+    if settings_file is not None and setting.name in in_file:
+        return _Given(2, in_file[setting.name], _shown(settings_file), f"{setting.name} in {_called(settings_file)}")
+    return None
+
+
+def _values(given: dict[str, _Given], commands: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """The values by name, and a sentence for each fault. Adds to `given` what a file of a secret stands for."""
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, one in given.items():
+        try:
+            values[name] = SETTINGS[name].type.read(one.value)
+        except ValueError as error:
+            faults.append(f"{one.named}: {error}")
+    for setting in SETTINGS.values():
+        if not setting.content_of or setting.name not in values:
+            continue
+        file, itself = given[setting.name], given.get(setting.content_of)
+        if itself is not None and itself.rank == file.rank:
+            faults.append(f"{itself.named} is given twice: {file.named} names a file that contains it")
+        elif not set(commands).isdisjoint(setting.commands) and (itself is None or file.rank < itself.rank):
+            target = SETTINGS[setting.content_of]
+            try:
+                secret = read_secret(values[setting.name], target.type.metavar)
+                values[target.name] = target.type.read(secret)
+            except ValueError as error:
+                faults.append(f"{file.named}: {error}")
+            given[target.name] = file._replace(origin=f"{file.origin}: {values[setting.name]}")
+    return values, faults
+
+
+def _unknown_keys(in_file: Mapping[str, object], file: Path) -> list[str]:
+    unknown = [key for key in in_file if key not in SETTINGS]
+    return [
+        f"{redacted_value(key)} in {_called(file)}: there is no such setting"
+        f"{nearest(key.replace('-', '_'), SETTINGS, _LIKENESS)}"
+        for key in unknown
+    ]
+
+
+def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
+    known = {setting.variable for setting in SETTINGS.values()} | OTHER_VARIABLES
+    return [
+        f"{redacted_value(name)} in the environment: there is no such setting{_nearest_variable(name, known)}"
+        for name, value in variables.items()
+        if name.startswith(ENV_PREFIX) and name not in known and not _is_of_a_service(name, value)
+    ]
+
+
+def _nearest_variable(name: str, known: Collection[str]) -> str:
+    """The end of a sentence, as of `nearest`. The names are compared without their prefix, which makes all of them alike."""
+    found = nearest(name.removeprefix(ENV_PREFIX), [one.removeprefix(ENV_PREFIX) for one in known], _LIKENESS)
+    return found.replace("mean ", f"mean {ENV_PREFIX}")
+
+
+def _is_of_a_service(name: str, value: str) -> bool:
+    if _OF_SERVICES.fullmatch(name):
+        return True
+    return _SERVICE_PORT.fullmatch(name) is not None and _SERVICE_URL.match(value) is not None
+
+
+def _read(path: Path) -> dict[str, Any]:
     """The content of the settings file. Raises UsageFault."""
+    file = _called(path)
     if not path.exists():
         raise UsageFault(f"{file} does not exist")
     if not path.is_file():
@@ -51,11 +165,10 @@ def _read(path: Path, file: str) -> dict[str, Any]:
         raise UsageFault(f"{file} cannot be read: {error.strerror}") from None
 
 
+def _called(file: Path) -> str:
+    return f"the settings file {_shown(file)}"
+
+
 def _shown(file: Path) -> str:
     name = str(file)
     return redacted_value(name) if SCHEME.match(name) else redacted_text(name)
-
-
-def _unknown(key: str) -> str:
-    alike = get_close_matches(key.lower().replace("-", "_"), SETTINGS, 1, 0.8)
-    return "there is no such setting" + (f"; did you mean {alike[0]}?" if alike else "")

@@ -18,7 +18,7 @@ from streamgauge.cli.admin_port import start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import Settings
+from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
 from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
@@ -110,8 +110,8 @@ async def running_tap(
     is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed. `pages`: makes
     what the admin port shows besides, from the spool.
     """
-    _check_keys(settings)
-    _check_certificates(settings)
+    check_keys(settings)
+    check_certificates(settings)
     tenants = read_tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
@@ -142,16 +142,21 @@ async def running_tap(
         yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
 
 
-def _check_certificates(settings: Settings) -> None:
+def check_certificates(settings: Settings) -> None:
     """Checks the certificates before a relay does, so that the operator gets only one message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
-            ServerCertificate(settings.tls_certificate, settings.tls_key)
+            ServerCertificate(settings.tls_certificate, settings.tls_key, settings.tls_key_password_file)
     except ValueError as error:
         raise UsageFault(f"--tls-certificate: {error}") from None
     try:
         if settings.upstream_ca is not None or settings.upstream_certificate is not None:
-            upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
+            upstream_context(
+                settings.upstream_ca,
+                settings.upstream_certificate,
+                settings.upstream_key,
+                settings.upstream_key_password_file,
+            )
     except ValueError as error:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
@@ -296,14 +301,14 @@ def _share(connections: int, relays: int) -> int:
     return -(-connections // relays)
 
 
-def _check_keys(settings: Settings) -> None:
+def check_keys(settings: Settings) -> None:
     """Rejects a key without its certificate: the tap would listen without TLS, or present no certificate. Raises
     UsageFault.
     """
-    if settings.tls_key is not None and settings.tls_certificate is None:
-        raise UsageFault("--tls-key requires --tls-certificate")
-    if settings.upstream_key is not None and settings.upstream_certificate is None:
-        raise UsageFault("--upstream-key requires --upstream-certificate")
+    for side in ("tls", "upstream"):
+        for of_key in (f"{side}_key", f"{side}_key_password_file"):
+            if getattr(settings, of_key) is not None and getattr(settings, f"{side}_certificate") is None:
+                raise UsageFault(f"{SETTINGS[of_key].flag} requires --{side}-certificate")
 
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:

@@ -4,16 +4,15 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
-from streamgauge.cli.admin_port import start_admin_port
+from streamgauge.cli.admin_port import start_admin_port, with_worker_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.stream_costs import prices_of, stream_costs
-from streamgauge.config import WORKER_ADMIN, Settings
+from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.live.http_pages import LivePages
@@ -68,13 +67,6 @@ def run(settings: Settings, args: Arguments) -> int:
     with opened_ledger(settings, prices) as ledger, watched_ledger(settings, ledger, metrics) as view.money:
         start_known_upstreams(metrics, ledger)
         return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port, view)
-
-
-def with_worker_admin_port(settings: Settings) -> Settings:
-    """The settings with an admin port that differs from a tap's, if none is set."""
-    if "admin" in settings.given:
-        return settings
-    return replace(settings, admin=WORKER_ADMIN)
 
 
 class LedgerStore:

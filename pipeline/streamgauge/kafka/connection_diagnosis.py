@@ -20,16 +20,21 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
 
 from streamgauge.kafka.security import Brokers
+from streamgauge.runtime.certificates import Invalid, why_invalid
 
 # How long one connection attempt, and its one request, may each take (milliseconds).
 _TIMEOUT_MS = 5_000
 # The highest number of addresses tried: the brokers of a cluster share one configuration, so three show what is wrong.
 _MAX_ADDRESSES = 3
 
-# OpenSSL's codes for an invalid certificate (X509_V_ERR_* in x509_vfy.h).
-_EXPIRED, _NOT_YET = 10, 9
-_OTHER_HOST, _OTHER_ADDRESS = 62, 64
-_UNTRUSTED = (2, 18, 19, 20, 21, 27)
+# What an operator does about an invalid certificate of a broker.
+_CURES = {
+    Invalid.UNTRUSTED: "give the CA file with --kafka-ca",
+    Invalid.EXPIRED: "renew it on the broker",
+    Invalid.NOT_YET: "check the clocks of both hosts",
+    Invalid.OTHER_HOST: "use a host name of the certificate in --kafka and in the broker's advertised.listeners",
+    Invalid.OTHER: "check it on the broker",
+}
 
 
 @dataclass(frozen=True)
@@ -117,19 +122,9 @@ _CHECK_PORT = "check --kafka-security and the port"
 
 
 def _of_certificate(at: str, fault: ssl.SSLCertVerificationError) -> str:
-    match fault.verify_code:
-        case code if code in _UNTRUSTED:
-            why, then = "is not signed by a trusted CA", "give the CA file with --kafka-ca"
-        case code if code == _EXPIRED:
-            why, then = "has expired", "renew it on the broker"
-        case code if code == _NOT_YET:
-            why, then = "is not valid yet", "check the clocks of both hosts"
-        case code if code in (_OTHER_HOST, _OTHER_ADDRESS):
-            why = "is for another host"
-            then = "use a host name of the certificate in --kafka and in the broker's advertised.listeners"
-        case _:
-            why, then = f"is not valid ({fault.verify_message})", "check it on the broker"
-    return f"the certificate of the broker at {at} {why}: {then}"
+    why = why_invalid(fault)
+    detail = f" ({fault.verify_message})" if why is Invalid.OTHER else ""
+    return f"the certificate of the broker at {at} {why}{detail}: {_CURES[why]}"
 
 
 def _is_alert(fault: ssl.SSLError) -> bool:

@@ -18,12 +18,10 @@ from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]
 
 from streamgauge.kafka.connections import patch_connections
 from streamgauge.runtime.certificates import State, load_certificate, reading_authorities, state_of
+from streamgauge.runtime.secret_file import read_secret
 
 _LOG = logging.getLogger("streamgauge.kafka")
 
-# The most that is read of a password file (bytes), as the operator may give the wrong file, which may be large. Passwords are
-# far shorter.
-_MAX_PASSWORD = 4096
 # The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
 _PASSWORD_ATTRIBUTE = "_sasl_plain_password"
 
@@ -64,7 +62,7 @@ class Password:
 
     def __init__(self, text: str | None = None, file: Path | None = None) -> None:
         self._file = file
-        self._last = text if file is None else _password_in(file)
+        self._last = text if file is None else read_secret(file)
         self._warned = ""
         if not self._last:
             raise ValueError("the password is empty")
@@ -73,7 +71,7 @@ class Password:
         """The password to log in with."""
         if self._file is not None:
             try:
-                self._last, self._warned = _password_in(self._file), ""
+                self._last, self._warned = read_secret(self._file), ""
             except ValueError as fault:
                 if str(fault) != self._warned:  # it is read for each connection
                     self._warned = str(fault)
@@ -83,29 +81,6 @@ class Password:
 
     def __repr__(self) -> str:
         return "Password(...)" if self._file is None else f"Password(in {str(self._file)!r})"
-
-
-def _password_in(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            text = opened.read(_MAX_PASSWORD + 1).decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"the password in {file} is not UTF-8") from None
-    except OSError as fault:
-        name, hint = (f" {file}", "") if _is_path(file) else ("", " (path not shown, because it may be the password)")
-        raise ValueError(f"the password file{name} cannot be read: {fault.strerror}{hint}") from None
-    if not text or "\0" in text or "\n" in text or len(text) > _MAX_PASSWORD:
-        raise ValueError(f"the password file {file} does not contain exactly one line with a password")
-    return text
-
-
-def _is_path(file: Path) -> bool:
-    """Whether this is certainly a path, and not a password that an operator gave instead of its file."""
-    directory = file.parent
-    try:
-        return file.exists() or (directory.is_dir() and directory not in (Path.cwd(), Path(file.anchor)))
-    except OSError:  # too long for a file name
-        return False
 
 
 @dataclass(frozen=True)
@@ -119,22 +94,27 @@ class Login:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files. `authorities` None: the CAs of the system (or SSL_CERT_FILE). `key` None: it is in the certificate file."""
+    """PEM files. `authorities` None: the CAs of the system (or SSL_CERT_FILE). `key` None: it is in the certificate file.
+
+    `key_password`: the file with the key's password; None for a key without one.
+    """
 
     authorities: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    key_password: Path | None = None
 
     def state(self) -> list[State | None]:
         """The present version of each file; a changed file has a different state."""
-        return [state_of(file) for file in (self.authorities, self.certificate, self.key) if file is not None]
+        files = (self.authorities, self.certificate, self.key, self.key_password)
+        return [state_of(file) for file in files if file is not None]
 
     def context(self) -> ssl.SSLContext:
         """A TLS context from the present contents of the files. Raises ValueError if they cannot be used."""
         with reading_authorities(self.authorities):
             context = ssl.create_default_context(cafile=self.authorities)
         if self.certificate is not None:
-            load_certificate(context, self.certificate, self.key)
+            load_certificate(context, self.certificate, self.key, self.key_password)
         return context
 
 

@@ -59,6 +59,8 @@ __all__ = [
     "check",
     "create",
     "describe",
+    "differences",
+    "missing_rights",
     "segments_partitions",
 ]
 
@@ -214,7 +216,7 @@ async def create(
         missing = [topic for topic in topics.wanted(partitions) if topic.name not in found]
         for wanted in topics.wanted(partitions):
             if wanted.name in found:
-                result.differences.extend(_differences(wanted, found[wanted.name]))
+                result.differences.extend(differences(wanted, found[wanted.name]))
         if missing:
             result.created.extend(await _create_missing(admin, brokers, missing, replicas))
             await _wait_until_listed(admin, [topic.name for topic in missing])
@@ -272,6 +274,26 @@ async def segments_partitions(brokers: Brokers | str, prefix: str = DEFAULT_PREF
     return seen[name].partitions
 
 
+def missing_rights(
+    rights: Sequence[Right],
+    seen: Mapping[str, ExistingTopic],
+    refused: Sequence[str],
+    group: frozenset[int] | None,
+) -> list[Right]:
+    """Those of `rights` that the broker reports as missing. It reports none for a topic that does not exist.
+
+    `refused`: names of denied topics; `group`: what the client may do with the group, None if that is unknown.
+    """
+
+    def is_missing(right: Right) -> bool:
+        if right.kind is Kind.GROUP:
+            return group is not None and right.operation not in group
+        may = seen[right.name].may if right.name in seen else None
+        return right.name in refused or (may is not None and right.operation not in may)
+
+    return [right for right in rights if is_missing(right)]
+
+
 def _require_rights(
     brokers: Brokers,
     rights: Sequence[Right],
@@ -280,14 +302,7 @@ def _require_rights(
     group: frozenset[int] | None,
 ) -> None:
     """Raises TopicsDeniedError if the broker reports that one of `rights` is missing."""
-
-    def is_missing(right: Right) -> bool:
-        if right.kind is Kind.GROUP:
-            return group is not None and right.operation not in group
-        may = seen[right.name].may if right.name in seen else None
-        return right.name in refused or (may is not None and right.operation not in may)
-
-    if missing := [right for right in rights if is_missing(right)]:
+    if missing := missing_rights(rights, seen, refused, group):
         raise denied(brokers.login.username if brokers.login else None, missing)
 
 
@@ -307,16 +322,17 @@ async def _existing(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics
     return {name: Topic(name, topic.partitions, configs.get(name, {}), topic.replicas) for name, topic in seen.items()}
 
 
-def _differences(wanted: Topic, found: Topic) -> list[str]:
-    differences = []
+def differences(wanted: Topic, found: Topic) -> list[str]:
+    """A sentence for each property in which an existing topic differs from the wanted one."""
+    different = []
     if wanted.partitions != found.partitions:
-        differences.append(f"{wanted.name} has {found.partitions} partitions, not {wanted.partitions}")
-    differences.extend(
+        different.append(f"{wanted.name} has {found.partitions} partitions, not {wanted.partitions}")
+    different.extend(
         f"{wanted.name} has {key}={found.config[key]}, not {value}"
         for key, value in wanted.config.items()
         if found.config and found.config.get(key) != value
     )
-    return differences
+    return different
 
 
 async def _create_missing(

@@ -36,6 +36,7 @@ _VERSIONS = slice(18, 20)
 _WAL_VERSIONS = b"\2\2"
 _SAME = (slice(0, 24), slice(44, 92))
 _PAGES = slice(28, 32)
+_VERSION, _ID = slice(60, 64), slice(68, 72)  # user_version and application_id
 _FEW_BYTES = 8
 
 # `checksum` covers the whole row: SQLite itself does not detect a flipped byte in a value, or in an id. `put_s` is the
@@ -107,6 +108,12 @@ def _header(path: Path) -> bytes:
             return file.read(_HEADER_BYTES)
     except OSError:
         return b""
+
+
+def is_of_this_version(path: Path) -> bool:
+    """Whether the header of an existing file is that of a spool of this version."""
+    header = _header(path)
+    return int.from_bytes(header[_VERSION]) == _LAYOUT and int.from_bytes(header[_ID]) == _APPLICATION
 
 
 def _mend_header(path: Path, sound: Path) -> None:

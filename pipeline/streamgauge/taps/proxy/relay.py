@@ -49,9 +49,16 @@ class Relay:
         self._clients: set[Client] = set()
         self._empty = asyncio.Event()
         self._empty.set()
-        tls = upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
+        tls = upstream_context(
+            settings.upstream_ca,
+            settings.upstream_certificate,
+            settings.upstream_key,
+            settings.upstream_key_password_file,
+        )
         self._certificate = (
-            ServerCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
+            ServerCertificate(settings.tls_certificate, settings.tls_key, settings.tls_key_password_file)
+            if settings.tls_certificate
+            else None
         )
         self._tls: dict[str, Any] = {}
         self._certificate_timer: asyncio.TimerHandle | None = None

@@ -15,7 +15,9 @@ CHECK_S = 10.0
 _HTTP_1 = ["http/1.1"]
 
 
-def upstream_context(authorities: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def upstream_context(
+    authorities: Path | None, certificate: Path | None, key: Path | None, key_password: Path | None = None
+) -> ssl.SSLContext:
     """Returns the context for https upstreams. It trusts the system's authorities (or those of SSL_CERT_FILE) and those of
     the file `authorities`, and shows `certificate` to upstreams that request one. Raises ValueError for unusable files.
     """
@@ -25,15 +27,17 @@ def upstream_context(authorities: Path | None, certificate: Path | None, key: Pa
         with reading_authorities(authorities):
             context.load_verify_locations(cafile=authorities)
     if certificate is not None:
-        load_certificate(context, certificate, key)
+        load_certificate(context, certificate, key, key_password)
     return context
 
 
 class ServerCertificate:
-    """The relay's own certificate. `key` None: the key is in the certificate's file. Raises ValueError."""
+    """The relay's own certificate. `key` None: the key is in the certificate's file. `key_password`: the file with the
+    key's password. Raises ValueError.
+    """
 
-    def __init__(self, certificate: Path, key: Path | None) -> None:
-        self._certificate, self._key = certificate, key
+    def __init__(self, certificate: Path, key: Path | None, key_password: Path | None = None) -> None:
+        self._certificate, self._key, self._key_password = certificate, key, key_password
         self._seen = self._states()
         self.context = self._new()
 
@@ -46,14 +50,15 @@ class ServerCertificate:
             return False
         self._seen = seen
         self._new()  # a trial: a failed load would damage the context that is in use
-        load_certificate(self.context, self._certificate, self._key)
+        load_certificate(self.context, self._certificate, self._key, self._key_password)
         return True
 
     def _new(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(_HTTP_1)
-        load_certificate(context, self._certificate, self._key)
+        load_certificate(context, self._certificate, self._key, self._key_password)
         return context
 
     def _states(self) -> list[State | None]:
-        return [state_of(name) for name in (self._certificate, self._key) if name is not None]
+        files = (self._certificate, self._key, self._key_password)
+        return [state_of(name) for name in files if name is not None]

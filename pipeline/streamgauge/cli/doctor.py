@@ -1,0 +1,131 @@
+"""`streamgauge doctor [up|tap|worker]`: what would stop this installation from working, with the cures."""
+
+import asyncio
+import json
+import logging
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from streamgauge.cli.admin_port import with_worker_admin_port
+from streamgauge.cli.commands import Arguments
+from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.options import JSON
+from streamgauge.cli.tap_process import check_certificates, check_keys
+from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.config import Settings
+from streamgauge.doctor.checks import run_checks
+from streamgauge.doctor.cluster import Cluster
+from streamgauge.doctor.findings import Finding, Level
+from streamgauge.doctor.installation import Installation
+from streamgauge.errors import DONE, FOUND, StreamgaugeError, UsageFault
+from streamgauge.kafka.topics import Job
+from streamgauge.recorder.installation_key import installation_key
+from streamgauge.runtime.listeners import Address
+from streamgauge.setting_types import parse_address
+from streamgauge.taps.proxy.tls import upstream_context
+
+_UP, _TAP, _WORKER = "up", "tap", "worker"
+_MAX_TIMEOUT_S = 3600.0
+
+
+def run(settings: Settings, args: Arguments) -> int:
+    """Prints the findings: 1 if one is a failure."""
+    if not 0 < args.check_timeout <= _MAX_TIMEOUT_S:
+        raise UsageFault(f"--check-timeout must be more than 0 and at most {_MAX_TIMEOUT_S:g} seconds")
+    logging.disable(logging.CRITICAL)  # libraries would log what the findings say
+    command = args.command.partition(" ")[2] or _fitting(settings)
+    if command == _WORKER:
+        settings = with_worker_admin_port(settings)
+    try:
+        found = asyncio.run(_found(command, settings, args))
+    finally:
+        logging.disable(logging.NOTSET)
+    _say(command, found, args.output)
+    return FOUND if any(finding.level is Level.FAIL for _, finding in found) else DONE
+
+
+def _fitting(settings: Settings) -> str:
+    """The command for which the settings are made."""
+    if not settings.kafka:
+        return _UP
+    return _TAP if settings.upstream else _WORKER
+
+
+async def _found(command: str, settings: Settings, args: Arguments) -> Sequence[tuple[str, Finding]]:
+    return await run_checks(_installation(command, settings, args), args.check_timeout)
+
+
+def _installation(command: str, settings: Settings, args: Arguments) -> Installation:
+    attempts: list[Callable[[], object]] = []
+    if command != _WORKER:
+        attempts += [partial(check_keys, settings), partial(check_certificates, settings)]
+        attempts.append(partial(read_tenants, settings.tenants))
+    if command != _TAP:
+        attempts += _of_ledger(settings)
+    cluster = None
+    if command != _UP:
+        try:
+            job = Job.WORKER if command == _WORKER else Job.TAP
+            cluster = Cluster(brokers_of(settings), settings.topic_prefix, job)
+        except StreamgaugeError as error:
+            attempts.append(partial(_raise, error))
+    return Installation(
+        command,
+        settings,
+        installation_key,
+        cluster,
+        _upstream_tls(settings),
+        attempts,
+        args.through or "",
+        args.prometheus or "",
+        _address(args.serve),
+    )
+
+
+def _address(given: str | None) -> Address | None:
+    try:
+        return None if given is None else parse_address(given)
+    except ValueError as error:
+        raise UsageFault(f"--serve: {error}") from None
+
+
+def _of_ledger(settings: Settings) -> list[Callable[[], object]]:
+    """A tap needs none of these modules."""
+    from streamgauge.cli.stream_costs import prices_of
+    from streamgauge.ledger.budgets import load_budgets
+
+    budgets = settings.budgets
+    return [partial(prices_of, settings), *([] if budgets is None else [partial(load_budgets, budgets)])]
+
+
+def _raise(error: StreamgaugeError) -> None:
+    raise error
+
+
+def _upstream_tls(settings: Settings) -> ssl.SSLContext | None:
+    """None if the files cannot be used: `check_certificates` says why."""
+    try:
+        return upstream_context(
+            settings.upstream_ca,
+            settings.upstream_certificate,
+            settings.upstream_key,
+            settings.upstream_key_password_file,
+        )
+    except ValueError:
+        return None
+
+
+def _say(command: str, found: Sequence[tuple[str, Finding]], output: str) -> None:
+    counts = {level: sum(finding.level is level for _, finding in found) for level in Level}
+    if output == JSON:
+        rows = [{"check": name, "level": one.level, "says": one.says, "cure": one.cure or None} for name, one in found]
+        sys.stdout.write(json.dumps({"command": command, "counts": counts, "findings": rows}) + "\n")
+        return
+    width = max(len(name) for name, _ in found)
+    for name, one in found:
+        cure = f"; cure: {one.cure}" if one.cure else ""
+        line = f"{one.level:<4}  {name:<{width}}  {one.says}{cure}"
+        sys.stdout.write("".join(char if char.isprintable() else "?" for char in line) + "\n")
+    sys.stdout.write(f"{command}: {', '.join(f'{count} {level}' for level, count in counts.items())}\n")

@@ -1,0 +1,120 @@
+"""`streamgauge config show|check`: the settings of a command with their sources, and the faults of settings files."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamgauge.attribute_types import Attribute
+from streamgauge.cli.commands import COMMANDS, Arguments
+from streamgauge.cli.options import JSON
+from streamgauge.cli.settings_sources import SECRET_VARIABLES, faults_of_file
+from streamgauge.cli.tables import print_rows
+from streamgauge.config import SETTINGS, Settings
+from streamgauge.errors import DONE, USAGE, UsageFault
+from streamgauge.runtime.nearest import nearest
+from streamgauge.setting_types import ServerPort, Setting, Upstream
+
+_COLUMNS = ("setting", "value", "from")
+SECRET = "***"
+
+
+class _Shown(NamedTuple):
+    """A setting as it is printed. `value`: as JSON; `from_`: the option, the variable, the file, or "default"."""
+
+    setting: str
+    value: Any
+    from_: str
+
+
+def run(settings: Settings, args: Arguments) -> int:
+    """Prints the settings, or checks files: 2 if a file has a fault."""
+    if args.action == "check":
+        return _check(args.paths, args.output)
+    rows = list(_shown(settings, _command(args)))
+    cells = [[row.setting, row.value if args.output == JSON else _text(row), row.from_] for row in rows]
+    print_rows(_COLUMNS, cells, args.output, None)
+    return DONE
+
+
+def _command(args: Arguments) -> str:
+    """The command whose settings are shown; empty for all. Raises UsageFault."""
+    path = " ".join(args.of)
+    known = COMMANDS["config show"].takes
+    if path and path not in known:
+        raise UsageFault(f"{path!r} is no command with settings{nearest(path, known)}")
+    if path and (other := [name for name in args.settings if path not in SETTINGS[name].commands]):
+        raise UsageFault(f"{SETTINGS[other[0]].flag} is not an option of `{path}`")
+    return path
+
+
+def _shown(settings: Settings, command: str) -> Iterator[_Shown]:
+    for setting in SETTINGS.values():
+        if command and command not in setting.commands:
+            continue
+        value = getattr(settings, setting.name)
+        if setting.name in settings.given:
+            yield _Shown(setting.name, _plain(setting, value), settings.given[setting.name])
+        elif command in setting.required:
+            yield _Shown(setting.name, _plain(setting, value), f"not set: {setting.note(command)}")
+        else:
+            value = setting.elsewhere.get(command, _plain(setting, value))
+            yield _Shown(setting.name, value, "default")
+        # Some secrets are in a file, or in a variable that is no setting.
+        variable = setting.variable.removesuffix("_FILE")
+        if variable in SECRET_VARIABLES and os.environ.get(variable):
+            yield _Shown(setting.name.removesuffix("_file"), SECRET, variable)
+
+
+def _plain(setting: Setting, value: Any) -> Any:
+    """A value as JSON, as it is written in a settings file; without passwords."""
+    if isinstance(value, tuple):
+        return [_plain(setting, one) for one in value]
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Upstream():
+            return f"{value.name}={value.url}" if value.name else value.url
+        case ServerPort():
+            return f"{value.name}={value.port}" if value.name else str(value.port)
+        case Attribute():
+            return f"{value.name}={value.header}"
+        case _:
+            return without_password(str(value)) if setting.secret else str(value)
+
+
+def without_password(url: str) -> str:
+    """The URL of a ledger with *** for its password, and for its options, one of which may be a password."""
+    scheme, found, rest = url.partition("://")
+    if not found or scheme == "sqlite":
+        return url if found else SECRET
+    # What precedes the last @ is the user and the password, whatever characters they hold.
+    before, at, after = rest.rpartition("@")
+    user, colon, _ = before.partition(":")
+    shown = SECRET if any(sign in user for sign in "/?#") else user
+    place, question, _ = after.partition("?")
+    return f"{scheme}://{shown}{f':{SECRET}' if colon else ''}{at}{place}{question}{SECRET if question else ''}"
+
+
+def _text(row: _Shown) -> str:
+    """A value in the table: a default that depends on something else by its description."""
+    if row.from_ == "default" and row.setting in SETTINGS and row.value in (None, []):
+        return SETTINGS[row.setting].default_text
+    if isinstance(row.value, list):
+        return ", ".join(map(str, row.value))
+    if isinstance(row.value, bool):
+        return str(row.value).lower()
+    return f"{row.value:g}" if isinstance(row.value, float) else "" if row.value is None else str(row.value)
+
+
+def _check(paths: Sequence[Path], output: str) -> int:
+    faults = {path: faults_of_file(path) for path in paths}
+    if output == JSON:
+        rows = [{"file": str(path), "faults": found} for path, found in faults.items()]
+        sys.stdout.write(json.dumps(rows) + "\n")
+    else:
+        for path, found in faults.items():
+            sys.stdout.write("".join(f"{fault}\n" for fault in found) or f"the settings file {path} has no fault\n")
+    return USAGE if any(faults.values()) else DONE

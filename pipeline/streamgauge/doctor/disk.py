@@ -1,0 +1,93 @@
+"""The data directory: it can be written, others cannot change it, and the spool's limit fits on its disk."""
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamgauge.config import Settings
+from streamgauge.doctor.findings import Finding, fail, failure_of, ok, warn
+from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.threads import in_thread
+from streamgauge.errors import Unavailable
+from streamgauge.runtime.data_directory import make_data_dir, warning_about
+from streamgauge.runtime.ownership import READ, WRITE, mode_of, others_who_may
+
+# Files with captured data, records or a key (the key has a check of its own).
+_FILES = ("spool.sqlite", "state.sqlite", "ledger.sqlite")
+# What a trial writes (bytes): a page of the file system.
+_TRIAL = b"\0" * 4096
+_GIB = 1024**3
+
+
+async def find(installation: Installation) -> Sequence[Finding]:
+    """One finding for each problem of the directory; else one for all."""
+    return await in_thread(lambda: list(_findings(installation)))
+
+
+def _findings(installation: Installation) -> Iterator[Finding]:
+    settings = installation.settings
+    path = settings.data_dir
+    if not os.path.lexists(path):
+        yield _creatable(path)
+        return
+    try:
+        make_data_dir(path)  # it exists: this only checks its mode
+        warning = warning_about(path)
+        _write_trial(path)
+    except Unavailable as error:
+        yield failure_of(error)
+        return
+    except OSError as error:
+        cure = "free space on its disk, or choose another directory with --data-dir, and check its owner and mode"
+        yield fail(f"the data directory {path} cannot be written ({error.strerror or error})", cure)
+        return
+    found = [*_modes(path), *([] if installation.command == "worker" else _space(path, settings))]
+    if warning is not None:
+        says, _, cure = warning.rpartition(": ")
+        found.append(warn(says, cure))
+    yield from found
+    if not found:
+        yield ok(f"the data directory {path} can be written, and has {_gib(shutil.disk_usage(path).free)} free")
+
+
+def _creatable(path: Path) -> Finding:
+    above = next(one for one in path.parents if one.exists())
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return ok(f"the data directory {path} does not exist yet, and can be created")
+    return fail(
+        f"the data directory {path} cannot be created in {above}", "create it, or choose another with --data-dir"
+    )
+
+
+def _write_trial(path: Path) -> None:
+    """Write one page to a file that is removed at once. Raises OSError."""
+    with tempfile.NamedTemporaryFile(dir=path, prefix=".doctor-") as trial:
+        trial.write(_TRIAL)
+        trial.flush()
+        os.fsync(trial.fileno())
+
+
+def _modes(path: Path) -> Iterator[Finding]:
+    for file in (path / name for name in _FILES):
+        if file.exists() and (others := others_who_may(found := file.stat(), READ | WRITE)):
+            yield warn(
+                f"{others} can read or change {file} (mode {mode_of(found)})", f"chmod 600 {shlex.quote(str(file))}"
+            )
+
+
+def _space(path: Path, settings: Settings) -> Iterator[Finding]:
+    """The spool has its whole limit only if that is free on its disk now, besides what it has already."""
+    spool = sum(file.stat().st_size for file in path.glob("spool.sqlite*"))
+    wanted, free = settings.spool_bytes - spool, shutil.disk_usage(path).free
+    if free < wanted:
+        yield warn(
+            f"{_gib(free)} are free in {path}, but the spool may take {_gib(wanted)} more while nothing can be delivered",
+            "free space on its disk, or lower --spool-bytes",
+        )
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / 1024**2:.1f} MiB"

@@ -1,0 +1,106 @@
+"""The versions of what is stored: the spool, the state, and the messages of the topics. The ledger has its own check."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from streamgauge.core.assembly.state_codec import NewerStateError, decode_entry
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.record import SCHEMA_VERSION, version_of
+from streamgauge.doctor.findings import Finding, fail, ok, warn
+from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.threads import in_thread
+from streamgauge.kafka.log_reader import LogUnreadableError
+from streamgauge.spool.file import is_of_this_version
+
+# The beginning of an entry of the state that shows its version (bytes).
+_ENTRY_HEAD = 4
+_BUSY_S = 5.0
+
+
+async def find(installation: Installation) -> Sequence[Finding]:
+    """One finding for each file or topic whose version is not this program's; else one for all."""
+    data_dir = installation.settings.data_dir
+    found = [] if installation.command == "worker" else await in_thread(lambda: list(_of_files(data_dir)))
+    if installation.command == "worker":
+        found += await _of_topics(installation)
+    where = "the topics" if installation.command == "worker" else f"the files in {data_dir}"
+    return found or [ok(f"what {where} hold has the formats of this version")]
+
+
+def _of_files(data_dir: Path) -> Iterator[Finding]:
+    spool, state = data_dir / "spool.sqlite", data_dir / "state.sqlite"
+    with contextlib.suppress(OSError):
+        if spool.exists() and spool.stat().st_size and not is_of_this_version(spool):
+            yield warn(
+                f"{spool} is not a spool of this version: the next start keeps it as {spool.name}.damaged-N, and takes over"
+                " the rows that can be read",
+                "run the version that made it until its data is delivered, then change the version",
+            )
+    if state.exists():
+        yield from _of_state(state)
+
+
+def _of_state(file: Path) -> Iterator[Finding]:
+    try:
+        uri = f"{file.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_S)) as database:
+            heads = database.execute("SELECT DISTINCT substr(value, 1, ?) FROM state", (_ENTRY_HEAD,)).fetchall()
+    except sqlite3.Error as error:
+        yield fail(f"{file} cannot be read as the state of open streams ({error})", "restore it, or move it away")
+        return
+    for (head,) in heads:
+        if (why := _newer(bytes(head))) is not None:
+            yield fail(f"{file}: {why}", "run the later version of Streamgauge")
+
+
+def _newer(entry: bytes) -> str | None:
+    """Why an entry of the state cannot be used; None if it can."""
+    try:
+        decode_entry(entry)
+    except NewerStateError as error:
+        return str(error).rpartition(": ")[0]
+    return None
+
+
+def _bundle(message: bytes) -> str | None:
+    try:
+        decode_bundle(message)
+    except UnreadableBundle as error:
+        return str(error) if error.error_class == "version" else None
+    return None
+
+
+def _record(message: bytes) -> str | None:
+    version = version_of(message)
+    if version is None or version == SCHEMA_VERSION:
+        return None
+    return f"a record of schema version {version}; this version knows {SCHEMA_VERSION}"
+
+
+async def _of_topics(installation: Installation) -> list[Finding]:
+    """The first and the last message of each partition: older formats are at the beginning, newer ones at the end."""
+    cluster = installation.cluster
+    if cluster is None or (facts := await cluster.facts_if_known()) is None:
+        return []  # the check of the broker says why
+    checked: list[tuple[str, Callable[[bytes], str | None]]] = [
+        (cluster.topics.segments, _bundle),
+        (cluster.topics.records, _record),
+        (cluster.topics.state, _newer),
+    ]
+    found = []
+    for topic, problem_of in checked:
+        if topic not in facts.topics:
+            continue
+        try:
+            ends = await cluster.ends(topic, facts.topics[topic].partitions)
+        except LogUnreadableError as error:
+            found.append(warn(f"{topic} cannot be read: {error}", "see the checks of broker and rights"))
+            continue
+        messages = [read.value for both in ends.values() for read in both if read.value is not None]
+        problems = {problem for one in messages if (problem := problem_of(one)) is not None}
+        found += [
+            fail(f"{topic} holds {one}", "run the version of Streamgauge that wrote it") for one in sorted(problems)
+        ]
+    return found

@@ -1,0 +1,99 @@
+"""Looks at a ledger without changing it: `open_ledger` would make its tables, or convert those of an earlier version."""
+
+import contextlib
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamgauge.ledger.contract import LedgerUnavailableError, UnsupportedLedgerError
+from streamgauge.ledger.urls import POSTGRESQL, sqlite_file
+
+# How long a database may take to answer (seconds).
+_TIMEOUT_S = 5
+
+_TABLES = """
+SELECT relname::text, has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'SELECT')
+FROM pg_catalog.pg_class WHERE relname IN ('ledger_version', 'records') AND pg_table_is_visible(oid)
+"""
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """`version`: of the tables, 0 if there are none yet. `writable`: whether this process may store records."""
+
+    version: int
+    writable: bool
+
+
+def inspect_ledger(url: str) -> LedgerState | None:
+    """The state of the ledger at `url`; None if its file does not exist.
+
+    Raises LedgerUnavailableError if it cannot be read, UnsupportedLedgerError for a URL of another scheme. Neither error
+    repeats the URL.
+    """
+    path = sqlite_file(url)
+    if path is not None:
+        return _sqlite(path) if path.exists() else None
+    if not url.startswith(f"{POSTGRESQL}://"):
+        raise UnsupportedLedgerError("this ledger URL is not supported")
+    return _postgresql(url)
+
+
+def _sqlite(path: Path) -> LedgerState:
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=rw"  # creates no file
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_TIMEOUT_S, isolation_level=None)) as database:
+            version = int(database.execute("PRAGMA user_version").fetchone()[0])
+            others = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if others and not version:
+                raise LedgerUnavailableError(f"the file {path} holds other data than a ledger")
+            return LedgerState(version, _takes_writers(database))
+    except sqlite3.Error as error:
+        raise LedgerUnavailableError(f"the ledger {path} cannot be read ({error})") from None
+
+
+def _takes_writers(database: sqlite3.Connection) -> bool:
+    """Whether a transaction for writes can begin; it ends at once. A writer of another process counts as a yes."""
+    try:
+        database.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    database.execute("ROLLBACK")
+    return True
+
+
+def _postgresql(url: str) -> LedgerState:
+    try:
+        import psycopg  # it takes time to import, and SQLite does not need it
+    except ImportError as error:
+        raise LedgerUnavailableError(f"PostgreSQL's driver cannot be loaded ({error})") from None
+    try:
+        known = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        raise UnsupportedLedgerError("the ledger's URL is not one that PostgreSQL accepts") from None
+    timeout: dict[str, Any] = {} if "connect_timeout" in known else {"connect_timeout": _TIMEOUT_S}
+    try:
+        with psycopg.connect(url, **timeout) as connection:
+            connection.read_only = True
+            return _state_of(connection)
+    except psycopg.Error as error:
+        raise LedgerUnavailableError(f"the ledger in PostgreSQL cannot be opened ({_first_line(error)})") from None
+
+
+def _state_of(connection: Any) -> LedgerState:
+    def one(query: str) -> Any:
+        return connection.execute(query).fetchone()[0]
+
+    tables = dict(connection.execute(_TABLES).fetchall())
+    is_standby = one("SELECT pg_is_in_recovery()")
+    if "ledger_version" not in tables:
+        if tables:
+            raise LedgerUnavailableError("the database has a table `records` that is no ledger's")
+        return LedgerState(0, one("SELECT has_schema_privilege(current_schema(), 'CREATE')") and not is_standby)
+    return LedgerState(one("SELECT version FROM ledger_version"), tables.get("records", False) and not is_standby)
+
+
+def _first_line(error: Exception) -> str:
+    """The server's first sentence: the others may quote values."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

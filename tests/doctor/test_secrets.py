@@ -1,0 +1,22 @@
+"""The modes of files with secrets."""
+
+from pathlib import Path
+
+from tests.doctor.examined import OK, WARN, found, installation, only
+
+
+def test_files_that_others_can_read(tmp_path: Path) -> None:
+    key, password = tmp_path / "key.pem", tmp_path / "password"
+    for file in (key, password):
+        file.touch(mode=0o600)
+    options = {"tls_key": str(key), "kafka_password_file": str(password)}
+    assert only("secrets", installation("tap", tmp_path, **options)).level is OK
+    password.chmod(0o644)
+    seen = only("secrets", installation("tap", tmp_path, **options))
+    assert (seen.level, seen.says) == (
+        WARN,
+        f"every user of this host can read or change --kafka-password-file {password} (mode 0644)",
+    )
+    assert seen.cure.startswith(f"chmod 600 {password} ")
+    assert found("secrets", installation("tap", tmp_path)) == []
+    assert only("secrets", installation("tap", tmp_path, tls_key="/no/such")).level is OK, "the settings say it"
