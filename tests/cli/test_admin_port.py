@@ -63,8 +63,9 @@ def test_every_command_with_an_admin_port_refuses(command: str, tmp_path: Path) 
         "up": ["--upstream", "http://127.0.0.1:1"],
         "tap": ["--upstream", "http://127.0.0.1:1", "--kafka", "127.0.0.1:1"],
         "worker": ["--kafka", "127.0.0.1:1"],
-        "up packets": ["--pcap", str(tmp_path / "none.pcap")],
+        "up packets": ["--pcap", str(tmp_path / "some.pcap")],
     }[command]
+    (tmp_path / "some.pcap").touch()
     data = tmp_path / "data"
     listen = [] if command in ("worker", "up packets") else ["--listen", "127.0.0.1:0"]
     done = here(*command.split(), *given, *listen, "--admin", "0.0.0.0:0", "--data-dir", str(data))

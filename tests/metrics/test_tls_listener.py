@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 
 from streamgauge.metrics import tls_listener
 from streamgauge.metrics.admin_access import Access, Token
@@ -45,14 +46,20 @@ def tls(tmp_path: Path) -> Tls:
     return Tls(tmp_path)
 
 
-def serving(tls: Tls, test: Callable[[AdminServer], Awaitable[None]], token: Token | None = None) -> None:
+def serving(
+    tls: Tls,
+    test: Callable[[AdminServer], Awaitable[None]],
+    token: Token | None = None,
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     async def run() -> None:
         access = Access(token, ServerCertificate(tls.file, None))
         async with AdminServer(Metrics(), lambda: True, access=access) as server:
             await server.start("127.0.0.1:0")
             await test(server)
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
 
 
 async def scrape(server: AdminServer, context: ssl.SSLContext, extra: str = "") -> bytes:
@@ -80,7 +87,12 @@ async def is_closed(reader: asyncio.StreamReader, within_s: float) -> bool:
         return True
 
 
-def test_metrics_over_tls_and_nothing_in_plain_text(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_metrics_over_tls_and_nothing_in_plain_text(
+    tls: Tls, caplog: pytest.LogCaptureFixture, loop: Callable[[], asyncio.AbstractEventLoop] | None
+) -> None:
+    """On the loop of a tap's parent, and on a worker's."""
+
     async def test(server: AdminServer) -> None:
         assert server.url.startswith("https://127.0.0.1:")
         answer = await scrape(server, tls.context(), bearer(TOKEN))
@@ -93,7 +105,7 @@ def test_metrics_over_tls_and_nothing_in_plain_text(tls: Tls, caplog: pytest.Log
         writer.close()
         assert (await scrape(server, tls.context(), bearer(TOKEN))).startswith(b"HTTP/1.1 200")
 
-    serving(tls, test, Token(TOKEN))
+    serving(tls, test, Token(TOKEN), loop)
     assert caplog.messages == ["the admin port rejected a request without its token (401)"]
 
 

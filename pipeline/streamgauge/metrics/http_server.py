@@ -235,7 +235,9 @@ class _BoundedServer(web.Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        transport.set_write_buffer_limits(0)  # a response counts as sent when the kernel has all of it
+        # A response counts as sent when the kernel has all of it. Not 0: asyncio's TLS would then wait for an empty buffer to
+        # become smaller.
+        transport.set_write_buffer_limits(1)
         if len(self._open) >= MAX_CONNECTIONS:
             self._open.pop(next(iter(self._open))).abort()
         self._open[handler] = transport
