@@ -84,7 +84,7 @@ def audit(database: Database) -> None:
     """What `audit --save` and `audit list` do with it."""
     with database.ledger("auditor") as ledger:
         list(ledger.query())
-        Runs(ledger).add(an_audit("2026-01-01T00:00:00Z"))
+        Runs(ledger).add(an_audit("2026-01-01T00:00:00Z", agrees=True))
         assert Runs(ledger).all()
 
 
