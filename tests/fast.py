@@ -18,6 +18,7 @@ _PROCESSES = (
     "tests/bench",
     "tests/blackbox",
     "tests/chaos",
+    "tests/contracts/test_contracts.py::test_a_data_directory_of_up",
     "tests/core/http1/test_coding_members.py::test_a_decoder_uses_no_more_memory_than_it_estimates",
     "tests/dashboards/test_outages.py",
     "tests/dashboards/test_panel_data.py",
