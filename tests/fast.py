@@ -65,6 +65,7 @@ _PROCESSES = (
     "tests/recorder/test_decoder_memory.py",
     "tests/security/test_admin_token.py",
     "tests/security/test_files.py",
+    "tests/security/test_static_analysis.py",
     "tests/recorder/test_process.py",
     "tests/recorder/test_spool_writer.py::test_at_the_end_a_full_disk",
     "tests/runtime/test_data_directory.py::test_children_that_inherited_it_keep_it",

@@ -23,7 +23,7 @@ from streamgauge.runtime.secret import Secret
 _LOG = logging.getLogger("streamgauge.kafka")
 
 # The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
-_PASSWORD_ATTRIBUTE = "_sasl_plain_password"
+_PASSWORD_ATTRIBUTE = "_sasl_plain_password"  # noqa: S105 - the name of an attribute
 
 
 class Protocol(StrEnum):

@@ -65,7 +65,7 @@ _HOST_REFUSED = (
     "the admin port does not accept this Host header: to allow the name, start with --admin-host NAME"
     " (STREAMGAUGE_ADMIN_HOST)\n"
 )
-_TOKEN_REFUSED = (
+_UNAUTHORIZED = (
     "the admin port requires its token: send it as `Authorization: Bearer TOKEN`, or as the password of any user\n"
 )
 
@@ -184,7 +184,7 @@ class AdminServer:
         reads = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
         if not (check is not None and reads) and not self._has_token(request):
             self._log_once("the admin port rejected a request without its token (401)")
-            response = _text(401, _TOKEN_REFUSED)
+            response = _text(401, _UNAUTHORIZED)
             response.headers[hdrs.WWW_AUTHENTICATE] = CHALLENGE
             return response
         if not reads:
