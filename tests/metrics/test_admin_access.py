@@ -7,7 +7,6 @@ import pytest
 
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import DirectAsk
-from streamgauge.metrics import admin_access
 from streamgauge.metrics.admin_access import MIN_TOKEN, Access, Token
 from streamgauge.metrics.http_server import AdminServer
 from tests.live.streams import Process
@@ -69,7 +68,7 @@ def test_a_weak_or_unusable_token_is_refused_without_being_quoted(text: str, tmp
     file.write_text(text)
     for given in ({"text": text}, {"file": file}):
         with pytest.raises(ValueError, match="at least 16 letters") as refused:
-            Token(**given)  # type: ignore[arg-type]
+            Token(**given)
         assert text not in str(refused.value)
 
 
@@ -99,7 +98,7 @@ def test_the_comparison_is_of_values_of_one_length(monkeypatch: pytest.MonkeyPat
         lengths.append((len(one), len(other)))
         return one == other
 
-    monkeypatch.setattr(admin_access.hmac, "compare_digest", compare)
+    monkeypatch.setattr("streamgauge.metrics.admin_access.hmac.compare_digest", compare)
     token = Token(TOKEN)
     assert [token.accepts(f"Bearer {text}") for text in ("", "x", TOKEN, "x" * 3000)] == [False, False, True, False]
     assert lengths == [(32, 32)] * 4

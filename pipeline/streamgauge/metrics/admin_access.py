@@ -16,7 +16,7 @@ from pathlib import Path
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.secret import Secret
 
-# The least length of a token: 16 characters of `openssl rand -hex` are 64 bits, which nobody guesses over a network.
+# The least length of a token: 16 characters of `openssl rand -hex` are 64 bits, too many to guess over a network.
 MIN_TOKEN = 16
 
 # Of a 401: browsers then ask for the token. Several challenges in one header confuse them, so Bearer is not among them.
