@@ -61,6 +61,7 @@ _PROCESSES = (
     "tests/cli/test_worker.py",
     "tests/live/test_fetch_uplot.py",
     "tests/live/test_page.py",
+    "tests/live/test_page_login.py",
     "tests/metrics/test_process.py::test_children",
     "tests/recorder/test_decoder_memory.py",
     "tests/security/test_admin_token.py",

@@ -150,6 +150,7 @@ class AdminServer:
         if self._tls is not None:
             await self._tls.close()
         await self._runner.cleanup()
+        self._server.abort_connections()
 
     async def __aenter__(self) -> Self:
         return self
@@ -245,6 +246,11 @@ class _BoundedServer(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._open.pop(handler, None)
+
+    def abort_connections(self) -> None:
+        """Ends the connections that a shutdown has left: those with TLS whose client has not confirmed the end."""
+        for transport in self._open.values():
+            transport.abort()
 
     def note_request(self, handler: web.RequestHandler) -> None:
         """Marks the connection as the one with the latest request."""
