@@ -197,7 +197,7 @@ def test_after_stop_nothing_listens_and_no_handshake_is_left(tls: Tls) -> None:
 def test_stop_does_not_wait_for_a_client_that_keeps_its_connection(tls: Tls) -> None:
     """A socket that is left open would be a warning, which fails the test."""
 
-    async def run() -> None:
+    async def run() -> ssl.SSLSocket:
         server = AdminServer(Metrics(), lambda: True, access=Access(None, ServerCertificate(tls.file, None)))
         await server.start("127.0.0.1:0")
         plain = socket.create_connection(split_address(server.address))
@@ -206,10 +206,11 @@ def test_stop_does_not_wait_for_a_client_that_keeps_its_connection(tls: Tls) -> 
         assert (await asyncio.to_thread(kept.recv, 15)).startswith(b"HTTP/1.1 200")
         async with asyncio.timeout(tls_listener.HANDSHAKE_S / 2):
             await server.stop()
-        kept.close()
+        return kept
 
-    asyncio.run(run())
+    kept = asyncio.run(run())
     gc.collect()
+    kept.close()
 
 
 def test_a_port_that_is_taken_is_said(tls: Tls) -> None:
