@@ -29,8 +29,8 @@ def token_file(tmp_path: Path) -> Path:
     return file
 
 
-def access(**options: object) -> Access:
-    return admin_access(load(options))
+def access(*warned: list[str], **options: object) -> Access:
+    return admin_access(load(options), warned[0].append if warned else lambda _: None)
 
 
 @pytest.mark.parametrize("admin", ["127.0.0.1:0", "127.8.8.8:0", "[::1]:0", "localhost:0", "LOCALHOST.:0", ":9464"])
@@ -106,3 +106,15 @@ def test_unusable_tokens_and_certificates_are_named_and_not_quoted(
 def test_a_certificate_makes_the_port_https(tmp_path: Path) -> None:
     assert access(admin_tls_certificate=str(make_pki(tmp_path).server)).scheme == "https"
     assert access().scheme == "http"
+
+
+def test_a_token_that_crosses_the_network_in_plain_text_is_a_warning(tmp_path: Path, token_file: Path) -> None:
+    certificate, token = str(make_pki(tmp_path).server), str(token_file)
+    warned: list[str] = []
+    access(warned, admin="127.0.0.1:1", admin_token_file=token)
+    access(warned, admin="0.0.0.0:1", admin_token_file=token, admin_tls_certificate=certificate)
+    access(warned, admin="0.0.0.0:1", admin_open=True)
+    assert warned == []
+    access(warned, admin="0.0.0.0:1", admin_token_file=token)
+    assert len(warned) == 1
+    assert "0.0.0.0:1 crosses the network in plain text: give the port a certificate" in warned[0]

@@ -3,6 +3,7 @@
 import contextlib
 import ipaddress
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from streamgauge.config import WORKER_ADMIN, Settings
@@ -16,15 +17,15 @@ from streamgauge.setting_types import ENV_PREFIX
 TOKEN_VARIABLE = f"{ENV_PREFIX}ADMIN_TOKEN"
 
 
-def admin_access(settings: Settings) -> Access:
+def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
     """Who may use the admin port. Raises UsageFault, also for a port that other hosts reach without a token.
 
-    Removes the token from the environment, since no child needs it.
+    Removes the token from the environment, since no child needs it. `warn` takes a sentence about a token without TLS.
     """
-    token = admin_token(settings)
+    token, is_local = admin_token(settings), _is_loopback(settings.admin.host)
     if token is not None and settings.admin_open:
         raise UsageFault("--admin-open has no effect with a token: give either")
-    if token is None and not settings.admin_open and not _is_loopback(settings.admin.host):
+    if token is None and not settings.admin_open and not is_local:
         raise UsageFault(
             f"other hosts can reach the admin port {settings.admin}: give a token with --admin-token-file FILE or"
             f" {TOKEN_VARIABLE}, or let everybody read metrics and streams with --admin-open"
@@ -32,6 +33,11 @@ def admin_access(settings: Settings) -> Access:
     if settings.admin_tls_key is not None and settings.admin_tls_certificate is None:
         raise UsageFault("--admin-tls-key requires --admin-tls-certificate")
     if settings.admin_tls_certificate is None:
+        if token is not None and not is_local:
+            warn(
+                f"the token of the admin port {settings.admin} crosses the network in plain text: give the port a"
+                " certificate with --admin-tls-certificate, unless something else encrypts its connections"
+            )
         return Access(token)
     try:
         return Access(token, ServerCertificate(settings.admin_tls_certificate, settings.admin_tls_key))

@@ -113,7 +113,7 @@ async def running_tap(
     """
     check_keys(settings)
     check_certificates(settings)
-    access = admin_access(settings)
+    access = admin_access(settings, say)
     tenants = read_tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))

@@ -34,7 +34,7 @@ def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C, or until the worker must end; it then logs the reason."""
     log_lines_to_stderr()
     settings = with_worker_admin_port(settings)
-    access = admin_access(settings)
+    access = admin_access(settings, _LOG.warning)
     worker_settings = settings.select(WorkerSettings, bootstrap=brokers_of(settings), prefix=settings.topic_prefix)
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
