@@ -35,6 +35,13 @@ class AdminSettings:
         "Operation",
         default_text="that file",
     )
+    admin_tls_key_password_file: Path | None = declared(
+        FILE,
+        None,
+        "file that contains the password of --admin-tls-key, read when the key is loaded",
+        _SERVING,
+        "Operation",
+    )
     admin_open: bool = declared(
         switch(),
         False,

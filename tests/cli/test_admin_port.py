@@ -83,6 +83,8 @@ def test_contradictions_are_refused(token_file: Path, tmp_path: Path, monkeypatc
         access(admin_token_file=str(token_file))
     with pytest.raises(UsageFault, match="--admin-tls-key requires --admin-tls-certificate"):
         access(admin_tls_key=str(tmp_path / "key.pem"))
+    with pytest.raises(UsageFault, match="--admin-tls-key-password-file requires --admin-tls-certificate"):
+        access(admin_tls_key_password_file=str(tmp_path / "password"))
 
 
 def test_unusable_tokens_and_certificates_are_named_and_not_quoted(

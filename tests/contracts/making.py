@@ -166,7 +166,9 @@ def _dead_letters(folder: Path, bundle: bytes) -> None:
 
 
 def _settings(folder: Path) -> None:
-    lines = [f"{name} = {toml_of(TABLE[name][1][0])}\n" for name in SETTINGS]
+    # A file of a secret stands for the setting that it contains, which is given already.
+    names = [name for name, setting in SETTINGS.items() if not setting.content_of]
+    lines = [f"{name} = {toml_of(TABLE[name][1][0])}\n" for name in names]
     (folder / "settings.toml").write_text("".join(lines))
     _write(folder / "settings.json", meant(folder / "settings.toml"))
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from streamgauge.config import WORKER_ADMIN, Settings
+from streamgauge.config import SETTINGS, WORKER_ADMIN, Settings
 from streamgauge.errors import UsageFault
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
@@ -30,8 +30,9 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
             f"other hosts can reach the admin port {settings.admin}: give a token with --admin-token-file FILE or"
             f" {TOKEN_VARIABLE}, or let everybody read metrics and streams with --admin-open"
         )
-    if settings.admin_tls_key is not None and settings.admin_tls_certificate is None:
-        raise UsageFault("--admin-tls-key requires --admin-tls-certificate")
+    for of_key in ("admin_tls_key", "admin_tls_key_password_file"):
+        if getattr(settings, of_key) is not None and settings.admin_tls_certificate is None:
+            raise UsageFault(f"{SETTINGS[of_key].flag} requires --admin-tls-certificate")
     if settings.admin_tls_certificate is None:
         if token is not None and not is_local:
             warn(
@@ -40,7 +41,8 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
             )
         return Access(token)
     try:
-        return Access(token, ServerCertificate(settings.admin_tls_certificate, settings.admin_tls_key))
+        key = settings.admin_tls_key, settings.admin_tls_key_password_file
+        return Access(token, ServerCertificate(settings.admin_tls_certificate, *key))
     except ValueError as error:
         raise UsageFault(f"--admin-tls-certificate: {error}") from None
 
