@@ -2,7 +2,8 @@
 
 A client sends the token as `Authorization: Bearer TOKEN`, as Prometheus does. A browser asks for a user name and a password
 (HTTP Basic): the password is the token, and any user name does. There is no cookie, and no token in a URL, which logs and
-histories would keep. A browser sends no such login with the requests of other sites, and the port takes no commands.
+histories would keep. Other sites may make a browser send its login: they cannot read the answer, and the port takes no
+commands.
 """
 
 import base64
