@@ -36,9 +36,11 @@ test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about
 coverage: $(INSTALLED)  ## how many branches of the core its fast tests reach; fails below 95 %
 	$(FEW) $(BIN)/pytest --fast -q -n 2 --dist loadscope tests/core -k 'not on_how_the_bytes_come' --cov
 
-check: $(INSTALLED)  ## format, lint and strict types
+check: $(INSTALLED)  ## format, lint, strict types, analysis of the C code, known vulnerabilities of dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	./scripts/analyze_c
+	./scripts/audit_dependencies
 	$(BIN)/mypy
 
 format: $(INSTALLED)  ## put the code into form

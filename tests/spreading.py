@@ -48,6 +48,7 @@ SECURED = (
     "tests/faults/test_broker_rights.py",
     "tests/faults/test_broker_security.py",
     "tests/kafka/test_connection_diagnosis.py",
+    "tests/security/test_kafka_roles.py",
 )
 
 

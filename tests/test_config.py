@@ -152,6 +152,17 @@ TABLE: dict[str, Ways] = {
     "ledger_age": (None, (86_400, 86_400), ("100000", 100_000), ("3162240000", 3_162_240_000)),
     "budgets": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
     "prices": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
+    "admin_token_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
+    "admin_tls_certificate": (
+        None,
+        ("/f.pem", Path("/f.pem")),
+        ("/e.pem", Path("/e.pem")),
+        ("~/a.pem", Path.home() / "a.pem"),
+    ),
+    "admin_tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "admin_tls_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
+    "admin_open": (False, (True, True), ("off", False), (True, True)),
+    "admin_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
 }
 
 
@@ -273,7 +284,7 @@ def test_selected_settings_have_their_values_and_the_others() -> None:
 
 
 # Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.
-DECLARING = ("config.py", "ledger_settings.py", "core/limits.py")
+DECLARING = ("config.py", "admin_settings.py", "ledger_settings.py", "core/limits.py")
 
 
 def defaults_in(source: str) -> Iterator[tuple[str, ast.expr]]:

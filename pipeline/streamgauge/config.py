@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+from streamgauge.admin_settings import AdminSettings
 from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
 from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
@@ -155,7 +156,7 @@ class SpoolSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ProxySettings, SpoolSettings, LedgerSettings):
+class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
     """The value of every setting. `given`: where those come from that are not defaults: name -> option, variable or file.
 
     `Settings.x` is the default of x, except for `data_dir`; dataclasses of parts take their defaults from it.
@@ -390,7 +391,7 @@ def _declarations() -> dict[str, Setting]:
     """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
     by_name = {one.name: one for one in fields(Settings)}
-    for group in (Settings, ProxySettings, SpoolSettings, LedgerSettings):
+    for group in (Settings, ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         for name in group.__annotations__:
             if "declared" in by_name[name].metadata:
                 *positional, more = by_name[name].metadata["declared"]

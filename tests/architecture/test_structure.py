@@ -80,6 +80,10 @@ EDGES: dict[str, set[str]] = {
     "runtime/stopping.py": set(),
     # The admin port and the exporter.
     "metrics/http_server.py": {"aiohttp"},
+    "metrics/admin_access.py": set(),
+    "metrics/tls_listener.py": set(),
+    "cli/admin_port.py": set(),
+    "runtime/secret.py": set(),
     "metrics/generate_docs.py": set(),
     "metrics/process.py": {"prometheus_client"},
     "metrics/prometheus.py": set(),
@@ -217,6 +221,7 @@ EDGES: dict[str, set[str]] = {
     "ledger/urls.py": set(),
     "ledger/budgets.py": set(),
     "ledger_settings.py": set(),
+    "admin_settings.py": set(),
     # Prices.
     "prices/catalogue.py": {"genai_prices"},
     "prices/price_file.py": set(),
@@ -258,7 +263,8 @@ ROOMS: dict[str, set[str]] = {
     "setting_types": {"runtime"},
     "attribute_types": {"core", "runtime", "setting_types"},
     "ledger_settings": {"setting_types"},
-    "config": {"attribute_types", "core", "ledger_settings", "runtime", "setting_types"},
+    "admin_settings": {"setting_types"},
+    "config": {"admin_settings", "attribute_types", "core", "ledger_settings", "runtime", "setting_types"},
     "core": set(),
     "spool": {"config", "core", "errors", "runtime"},
     "recorder": {"attribute_types", "config", "core", "errors", "runtime", "spool"},
@@ -303,6 +309,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "cli/help_text.py": ("cli/test_main.py", "test_config.py"),
     "setting_types.py": ("test_config.py",),
     "ledger_settings.py": ("test_config.py", "cli/test_ledger.py"),
+    "admin_settings.py": ("test_config.py", "cli/test_admin_port.py"),
     # Every ledger keeps the contract; what a schema is shows when an earlier one is converted.
     "ledger/contract.py": ("ledger/test_contract.py",),
     "ledger/store.py": ("ledger/test_contract.py",),
@@ -327,7 +334,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "audit/": ("audit/world/test_world.py",),
     "audit/invoices/": ("audit/invoices/test_contract.py",),
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
-    "cli/admin_port.py": ("cli/test_main.py",),  # an address that is in use
     "cli/replay_topic.py": ("integration/test_replay.py",),  # needs a broker
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs
     "cli/up.py": ("integration/test_up.py",),
@@ -345,6 +351,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "core/assembly/state.py": ("core/assembly/test_assembler.py",),
     "core/assembly/stream.py": ("core/test_vectors.py", "core/assembly/test_assembler.py"),
     "core/assembly/record_builder.py": ("core/test_vectors.py",),
+    "runtime/secret.py": ("kafka/test_security.py", "metrics/test_admin_access.py"),
     "cli/tap_announcements.py": ("cli/test_tap_process.py", "runtime/test_stopping.py"),
     "core/allowlist.py": ("core/masking/test_masker.py",),
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,9 +14,14 @@ from streamgauge.cli.main import main
 from streamgauge.cli.top import bars, seconds, shown
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from streamgauge.live.view import Scope
+from streamgauge.metrics.admin_access import Access, Token
+from streamgauge.runtime.certificates import ServerCertificate
 from tests.live.serving import Served, serving
 from tests.live.shown import SILENT, busy_process, id_of
 from tests.live.streams import SECOND, Process, segment, token
+from tests.taps.proxy.pki import make_pki
+
+TOKEN = "0123456789abcdef-secret"
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +145,40 @@ def test_on_a_terminal_it_follows_until_ctrl_c(served: Served, monkeypatch: pyte
     assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("3 open streams, 1 silent") >= 3
+
+
+def test_a_port_with_a_token_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pki, file = make_pki(tmp_path), tmp_path / "token"
+    file.write_text(TOKEN)
+    access = Access(Token(TOKEN), ServerCertificate(pki.server, None))
+    monkeypatch.delenv("STREAMGAUGE_ADMIN_TOKEN", raising=False)
+    with serving(busy_process(), access) as served:
+        authority = ("--admin-ca", str(pki.ca))
+        code, printed, errors = run(served.url, *authority, "--admin-token-file", str(file))
+        assert (code, errors) == (DONE, "")
+        assert "3 open streams" in printed
+        monkeypatch.setenv("STREAMGAUGE_ADMIN_TOKEN", TOKEN)
+        assert run(served.url, *authority)[0] == DONE
+        code, _, errors = run(served.url, *authority)
+        assert code == UNAVAILABLE
+        assert "answered 401: the admin port requires its token" in errors
+        assert "(--admin-token-file FILE)" in errors
+        code, _, errors = run(served.url, "--admin-token-file", str(file))
+        assert (code, "nothing answers" in errors) == (UNAVAILABLE, True)
+        assert run(served.url.removeprefix("https://"), "--admin-token-file", str(file))[0] == UNAVAILABLE
+        assert TOKEN not in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("ftp://127.0.0.1:1",), "write HOST:PORT or https://HOST:PORT"),
+        (("127.0.0.1:1", "--admin-ca", "/nowhere.pem"), "--admin-ca has no effect without TLS"),
+        (("https://127.0.0.1:1", "--admin-ca", "/nowhere.pem"), "the CA file /nowhere.pem cannot be used"),
+        (("https://127.0.0.1",), "HOST:PORT"),
+    ],
+)
+def test_wrong_addresses_and_authorities(words: tuple[str, ...], says: str) -> None:
+    code, _, errors = run(*words)
+    assert code == USAGE
+    assert says in errors

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
@@ -16,12 +16,16 @@ import pytest
 import yaml
 
 from streamgauge.core.record import Error
+from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.table_otel import OtelNames
+from streamgauge.runtime.certificates import ServerCertificate
 from tests.metrics.records import make_record, make_timing
+from tests.taps.proxy.pki import make_pki
 
-RULES = Path(__file__).parents[2] / "dashboards" / "prometheus" / "rules"
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "dashboards" / "prometheus" / "rules"
 PATIENCE_S = 90  # with a slow machine's share of CPU; usually it takes 3 s
 
 
@@ -32,15 +36,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(folder: Path, target: str, *features: str) -> Iterator[str]:
+def prometheus(folder: Path, target: str, *features: str, scrape: Mapping[str, object] = {}) -> Iterator[str]:
     """A Prometheus that scrapes `target` every second, with the project's rules; gives its base URL.
 
-    `features`: those of Prometheus that are switched on.
+    `features`: those of Prometheus that are switched on; `scrape`: further settings of its scrape.
     """
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [f"{RULES}/*.yml"],
-        "scrape_configs": [{"job_name": "streamgauge", "static_configs": [{"targets": [target]}]}],
+        "scrape_configs": [{"job_name": "streamgauge", "static_configs": [{"targets": [target]}], **scrape}],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     address = f"127.0.0.1:{free_port()}"
@@ -100,6 +104,31 @@ def test_prometheus_scrapes_the_admin_port(tmp_path: Path, prometheus_tools: Non
                 health = {rule["name"]: rule["health"] for group in rules["groups"] for rule in group["rules"]}
                 assert set(health.values()) <= {"ok", "unknown"}
                 assert "StreamsBreakMidway" in health
+
+    asyncio.run(run())
+
+
+def test_prometheus_scrapes_with_the_token_over_tls_as_the_guide_says(tmp_path: Path, prometheus_tools: None) -> None:
+    pki, token = make_pki(tmp_path), tmp_path / "token"
+    token.write_text("0123456789abcdef-secret\n")
+    guide = (
+        (ROOT / "docs" / "guides" / "deployment.md").read_text().partition("With a token and TLS each job also has:")[2]
+    )
+    scrape = yaml.safe_load(guide.split("```")[1])
+    scrape["tls_config"]["ca_file"] = str(pki.ca)
+    right = scrape | {"authorization": {"credentials_file": str(token)}}
+    wrong = scrape | {"authorization": {"credentials": "another-token-of-someone"}}
+    assert scrape.keys() == right.keys()
+
+    async def run() -> None:
+        access = Access(Token(file=token), ServerCertificate(pki.server, None))
+        async with AdminServer(Metrics(), lambda: True, access=access) as server:
+            await server.start("127.0.0.1:0")
+            with prometheus(tmp_path, server.address, scrape=right) as base:
+                await until(base, "up", 1)
+            (tmp_path / "refused").mkdir()
+            with prometheus(tmp_path / "refused", server.address, scrape=wrong) as base:
+                await until(base, "up", 0)
 
     asyncio.run(run())
 

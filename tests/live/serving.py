@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import DirectAsk
+from streamgauge.metrics.admin_access import OPEN, Access
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
 from tests.live.streams import Process
@@ -34,17 +35,18 @@ class Served:
 
 
 @contextmanager
-def serving(process: Process) -> Iterator[Served]:
+def serving(process: Process, access: Access = OPEN) -> Iterator[Served]:
     """The page of `process` on a free port."""
     ready, found = threading.Event(), list[Served]()
     stops: list[Callable[[], object]] = []
 
     async def main() -> None:
+        pages = LivePages(DirectAsk(process.view))
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-        async with AdminServer(Metrics(), lambda: True, pages=LivePages(DirectAsk(process.view))) as server:
+        async with AdminServer(Metrics(), lambda: True, pages=pages, access=access) as server:
             await server.start("127.0.0.1:0")
-            found.append(Served(f"http://{server.address}", process, loop))
+            found.append(Served(server.url, process, loop))
             ready.set()
             await stop.wait()
 

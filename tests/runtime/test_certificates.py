@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from streamgauge.kafka.security import Brokers, TlsFiles
-from streamgauge.runtime.certificates import load_certificate
-from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
+from streamgauge.runtime.certificates import ServerCertificate, load_certificate
+from streamgauge.taps.proxy.tls import upstream_context
 
 PASSWORD = "CANARY"
 

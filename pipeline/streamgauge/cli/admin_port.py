@@ -1,11 +1,63 @@
-"""The admin port of a tap and of a worker. A worker imports nothing else that belongs to taps."""
+"""The admin port of a tap and of a worker: who may use it, and its start. For a worker, nothing of taps is imported."""
 
 import contextlib
+import ipaddress
+import os
+from collections.abc import Callable
 from dataclasses import replace
 
-from streamgauge.config import WORKER_ADMIN, Settings
+from streamgauge.config import SETTINGS, WORKER_ADMIN, Settings
+from streamgauge.errors import UsageFault
+from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
+from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.listeners import not_available
+from streamgauge.setting_types import ENV_PREFIX
+
+TOKEN_VARIABLE = f"{ENV_PREFIX}ADMIN_TOKEN"
+
+
+def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
+    """Who may use the admin port. Raises UsageFault, also for a port that other hosts reach without a token.
+
+    Removes the token from the environment, since no child needs it. `warn` takes a sentence about a token without TLS.
+    """
+    token, is_local = admin_token(settings), _is_loopback(settings.admin.host)
+    if token is not None and settings.admin_open:
+        raise UsageFault("--admin-open has no effect with a token: give either")
+    if token is None and not settings.admin_open and not is_local:
+        raise UsageFault(
+            f"other hosts can reach the admin port {settings.admin}: give a token with --admin-token-file FILE or"
+            f" {TOKEN_VARIABLE}, or let everybody read metrics and streams with --admin-open"
+        )
+    for of_key in ("admin_tls_key", "admin_tls_key_password_file"):
+        if getattr(settings, of_key) is not None and settings.admin_tls_certificate is None:
+            raise UsageFault(f"{SETTINGS[of_key].flag} requires --admin-tls-certificate")
+    if settings.admin_tls_certificate is None:
+        if token is not None and not is_local:
+            warn(
+                f"the token of the admin port {settings.admin} crosses the network in plain text: give the port a"
+                " certificate with --admin-tls-certificate, unless something else encrypts its connections"
+            )
+        return Access(token)
+    try:
+        key = settings.admin_tls_key, settings.admin_tls_key_password_file
+        return Access(token, ServerCertificate(settings.admin_tls_certificate, *key))
+    except ValueError as error:
+        raise UsageFault(f"--admin-tls-certificate: {error}") from None
+
+
+def admin_token(settings: Settings) -> Token | None:
+    """The token, from its file or the environment, where it is removed. Raises UsageFault."""
+    given, file = os.environ.pop(TOKEN_VARIABLE, None) or None, settings.admin_token_file
+    if given is not None and file is not None:
+        raise UsageFault(f"the token is given twice: give either --admin-token-file FILE or {TOKEN_VARIABLE}")
+    if given is None and file is None:
+        return None
+    try:
+        return Token(given, file)
+    except ValueError as error:
+        raise UsageFault(f"{TOKEN_VARIABLE if file is None else '--admin-token-file'}: {error}") from None
 
 
 async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
@@ -22,3 +74,11 @@ async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer,
 def with_worker_admin_port(settings: Settings) -> Settings:
     """The settings with an admin port that differs from a tap's, if none is set."""
     return settings if "admin" in settings.given else replace(settings, admin=WORKER_ADMIN)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this host reaches the address. A name is not resolved: it may have another address tomorrow."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower().removesuffix(".") == "localhost"

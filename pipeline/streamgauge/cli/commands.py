@@ -160,7 +160,12 @@ _DOCTOR = (
     output(TEXT, JSON),
 )
 _TOP = (
-    Option("address", "admin port of `up`, `tap`, `worker` or `demo`", "HOST:PORT", default="127.0.0.1:9464"),
+    Option(
+        "address",
+        "admin port of `up`, `tap`, `worker` or `demo`; https://HOST:PORT with TLS",
+        "HOST:PORT",
+        default="127.0.0.1:9464",
+    ),
     Option("--once", "print once, and end", kind=bool),
     Option("--interval", "seconds between updates", "SECONDS", float, default=2.0),
     output(TABLE, JSON),

@@ -166,6 +166,8 @@ examples:
       the streams of `up`, `tap` or `demo` on this host
   streamgauge top 127.0.0.1:9465
       those of a worker
+  streamgauge top https://worker-1.internal:9465 --admin-token-file token
+      those of another host, whose admin port requires a token
   streamgauge top --output json | jq '.open.streams[] | select(.is_silent)'
 
 It shows what the page at http://HOST:PORT/ shows. Ctrl-C ends it. If stdout is not a terminal, it prints once.

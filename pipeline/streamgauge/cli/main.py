@@ -118,4 +118,4 @@ def _trace(error: Exception) -> None:
     if os.environ.get("STREAMGAUGE_DEBUG"):
         import traceback
 
-        traceback.print_exception(error)
+        sys.stderr.write(redacted_text("".join(traceback.format_exception(error))))

@@ -18,7 +18,7 @@ from streamgauge.runtime.nearest import nearest
 from streamgauge.setting_types import ServerPort, Setting, Upstream
 
 _COLUMNS = ("setting", "value", "from")
-SECRET = "***"
+SECRET = "***"  # noqa: S105 - shown in place of one
 
 
 class _Shown(NamedTuple):

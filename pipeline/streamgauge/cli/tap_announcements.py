@@ -27,7 +27,7 @@ def announce(command: str, tap: Tap, settings: Settings) -> None:
         say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
     if settings.upstream and settings.pump == "auto" and not BUILT:
         say(f"{command}: the pump (native C code) was not built at installation: the relay uses more CPU without it")
-    if tap.admin_address is not None:
+    if tap.admin_url is not None:
         say(f"{command}: {tap.pages}, data in {settings.data_dir}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streamgauge.cli.admin_port import start_admin_port
+from streamgauge.cli.admin_port import admin_access, start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.cli.tenants_file import read_tenants
@@ -27,6 +27,7 @@ from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
 from streamgauge.recorder.process import RecorderSettings
+from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.faults import report_fault, reported_task
@@ -40,7 +41,7 @@ from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay_settings import RelaySettings
-from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
+from streamgauge.taps.proxy.tls import upstream_context
 
 # Interval of attempts to open an admin port that is in use (seconds): its owner may be an agent that is about to end.
 ADMIN_RETRY_S = 10.0
@@ -60,12 +61,12 @@ class Tap:
     spool: Spool
     metrics: Metrics
     address: str | None  # where clients connect; an agent has none
-    admin_address: str | None  # None: another process has the port, and opening it is retried
+    admin_url: str | None  # None: another process has the port, and opening it is retried
 
     @property
     def pages(self) -> str:
         """What the admin port has, as a part of a sentence."""
-        return f"page at http://{self.admin_address}/, metrics at http://{self.admin_address}/metrics"
+        return f"page at {self.admin_url}/, metrics at {self.admin_url}/metrics"
 
 
 def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
@@ -112,6 +113,7 @@ async def running_tap(
     """
     check_keys(settings)
     check_certificates(settings)
+    access = admin_access(settings, say)
     tenants = read_tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
@@ -130,16 +132,20 @@ async def running_tap(
 
         def admin() -> AdminServer:
             return AdminServer(
-                metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host, pages=pages(spool)
+                metrics,
+                lambda: group.serving and is_ready(),
+                hosts=settings.admin_host,
+                pages=pages(spool),
+                access=access,
             )
 
         start_admin = _admin_or_later if admin_may_wait else _admin_now
-        admin_address = await start_admin(stack, admin, settings)
+        admin_url = await start_admin(stack, admin, settings)
         settling = reported_task("the closing of applications' balances", _close_app_balances(counters))
         stack.push_async_callback(_cancel, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
-        yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
+        yield Tap(group, spool, metrics, clients.address if clients else None, admin_url)
 
 
 def check_certificates(settings: Settings) -> None:
@@ -166,7 +172,7 @@ async def _admin_now(
 ) -> str | None:
     admin = make()
     await start_admin_port(stack, admin, settings)
-    return admin.address
+    return admin.url
 
 
 async def _admin_or_later(
@@ -187,13 +193,13 @@ async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) 
         while True:
             await asyncio.sleep(ADMIN_RETRY_S)
             try:
-                address = await _admin_now(stack, make, settings)
+                url = await _admin_now(stack, make, settings)
             except Unavailable:
                 continue
             except Exception as error:  # noqa: BLE001 - the tap continues without metrics, and tries again
                 report_fault("the admin port", error)
                 continue
-            say(f"metrics at http://{address}/metrics")
+            say(f"metrics at {url}/metrics")
             await asyncio.Event().wait()
 
 

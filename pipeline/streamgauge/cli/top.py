@@ -3,10 +3,12 @@
 import contextlib
 import http.client
 import json
+import ssl
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,11 +16,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streamgauge.cli.admin_port import admin_token
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import JSON
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.metrics.admin_access import Token
 from streamgauge.metrics.http_server import AdminAddressError, split_address
+from streamgauge.runtime.certificates import reading_authorities
+from streamgauge.runtime.redaction import redacted_value
 
 # How long one answer may take (seconds): the process itself gives up after 5.
 TIMEOUT_S = 10.0
@@ -38,29 +44,69 @@ _TICK_S = 3
 Json = Mapping[str, Any]
 
 
-def run(_settings: Settings, args: Arguments) -> int:
+@dataclass(frozen=True)
+class AdminPort:
+    """The admin port that is asked. `given`: its address as written; `tls` None: without TLS."""
+
+    given: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    token: Token | None
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A connection that is not open yet."""
+        if self.tls is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=self.tls)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token.now()}"}
+
+
+def run(settings: Settings, args: Arguments) -> int:
     """Shows the streams until Ctrl-C; once with --once, with --output json, or without a terminal. Raises Unavailable."""
     if args.interval < MIN_INTERVAL_S:
         raise UsageFault(f"--interval: at least {MIN_INTERVAL_S:g}")
-    try:
-        where = split_address(args.address)
-    except AdminAddressError as error:
-        raise UsageFault(str(error)) from None
+    port = _port_of(args.address, settings)
     if args.output == JSON:
-        sys.stdout.write(_fetched(where, args.address, PLAIN_ROWS) + "\n")
+        sys.stdout.write(_fetched(port, PLAIN_ROWS) + "\n")
         return DONE
     console = Console()
     if args.once or not console.is_terminal:
         console = console if console.is_terminal else Console(width=PLAIN_WIDTH)
-        console.print(shown(json.loads(_fetched(where, args.address, PLAIN_ROWS))))
+        console.print(shown(json.loads(_fetched(port, PLAIN_ROWS))))
         return DONE
-    return _follow(console, where, args.address, args.interval)
+    return _follow(console, port, args.interval)
 
 
-def _follow(console: Console, where: tuple[str, int], address: str, interval_s: float) -> int:
+def _port_of(address: str, settings: Settings) -> AdminPort:
+    """The port at HOST:PORT or https://HOST:PORT. Raises UsageFault."""
+    scheme, _, place = address.removesuffix("/").rpartition("://")
+    if scheme not in ("", "http", "https"):
+        raise UsageFault(f"{redacted_value(address)!r} is not an admin address: write HOST:PORT or https://HOST:PORT")
+    try:
+        host, port = split_address(place)
+    except AdminAddressError as error:
+        raise UsageFault(str(error)) from None
+    if scheme != "https":
+        if settings.admin_ca is not None:
+            raise UsageFault("--admin-ca has no effect without TLS: write https://HOST:PORT")
+        return AdminPort(address, host, port, None, admin_token(settings))
+    try:
+        with reading_authorities(settings.admin_ca):
+            context = ssl.create_default_context(cafile=settings.admin_ca)
+    except ValueError as error:
+        raise UsageFault(f"--admin-ca: {error}") from None
+    return AdminPort(address, host, port, context, admin_token(settings))
+
+
+def _follow(console: Console, port: AdminPort, interval_s: float) -> int:
     def view() -> Group:
         rows = max(3, console.height - RESERVED_LINES)
-        return shown(json.loads(_fetched(where, address, rows)))
+        return shown(json.loads(_fetched(port, rows)))
 
     with contextlib.suppress(KeyboardInterrupt), Live(view(), console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -69,11 +115,11 @@ def _follow(console: Console, where: tuple[str, int], address: str, interval_s: 
     return DONE
 
 
-def _fetched(where: tuple[str, int], address: str, rows: int) -> str:
+def _fetched(port: AdminPort, rows: int) -> str:
     """The answer of /streams, as JSON text. Raises Unavailable."""
-    connection = http.client.HTTPConnection(*where, timeout=TIMEOUT_S)
+    address, connection = port.given, port.connection()
     try:
-        connection.request("GET", f"/streams?limit={rows}")
+        connection.request("GET", f"/streams?limit={rows}", headers=port.headers)
         answer = connection.getresponse()
         text = answer.read().decode()
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
@@ -82,7 +128,8 @@ def _fetched(where: tuple[str, int], address: str, rows: int) -> str:
     finally:
         connection.close()
     if answer.status != http.client.OK:
-        raise Unavailable(f"{address} answered {answer.status}: {_reason(text)}")
+        cure = " (--admin-token-file FILE)" if answer.status == http.client.UNAUTHORIZED else ""
+        raise Unavailable(f"{address} answered {answer.status}: {_reason(text)}{cure}")
     return text
 
 

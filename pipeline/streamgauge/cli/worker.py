@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from streamgauge.cli.admin_port import start_admin_port, with_worker_admin_port
+from streamgauge.cli.admin_port import admin_access, start_admin_port, with_worker_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
@@ -34,6 +34,7 @@ def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C, or until the worker must end; it then logs the reason."""
     log_lines_to_stderr()
     settings = with_worker_admin_port(settings)
+    access = admin_access(settings, _LOG.warning)
     worker_settings = settings.select(WorkerSettings, bootstrap=brokers_of(settings), prefix=settings.topic_prefix)
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
@@ -58,10 +59,10 @@ def run(settings: Settings, args: Arguments) -> int:
                 live=lambda: worker.live,
                 hosts=settings.admin_host,
                 pages=LivePages(DirectAsk(view)),
+                access=access,
             )
             await start_admin_port(stack, admin, settings)
-            where = admin.address
-            _LOG.info("page at http://%s/, metrics at http://%s/metrics, data in %s", where, where, settings.data_dir)
+            _LOG.info("page at %s/, metrics at %s/metrics, data in %s", admin.url, admin.url, settings.data_dir)
             yield
 
     with opened_ledger(settings, prices) as ledger, watched_ledger(settings, ledger, metrics) as view.money:

@@ -16,7 +16,7 @@ _TIMEOUT_S = 5.0
 # What an admin port answers to a question for its health: a status, and a few words (bytes).
 _STATUSES, _MAX_BYTES = (200, 401, 403, 503), 500
 _UNREADY = 503
-_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it connects
 
 
 async def find(installation: Installation) -> Sequence[Finding]:

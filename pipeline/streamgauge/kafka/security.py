@@ -18,12 +18,12 @@ from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]
 
 from streamgauge.kafka.connections import patch_connections
 from streamgauge.runtime.certificates import State, load_certificate, reading_authorities, state_of
-from streamgauge.runtime.secret_file import read_secret
+from streamgauge.runtime.secret import Secret
 
 _LOG = logging.getLogger("streamgauge.kafka")
 
 # The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
-_PASSWORD_ATTRIBUTE = "_sasl_plain_password"
+_PASSWORD_ATTRIBUTE = "_sasl_plain_password"  # noqa: S105 - the name of an attribute
 
 
 class Protocol(StrEnum):
@@ -53,34 +53,11 @@ class Mechanism(StrEnum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
-class Password:
-    """A password, or the file that holds one. `now` reads the file again; if that fails, it logs why once and
-    returns the last one read.
-
-    Raises ValueError for a file that cannot be read or does not hold exactly one password.
-    """
+class Password(Secret):
+    """The password of a SASL login."""
 
     def __init__(self, text: str | None = None, file: Path | None = None) -> None:
-        self._file = file
-        self._last = text if file is None else read_secret(file)
-        self._warned = ""
-        if not self._last:
-            raise ValueError("the password is empty")
-
-    def now(self) -> str:
-        """The password to log in with."""
-        if self._file is not None:
-            try:
-                self._last, self._warned = read_secret(self._file), ""
-            except ValueError as fault:
-                if str(fault) != self._warned:  # it is read for each connection
-                    self._warned = str(fault)
-                    _LOG.warning("%s; the previous password stays in use", fault)
-        assert self._last is not None
-        return self._last
-
-    def __repr__(self) -> str:
-        return "Password(...)" if self._file is None else f"Password(in {str(self._file)!r})"
+        super().__init__("password", text, file)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import psycopg
 from psycopg.types.json import set_json_dumps
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import ProgrammingError
 
 from streamgauge.ledger.contract import LedgerUnavailableError, Pricing, UnsupportedLedgerError
 from streamgauge.ledger.row import COLUMNS
@@ -82,9 +83,17 @@ class PostgresqlLedger(SqlLedger):
             raise LedgerUnavailableError(f"{self._name} has no tables of a ledger")
         if version == SCHEMA_VERSION:
             return
-        with self._writing() as connection:
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PREPARING})
-            self._bring_up_to_date(connection)
+        try:
+            with self._writing() as connection:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PREPARING})
+                self._bring_up_to_date(connection)
+        except ProgrammingError as error:
+            if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+                raise
+            raise LedgerUnavailableError(
+                f"this user may not {'convert' if version else 'create'} the tables of {self._name}; as their owner, run"
+                " `streamgauge ledger import /dev/null --ledger URL` once"
+            ) from error
 
     def _version(self, connection: Connection) -> int:
         tables = set(connection.scalars(_OUR_TABLES))

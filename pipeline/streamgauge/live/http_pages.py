@@ -10,14 +10,10 @@ from streamgauge.live.mailbox import Ask, NoAnswerError
 from streamgauge.live.view import MAX_ROWS, ROWS, SORTS
 from streamgauge.metrics.http_server import Answer
 
-# Scripts, styles and requests of this origin alone, and nothing inline; no other page may embed or read an answer.
-SECURITY_HEADERS = {
+# Scripts, styles and requests of this origin alone, and nothing inline. `AdminServer` adds what every answer has.
+POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 # The files that are served, by the part of the path after /static/. The build may not have uPlot: then they are missing.
 STATIC = {
@@ -78,11 +74,11 @@ class LivePages:
 
 
 def _json(status: int, value: object) -> Answer:
-    return Answer(status, _ENCODER.encode(value), _JSON, SECURITY_HEADERS)
+    return Answer(status, _ENCODER.encode(value), _JSON, POLICY)
 
 
 def _file(name: str, content_type: str) -> Answer | None:
     file = importlib.resources.files("streamgauge.live").joinpath("static", *name.split("/"))
     if not file.is_file():
         return None
-    return Answer(200, file.read_bytes(), content_type, SECURITY_HEADERS)
+    return Answer(200, file.read_bytes(), content_type, POLICY)

@@ -4,7 +4,8 @@ It shows no settings and takes no commands. A web page must not read it through 
 request is served only if its Host is an address of this port, a loopback name, or a name from the operator. Ports in Host
 are not compared: a port mapping changes them, and rebinding cannot use them.
 
-Every process that reaches the port can use it. So its connections are limited, and what a client sends is never logged.
+Every process that reaches the port can use it, unless it has a token (`admin_access.py`): then a request without it gets a
+401, but for /health. Connections are limited, and what a client sends is never logged.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ from typing import Self
 from aiohttp import hdrs, web
 
 from streamgauge.errors import Unavailable
+from streamgauge.metrics.admin_access import CHALLENGE, OPEN, Access
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.tls_listener import TlsListener
 from streamgauge.runtime.faults import report_fault
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
@@ -36,7 +39,18 @@ MAX_CONNECTIONS = 64
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # What may follow a name in a Host header: a port, or nothing.
 _PORT = re.compile("(:[0-9]{1,5})?")
-_ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+# Of every answer: it may load nothing, and no other page may embed it, read it, or learn its address. A page of its own
+# replaces the policy.
+_ALWAYS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Server": "streamgauge",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
 
 _log = logging.getLogger(__name__)
 # aiohttp logs each request that it cannot parse, with a traceback that quotes it. The client gets a 400, which is
@@ -50,6 +64,9 @@ Check = Callable[[], bool | str]
 _HOST_REFUSED = (
     "the admin port does not accept this Host header: to allow the name, start with --admin-host NAME"
     " (STREAMGAUGE_ADMIN_HOST)\n"
+)
+_UNAUTHORIZED = (
+    "the admin port requires its token: send it as `Authorization: Bearer TOKEN`, or as the password of any user\n"
 )
 
 
@@ -87,6 +104,7 @@ class AdminServer:
         live: Check = lambda: True,
         hosts: Collection[str] = (),
         pages: Pages = no_pages,
+        access: Access = OPEN,
     ) -> None:
         self._metrics = metrics
         self._pages = pages
@@ -94,7 +112,9 @@ class AdminServer:
         self._checks: Mapping[str, Check] = {"/health/live": live, "/health/ready": ready}
         self._server = _BoundedServer(self._answer)
         self._runner = web.ServerRunner(self._server)
-        self._logged_refusal = False
+        self._access = access
+        self._tls = TlsListener(self._server, access.certificate) if access.certificate else None
+        self._logged: set[str] = set()
         self._address: tuple[str, int] | None = None
 
     async def start(self, address: str) -> None:
@@ -102,6 +122,9 @@ class AdminServer:
         host, port = split_address(address)
         await self._runner.setup()
         try:
+            if self._tls is not None:
+                self._address = await self._tls.start(host, port, BACKLOG)
+                return
             await web.TCPSite(self._runner, host, port, backlog=BACKLOG).start()
         except OSError as error:
             await self._runner.cleanup()
@@ -117,9 +140,17 @@ class AdminServer:
         host, port = self._address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
+    @property
+    def url(self) -> str:
+        """The port's URL, without a path. Raises RuntimeError before `start`."""
+        return f"{self._access.scheme}://{self.address}"
+
     async def stop(self) -> None:
         """Closes the port and its connections."""
+        if self._tls is not None:
+            await self._tls.close()
         await self._runner.cleanup()
+        self._server.abort_connections()
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,10 +179,16 @@ class AdminServer:
 
     async def _response(self, request: web.BaseRequest) -> web.Response:
         if not self._is_allowed_host(request):
-            self._log_refusal(request)
+            self._log_refused_host(request)
             return _text(403, _HOST_REFUSED)
         check = self._checks.get(request.path)
-        if request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}:
+        reads = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
+        if not (check is not None and reads) and not self._has_token(request):
+            self._log_once("the admin port rejected a request without its token (401)")
+            response = _text(401, _UNAUTHORIZED)
+            response.headers[hdrs.WWW_AUTHENTICATE] = CHALLENGE
+            return response
+        if not reads:
             return _text(404, "not found\n")
         if check is not None:
             return _answer_of(check(), request.path.removeprefix("/health/"))
@@ -164,13 +201,23 @@ class AdminServer:
             return web.Response(status=answer.status, body=answer.body, headers=headers)
         return _text(404, "not found\n")
 
-    def _log_refusal(self, request: web.BaseRequest) -> None:
-        """Logs the first refused name only: a scraper repeats its request every few seconds."""
-        if not self._logged_refusal and host_name(request.headers.get(hdrs.HOST, "[")):
-            self._logged_refusal = True
-            _log.warning(
+    def _log_refused_host(self, request: web.BaseRequest) -> None:
+        if host_name(request.headers.get(hdrs.HOST, "[")):
+            self._log_once(
                 "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
             )
+
+    def _log_once(self, sentence: str) -> None:
+        """Logs the first refusal of a kind only: a scraper repeats its request every few seconds."""
+        if sentence not in self._logged:
+            self._logged.add(sentence)
+            _log.warning("%s", sentence)
+
+    def _has_token(self, request: web.BaseRequest) -> bool:
+        if self._access.token is None:
+            return True
+        given = request.headers.getall(hdrs.AUTHORIZATION, [])
+        return len(given) == 1 and self._access.token.accepts(given[0])
 
     def _is_allowed_host(self, request: web.BaseRequest) -> bool:
         given = request.headers.getall(hdrs.HOST, [])
@@ -189,7 +236,9 @@ class _BoundedServer(web.Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        transport.set_write_buffer_limits(0)  # a response counts as sent when the kernel has all of it
+        # A response counts as sent when the kernel has all of it. Not 0: asyncio's TLS would then wait for an empty buffer to
+        # become smaller.
+        transport.set_write_buffer_limits(1)
         if len(self._open) >= MAX_CONNECTIONS:
             self._open.pop(next(iter(self._open))).abort()
         self._open[handler] = transport
@@ -197,6 +246,11 @@ class _BoundedServer(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._open.pop(handler, None)
+
+    def abort_connections(self) -> None:
+        """Ends the connections that a shutdown has left: those with TLS whose client has not confirmed the end."""
+        for transport in self._open.values():
+            transport.abort()
 
     def note_request(self, handler: web.RequestHandler) -> None:
         """Marks the connection as the one with the latest request."""

@@ -1,4 +1,7 @@
-"""Loads PEM files into a TLS context. An unusable file gives a sentence; `state_of` shows whether a file has changed."""
+"""Loads PEM files into a TLS context, and a server's own certificate again when its files change.
+
+An unusable file gives a sentence; `state_of` shows whether a file has changed.
+"""
 
 import ssl
 from collections.abc import Iterator
@@ -7,6 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from streamgauge.runtime.secret_file import read_secret
+
+# Interval at which the files of a server's certificate are checked for changes (seconds). Certificates are renewed days
+# before they expire, so this need not be shorter.
+CHECK_S = 10.0
+
+# The only protocol inside TLS that this program speaks (ALPN).
+HTTP_1 = ["http/1.1"]
 
 State = tuple[int, int, int]
 
@@ -73,6 +83,39 @@ def load_certificate(
         files = str(certificate) if key is None else f"{certificate} with the key {key}"
         hint = "" if password is None else f"; if the key is right, check its password in {password}"
         raise ValueError(f"the certificate {files} cannot be used: {_why(fault)}{hint}") from None
+
+
+class ServerCertificate:
+    """The certificate that a server shows to its clients. `key` None: it is in the certificate's file. `key_password`: the
+    file with the key's password. Raises ValueError.
+    """
+
+    def __init__(self, certificate: Path, key: Path | None, key_password: Path | None = None) -> None:
+        self._certificate, self._key, self._key_password = certificate, key, key_password
+        self._seen = self._states()
+        self.context = self._new()
+
+    def renew(self) -> bool:
+        """Loads the files again if they have changed, and returns whether they had. Raises ValueError if they cannot be used:
+        then the former certificate stays, and the files are loaded again after their next change.
+        """
+        seen = self._states()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        self._new()  # a trial: a failed load would damage the context that is in use
+        load_certificate(self.context, self._certificate, self._key, self._key_password)
+        return True
+
+    def _new(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.set_alpn_protocols(HTTP_1)
+        load_certificate(context, self._certificate, self._key, self._key_password)
+        return context
+
+    def _states(self) -> list[State | None]:
+        files = (self._certificate, self._key, self._key_password)
+        return [state_of(name) for name in files if name is not None]
 
 
 def _no_password() -> str:

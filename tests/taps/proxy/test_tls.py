@@ -13,8 +13,9 @@ import trustme
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.taps.proxy import relay as relay_module
-from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
+from streamgauge.taps.proxy.tls import upstream_context
 from tests.running import wait_for
 from tests.taps.proxy.pki import Pki, connect, make_pki
 from tests.taps.proxy.rig import (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamgauge.recorder.loop_client import LoopClient
+from streamgauge.runtime.certificates import CHECK_S, ServerCertificate
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.acceptor import Acceptor
@@ -25,7 +26,7 @@ from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.request import Route, Routes
-from streamgauge.taps.proxy.tls import CHECK_S, ServerCertificate, upstream_context
+from streamgauge.taps.proxy.tls import upstream_context
 from streamgauge.taps.proxy.upstream import Connector
 
 # Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first

@@ -1,0 +1,48 @@
+"""The page behind the admin token and TLS, in Debian's Chromium: it asks for a login, and its own requests carry it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamgauge.metrics.admin_access import Access, Token
+from streamgauge.runtime.certificates import ServerCertificate
+from tests.live.serving import Served, serving
+from tests.live.shown import busy_process
+from tests.live.test_page import opened
+from tests.taps.proxy.pki import make_pki
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+TOKEN = "0123456789abcdef-secret"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(busy_process(), Access(Token(TOKEN), ServerCertificate(make_pki(tmp_path).server, None))) as one:
+        yield one
+
+
+def test_with_the_token_as_password_the_page_shows_its_streams(browser: "Browser", served: Served) -> None:
+    login = {"username": "anybody", "password": TOKEN}
+    with opened(browser, served.url, http_credentials=login, ignore_https_errors=True) as (page, seen):
+        assert "3" in page.locator("#tiles").inner_text()
+        assert page.context.cookies() == []
+        allowed = re.compile(
+            "status of (401|404)|/static/uplot/"
+        )  # it asks without a login first; uPlot may be missing
+        assert [error for error in seen.errors if not allowed.search(error)] == []
+        assert not any(TOKEN in url for url in seen.requests)
+
+
+def test_without_it_a_browser_is_asked_for_a_login_and_shows_nothing(browser: "Browser", served: Served) -> None:
+    from playwright.sync_api import Error
+
+    with browser.new_context(ignore_https_errors=True) as context:
+        page = context.new_page()
+        with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):  # the dialog for a login was closed
+            page.goto(served.url)
+        assert page.locator("#tiles").count() == 0

@@ -1,0 +1,1 @@
+"""What docs/security.md claims of files, secrets, rights and roles, each on the running parts."""
