@@ -1,0 +1,42 @@
+"""Command lines of containers and units, by our own parser and settings."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from unittest import mock
+
+from streamgauge.cli.parser import parse
+from streamgauge.cli.settings_sources import load
+from streamgauge.config import SETTINGS, Settings
+from streamgauge.setting_types import ENV_PREFIX
+
+# Variables of ours that are not settings.
+OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_ADMIN_TOKEN"}
+_DEFAULTED = re.compile(r"\$\{[A-Z_]+:-([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A command: its name, and the settings that it has."""
+
+    command: str
+    settings: Settings
+
+
+def parsed(command: Sequence[str], environment: Mapping[str, str]) -> Parsed:
+    """The command with this environment alone. Exits, or raises UsageFault, if it is wrong."""
+    with mock.patch.dict(os.environ, {"HOME": "/nonexistent", **environment}, clear=True):
+        args = parse(list(command))
+        return Parsed(args.command, load(args.settings, args.config))
+
+
+def unknown_variables(names: Sequence[str]) -> list[str]:
+    """The variables with our prefix that are neither settings nor read elsewhere."""
+    known = {one.variable for one in SETTINGS.values()} | OTHER_VARIABLES
+    return [name for name in names if name.startswith(ENV_PREFIX) and name not in known]
+
+
+def with_defaults(text: str) -> str:
+    """A value of Docker Compose, with ${NAME:-DEFAULT} replaced by the default."""
+    return _DEFAULTED.sub(r"\1", text)
