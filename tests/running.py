@@ -153,15 +153,21 @@ def wait_until_ready(running: Running) -> None:
 
 
 @contextlib.contextmanager
-def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[str, str] = {}) -> Iterator[Running]:
-    """Any command that stays, with its stderr in a log."""
+def start(
+    name: str,
+    flags: Sequence[str],
+    data_dir: Path,
+    environment: Mapping[str, str] = {},
+    around: Sequence[str] = (),
+) -> Iterator[Running]:
+    """Any command that stays, with its stderr in a log. `around`: a command that runs it, with its own arguments."""
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / f"{data_dir.name}.log"
     kept_logs.add(log)
     with log.open("a") as errors:
         begins = log.stat().st_size
         process = subprocess.Popen(
-            [sys.executable, "-m", "streamgauge", name, *flags],
+            [*around, sys.executable, "-m", "streamgauge", name, *flags],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

@@ -1,33 +1,29 @@
 """docker-compose.yml as data, and the command lines of our services."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from streamgauge.cli.parser import parse
-from streamgauge.cli.settings_sources import load
-from streamgauge.config import Settings
+from tests.deploy import commands
+from tests.deploy.commands import Parsed, with_defaults
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if "build" in service}
+# What the image sets.
+IMAGE = {"STREAMGAUGE_DATA_DIR": "/data"}
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """A service's command: its name, and the settings that it gives."""
-
-    command: str
-    settings: Settings
+def environment(name: str) -> dict[str, str]:
+    """The environment of a service."""
+    return {key: with_defaults(value) for key, value in SERVICES[name].get("environment", {}).items()}
 
 
 def parsed(name: str) -> Parsed:
     """The command of one of our services, by our own parser and settings. Exits, or raises UsageFault, if it is wrong."""
-    args = parse(OURS[name]["command"])
-    return Parsed(args.command, load(args.settings))
+    return commands.parsed(OURS[name]["command"], IMAGE | environment(name))
 
 
 def volumes(name: str) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """docker-compose.yml agrees with the command line, the settings, the dashboards and itself."""
 
+import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,28 +9,23 @@ import yaml
 
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
 from streamgauge.metrics.http_server import host_name
-from streamgauge.setting_types import ENV_PREFIX
-from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, parsed, volumes
+from tests.deploy.commands import unknown_variables
+from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, environment, parsed, volumes
+from tests.deploy.tools import run
 
 WORKERS = sorted(name for name in OURS if name.startswith("worker"))
 SERVING = ["tap", *WORKERS]
 
 
-@pytest.fixture(autouse=True)
-def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/nonexistent")
-    for name in ("DATA_DIR", "KAFKA", "ADMIN", "LISTEN", "UPSTREAM", "LEDGER", "TOPIC_PREFIX", "PARTITIONS"):
-        monkeypatch.delenv(ENV_PREFIX + name, raising=False)
-
-
 def test_the_services_are_there() -> None:
-    assert set(SERVICES) == {"kafka", "topics", "tap", "worker-1", "worker-2", "prometheus", "grafana"}
+    assert set(SERVICES) == {"kafka", "topics", "tap", "worker-1", "worker-2", "ledger", "prometheus", "grafana"}
     assert set(OURS) == {"topics", "tap", "worker-1", "worker-2"}
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_every_command_exists(name: str) -> None:
     assert parsed(name).command == name.partition("-")[0]
+    assert unknown_variables(list(environment(name))) == []
 
 
 def test_nothing_is_published_beyond_this_host() -> None:
@@ -63,7 +57,7 @@ def test_all_use_the_same_topics_which_are_created_first() -> None:
     assert len(WORKERS) <= topics.partitions
     assert SERVICES["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
     for worker in WORKERS:
-        assert SERVICES[worker]["depends_on"] == {"topics": {"condition": "service_completed_successfully"}}
+        assert SERVICES[worker]["depends_on"]["topics"] == {"condition": "service_completed_successfully"}
 
 
 def test_the_tap_does_not_wait_for_the_broker() -> None:
@@ -88,13 +82,35 @@ def test_prometheus_reads_our_rules() -> None:
     assert mounts["/etc/prometheus/prometheus.yml"] == "./dashboards/prometheus/prometheus.yml"
 
 
+def test_grafana_is_provisioned_with_the_generated_dashboards() -> None:
+    mounts = volumes("grafana")
+    assert mounts["/etc/grafana/provisioning"] == "./dashboards/grafana/provisioning"
+    assert mounts["/etc/grafana/dashboards"] == "./dashboards/grafana"
+    provisioning = ROOT / "dashboards/grafana/provisioning"
+    (provider,) = yaml.safe_load((provisioning / "dashboards/streamgauge.yml").read_text())["providers"]
+    assert provider["options"]["path"] == "/etc/grafana/dashboards"
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (ROOT / home.replace("/etc/grafana/dashboards", "dashboards/grafana")).is_file()
+
+
 def test_workers_are_two_members_with_one_ledger() -> None:
     assert len(WORKERS) == 2
     assert len({volumes(name)["/data"] for name in SERVING}) == len(SERVING), "each has its own data directory"
-    assert len({volumes(name)["/ledger"] for name in WORKERS}) == 1
     for name in SERVING:
         assert str(parsed(name).settings.data_dir) == "/data"
-    assert {parsed(name).settings.ledger_url for name in WORKERS} == {"sqlite:////ledger/ledger.sqlite"}
+    assert {parsed(name).settings.ledger_url for name in WORKERS} == {"postgresql://streamgauge@ledger/streamgauge"}
+
+
+def test_the_ledger_is_the_database_that_the_workers_name() -> None:
+    ledger = environment("ledger")
+    assert ledger["POSTGRES_USER"] == "streamgauge"
+    assert "POSTGRES_DB" not in ledger, "the database has the name of the user"
+    assert "ports" not in SERVICES["ledger"]
+    for worker in WORKERS:
+        assert environment(worker)["PGPASSWORD"] == ledger["POSTGRES_PASSWORD"]
+        assert SERVICES[worker]["depends_on"]["ledger"] == {"condition": "service_healthy"}
 
 
 def test_every_volume_is_declared_and_every_mounted_path_exists() -> None:
@@ -114,30 +130,34 @@ def test_images_have_a_version() -> None:
         image, colon, tag = service["image"].partition(":")
         assert colon, name
         assert tag != "latest", name
-        assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+\.\d+", tag), name
+        assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+(\.\d+)?", tag), name
 
 
-def test_our_containers_can_only_write_to_their_volumes() -> None:
-    for service in OURS.values():
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
+def test_containers_have_no_rights_and_write_to_their_volumes_alone() -> None:
+    for name, service in SERVICES.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        # Kafka's image runs as a user of its own, whose start-up script writes into the image's folders.
+        assert service["read_only"] is (name != "kafka"), name
+        assert name == "kafka" or re.fullmatch(r"[1-9]\d*:\d+", service["user"]), name
+        assert "/tmp" in service["tmpfs"], name
 
 
-def test_docker_itself_accepts_the_file() -> None:
-    command = _compose()
-    done = subprocess.run(
-        [*command, "-f", ROOT / "docker-compose.yml", "config", "--quiet"], capture_output=True, text=True, check=False
-    )
+def test_services_that_others_wait_for_have_a_health_check() -> None:
+    waited = {
+        other
+        for service in SERVICES.values()
+        for other, how in service.get("depends_on", {}).items()
+        if how["condition"] == "service_healthy"
+    }
+    assert waited == {"kafka", "ledger", "prometheus"}
+    assert all(SERVICES[name]["healthcheck"]["test"][0] == "CMD" for name in waited)
+
+
+def test_docker_compose_itself_accepts_the_file() -> None:
+    done = run("docker-compose", "--file", ROOT / "docker-compose.yml", "config", "--format", "json")
     assert done.returncode == 0, done.stderr
-
-
-def _compose() -> list[str]:
-    """Docker's compose, as a plugin or as a separate program; needs no engine."""
-    if shutil.which("docker"):
-        result = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-        if result.returncode == 0:
-            return ["docker", "compose"]
-    if shutil.which("docker-compose"):
-        return ["docker-compose"]
-    pytest.skip("docker's compose plugin is not installed: the file is checked by the other tests here alone")
+    read = json.loads(done.stdout)
+    assert read["services"].keys() == SERVICES.keys()
+    for worker in WORKERS:
+        assert read["services"][worker]["environment"] == environment(worker)
