@@ -49,7 +49,7 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules, the table of faults
+generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules, the table of faults, the chart's settings
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
 	$(BIN)/python -m streamgauge.audit.result > schemas/audit.v1.json
 	$(BIN)/python -m scripts.generate_reference
@@ -57,6 +57,7 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(BIN)/streamgauge rules generate > dashboards/prometheus/rules/streamgauge.yml
 	$(BIN)/streamgauge rules generate --output sloth > dashboards/prometheus/slo/sloth.yml
 	$(BIN)/python -m tests.faults.rows
+	$(BIN)/python -m scripts.chart_settings
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
@@ -127,9 +128,10 @@ chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUT
 	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES)
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header
-lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need
+lock:  ## resolve the dependencies again (needs uv): what runs, that with what tests need, and what checks deploy/
 	$(LOCK) --upgrade --all-extras pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
+	$(LOCK) --upgrade tests/deploy/tools.in -o tests/deploy/tools.lock
 
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
