@@ -12,7 +12,7 @@ from streamgauge.config import SETTINGS
 SCHEMA = Path(__file__).parent.parent / "deploy" / "helm" / "streamgauge" / "values.schema.json"
 COMMANDS = ("tap", "worker")
 # Settings that the chart gives by values of its own.
-OWN_VALUES = {"upstream", "listen", "data_dir", "drain_timeout", "tls_certificate", "tls_key", "ledger"}
+OWN_VALUES = {"upstream", "listen", "data_dir", "drain_timeout", "tls_certificate", "tls_key", "ledger", "ledger_file"}
 OWN_VALUES |= {"admin", "admin_open", "admin_token_file", "admin_tls_certificate", "admin_tls_key"}
 OWN_VALUES |= {"kafka", "kafka_security", "kafka_mechanism", "kafka_username", "kafka_password_file", "topic_prefix"}
 OWN_VALUES |= {"kafka_ca", "kafka_certificate", "kafka_key"}

@@ -155,7 +155,18 @@ def test_given_settings_reach_their_command() -> None:
     assert [one.name for one in tap.upstream] == ["anthropic", "openai"]
     assert (tap.kafka, tap.topic_prefix) == ("kafka-0:9093,kafka-1:9093", "llm")
     assert (worker.metric_attribute, worker.ledger_age) == (("tenant",), 7_776_000)
-    assert worker.ledger_url == "postgresql://gauge@db.internal/streamgauge?sslmode=require"
+
+
+def test_the_ledgers_url_is_a_file_of_a_secret() -> None:
+    """Only the worker of a chart without it keeps records in its volume."""
+    for name in VALUES:
+        (pod,) = [one for one in pods(name) if one.owner.endswith("-worker")]
+        (container,) = pod.containers
+        given = yaml.safe_load(values_file(name).read_text()).get("ledger", {}).get("secret")
+        variable = environment(container).get("STREAMGAUGE_LEDGER_FILE")
+        assert variable == ("/run/secrets/ledger/url" if given else None)
+        secrets = [one["secret"]["secretName"] for one in pod.spec["volumes"] if one["name"] == "ledger"]
+        assert secrets == ([given["name"]] if given else [])
 
 
 def test_defaults_are_those_of_the_settings() -> None:
@@ -209,7 +220,7 @@ def test_the_schema_has_the_settings_that_exist() -> None:
         ("tap.replica=3", "replica"),
         ("topics.partitions=3", "partitions"),
         ("kafka.security=TLS", "security"),
-        ("ledger.url=postgresql://gauge:secret@db/streamgauge", "ledger"),
+        ("ledger.url=postgresql://gauge:secret@db/streamgauge", "url"),
         ("worker.replicas=2", "several workers need one ledger"),
         ("kafka.brokers=", "kafka.brokers is missing"),
         ("tap.upstreams=null", "tap.upstreams is missing"),

@@ -94,6 +94,11 @@ def test_what_builds_the_wheel_is_locked_with_all_that_it_needs() -> None:
     assert len([line for line in lines if "--hash=sha256:" in line]) >= len(needed)
 
 
+def test_the_extras_exist() -> None:
+    (extras,) = [value for value in instructions("ARG") if value.startswith("EXTRAS=")]
+    assert set(extras.partition("=")[2].split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+
+
 def test_the_lock_contains_everything_that_the_package_imports() -> None:
     known = packages_distributions()
     missing = {name for name in imported() if not {plain(dist) for dist in known.get(name, [])} & locked()}
