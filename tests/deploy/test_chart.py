@@ -223,6 +223,8 @@ def test_the_schema_has_the_settings_that_exist() -> None:
         ("ledger.url=postgresql://gauge:secret@db/streamgauge", "url"),
         ("worker.replicas=2", "several workers need one ledger"),
         ("kafka.brokers=", "kafka.brokers is missing"),
+        ("networkPolicy.enabled=false", "no NetworkPolicy protects the admin ports"),
+        ("shape=sidecar", "no NetworkPolicy protects the admin ports"),
         ("tap.upstreams=null", "tap.upstreams is missing"),
     ],
 )

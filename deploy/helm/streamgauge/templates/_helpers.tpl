@@ -103,6 +103,10 @@ readinessProbe:
 
 {{/* Who may use the admin port, and its TLS, as variables. */}}
 {{- define "streamgauge.adminEnv" -}}
+{{- $exposed := or (not .Values.networkPolicy.enabled) (eq .Values.shape "sidecar") -}}
+{{- if and $exposed (not .Values.admin.tokenSecret.name) (not .Values.admin.open) -}}
+{{- fail "no NetworkPolicy protects the admin ports: set admin.tokenSecret.name, or admin.open to true" -}}
+{{- end -}}
 - {name: STREAMGAUGE_ADMIN, value: "{{ .Values.bindAddress }}:9464"}
 {{- if .Values.admin.tokenSecret.name }}
 - {name: STREAMGAUGE_ADMIN_TOKEN_FILE, value: /run/secrets/admin-token/token}
