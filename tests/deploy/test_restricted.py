@@ -1,6 +1,6 @@
 """Taps and workers run where they may write to their data directory and /tmp alone, without rights, as in image and units.
 
-Their system calls are those that the units allow.
+Their system calls are those that the units allow, and no memory becomes executable that was written.
 """
 
 import asyncio
@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.recorder.installation_key import installation_key
+from streamgauge.runtime.data_directory import make_data_dir, warning_about
 from streamgauge_demo.child import simulator_process
+from tests.deploy.chart import environment, pods
 from tests.deploy.sandbox import DATA, contained, serving, stopped, without_new_code
 from tests.deploy.system_calls import allowed, made, traced
 from tests.integration.load import ask_all, mixed
@@ -61,6 +64,24 @@ async def send_through_up(around: list[str], place: Path, where: str) -> None:
             assert up.get("/health/live")[0] == 200
 
 
+def test_the_key_of_the_chart_is_that_of_the_tap(data_dir: Path) -> None:
+    """Its init container copies the key of a Secret, which belongs to root, before the tap would make its own."""
+    (pod,) = [pod for pod in pods("full") if pod.owner.startswith("Deployment/")]
+    (container,) = pod.spec["initContainers"]
+    tap = environment(pod.spec["containers"][0])["STREAMGAUGE_DATA_DIR"]
+    assert container["command"][-1] == f"{tap}/key"
+    secret = data_dir / "secret"
+    secret.write_bytes(bytes(range(32)))
+    secret.chmod(0o440)
+    command = [word.replace("/run/secrets/installation-key/key", f"{DATA}/secret") for word in container["command"]]
+    command[-1] = f"{DATA}/tap/key"
+    for _ in range(2):  # also when the container is started again
+        subprocess.run([*contained(data_dir), *command], check=True, timeout=60)
+    assert installation_key(data_dir / "tap") == bytes(range(32))
+    make_data_dir(data_dir / "tap")
+    assert warning_about(data_dir / "tap") is None
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_tap_and_worker_with_a_read_only_root(kafka: str, prefix: str, tmp_path: Path) -> None:
@@ -74,11 +95,12 @@ def test_tap_and_worker_with_a_read_only_root(kafka: str, prefix: str, tmp_path:
 
 async def send_through_kafka(topics: list[str], tap: Path, worker: Path) -> None:
     flags = [*topics, "--admin", "127.0.0.1:0", "--data-dir", DATA]
+    inside = [*without_new_code(), *traced()]
     async with simulator_process(1.0) as simulator:
         with (
-            serving("tap", tap, [*contained(tap), *traced()], DATA, simulator.url, *topics) as tapping,
+            serving("tap", tap, [*contained(tap), *inside], DATA, simulator.url, *topics) as tapping,
             stopped(tapping),
-            start("worker", flags, worker, around=[*contained(worker), *traced()]) as working,
+            start("worker", flags, worker, around=[*contained(worker), *inside]) as working,
             stopped(working),
         ):
             await asyncio.to_thread(wait_until_ready, working)

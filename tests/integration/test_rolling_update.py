@@ -1,4 +1,4 @@
-"""A rolling update: two taps and two workers are replaced one by one while clients send requests.
+"""A rolling update: two workers and two taps are replaced one by one while clients send requests.
 
 The official client sees no error, and every stream has exactly one record, which is complete. In between is haproxy with the
 configuration of docs/guides/deployment.md.
@@ -131,15 +131,15 @@ async def replace_all(front: Balancer, workers: list[Member], taps: dict[Places,
         for _ in range(CLIENTS):
             group.create_task(ask_until(over, front.url, seen))
         await asyncio.sleep(PAUSE_S)
+        for worker in workers:
+            await asyncio.to_thread(worker.stop)
+            await asyncio.to_thread(worker.start)
+            await asyncio.sleep(PAUSE_S)
         for place, tap in taps.items():
             await asyncio.to_thread(front.drain, place.name)
             await asyncio.to_thread(tap.stop)
             await asyncio.to_thread(tap.start)
             await asyncio.to_thread(front.bring_back, place.name)
-            await asyncio.sleep(PAUSE_S)
-        for worker in workers:
-            await asyncio.to_thread(worker.stop)
-            await asyncio.to_thread(worker.start)
             await asyncio.sleep(PAUSE_S)
         over.set()
     return seen
