@@ -7,8 +7,10 @@ from pathlib import Path
 from streamgauge.doctor.ports import reached_at
 from streamgauge.runtime.listeners import Address
 from tests.doctor.examined import FAIL, OK, WARN, found, installation
+from tests.doctor.test_upstreams import tls
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.running import start_up
+from tests.taps.proxy.pki import make_pki
 
 
 class _Nothing(Quiet, BaseHTTPRequestHandler):
@@ -61,6 +63,13 @@ def test_a_running_tap_has_its_ports_and_another_server_has_not(tmp_path: Path) 
     with serving(LocalServer(_Nothing)) as other:
         [one] = found("ports", installation("worker", tmp_path, admin=other.url[7:]))
     assert one.level is FAIL
+
+
+def test_an_admin_port_with_tls_is_known_too(tmp_path: Path) -> None:
+    content = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
+    with tls(make_pki(tmp_path).other, content) as server:
+        [one] = found("ports", installation("worker", tmp_path, admin=f"127.0.0.1:{server.port}"))
+    assert one.level is OK, one
 
 
 def test_an_address_of_all_interfaces_is_reached_on_this_host() -> None:
