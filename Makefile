@@ -85,7 +85,7 @@ bench-recount: $(INSTALLED)  ## how fast tokens are counted in deltas, beside th
 bench-scrape: $(INSTALLED)  ## how long a page of metrics takes, written into docs/performance.md
 	$(BIN)/python -m bench.scrape --document docs/performance.md
 
-bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of typer
+bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of asyncio
 	$(BIN)/python -m bench.startup
 
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
@@ -123,7 +123,7 @@ lock:  ## resolve the dependencies again (needs uv): what runs, and that with wh
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
+$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_hook.py scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -14,6 +14,7 @@ from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
 from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
 from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.setting_types import (
     ADDRESS,
     BROKERS,
@@ -63,13 +64,6 @@ _UPSTREAMS, _CLIENTS, _PACKET_CAPTURE, _CAPTURE, _KAFKA_SECTION, _STORAGE, _RECO
 def _pem(content: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
     """A field for the path of a PEM file with this content."""
     return _set(FILE, None, f"PEM file of {content}", commands, section, **more)
-
-
-def default_data_dir() -> Path:
-    """The platform's state directory for users."""
-    import platformdirs  # it is not needed for --help
-
-    return Path(platformdirs.user_state_dir("streamgauge", appauthor=False))
 
 
 @dataclass(frozen=True, kw_only=True)

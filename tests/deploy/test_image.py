@@ -35,7 +35,7 @@ def plain(name: str) -> str:
 
 def locked() -> set[str]:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    return {plain(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", lock, flags=re.MULTILINE)}
+    return {plain(name) for name in re.findall(r"^([A-Za-z0-9._-]+)(?:\[[a-z]+\])?==", lock, flags=re.MULTILINE)}
 
 
 def imported() -> set[str]:

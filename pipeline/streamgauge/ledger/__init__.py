@@ -9,6 +9,7 @@ SQLAlchemy takes a quarter of a second to import, so only the functions that ope
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from streamgauge.errors import MissingExtra
 from streamgauge.ledger.contract import (
     ALL_RECORDS,
     KEYS,
@@ -41,10 +42,10 @@ def _open_sqlite(rest: str, create: bool, prices: Pricing | None) -> Ledger:
 def _open_postgresql(rest: str, create: bool, prices: Pricing | None) -> Ledger:
     try:
         from streamgauge.ledger.postgresql import PostgresqlLedger
+    except ModuleNotFoundError:
+        raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
     except ImportError as error:
-        raise LedgerUnavailableError(
-            f"PostgreSQL's driver cannot be loaded ({error}): install psycopg[binary] beside Streamgauge"
-        ) from None
+        raise LedgerUnavailableError(f"PostgreSQL's driver cannot be loaded ({error})") from None
     return PostgresqlLedger(f"{POSTGRESQL}://{rest}", create=create, prices=prices)
 
 
