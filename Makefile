@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
+.PHONY: alerts draw-dashboards help demo test test-fast interpreters wheels coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,13 +20,17 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
 	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
+	./scripts/install_packages 'zsh fish' zsh fish || echo 'tests that need them are skipped'
 	@mkdir -p build
 	@# The type checker takes more than a minute of one core: it runs beside the tests, and its result stands below theirs.
 	$(BIN)/mypy >build/types.txt 2>&1 & ./scripts/run_tests ; tests=$$?; \
 		wait $$!; types=$$?; cat build/types.txt; exit $$((tests ? tests : types))
 
-interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
+interpreters: $(INSTALLED)  ## the tests of core and command line on each further CPython found here, and a tap alone on each
 	./scripts/test_interpreters
+
+wheels: $(INSTALLED)  ## build the sdist, the wheel for manylinux and the one for every platform into dist/
+	$(BIN)/python scripts/build_wheels.py
 
 # Few generated examples; and without the compiled files of the run before, each process compiles all tests again.
 FEW := PYTHONDONTWRITEBYTECODE= STREAMGAUGE_FEW_EXAMPLES=1

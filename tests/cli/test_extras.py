@@ -6,11 +6,11 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from scripts.installed_packages import ROOT, closure, project, requirements_of
 
 from streamgauge.cli.commands import COMMANDS, first_words
 from streamgauge.cli.extras import MODULES
 from streamgauge.errors import DONE, UNAVAILABLE
-from tests.install.distributions import ROOT, closure, project, requirements_of
 from tests.running import PATIENCE_S
 
 # Commands that do their work with a plain installation; what they import must be in it.

@@ -126,6 +126,10 @@ _RULES = (
         choices=("prometheus", "sloth"),
     ),
 )
+_ASSETS = (
+    Option("directory", "directory to write into; made if it is missing", "DIR", required=True),
+    Option("--overwrite", "replace files that differ", kind=bool),
+)
 _TOP = (
     Option("address", "admin port of `up`, `tap`, `worker` or `demo`", "HOST:PORT", default="127.0.0.1:9464"),
     Option("--once", "print once, and end", kind=bool),
@@ -230,6 +234,13 @@ COMMANDS = {
             "print alert and recording rules for Prometheus, for your objectives",
             epilogs.RULES_EPILOG,
             _RULES,
+        ),
+        Command(
+            "assets",
+            "assets",
+            "write dashboards, alert rules and JSON Schemas of this version into a directory",
+            epilogs.ASSETS_EPILOG,
+            _ASSETS,
         ),
         Command(
             "topics create",
