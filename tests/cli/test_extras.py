@@ -115,5 +115,9 @@ def test_formats_without_their_extra_name_it(installed: dict[str, Path], tmp_pat
     assert (done.returncode, done.stderr) == (UNAVAILABLE, f"streamgauge ledger: {says}")
     done = python(installed["ledger"], "-c", "from streamgauge.cli.ledger_export import _writer; _writer('parquet')")
     assert "MissingExtra: Parquet requires the extra `parquet`: run pip install 'streamgauge[parquet]'" in done.stderr
+    done = python(
+        installed[""], "-c", "from streamgauge.ledger import open_ledger; open_ledger('sqlite:///ledger.sqlite')"
+    )
+    assert "MissingExtra: a ledger requires the extra `ledger`: run pip install 'streamgauge[ledger]'" in done.stderr
     done = python(installed[""], "-c", "import streamgauge.records")
     assert "ModuleNotFoundError: streamgauge.records requires the extra `records`: run pip install" in done.stderr

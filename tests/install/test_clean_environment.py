@@ -58,6 +58,15 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+def installed(interpreter: str, what: str, versions: Path, folder: Path) -> str:
+    """A new environment with this, and nothing else. Returns its interpreter."""
+    run(interpreter, "-m", "venv", "--without-pip", str(folder / "environment"))
+    python = str(folder / "environment" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", "install"]
+    run(*pip, "--no-compile", "--only-binary=:all:", "--constraint", str(versions), what)
+    return python
+
+
 @pytest.mark.parametrize("kind", ["manylinux", "none-any"])
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 def test_a_tap_alone_is_small_and_works(
@@ -66,11 +75,8 @@ def test_a_tap_alone_is_small_and_works(
     if kind == "none-any" and interpreter != INTERPRETERS[0]:
         pytest.skip("the wheel for every platform differs by one file: one interpreter is enough")
     (wheel,) = dist.glob(f"*{kind}*.whl")
-    environment = tmp_path / "environment"
-    run(interpreter, "-m", "venv", "--without-pip", str(environment))
-    python, program = str(environment / "bin" / "python"), str(environment / "bin" / "streamgauge")
-    pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", "install"]
-    run(*pip, "--no-compile", "--only-binary=:all:", "--constraint", str(versions), str(wheel))
+    python = installed(interpreter, str(wheel), versions, tmp_path)
+    program = str(Path(python).parent / "streamgauge")
 
     names, size = json.loads(run(python, "-c", MEASURE))
     print(f"{interpreter}, {kind}: {len(names)} packages, {size / 1e6:.1f} MB: {', '.join(sorted(names))}")
@@ -96,3 +102,18 @@ def test_a_tap_alone_is_small_and_works(
         assert tap.stop() == 0
     record = json.loads(run(program, "replay", "--output", "jsonl", str(data_dir / "spool.sqlite")))
     assert record["outcome"] == "completed"
+
+
+def test_the_extra_up_is_what_up_needs(dist: Path, versions: Path, tmp_path: Path) -> None:
+    (wheel,) = dist.glob("*manylinux*.whl")
+    python = installed(INTERPRETERS[0], f"{wheel}[up]", versions, tmp_path)
+    names, _ = json.loads(run(python, "-c", MEASURE))
+    assert len(names) == documented()["up"][0]
+    data_dir = tmp_path / "data"
+    with provider() as small, start_tap("up", {"small": small.url}, data_dir, python=python) as up:
+        assert ask(up) == BEGIN + REST
+        [record] = up.wait_for_records(1)
+        assert up.stop() == 0
+    assert record["outcome"] == "completed"
+    printed = run(python, "-m", "streamgauge", "ledger", "query", "--output", "jsonl", "--data-dir", str(data_dir))
+    assert json.loads(printed) == record

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 
 def _open_sqlite(rest: str, create: bool, prices: Pricing | None) -> Ledger:
-    from streamgauge.ledger.sqlite import SqliteLedger
-
+    try:
+        from streamgauge.ledger.sqlite import SqliteLedger
+    except ModuleNotFoundError:
+        raise MissingExtra("a ledger", "ledger") from None
     return SqliteLedger(sqlite_path(rest), create=create, prices=prices)
 
 
@@ -63,7 +65,7 @@ def open_ledger(url: str, *, create: bool = True, prices: Pricing | None = None)
     `prices`: what new records cost; without it their cost is null.
 
     Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is missing and
-    `create` is false). Neither error repeats the URL, which may hold a password.
+    `create` is false), MissingExtra without the packages for it. None of them repeats the URL, which may hold a password.
     """
     scheme, found, rest = url.partition("://")
     if not found or scheme not in LEDGERS:
