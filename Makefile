@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean faults
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean faults wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,13 +22,17 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
 	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
+	./scripts/install_packages 'zsh fish' zsh fish || echo 'tests that need them are skipped'
 	@mkdir -p build
 	@# The type checker takes more than a minute of one core: it runs beside the tests, and its result stands below theirs.
 	$(BIN)/mypy >build/types.txt 2>&1 & ./scripts/run_tests ; tests=$$?; \
 		wait $$!; types=$$?; cat build/types.txt; exit $$((tests ? tests : types))
 
-interpreters: $(INSTALLED)  ## the tests of the core and of the command line on each further CPython that is found here
+interpreters: $(INSTALLED)  ## the tests of core and command line on each further CPython found here, and a tap alone on each
 	./scripts/test_interpreters
+
+wheels: $(INSTALLED)  ## build the sdist, the wheel for manylinux and the one for every platform into dist/
+	$(BIN)/python scripts/build_wheels.py
 
 # Few generated examples; and without the compiled files of the run before, each process compiles all tests again.
 FEW := PYTHONDONTWRITEBYTECODE= STREAMGAUGE_FEW_EXAMPLES=1
@@ -91,7 +95,7 @@ bench-recount: $(INSTALLED)  ## how fast tokens are counted in deltas, beside th
 bench-scrape: $(INSTALLED)  ## how long a page of metrics takes, written into docs/performance.md
 	$(BIN)/python -m bench.scrape --document docs/performance.md
 
-bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of typer
+bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of asyncio
 	$(BIN)/python -m bench.startup
 
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
@@ -136,7 +140,7 @@ lock:  ## resolve the dependencies again (needs uv): what runs, that with what t
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
+$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_hook.py scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""The time of `streamgauge --version`, compared with an interpreter that only imports the parser's library.
+"""The time of `streamgauge --version`, compared with an interpreter that only imports asyncio.
 
 Shells and scripts run this command, and a slow import at the top of the package shows here first. The two programs run
 alternately, so that other load on the machine affects both.
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 LIMIT = 1.5
 TURNS = 7
 VERSION = ("-m", "streamgauge", "--version")
-IMPORT = ("-c", "import typer")
+IMPORT = ("-c", "import asyncio")
 
 
 def seconds_of(arguments: Sequence[str]) -> float:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     version, imported = by_turns(given.turns)
     ratio = version / imported
-    print(f"streamgauge --version: {version * 1e3:.0f} ms    python -c 'import typer': {imported * 1e3:.0f} ms")
+    print(f"streamgauge --version: {version * 1e3:.0f} ms    python -c 'import asyncio': {imported * 1e3:.0f} ms")
     print(f"ratio {ratio:.2f}, at most {LIMIT}")
     return int(ratio > LIMIT)
 

@@ -1,7 +1,8 @@
 """Downloads uPlot, which draws the charts of the built-in page, into the package: its script, its styles and its licence.
 
-npm downloads it, from the registry that is set up for npm here; the hash below decides whether it is accepted. The
-installation of Streamgauge runs this. Where it fails, the page has tables and no charts, and says so.
+npm downloads it, from the registry that is set up for npm here; the hash below decides whether it is accepted. An
+editable installation runs this; wheels get it by `build_hook.py`. Where it fails, the page has tables and no charts, and
+says so.
 
     python scripts/fetch_uplot.py
 """
@@ -34,7 +35,7 @@ _TIMEOUT_S = 120
 
 def fetch(place: Path = PLACE) -> str | None:
     """Puts the files into the folder `place`, unless they are there. Returns the error as one sentence, or None."""
-    if _is_there(place):
+    if is_there(place):
         return None
     npm = shutil.which("npm")
     if npm is None:
@@ -54,7 +55,8 @@ def fetch(place: Path = PLACE) -> str | None:
     return None
 
 
-def _is_there(place: Path) -> bool:
+def is_there(place: Path) -> bool:
+    """Whether all files of this version are in the folder `place`."""
     mark = place / _MARK
     return mark.is_file() and mark.read_text() == VERSION and all((place / name).is_file() for name in FILES)
 

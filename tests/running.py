@@ -126,16 +126,21 @@ def here(*arguments: str, environment: Mapping[str, str] | None = None) -> "subp
 
 @contextlib.contextmanager
 def start_tap(
-    name: str, upstreams: Mapping[str, str] | str, data_dir: Path, *options: str, environment: Mapping[str, str] = {}
+    name: str,
+    upstreams: Mapping[str, str] | str,
+    data_dir: Path,
+    *options: str,
+    environment: Mapping[str, str] = {},
+    python: str = sys.executable,
 ) -> Iterator[Running]:
     """`up` or `tap` on free ports, once it is ready; killed at the end if it still runs.
 
-    `upstreams`: name -> URL, or one URL alone for a single upstream without prefix.
+    `upstreams`: name -> URL, or one URL alone for a single upstream without prefix. `python`: that of another installation.
     """
     given = [upstreams] if isinstance(upstreams, str) else [f"{key}={url}" for key, url in upstreams.items()]
     places = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
     flags = [flag for one in given for flag in ("--upstream", one)]
-    with start(name, [*flags, *places, *options], data_dir, environment) as running:
+    with start(name, [*flags, *places, *options], data_dir, environment, python) as running:
         wait_until_ready(running)
         address = re.search(r": http://([^/\s]+)\S* -> ", running.log)
         assert address, running.log
@@ -159,6 +164,7 @@ def start(
     data_dir: Path,
     environment: Mapping[str, str] = {},
     around: Sequence[str] = (),
+    python: str = sys.executable,
 ) -> Iterator[Running]:
     """Any command that stays, with its stderr in a log. `around`: a command that runs it, with its own arguments."""
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -167,7 +173,7 @@ def start(
     with log.open("a") as errors:
         begins = log.stat().st_size
         process = subprocess.Popen(
-            [*around, sys.executable, "-m", "streamgauge", name, *flags],
+            [*around, python, "-m", "streamgauge", name, *flags],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

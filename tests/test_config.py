@@ -17,12 +17,13 @@ from streamgauge.cli.admin_port import with_worker_admin_port
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
-from streamgauge.config import SETTINGS, Settings, default_data_dir
+from streamgauge.config import SETTINGS, Settings
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
 from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.setting_types import ENV_PREFIX, ServerPort, Upstream, parse_address
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings

@@ -23,6 +23,7 @@ OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT
 OTHER_VARIABLES |= {"STREAMGAUGE_KAFKA_PASSWORD", "STREAMGAUGE_ADMIN_TOKEN"}  # secrets, and so no settings
 OTHER_VARIABLES |= {"STREAMGAUGE_SCREENSHOTS"}  # of a test
 OTHER_VARIABLES |= {"STREAMGAUGE_FAULTS"}  # of tests
+OTHER_VARIABLES |= {"STREAMGAUGE_PUMP"}  # of a build
 OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SCHEDULES", "STREAMGAUGE_SIMULATION_SEED"}  # of a test
 
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -79,6 +80,8 @@ def exists(name: str) -> bool:
 
 def parses(command: str) -> bool:
     words = ["up" if word == "COMMAND" else word for word in shlex.split(command)[1:]]
+    if not words:  # the program's name
+        return True
     if words in (["--install-completion"], ["--show-completion"]):  # these write files, or print a script
         return True
     try:

@@ -16,6 +16,7 @@ from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
 from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
 from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.setting_types import (
     ADDRESS,
     BROKERS,
@@ -71,13 +72,6 @@ def _key_password(key: str, commands: tuple[str, ...], section: str) -> Any:
     """A field for the path of a file with the password of a private key."""
     about = f"file that contains the password of {key}, read when the key is loaded"
     return _set(FILE, None, about, commands, section)
-
-
-def default_data_dir() -> Path:
-    """The platform's state directory for users."""
-    import platformdirs  # it is not needed for --help
-
-    return Path(platformdirs.user_state_dir("streamgauge", appauthor=False))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,3 +30,10 @@ class Unavailable(StreamgaugeError):
     """A required service is unavailable."""
 
     exit_code = UNAVAILABLE
+
+
+class MissingExtra(Unavailable):
+    """A package is missing that a plain installation does not bring. `what`: what needs it; `extra`: brings it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} requires the extra `{extra}`: run pip install 'streamgauge[{extra}]'")

@@ -17,7 +17,12 @@ The docstring of a field is its description in the schema, and in docs/reference
 import json
 from typing import Literal
 
-from pydantic import Field
+try:
+    from pydantic import Field
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "streamgauge.records requires the extra `records`: run pip install 'streamgauge[records]'", name=error.name
+    ) from None
 
 from streamgauge.record_parts import (
     Choice,

@@ -93,7 +93,7 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "streamgauge.ledger.postgresql", raising=False)
     with (
-        pytest.raises(Unavailable, match=r"install psycopg\[binary\] beside Streamgauge"),
+        pytest.raises(Unavailable, match=r"run pip install 'streamgauge\[postgres\]'"),
         ledger_to_read(load({"ledger": "postgresql://h/d"})),
     ):
         pass

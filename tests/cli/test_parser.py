@@ -1,7 +1,6 @@
-"""What a shell completes, by bash's own function, and which modules --version and --help import."""
+"""What the parser refuses, the help, and which modules --version and --help import."""
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,55 +13,7 @@ from streamgauge.errors import USAGE
 from tests.each import check_each
 from tests.running import PATIENCE_S
 
-# The library's completion script calls the program by its name, so a folder with a program of that name comes first in PATH.
-_COMPLETE = """
-source "$1/completion.sh"
-shift
-COMP_WORDS=("$@")
-COMP_CWORD=$(($# - 1))
-_streamgauge_completion streamgauge
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-
 HEAVY = {"aiohttp", "aiokafka", "asyncio", "faust", "msgspec", "sqlite3", "uvloop"}
-
-
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the program and the script that bash sources."""
-    folder = tmp_path_factory.mktemp("shell")
-    program = folder / "streamgauge"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m streamgauge "$@"\n')
-    program.chmod(0o755)
-    script = subprocess.run(
-        ["env", "_STREAMGAUGE_COMPLETE=source_bash", program], capture_output=True, text=True, check=True
-    )
-    (folder / "completion.sh").write_text(script.stdout)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        (("t",), ["top", "tap", "topics"]),
-        (("ledger", ""), ["query", "export", "import", "budgets"]),
-        (("up", "pac"), ["packets"]),
-        (("up", "--spool-"), ["--spool-bytes", "--spool-policy", "--spool-age"]),
-        (("up", "packets", "--inter"), ["--interface"]),
-        (("up", "--capture", ""), ["masked", "full"]),
-        (("ledger", "query", "--output", "j"), ["json", "jsonl"]),
-        (("replay", "--dialect", "openai-r"), ["openai-responses"]),
-    ],
-)
-def test_bash_completes(words: tuple[str, ...], completed: list[str], shell: Path) -> None:
-    done = subprocess.run(
-        ["bash", "--norc", "-c", f'PATH="{shell}:$PATH"\n{_COMPLETE}', "bash", shell, "streamgauge", *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
-    assert done.stdout.split() == completed
 
 
 NEEDED = {"deadletter show": ["1"]}
@@ -130,7 +81,7 @@ def imported_by(*words: str) -> set[str]:
 
 
 def test_the_version_needs_no_parser() -> None:
-    assert imported_by("--version") & (HEAVY | {"pydantic", "rich", "typer"}) == set()
+    assert imported_by("--version") & (HEAVY | {"argparse", "rich"}) == set()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 main.py       one run of a command: signals, exit codes, errors
 commands.py   the table of commands and of the options that are not settings (those are in `streamgauge.config`)
 options.py ledger_options.py   an option that is not a setting, and those of `ledger` and `audit`
-parser.py     words -> arguments, by typer, from both tables; help_text.py: the help, likewise
+parser.py     words -> arguments, from both tables; help_text.py: the help, completion.py: what shells complete, likewise
+extras.py     what commands need that a plain installation does not bring
 settings_sources.py   settings from options, the environment and a file; settings.py: `config show`, `config check`
 admin_port.py  the admin port of taps and workers
 tap_process.py tap_announcements.py   code shared by the commands that run a tap

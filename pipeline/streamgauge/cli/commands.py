@@ -159,6 +159,10 @@ _DOCTOR = (
     Option("--check-timeout", "time limit of each check", "SECONDS", float, default=20.0),
     output(TEXT, JSON),
 )
+_ASSETS = (
+    Option("directory", "directory to write into; made if it is missing", "DIR", required=True),
+    Option("--overwrite", "replace files that differ", kind=bool),
+)
 _TOP = (
     Option(
         "address",
@@ -298,6 +302,13 @@ COMMANDS = {
         _doctor("up"),
         _doctor("tap"),
         _doctor("worker"),
+        Command(
+            "assets",
+            "assets",
+            "write dashboards, alert rules and JSON Schemas of this version into a directory",
+            epilogs.ASSETS_EPILOG,
+            _ASSETS,
+        ),
         Command(
             "topics create",
             "topics",

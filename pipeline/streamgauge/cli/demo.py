@@ -9,7 +9,6 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
 from streamgauge.core.record import Record, encode_record
-from streamgauge.errors import DONE, INTERRUPTED, Unavailable
+from streamgauge.errors import DONE, INTERRUPTED
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.setting_types import Upstream
@@ -27,18 +26,11 @@ from streamgauge.setting_types import Upstream
 if TYPE_CHECKING:
     from streamgauge_demo.verdict import Json
 
-# The packages that the extra `demo` installs. They take a second to import: the demo does so where it uses them.
-CLIENTS = ("anthropic", "openai")
-
 _ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
 def run(settings: Settings, args: Arguments) -> int:
     """Runs the demo. Returns 0 if all results were as expected, else 1; with --serve 0. Ctrl-C before that: INTERRUPTED."""
-    if missing := [name for name in CLIENTS if find_spec(name) is None]:
-        raise Unavailable(
-            f"the demo requires {' and '.join(missing)}: run `make demo` in a clone of the repository, which installs it"
-        )
     from streamgauge_demo.run import UPSTREAM_IDLE_TIMEOUT_S, run_demo
 
     async def demo(data_dir: Path, discard: Callable[[], None] | None = None) -> int:

@@ -147,6 +147,13 @@ Objectives and their defaults:
   usage=0.9         share of completed streams that report token usage; 0: no alert
 """
 
+ASSETS_EPILOG = """\
+examples:
+  streamgauge assets streamgauge-assets
+      dashboards/grafana has the dashboards and their provisioning; dashboards/prometheus has the rules of the default
+      objectives, and examples of prometheus.yml and alertmanager.yml; schemas has those of records and audits
+"""
+
 DEADLETTER_EPILOG = """\
 examples:
   streamgauge deadletter list --kafka broker:9092 --since 3600

@@ -1,12 +1,14 @@
-"""The help of a command, made from the tables of commands and settings; rich draws it (width, colours, NO_COLOR).
+"""The help of a command, made from the tables of commands and settings, as wide as the terminal.
 
-Examples keep their line breaks, other text is wrapped. Where stdout is no terminal the help is plain text.
+Examples keep their line breaks, other text is wrapped. It has colours where stdout is a terminal and NO_COLOR is not set.
 """
 
+import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import zip_longest
 
 from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, Command, first_words, second_words
 from streamgauge.cli.epilogs import EPILOG
@@ -22,6 +24,9 @@ MAX_WIDTH = 110
 # The left column is at most this wide (columns): the rest of an 80-column terminal is for the sentences.
 _LEFT = 32
 
+# Styles of a terminal (SGR parameters): titles, options and commands, values.
+_BOLD, _NAME, _VALUE = "1", "1;36", "33"
+
 # Rows of the help: the option or command, its value, and what it does.
 Row = tuple[str, str, str]
 
@@ -31,8 +36,12 @@ _INDENT = " " * 6
 _HELP: Row = ("-h, --help", "", "show this help")
 _ROOT: tuple[Row, ...] = (
     ("--version", "", "show the version"),
-    ("--install-completion", "", "install completion of commands and options for this shell"),
-    ("--show-completion", "", "print the completion script of this shell"),
+    (
+        "--install-completion",
+        "[SHELL]",
+        "install completion of commands and options for this shell, or for bash, zsh or fish",
+    ),
+    ("--show-completion", "[SHELL]", "print the completion script of this shell, or of bash, zsh or fish"),
     _HELP,
 )
 
@@ -131,31 +140,38 @@ def _wrapped(epilog: str, width: int) -> Iterator[str]:
 
 
 def _print(usage_line: str, about: str, sections: Iterable[tuple[str, list[Row]]], epilog: str) -> None:
-    from rich.console import Console  # an error, or a command that runs, does not need it
-
-    console = Console(file=sys.stdout, highlight=False)
-    width = min(console.width, MAX_WIDTH)
-    with console.capture() as drawn:
-        console.print(f"{usage_line}\n\n{about}", markup=False, soft_wrap=True)
-        _draw(console, sections, width)
-        console.print("\n" + "\n".join(_wrapped(epilog, width)), markup=False, soft_wrap=True)
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    drawn = [usage_line, "", about, *_drawn(sections, width, _is_colored()), "", *_wrapped(epilog, width)]
     try:
-        sys.stdout.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+        sys.stdout.writelines(f"{line}\n" for line in drawn)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has read enough; typer would end with 1
+    except BrokenPipeError:  # the reader has read enough
         raise SystemExit(DONE) from None
 
 
-def _draw(console: Any, sections: Iterable[tuple[str, list[Row]]], width: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def _is_colored() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _drawn(sections: Iterable[tuple[str, list[Row]]], width: int, colored: bool) -> Iterator[str]:
+    """The lines of the sections: names and values in the left column, sentences in the right one."""
+
+    def styled(text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if colored and text else text
 
     for title, rows in sections:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(max_width=_LEFT + 2)
-        table.add_column()
+        left_width = min(max(len(_left(name, value)) for name, value, _ in rows), _LEFT)
+        yield from ("", styled(f"{title}:", _BOLD))
         for name, value, text in rows:
-            left = Text("  ").append(name, style="bold cyan").append(f" {value}" if value else "", style="yellow")
-            table.add_row(left, Text(text))
-        console.print(Text(f"\n{title}:", style="bold"))
-        console.print(table, width=width)
+            left = textwrap.wrap(_left(name, value), left_width, subsequent_indent="    ", break_on_hyphens=False)
+            right = textwrap.wrap(text, width - left_width - 4, break_on_hyphens=False)
+            for one, sentence in zip_longest(left, right, fillvalue=""):
+                shown = one.ljust(left_width)
+                for part, style in ((name, _NAME), (value, _VALUE)):
+                    if part and part in one:
+                        shown = shown.replace(part, styled(part, style), 1)
+                yield f"  {shown}  {sentence}".rstrip()
+
+
+def _left(name: str, value: str) -> str:
+    return f"{name} {value}".rstrip()

@@ -17,7 +17,7 @@ from streamgauge.cli.ledger import chosen_by
 from streamgauge.cli.ledgers import ledger_to_read
 from streamgauge.cli.tables import print_csv
 from streamgauge.config import Settings
-from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.errors import DONE, MissingExtra, Unavailable, UsageFault
 
 Write = Callable[[BinaryIO, Iterable[bytes], Mapping[str, str]], None]
 
@@ -43,8 +43,10 @@ def _writer(output: str) -> Write:
         return {"jsonl": _write_lines, "csv": _write_csv}[output]
     try:
         from streamgauge.cli.parquet import write_parquet
+    except ModuleNotFoundError:
+        raise MissingExtra("Parquet", "parquet") from None
     except ImportError as error:
-        raise Unavailable(f"Parquet needs pyarrow ({error}): install pyarrow beside Streamgauge") from None
+        raise Unavailable(f"pyarrow cannot be loaded ({error})") from None
     return write_parquet
 
 

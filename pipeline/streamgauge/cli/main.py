@@ -15,6 +15,9 @@ from streamgauge import __version__
 from streamgauge.errors import BUG, DONE, INTERRUPTED, UNAVAILABLE, USAGE, StreamgaugeError
 from streamgauge.runtime.redaction import redacted_text
 
+# Set by a shell that asks what the words so far can be completed with (`completion.py`).
+COMPLETE_VARIABLE = "_STREAMGAUGE_COMPLETE"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code. Shows a traceback only if STREAMGAUGE_DEBUG is set."""
@@ -47,6 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    if shell := os.environ.get(COMPLETE_VARIABLE):
+        from streamgauge.cli.completion import print_completions
+
+        print_completions(shell, words)
+        return DONE
     if words == ["--version"]:  # answered before the parser is imported, which takes a tenth of a second
         sys.stdout.write(f"streamgauge {__version__}\n")
         return DONE
@@ -56,9 +64,11 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         import importlib
 
+        from streamgauge.cli.extras import check_extra
         from streamgauge.cli.settings_sources import load
         from streamgauge.config import Settings
 
+        check_extra(args.command)
         settings = load(args.settings, args.config or _settings_file(), args.serves) if args.loads else Settings()
         command = importlib.import_module(f"streamgauge.cli.{args.module}")
         if not gc.isenabled():  # as in a process of its own (`__main__`)

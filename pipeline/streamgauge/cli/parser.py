@@ -1,21 +1,14 @@
-"""The parser of the command line: typer, from the tables of commands and settings. It makes `Arguments` of the words.
+"""The parser of the command line, from the tables of commands and settings. It makes `Arguments` of the words.
 
 Options are read as text; `settings_sources` converts those that are settings, so that an option, a variable and a key of the
-file mean the same. An error prints the usage of its command and one sentence, and quotes no password. Only the options of
-the command in use are built, since typer takes time for each.
+file mean the same. An error prints the usage of its command and one sentence, and quotes no password.
 """
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, NoReturn
-
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
 
 from streamgauge import __version__
 from streamgauge.cli.commands import (
@@ -34,22 +27,16 @@ from streamgauge.runtime.redaction import redacted_text
 from streamgauge.setting_types import Setting
 
 PROGRAM = "streamgauge"
-# Set by a shell that requests completions (typer's convention).
-COMPLETE_VARIABLE = "_STREAMGAUGE_COMPLETE"
+HELP = ("-h", "--help")
 
 
 def parse(words: Sequence[str]) -> Arguments:
-    """Reads the words after the program's name. Raises SystemExit after --help, a completion, or an error."""
-    completing = bool(os.environ.get(COMPLETE_VARIABLE))
-    path = None if completing else _path_of(words)
-    app = _app(path)
-    try:
-        done = get_command(app).main(list(words), PROGRAM, COMPLETE_VARIABLE, standalone_mode=False, obj=words)
-    except typer.TyperException as error:
-        _fail(path or "", _sentence(error, path or "", words))
-    if not isinstance(done, Arguments):
-        raise SystemExit(done if isinstance(done, int) else DONE)
-    return done
+    """Reads the words after the program's name. Raises SystemExit after --help, or after an error."""
+    path = _path_of(words)
+    following = words[len(path.split()) :]
+    if path not in COMMANDS:
+        _answer(path, following)
+    return _arguments(COMMANDS[path], *_read(COMMANDS[path], following))
 
 
 def _path_of(words: Sequence[str]) -> str:
@@ -72,6 +59,26 @@ def _path_of(words: Sequence[str]) -> str:
     _fail(first, f"argument ACTION: {_not_a_choice(second, tuple(seconds))}")
 
 
+def _answer(path: str, words: Sequence[str]) -> NoReturn:
+    """Does what the first option of the program, or of a group, asks for, and exits."""
+    option = words[0]
+    if option in HELP:
+        print_help(path)
+    elif not path and option == "--version":
+        sys.stdout.write(f"{PROGRAM} {__version__}\n")
+    elif not path and option in ("--install-completion", "--show-completion"):
+        from streamgauge.cli.completion import install_completion, script_of, shell_of
+
+        try:
+            shell = shell_of(words[1:])
+        except ValueError as error:
+            _fail(path, f"argument {option}: {error}")
+        sys.stdout.write(script_of(shell) if option == "--show-completion" else install_completion(shell))
+    else:
+        _fail(path, _unknown(option, path, {}))
+    raise SystemExit(DONE)
+
+
 def _not_a_choice(given: str, choices: tuple[str, ...]) -> str:
     alike = get_close_matches(given, choices, 1)
     meant = f"; did you mean {alike[0]}?" if alike else ""
@@ -84,21 +91,59 @@ def _fail(path: str, sentence: str) -> NoReturn:
     raise SystemExit(USAGE)
 
 
-def _sentence(error: typer.TyperException, path: str, words: Sequence[str]) -> str:
-    """The sentence for an error of typer's parser: an unknown option, or an option without its value."""
-    option = getattr(error, "option_name", None)
-    if option is None:
-        return "the following arguments are required: COMMAND"
-    known = {flag: one for one in _options_of(path) for flag in _flags(one)}
-    if option in known:
-        return f"argument {option}: {'it takes no value' if _is_switch(known[option]) else _no_value(known[option])}"
-    shown = f"{option}=..." if any(word.startswith(f"{option}=") for word in words) else option
-    return f"unrecognized arguments: {shown}{_hint(option, path, known)}"
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+def options_of(path: str) -> list[Option | Setting]:
+    """The options and arguments of a command, in the order of the help; none if there is no such command."""
+    command = COMMANDS.get(path)
+    return [*command.options, CONFIG, *command.settings] if command else []
+
+
+def _own_options_of(command: Command) -> list[Option | Setting]:
+    """Without those that it takes from other commands."""
+    return [*command.options, CONFIG, *([] if command.takes else command.settings)]
+
+
+def flags_of(one: Option | Setting) -> tuple[str, ...]:
+    """The words that are written for an option."""
+    return (one.name,) if isinstance(one, Option) else (one.flag, *one.aliases)
+
+
+def is_switch(one: Option | Setting) -> bool:
+    """Whether an option has no value."""
+    return one.kind is bool if isinstance(one, Option) else one.type.is_switch
+
+
+def is_argument(one: Option | Setting) -> bool:
+    """Whether it is an argument, which is given by its position."""
+    return isinstance(one, Option) and one.is_argument
+
+
+def _key(one: Option | Setting) -> str:
+    return one.name if isinstance(one, Setting) else one.key
+
+
+def _is_repeatable(one: Option | Setting) -> bool:
+    return one.type.is_list if isinstance(one, Setting) else one.repeatable
+
+
+def _no_value(one: Option | Setting) -> str:
+    value = one.metavar or "VALUE" if isinstance(one, Option) else one.type.metavar
+    return f"a value is missing: write {flags_of(one)[0]} {value}"
+
+
+def _unknown(word: str, path: str, known: dict[str, Option | Setting]) -> str:
+    """The sentence for an unknown option. Its value is not shown, since it may be a password."""
+    option, has_value, _ = word.partition("=")
+    if not option.startswith("--"):
+        option = option[:2]
+    return f"unrecognized arguments: {f'{option}=...' if has_value else option}{_hint(option, path, known)}"
 
 
 def _hint(option: str, path: str, known: dict[str, Option | Setting]) -> str:
     elsewhere = [
-        one for one, command in COMMANDS.items() if any(option in _flags(other) for other in _own_options_of(command))
+        one for one, command in COMMANDS.items() if any(option in flags_of(other) for other in _own_options_of(command))
     ]
     if elsewhere and path:
         return f"; it is an option of `{'`, `'.join(elsewhere)}`"
@@ -106,168 +151,68 @@ def _hint(option: str, path: str, known: dict[str, Option | Setting]) -> str:
     return f"; did you mean {alike[0]}?" if alike else ""
 
 
-def _options_of(path: str) -> list[Option | Setting]:
-    command = COMMANDS.get(path)
-    return [*command.options, CONFIG, *command.settings] if command else []
+def _read(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The values of the given options, by key, as text, list of text or True; and the words that are no options.
 
-
-def _own_options_of(command: Command) -> list[Option | Setting]:
-    return [*command.options, CONFIG, *([] if command.takes else command.settings)]
-
-
-def _flags(one: Option | Setting) -> tuple[str, ...]:
-    return (one.name,) if isinstance(one, Option) else (one.flag, *one.aliases)
-
-
-def _is_switch(one: Option | Setting) -> bool:
-    return one.kind is bool if isinstance(one, Option) else one.type.is_switch
-
-
-def _no_value(one: Option | Setting) -> str:
-    value = one.metavar or "VALUE" if isinstance(one, Option) else one.type.metavar
-    return f"a value is missing: write {_flags(one)[0]} {value}"
-
-
-# --- the parser of typer --------------------------------------------------------------------------------------------
-
-
-def _app(path: str | None) -> typer.Typer:
-    """The parser of one command; for None (a shell requests completions) the parser of all, with their options."""
-    app = _group("", path in (None, ""))
-    if path == "":
-        for word in first_words():
-            app.command(word, cls=_with_help(TyperCommand, word), add_help_option=False)(_no_options)
-        return app
-    firsts = first_words() if path is None else [path.partition(" ")[0]]
-    for word in firsts:
-        seconds = [second for second in second_words(word) if path in (None, f"{word} {second}")]
-        if not seconds and word in COMMANDS:
-            _add(app, COMMANDS[word], word)
-            continue
-        group = _group(word, False)
-        if word in COMMANDS:
-            group.callback(invoke_without_command=True)(_callback(COMMANDS[word]) if path is None else _no_options)
-        for second in seconds:
-            _add(group, COMMANDS[f"{word} {second}"], second)
-        app.add_typer(group, name=word, help=first_words()[word])
-    return app
-
-
-def _group(path: str, completion: bool) -> typer.Typer:
-    app = typer.Typer(
-        cls=_with_help(TyperGroup, path),
-        add_completion=completion,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    if path in GROUPS or not path:
-        app.callback()(_version if not path else _no_options)
-    return app
-
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        sys.stdout.write(f"{PROGRAM} {__version__}\n")
-        raise typer.Exit
-
-
-def _version(
-    version: bool = typer.Option(False, "--version", help="show the version", callback=_print_version, is_eager=True),
-) -> None:
-    """The program's own option. If it is the only word, `main` handles it without this parser."""
-
-
-def _no_options() -> None:
-    """A command or group without options."""
-
-
-def _add(app: typer.Typer, command: Command, name: str) -> None:
-    app.command(
-        name,
-        cls=_with_help(TyperCommand, command.path),
-        help=command.about,
-        context_settings={"help_option_names": ["-h", "--help"], "allow_extra_args": True},
-    )(_callback(command))
-
-
-def _with_help(base: Any, path: str) -> Any:
-    """A class of typer's commands that prints the help of `path`."""
-
-    def format_help(self: object, context: object, formatter: object) -> None:
-        print_help(path)
-        raise typer.Exit  # the library would print an empty line
-
-    return type(base.__name__, (base,), {"format_help": format_help})
-
-
-def _callback(command: Command) -> Callable[..., Arguments]:
-    """The function that typer calls with the values; its signature is made from the tables."""
-
-    def arguments(context: typer.Context, **values: Any) -> Arguments:
-        _check_values(command, values, context.obj)
-        if context.args:
-            _fail(command.path, f"unrecognized arguments: {' '.join(_shown(context.args))}")
-        return _arguments(command, values)
-
-    parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    parameters += [_parameter(one) for one in _options_of(command.path)]
-    arguments.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return arguments
-
-
-def _parameter(one: Option | Setting) -> Parameter:
-    if isinstance(one, Setting):
-        name, repeatable, about = one.name, one.type.is_list, one.about
-    else:
-        name, repeatable, about = one.key, one.repeatable, one.about
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in _words(one) if word.startswith(incomplete)]
-
-    if isinstance(one, Option) and one.is_argument:
-        default: Any = typer.Argument(None, help=about)
-    elif _is_switch(one):
-        default = typer.Option(False, *_flags(one), help=about, hidden=isinstance(one, Option) and one.hidden)
-    else:
-        default = typer.Option(None, *_flags(one), help=about, autocompletion=complete)
-    annotation = bool if _is_switch(one) else list[str] | None if repeatable else str | None
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _words(one: Option | Setting) -> tuple[str, ...]:
-    return one.words() if isinstance(one, Option) else one.type.choices
+    Rejects an option whose value was left out, so that the next option would be its value. A value that begins with dashes
+    is possible after "=", as in --data-dir=--odd. All words after "--" are arguments.
+    """
+    path = command.path
+    known = {flag: one for one in options_of(path) if not is_argument(one) for flag in flags_of(one)}
+    values: dict[str, Any] = {}
+    others: list[str] = []
+    waiting = iter(words)
+    for word in waiting:
+        if word == "--":
+            others += waiting
+        elif word in HELP:
+            print_help(path)
+            raise SystemExit(DONE)
+        elif not word.startswith("-") or word == "-":
+            others.append(word)
+        else:
+            flag, has_value, value = word.partition("=")
+            one = known.get(flag)
+            if one is None:
+                _fail(path, _unknown(word, path, known))
+            if is_switch(one):
+                if has_value:
+                    _fail(path, f"argument {flag}: it takes no value")
+                values[_key(one)] = True
+                continue
+            given = value if has_value else next(waiting, None)
+            if given is None:
+                _fail(path, f"argument {flag}: {_no_value(one)}")
+            if not has_value and (given.startswith("--") or given in HELP):
+                name = given.partition("=")[0]
+                following = name if name in (*known, *HELP) else "the next option"  # an unknown word may be a password
+                _fail(path, f"argument {flags_of(one)[0]}: {_no_value(one)} before {following}")
+            if _is_repeatable(one):
+                values.setdefault(_key(one), []).append(given)
+            else:
+                values[_key(one)] = given
+    return values, others
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-def _check_values(command: Command, values: dict[str, Any], words: Sequence[str]) -> None:
-    """Rejects an option whose value was left out, so that the next option was read as its value.
-
-    A value that begins with dashes is possible after "=", as in --data-dir=--odd.
-    """
-    options = [one for one in _options_of(command.path) if isinstance(one, Setting) or not one.is_argument]
-    known = {flag for one in options for flag in _flags(one)} | {"-h", "--help"}
-    for one in options:
-        value = values[one.name if isinstance(one, Setting) else one.key]
-        for text in value if isinstance(value, list) else [value]:
-            is_option = isinstance(text, str) and (text.startswith("--") or text == "-h")
-            if is_option and not any(f"{flag}={text}" in words for flag in _flags(one)):
-                name = text.partition("=")[0]
-                following = name if name in known else "the next option"  # what we do not know may be a password
-                _fail(command.path, f"argument {_flags(one)[0]}: {_no_value(one)} before {following}")
-
-
-def _arguments(command: Command, values: dict[str, Any]) -> Arguments:
+def _arguments(command: Command, values: dict[str, Any], words: list[str]) -> Arguments:
     settings: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    for one in _options_of(command.path):
-        value = values[one.name if isinstance(one, Setting) else one.key]
+    for one in options_of(command.path):
         if isinstance(one, Setting):
-            if value is not None and value is not False:  # False: the switch was not given
+            if (value := values.get(one.name)) is not None:
                 settings[one.name] = value
                 _check_choice(command, one, value)
+        elif one.is_argument:
+            taken = words if one.repeatable else words[:1]
+            words = words[len(taken) :]
+            others[one.key] = _converted(command, one, (taken if one.repeatable else taken[0]) if taken else None)
         else:
-            others[one.key] = _converted(command, one, value)
+            others[one.key] = _converted(command, one, values.get(one.key, False if one.kind is bool else None))
+    if words:
+        _fail(command.path, f"unrecognized arguments: {' '.join(words)}")
     first, _, second = command.path.partition(" ")
     label = first if first in GROUPS else command.path
     return Arguments(
@@ -314,16 +259,3 @@ def _number(command: Command, option: Option, value: str) -> int | float:
         name = option.name if not option.is_argument else option.metavar
         _fail(command.path, f"argument {name}: invalid {option.kind.__name__} value: {value!r}")
     return number
-
-
-def _shown(words: Sequence[str]) -> Iterator[str]:
-    """Unknown words for an error message. For an unknown option only its name, since its value may be a password."""
-    after_option = False
-    for word in words:
-        is_option = word.startswith("-")
-        name, has_value, _ = word.partition("=")
-        if is_option:
-            yield f"{name}=..." if has_value else name
-        else:
-            yield "..." if after_option else word
-        after_option = is_option and not has_value

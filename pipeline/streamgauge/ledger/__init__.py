@@ -9,6 +9,7 @@ SQLAlchemy takes a quarter of a second to import, so only the functions that ope
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from streamgauge.errors import MissingExtra
 from streamgauge.ledger.contract import (
     ALL_RECORDS,
     KEYS,
@@ -33,18 +34,20 @@ if TYPE_CHECKING:
 
 
 def _open_sqlite(rest: str, create: bool, prices: Pricing | None) -> Ledger:
-    from streamgauge.ledger.sqlite import SqliteLedger
-
+    try:
+        from streamgauge.ledger.sqlite import SqliteLedger
+    except ModuleNotFoundError:
+        raise MissingExtra("a ledger", "ledger") from None
     return SqliteLedger(sqlite_path(rest), create=create, prices=prices)
 
 
 def _open_postgresql(rest: str, create: bool, prices: Pricing | None) -> Ledger:
     try:
         from streamgauge.ledger.postgresql import PostgresqlLedger
+    except ModuleNotFoundError:
+        raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
     except ImportError as error:
-        raise LedgerUnavailableError(
-            f"PostgreSQL's driver cannot be loaded ({error}): install psycopg[binary] beside Streamgauge"
-        ) from None
+        raise LedgerUnavailableError(f"PostgreSQL's driver cannot be loaded ({error})") from None
     return PostgresqlLedger(f"{POSTGRESQL}://{rest}", create=create, prices=prices)
 
 
@@ -62,7 +65,7 @@ def open_ledger(url: str, *, create: bool = True, prices: Pricing | None = None)
     `prices`: what new records cost; without it their cost is null.
 
     Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is missing and
-    `create` is false). Neither error repeats the URL, which may hold a password.
+    `create` is false), MissingExtra without the packages for it. None of them repeats the URL, which may hold a password.
     """
     scheme, found, rest = url.partition("://")
     if not found or scheme not in LEDGERS:

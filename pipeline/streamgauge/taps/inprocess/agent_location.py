@@ -5,7 +5,7 @@ import os
 import tomllib
 from pathlib import Path
 
-import platformdirs
+from streamgauge.runtime.state_directory import default_data_dir
 
 _LOG = logging.getLogger("streamgauge")
 
@@ -24,7 +24,7 @@ def data_dir_of(given: Path | str | None) -> Path:
     Never raises: a settings file that cannot be read is logged as a warning.
     """
     named = given or os.environ.get(DATA_DIR_VARIABLE) or _settings_file_data_dir()
-    return Path(named or platformdirs.user_state_dir("streamgauge", appauthor=False)).absolute()
+    return Path(named or default_data_dir()).absolute()
 
 
 def _settings_file_data_dir() -> str | None:

@@ -10,10 +10,10 @@ import msgspec
 from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.formats.sse import BOM
+from streamgauge.errors import MissingExtra
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
 from streamgauge.taps.replay.body import replay
-from streamgauge.taps.replay.cassette_yaml import yaml_interactions
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, RecordedExchange, Tally
 from streamgauge.taps.replay.exchange import segments_of
 from streamgauge.taps.replay.formats import (
@@ -123,6 +123,10 @@ def _exchanges(kind: Format, path: Path, file: _WithFirstBytes, tally: Tally) ->
         case Format.CASSETTE_JSON:
             return cassette.exchanges(cassette.json_interactions(_Capped(file).whole()), tally)
         case Format.CASSETTE_YAML:
+            try:
+                from streamgauge.taps.replay.cassette_yaml import yaml_interactions
+            except ModuleNotFoundError:
+                raise MissingExtra("a cassette in YAML", "replay") from None
             return cassette.exchanges(yaml_interactions(_Capped(file)), tally)
         case Format.FLOWS:
             return flows.exchanges(file, tally)

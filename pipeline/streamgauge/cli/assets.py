@@ -1,0 +1,47 @@
+"""`streamgauge assets`: writes the dashboards, alert rules and schemas of this version into a directory."""
+
+import sys
+from pathlib import Path
+
+from streamgauge.cli.commands import Arguments
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, Unavailable, UsageFault
+
+# The directories of the repository that come with the package (scripts/build_hook.py).
+NAMES = ("dashboards", "schemas")
+
+
+def run(settings: Settings, args: Arguments) -> int:
+    """Writes all files, or none where one differs and --overwrite is not given. Raises UsageFault, Unavailable."""
+    directory = Path(args.directory)
+    root = assets_directory()
+    names = [path.relative_to(root) for name in NAMES for path in sorted((root / name).rglob("*")) if path.is_file()]
+    try:
+        differing = [name for name in names if _differs(directory / name, root / name)]
+        if differing and not args.overwrite:
+            raise UsageFault(
+                f"{directory / differing[0]} exists with other content: name another directory, or give --overwrite"
+            )
+        for name in names:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes((root / name).read_bytes())
+    except OSError as error:
+        raise Unavailable(f"{error.filename or directory} cannot be written: {error.strerror}") from None
+    sys.stdout.write(f"{len(names)} files in {directory}: {', '.join(NAMES)}\n")
+    return DONE
+
+
+def assets_directory() -> Path:
+    """The directory with the directories of NAMES: in an installed package, else that of the repository.
+
+    Raises Unavailable if neither has them.
+    """
+    package = Path(__file__).parents[1]
+    for directory in (package / "assets", package.parents[1]):
+        if all((directory / name).is_dir() for name in NAMES):
+            return directory
+    raise Unavailable("this installation has no dashboards and schemas: install a wheel, or run in a clone")
+
+
+def _differs(there: Path, own: Path) -> bool:
+    return there.exists() and there.read_bytes() != own.read_bytes()
