@@ -216,6 +216,7 @@ NEEDED = {
     "ledger export": ["-"],
     "ledger budgets": ["budgets.toml"],
     "config check": ["settings.toml"],
+    "assets": ["directory"],
 }
 
 

@@ -14,7 +14,10 @@ from streamgauge.errors import DONE, UNAVAILABLE
 from tests.running import PATIENCE_S
 
 # Commands that do their work with a plain installation; what they import must be in it.
-PLAIN = ("tap", "tap packets", "topics create", "topics describe", "deadletter list", "replay", "recount")
+PLAIN = (
+    "tap", "tap packets", "topics create", "topics describe", "deadletter list", "replay", "recount", "assets", "config show",
+    "config check", "doctor",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
