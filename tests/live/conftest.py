@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Debian's Chromium."""
+    """Debian's Chromium. Of one module: while Playwright runs, no other test of the process could run an event loop."""
     with ExitStack() as stack:
         try:
             started = stack.enter_context(started_browser())
