@@ -140,7 +140,7 @@ def start_tap(
     given = [upstreams] if isinstance(upstreams, str) else [f"{key}={url}" for key, url in upstreams.items()]
     places = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
     flags = [flag for one in given for flag in ("--upstream", one)]
-    with start(name, [*flags, *places, *options], data_dir, environment, python) as running:
+    with start(name, [*flags, *places, *options], data_dir, environment, python=python) as running:
         wait_until_ready(running)
         address = re.search(r": http://([^/\s]+)\S* -> ", running.log)
         assert address, running.log
