@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,10 +43,16 @@ def usual_umask() -> Iterator[None]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> dict[str, str]:
-    """The environment of a run, whose temporary files are below `tmp_path`, too."""
-    (tmp_path / "tmp").mkdir(mode=0o700)
-    return {"TMPDIR": str(tmp_path / "tmp")}
+def temporary() -> Iterator[Path]:
+    """Where a run puts its temporary files. `tmp_path` is too long for the sockets among them."""
+    with tempfile.TemporaryDirectory(prefix="files-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def place(temporary: Path) -> dict[str, str]:
+    """The environment of a run."""
+    return {"TMPDIR": str(temporary)}
 
 
 def exposed(*folders: Path) -> list[str]:
@@ -76,7 +83,9 @@ def assert_no_core_file(running: Running) -> None:
         assert all(line.split()[4] == "0" for line in lines), lines
 
 
-def test_the_files_of_up_while_it_runs_and_after_it(small: Provider, tmp_path: Path, place: dict[str, str]) -> None:
+def test_the_files_of_up_while_it_runs_and_after_it(
+    small: Provider, tmp_path: Path, temporary: Path, place: dict[str, str]
+) -> None:
     data = tmp_path / "data"
     with start_tap(
         "up", {"small": small.url}, tmp_path / "other", "--data-dir", str(data), environment=place
@@ -84,16 +93,18 @@ def test_the_files_of_up_while_it_runs_and_after_it(small: Provider, tmp_path: P
         ask(running)
         running.data_dir = data
         running.wait_for_records(1)
-        found = names(data) | names(tmp_path / "tmp")
+        found = names(data) | names(temporary)
         assert {"key", "spool.sqlite", "ledger.sqlite", "ledger.sqlite-wal", "state.sqlite"} <= found
         assert any(name.endswith("recorder.sock") for name in found)
-        assert exposed(data, tmp_path / "tmp") == []
+        assert exposed(data, temporary) == []
         assert_no_core_file(running)
         assert running.stop() == 0
-    assert exposed(data, tmp_path / "tmp") == []
+    assert exposed(data, temporary) == []
 
 
-def test_the_files_of_an_application_and_its_agent(small: Provider, tmp_path: Path, place: dict[str, str]) -> None:
+def test_the_files_of_an_application_and_its_agent(
+    small: Provider, tmp_path: Path, temporary: Path, place: dict[str, str]
+) -> None:
     data = tmp_path / "data"
     flags = ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(data)]
     with start("up", flags, tmp_path / "other", place) as agent:
@@ -105,14 +116,14 @@ def test_the_files_of_an_application_and_its_agent(small: Provider, tmp_path: Pa
         assert done.returncode == 0, done.stderr
         agent.data_dir = data
         agent.wait_for_records(1)
-        assert exposed(data, tmp_path / "tmp") == []
+        assert exposed(data, temporary) == []
         assert_no_core_file(agent)
-    assert exposed(data, tmp_path / "tmp") == []
+    assert exposed(data, temporary) == []
 
 
 @pytest.mark.kafka
 def test_the_files_of_a_tap_and_a_worker_with_kafka(
-    small: Provider, kafka: str, prefix: str, tmp_path: Path, place: dict[str, str]
+    small: Provider, kafka: str, prefix: str, tmp_path: Path, temporary: Path, place: dict[str, str]
 ) -> None:
     broker = ("--kafka", kafka, "--topic-prefix", prefix)
     own = ["--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "worker")]
@@ -133,11 +144,11 @@ def test_the_files_of_a_tap_and_a_worker_with_kafka(
         asyncio.run(write_all(kafka, Topics(prefix).segments, [(0, b"no bundle")]))
         worker.data_dir = tmp_path / "worker"
         worker.wait_for_records(1)
-        assert exposed(tmp_path / "tap", tmp_path / "worker", tmp_path / "tmp") == []
+        assert exposed(tmp_path / "tap", tmp_path / "worker", temporary) == []
         assert_no_core_file(worker)
         assert_no_core_file(tap)
         assert [worker.stop(), tap.stop()] == [0, 0]
-    assert exposed(tmp_path / "tap", tmp_path / "worker", tmp_path / "tmp") == []
+    assert exposed(tmp_path / "tap", tmp_path / "worker", temporary) == []
 
 
 def test_files_that_commands_write_where_they_are_told(small: Provider, tmp_path: Path, place: dict[str, str]) -> None:
