@@ -8,6 +8,7 @@ tests/architecture/test_structure.py lists as INSIDES.
 import asyncio
 import importlib.metadata
 import inspect
+import itertools
 import logging
 import re
 import tomllib
@@ -47,7 +48,8 @@ PLACE = TP("topic", 0)
 
 def pins() -> dict[str, Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {one.name: one for one in map(Requirement, project["dependencies"])}
+    extras = itertools.chain.from_iterable(project["optional-dependencies"].values())
+    return {one.name: one for one in map(Requirement, (*project["dependencies"], *extras))}
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
