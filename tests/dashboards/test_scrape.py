@@ -114,7 +114,7 @@ def test_prometheus_scrapes_with_the_token_over_tls_as_the_guide_says(tmp_path: 
     guide = (
         (ROOT / "docs" / "guides" / "deployment.md").read_text().partition("With a token and TLS each job also has:")[2]
     )
-    scrape = yaml.safe_load(guide.split("```")[1])
+    scrape = yaml.safe_load(guide.partition("```yaml")[2].partition("```")[0])
     scrape["tls_config"]["ca_file"] = str(pki.ca)
     right = scrape | {"authorization": {"credentials_file": str(token)}}
     wrong = scrape | {"authorization": {"credentials": "another-token-of-someone"}}
