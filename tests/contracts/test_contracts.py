@@ -32,7 +32,7 @@ from streamgauge.metrics.prometheus import Metrics
 from streamgauge.records import Record
 from tests.contracts.making import FOLDER, PAGED, declared_metrics, formats, make, meant
 from tests.metrics.pages import read_page
-from tests.running import start_up
+from tests.running import start_up, wait_for
 
 SCHEMAS = FOLDER.parent.parent / "schemas"
 WRITTEN = sorted(
@@ -146,7 +146,8 @@ def test_a_data_directory_of_up_continues(written: Path, tmp_path: Path) -> None
         file.chmod(0o600)  # git keeps no modes
     with start_up({"sim": "http://127.0.0.1:1"}, data) as up:
         records = {one["stream_id"]: one for one in up.wait_for_records(len(expected(written)))}
-        assert up.metrics()["streamgauge_tap_reads_waiting"] == 0
+        # A record is stored before the reads of its stream are removed (decision 4).
+        wait_for(lambda: up.metrics()["streamgauge_tap_reads_waiting"] == 0, "an empty spool")
         assert up.stop() == 0
         assert "error" not in up.log
     assert lost(expected(written), records) == []
