@@ -137,6 +137,11 @@ class System:
         flags = ["--kafka", self.broker.bootstrap, "--topic-prefix", self._prefix, "--admin", self.admin[number]]
         flags += ["--data-dir", str(self._folder / f"worker-{number}"), "--silent-seconds", "2"]
         flags += ["--ledger", f"sqlite:///{self._folder / 'ledger.sqlite'}"]
+        prices = self._folder / "prices.toml"
+        prices.write_text(
+            '[[price]]\nmodel = "*"\nfrom = 2026-01-01\ninput = 1\noutput = 1\n'
+        )  # PricesMissing is no outage
+        flags += ["--prices", str(prices)]
         return self._stack.enter_context(start("worker", flags, self._folder / f"worker-{number}"))
 
     def kill(self, *numbers: int) -> None:
