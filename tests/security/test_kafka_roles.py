@@ -29,7 +29,7 @@ from tests.kafka_broker.reading import read_all
 from tests.kafka_broker.secured import Secured
 from tests.running import wait_for
 
-# Who has which jobs, as in docs/security.md.
+# The jobs of each role, as in docs/security.md.
 ROLES = {
     "tap": (Job.TAP,),
     "worker": (Job.WORKER,),
