@@ -6,11 +6,16 @@ the next one, for 50 ms. Within that time this process collects the reads that m
 pump. The figure is the longest time of a byte. If the pump holds no reads, that is the time of the machine's scheduler;
 so each figure is also given as a multiple of that, from the same run.
 
+A virtual machine also pauses for milliseconds, whatever the pump does. The kernel's count of the times that a thread has
+blocked (voluntary_ctxt_switches, proc(5)) tells both apart: for each byte the pump's thread blocks once, when it has
+nothing more to do, and once more for each wait for the mutex.
+
     python -m bench.pump_lock [--rounds N] [--document FILE]
 """
 
 import argparse
 import multiprocessing
+import os
 import socket
 import statistics
 import time
@@ -35,27 +40,56 @@ _READ_BYTES = 48 * 1024
 _CAPACITY = 1 << 26
 
 
-class Moment(NamedTuple):
-    """The longest time of a byte, the number of bytes, and the time of the collection (seconds)."""
+# The time that the pump's thread has to block again, before its count is read (seconds). Both threads share a core.
+_SETTLING_S = 50e-6
 
-    longest: float
+
+class Moment(NamedTuple):
+    """The bytes of a moment, and those that waited for the mutex: their number, and the longest time (seconds).
+
+    `collecting` is the time of the collection. `longest_wait` is 0 if no byte waited.
+    """
+
     bytes: int
+    longest: float
+    waited: int
+    longest_wait: float
     collecting: float
 
 
-def send_bytes(server: socket.socket, browser: socket.socket, control: Connection) -> None:
-    """The main function of the sender. For each number of seconds it returns a byte's longest time, and their number."""
+def threads_of_this_process() -> list[Path]:
+    """The directories of its threads in /proc."""
+    return list(Path(f"/proc/{os.getpid()}/task").iterdir())
+
+
+def times_blocked(status: int) -> int:
+    """How often a thread has blocked so far, by its open /proc/PID/task/TID/status."""
+    name = b"\nvoluntary_ctxt_switches:"
+    return int(os.pread(status, 8192, 0).split(name)[1].split(b"\n")[0])
+
+
+def send_bytes(server: socket.socket, browser: socket.socket, control: Connection, pump_thread: Path) -> None:
+    """The main function of the sender. For each number of seconds it returns the first four figures of a moment.
+
+    pump_thread: the directory of the pump's thread in /proc.
+    """
+    status = os.open(pump_thread / "status", os.O_RDONLY)
     control.send(None)
     while (seconds := control.recv()) is not None:
-        longest = count = 0
-        now = until = time.monotonic_ns()
-        until += round(seconds * 1e9)
-        while now < until:
+        every: list[int] = []
+        waiting: list[int] = []
+        until = time.monotonic() + seconds
+        blocked = times_blocked(status)
+        while time.monotonic() < until:
+            before = time.monotonic_ns()
             server.send(b".")
             browser.recv(1)
-            before, now = now, time.monotonic_ns()
-            longest, count = max(longest, now - before), count + 1
-        control.send((longest / 1e9, count))
+            every.append(time.monotonic_ns() - before)
+            time.sleep(_SETTLING_S)
+            blocked_before, blocked = blocked, times_blocked(status)
+            if blocked - blocked_before > 1:
+                waiting.append(every[-1])
+        control.send((len(every), max(every) / 1e9, len(waiting), max(waiting, default=0) / 1e9))
 
 
 class Held:
@@ -81,10 +115,10 @@ class Held:
         before = time.monotonic()
         batches, lost, _ = self._pump.collect(_CAPACITY, True)
         collecting = time.monotonic() - before
-        longest, count = self._control.recv()
+        count, longest, waited, longest_wait = self._control.recv()
         if lost or sum(len(encoded) for encoded, _, _ in batches) < reads * _READ_BYTES:
             raise SystemExit("the pump did not hold all reads")
-        return Moment(longest, count, collecting)
+        return Moment(count, longest, waited, longest_wait, collecting)
 
 
 @contextmanager
@@ -98,8 +132,10 @@ def held() -> Iterator[Held]:
     into, sink = socket.socketpair()
     pairs = [socket.socketpair() for _ in range(max(HELD_MIB) * 1024 * 1024 // _READ_BYTES)]
     with started_on(core):
+        threads = set(threads_of_this_process())
         pump = Pump(_CAPACITY, BATCH_BYTES, 0, memoryview(bytearray(8)))
-        sender = spawn.Process(target=send_bytes, args=(server, browser, theirs), daemon=True)
+        (pump_thread,) = set(threads_of_this_process()) - threads
+        sender = spawn.Process(target=send_bytes, args=(server, browser, theirs, pump_thread), daemon=True)
         sender.start()
     try:
         pump.hand_over(upstream.fileno(), client.fileno(), False, 0, Phase.UNTIL_EOF, 0)
@@ -128,19 +164,34 @@ def moments(rounds: int) -> dict[int, list[Moment]]:
 
 
 def rows(measured: dict[int, list[Moment]]) -> list[list[str]]:
-    """The table."""
+    """The table. Worst is the longest of all moments; the worst wait is given as a share of the worst with nothing held."""
     nothing = statistics.median(moment.longest for moment in measured[0])
+    nothing_worst = max(moment.longest for moment in measured[0])
     lines = [
-        ["held, MiB", "collected in, ms", "longest way of a byte, ms", "of nothing held", "in the worst moment, ms"]
+        [
+            "held, MiB",
+            "collected in, ms",
+            "longest way of a byte, ms",
+            "of nothing held",
+            "bytes that waited",
+            "worst of them, ms",
+            "of the worst with nothing held",
+            "worst of all bytes, ms",
+        ]
     ]
     for mebibytes, of_size in measured.items():
         longest = statistics.median(moment.longest for moment in of_size)
+        waited = sum(moment.waited for moment in of_size)
+        worst_wait = max(moment.longest_wait for moment in of_size)
         lines.append(
             [
                 str(mebibytes),
                 f"{statistics.median(moment.collecting for moment in of_size) * 1e3:.2f}",
                 f"{longest * 1e3:.2f}",
                 f"{longest / nothing:.1f}",
+                f"{waited:,} of {sum(moment.bytes for moment in of_size):,}",
+                f"{worst_wait * 1e3:.2f}" if waited else "-",
+                f"{worst_wait / nothing_worst:.2f}" if waited else "-",
                 f"{max(moment.longest for moment in of_size) * 1e3:.2f}",
             ]
         )
@@ -154,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     lines = rows(moments(given.rounds))
     for row in lines:
-        print("  ".join(f"{cell:<25}" for cell in row))
+        print("  ".join(f"{cell:<{len(head)}}" for head, cell in zip(lines[0], row, strict=True)))
     if given.document is not None:
         replace_section(given.document, "pump-lock", table(lines))
 
