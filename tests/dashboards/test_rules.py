@@ -260,12 +260,11 @@ def test_it_fires_on_its_cases_alone(name: str, tmp_path: Path, prometheus_tools
 
 
 def test_a_rule_that_never_fires_is_found(tmp_path: Path, prometheus_tools: None) -> None:
-    """The cases can fail: with every threshold out of reach, each of them does."""
+    """The cases can fail: with rules that give nothing, each of them does. Such rules are also cheap to evaluate."""
     content = yaml.safe_load(prometheus_rules())
     for group in content["groups"]:
         for rule in group["rules"]:
-            if "alert" in rule:
-                rule["expr"] = f"({rule['expr']}) and on () vector(1) > 2"
+            rule["expr"] = "vector(1) > 2"
     firing = [case for case in CASES if case.fired and case.minutes < LONG_CASE_MINUTES]
     path = write_tests(tmp_path, firing, yaml.safe_dump(content))
     done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
