@@ -42,9 +42,9 @@ class Consumer:
     def resume(self, partition: int) -> None:
         self.paused.discard(partition)
 
-    async def commit(self, offsets: dict[int, int]) -> bool:
+    async def commit(self, offsets: dict[int, int]) -> dict[int, int]:
         self.committed |= offsets
-        return True
+        return offsets
 
 
 class Log:

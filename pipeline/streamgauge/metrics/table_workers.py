@@ -56,6 +56,14 @@ WORKER_LAG = gauge(
     "partition",
     page=7_000,
 )
+COMMITTED_OFFSET = gauge(
+    MetricSource.WORKER,
+    "worker_committed_offset",
+    "The offset that is committed in a partition of the segments topic: every message below it is processed.",
+    "1",
+    "partition",
+    page=7_000,
+)
 WORKER_PARTITIONS = gauge(
     MetricSource.WORKER,
     "worker_partitions",
@@ -90,6 +98,6 @@ LEDGER_ROWS = counter(
 
 WORKER_METRICS: tuple[Metric, ...] = (
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
-    DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER,
-    WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
+    DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS,
+    WORKER_BROKER, WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
 )  # fmt: skip

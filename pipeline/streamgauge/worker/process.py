@@ -41,6 +41,7 @@ from streamgauge.worker.settings import UNWATCHED, RecordStore, StreamWatch, Wor
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsMonitor
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
+from streamgauge.worker.watchdog.rules import Probe
 from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
 from streamgauge.worker.watchdog.watchdog import Watchdog
 
@@ -255,7 +256,12 @@ class Worker:
             jobs += [ledger_sink.connect(records, running.state, log, dead_letters).run(), ledger_sink.run()]
         parts: list[Assignment | LedgerSink] = [assignment, ledger_sink] if ledger_sink else [assignment]
         owners = self._owners = Owners(log, [part.consumer for part in parts])
-        jobs.append(ProgressProbe(log, parts, self.watchdog.report, owners).run())
+
+        def probed(result: Probe) -> None:
+            self.watchdog.report(result)
+            assignment.probed(result.progress)
+
+        jobs.append(ProgressProbe(log, parts, probed, owners).run())
         readiness = Readiness()
         tasks = [asyncio.ensure_future(job) for job in jobs]
         running.start()
