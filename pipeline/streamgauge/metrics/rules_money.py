@@ -21,7 +21,7 @@ def _costs(durations: Durations) -> list[Alert]:
     hour, day, six = durations(60), durations(24 * 60), durations(6 * 60)
     now = f"sum by (upstream) (increase(streamgauge_upstream_cost_usd_total[{hour}]))"
     before = f"sum by (upstream) (increase(streamgauge_upstream_cost_usd_total[{day}] offset {hour})) / 24"
-    priced = f'sum by (upstream) (increase(streamgauge_usage_sources_total{{source="final"}}[{six}]))'
+    priced = f'sum by (upstream) (increase(streamgauge_usage_sources_total{{source!="absent"}}[{six}]))'
     unpriced = f"sum by (upstream) (increase(streamgauge_unpriced_streams_total[{six}]))"
     return [
         Alert(

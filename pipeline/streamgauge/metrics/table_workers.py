@@ -85,10 +85,14 @@ WORKER_SECONDS = counter(
 STUCK_EXITS = counter(
     MetricSource.WORKER,
     "worker_stuck_exits",
-    "Times that the watchdog ended this worker because it was stuck, by cause. The count survives restarts.",
+    "Times that the watchdog ended this member of the consumer group because it was stuck, by cause. The count survives "
+    "restarts, and belongs to the member: another worker of the same data directory may be this member after a restart.",
     "cause",
-    page=3_500,
+    "member",
+    page=5_000,
 )
+# The values of `result`, which are members of what an insert returns.
+RESULTS = ("new", "same", "different")
 LEDGER_ROWS = counter(
     MetricSource.WORKER,
     "ledger_rows",

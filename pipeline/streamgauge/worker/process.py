@@ -126,7 +126,7 @@ class Worker:
                     _LOG.info(
                         "%d or more other workers use %s; this one is a separate member of the group", others, data_dir
                     )
-                self.watchdog.count_exit = StuckExitCounts(slot.exits, self._metrics).count
+                self.watchdog.count_exit = StuckExitCounts(slot.exits, slot.instance_id, self._metrics).count
                 if not await self._until(stopping, self._wait_for_topics()):
                     await self._work(slot.instance_id, stopping)
         except WorkerError as error:

@@ -238,7 +238,7 @@ _WORKERS = Row(
             alerts=("WorkerWasStuck",),
             queries=(
                 Query(
-                    seldom(increase("worker_stuck_exits_total", by="instance, cause", window="1h")),
+                    seldom(increase("worker_stuck_exits_total", by="member, cause", window="1h")),
                     "stuck {{instance}} {{cause}}",
                 ),
             ),
