@@ -238,7 +238,7 @@ class Partition:
         self._clock.enter(Activity.APPLYING)
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
-            self._context.watch.applied(bundle)
+            self._context.watch.applied(bundle, self._assembler, records)
         except Exception as error:  # noqa: BLE001 - a bug of ours that fails on one bundle must not stop the partition
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
