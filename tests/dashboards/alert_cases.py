@@ -515,9 +515,7 @@ _OF_WORKERS = (
         {
             worker(
                 "streamgauge_worker_stuck_exits_total", instance, cause="commit", member=f"m-{number}"
-            ): f"{number + 2}x{CHANGE} stale"
-            if number == slot
-            else f"_x{CHANGE + 1} {number + 2}x{_LAST}"
+            ): f"{number + 2}x{CHANGE} stale" if number == slot else f"_x{CHANGE + 1} {number + 2}x{_LAST}"
             for slot, instance in enumerate(WORKERS)
             for number in range(2)
         },
@@ -532,11 +530,7 @@ _OF_WORKERS = (
     Case(
         "a worker that restarts has fewer dead letters than before, and they are new",
         "DeadLettersArrive",
-        {
-            worker(
-                "streamgauge_dead_letters_total", stage="decode", error_class="frame"
-            ): f"50x{CHANGE} _x2 20x{_LAST}"
-        },
+        {worker("streamgauge_dead_letters_total", stage="decode", error_class="frame"): f"50x{CHANGE} _x2 20x{_LAST}"},
         (Fired(_WORKER),),
         at=CHANGE + 8,
     ),

@@ -54,9 +54,9 @@ def _progress(durations: Durations) -> list[Alert]:
             2,
             "page",
             "Partition {{ $labels.partition }} of {{ $labels.job }} makes no progress, although {{ $value }} messages wait",
-            f"Its committed offset has not changed for {five}. The watchdog ends a worker that is stuck. If this one goes on, "
-            "it retries something that is refused: its log says what. streamgauge_worker_lag_messages shows which worker "
-            "has the partition.",
+            f"Its committed offset did not change for {five}. The watchdog ends a worker that is stuck. If this one goes on, "
+            "it retries something that is refused: its log says what. streamgauge_worker_lag_messages shows which worker has "
+            "it.",
         ),
         Alert(
             "WorkersLagBehind",

@@ -62,7 +62,7 @@ COMMITTED_OFFSET = gauge(
     "The offset that is committed in a partition of the segments topic: every message below it is processed.",
     "1",
     "partition",
-    page=7_000,
+    page=7_500,
 )
 WORKER_PARTITIONS = gauge(
     MetricSource.WORKER,
