@@ -1,4 +1,4 @@
-"""Shows budgets and the last kept audit as metrics: they are read from the ledger now and then, in a thread."""
+"""Shows budgets and the last kept audit as metrics: they are read from the ledger every READ_EVERY_S, in a thread."""
 
 import contextlib
 import logging
