@@ -191,7 +191,7 @@ def test_a_tall_terminal_asks_for_no_more_rows_than_it_gets(served: Served, monk
 @pytest.mark.parametrize("words", [(), ("--output", "json")], ids=["view", "json"])
 def test_another_program_s_answer_is_one_sentence(body: bytes, words: tuple[str, ...]) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)

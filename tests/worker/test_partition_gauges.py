@@ -107,7 +107,9 @@ class Worker:
     def put(self, offset: int) -> None:
         value = encode_bundle(Bundle(b"i" * 16, 0, offset, 1_000))
         self.assignment.receive(
-            SimpleNamespace(partition=3, offset=offset, generation_id=1, key=b"", value=value, headers=(), timestamp=1.0)
+            SimpleNamespace(
+                partition=3, offset=offset, generation_id=1, key=b"", value=value, headers=(), timestamp=1.0
+            )
         )
 
     def probed(self, committed: int, end: int) -> None:

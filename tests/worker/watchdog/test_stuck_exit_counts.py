@@ -57,4 +57,6 @@ def test_counts_are_those_of_the_member(tmp_path: Path) -> None:
     """A restarted worker may get another slot: the count must not look like one of its own."""
     metrics = Metrics((MetricSource.WORKER,))
     StuckExitCounts(tmp_path / "0.exits", f"{'a' * 32}-0", metrics).count(Cause.LOOP)
-    assert f'streamgauge_worker_stuck_exits_total{{cause="loop",member="{"a" * 32}-0"}} 1.0' in metrics.render().decode()
+    assert (
+        f'streamgauge_worker_stuck_exits_total{{cause="loop",member="{"a" * 32}-0"}} 1.0' in metrics.render().decode()
+    )
