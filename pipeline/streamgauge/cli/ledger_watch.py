@@ -34,7 +34,7 @@ _USD = 10.0**-COST_DIGITS
 def watched_ledger(
     settings: Settings, ledger: Ledger, metrics: Metrics, every_s: float = READ_EVERY_S
 ) -> Iterator[Callable[[], Money]]:
-    """Shows them while the block runs, which gets a function that says them to the page.
+    """Exports them while the block runs. Yields a function that returns them for the page.
 
     Raises UsageFault for a file of budgets that cannot be read.
     """

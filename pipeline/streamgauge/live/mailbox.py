@@ -1,4 +1,4 @@
-"""Brings the page's questions to the thread that has the assembler, and the answers back to the event loop."""
+"""Passes the page's requests to the thread that has the assembler, and the answers back to the event loop."""
 
 import asyncio
 import concurrent.futures

@@ -13,7 +13,7 @@ COVERED = 0.95
 
 
 def group(durations: Durations) -> RuleGroup:
-    """The alerts on money. None of them wakes a person: a bill can wait until the morning."""
+    """The alerts on money. All are tickets: a bill can wait until the next day."""
     return RuleGroup("streamgauge-money", (*_costs(durations), *_budgets(), *_audits(durations)))
 
 

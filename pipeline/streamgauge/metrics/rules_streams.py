@@ -16,7 +16,7 @@ def _of(selector: str, window: str, by: str = "upstream", before: str = "") -> s
 
 
 def group(objectives: Objectives, durations: Durations) -> RuleGroup:
-    """The alerts by upstream. The fewest streams that each needs keep one of two at night from waking a person."""
+    """The alerts by upstream. Each needs a least number of streams, so that one bad one of two at night does not page."""
     found = [*_outages(durations), *_quality(durations), _cache_share(durations), _headroom()]
     if objectives.usage:
         found.append(_usage(objectives.usage, durations))
