@@ -9,7 +9,7 @@ monotonic clock, since there is one tap: a step of the wall clock abandons no st
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -120,8 +120,8 @@ class Counts(Protocol):
 class Watch(Protocol):
     """Follows the loop's streams for the page; `live.mailbox.WatchedThread` implements it. Its methods raise nothing."""
 
-    def applied(self, bundle: Bundle) -> None:
-        """A bundle was applied to the assembler, which now may be read."""
+    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
+        """A bundle was applied to the assembler, which now may be read. `records`: of the streams that it ended."""
 
     def answer(self) -> None:
         """Called between steps, when the assembler may be read."""
@@ -257,7 +257,7 @@ class LocalLoop:
             stage = "assemble"
             records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
             if self._watch is not None:
-                self._watch.applied(bundle)
+                self._watch.applied(bundle, self._assembler, records)
         except UnreadableBundle as error:
             self._dead_letter(row, stage, error.error_class)
             return []

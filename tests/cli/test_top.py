@@ -1,8 +1,10 @@
 """`streamgauge top` against a real admin port: what it prints, and what it says when nothing answers."""
 
 import contextlib
+import http.server
 import io
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +98,8 @@ def test_names_from_providers_are_no_markup() -> None:
         (("127.0.0.1:1",), UNAVAILABLE, "nothing answers at 127.0.0.1:1"),
         (("nowhere",), USAGE, "write HOST:PORT"),
         (("--interval", "0"), USAGE, "--interval: at least 0.2"),
+        (("--interval", "nan"), USAGE, "--interval: at least 0.2"),
+        (("--interval", "inf"), USAGE, "--interval: at least 0.2"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(words: tuple[str, ...], code: int, sentence: str) -> None:
@@ -121,12 +125,16 @@ def test_bars_and_seconds() -> None:
     assert bars([0] * 57 + [1, 1, 1], 3) == " " * 19 + "█"
     assert bars([1] + [0] * 59, 30) == "▁" + " " * 19
     assert bars(None, 1) == "-"
-    assert [seconds(value) for value in (None, 0.0, 0.1234, 12.34, 125.0)] == [
+    assert [seconds(value) for value in (None, 0.0, 0.1234, 12.34, 125.0, 90, 119.7, 3599, 59.97)] == [
         "-",
         "0 ms",
         "123 ms",
         "12.3 s",
         "2 min 5 s",
+        "1 min 30 s",
+        "2 min 0 s",
+        "59 min 59 s",
+        "1 min 0 s",
     ]
 
 
@@ -145,6 +153,60 @@ def test_on_a_terminal_it_follows_until_ctrl_c(served: Served, monkeypatch: pyte
     assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("3 open streams, 1 silent") >= 3
+
+
+def test_a_failed_answer_is_shown_and_the_next_one_is_asked_for(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that restarts ended the view. Without a first answer there is nothing to follow."""
+    pauses: list[float] = []
+    original = served.process.view.overview
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        served.process.view.overview = original if len(pauses) > 1 else lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamgauge.cli.top.time.sleep", sleep)
+    console = Console(width=140, height=30, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr("streamgauge.cli.top.Console", lambda **_: console)
+    code, _, errors = run(served.url.removeprefix("http://"), "--interval", "0.5")
+    assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
+    assert isinstance(console.file, io.StringIO)
+    shown_text = console.file.getvalue()
+    assert shown_text.count("answered 500: internal error") == 1
+    assert shown_text.count("3 open streams, 1 silent") >= 3
+    assert run("127.0.0.1:1")[0] == UNAVAILABLE
+
+
+def test_a_tall_terminal_asks_for_no_more_rows_than_it_gets(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.cli.top.time.sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    console = Console(width=140, height=1_000, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr("streamgauge.cli.top.Console", lambda **_: console)
+    assert run(served.url.removeprefix("http://"))[0] == DONE
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"{}", b'{"open": 1}'])
+@pytest.mark.parametrize("words", [(), ("--output", "json")], ids=["view", "json"])
+def test_another_program_s_answer_is_one_sentence(body: bytes, words: tuple[str, ...]) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        address = f"127.0.0.1:{server.server_port}"
+        code, printed, errors = run(address, *words)
+        answering.join()
+    assert (code, printed) == (UNAVAILABLE, "")
+    assert f"{address} is another program's" in errors
 
 
 def test_a_port_with_a_token_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

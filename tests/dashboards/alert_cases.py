@@ -106,6 +106,7 @@ def _healthy() -> dict[str, tuple[float, float]]:
         }
         for partition in (2 * number, 2 * number + 1):
             found[worker("streamgauge_worker_lag_messages", instance, partition=str(partition))] = (0, 0)
+            found[worker("streamgauge_worker_committed_offset", instance, partition=str(partition))] = (0, 100)
         found[worker("streamgauge_ledger_rows_total", instance, result="new")] = (0, 30)
     first = "time_to_first_token_seconds"
     return found | {
@@ -397,6 +398,13 @@ _OF_TAPS = (
 )
 
 _LAG = worker("streamgauge_worker_lag_messages", partition="0")
+_LAG_MOVED = worker("streamgauge_worker_lag_messages", WORKERS[1], partition="0")
+_COMMITTED = worker("streamgauge_worker_committed_offset", partition="0")
+_COMMITTED_MOVED = worker("streamgauge_worker_committed_offset", WORKERS[1], partition="0")
+_PARTITION = {"job": "worker", "partition": "0"}
+# A partition that stands still: its messages wait, and other partitions of its worker go on.
+_STANDS = {**_set(_LAG, 50), _COMMITTED: f"0+100x{CHANGE} 3000x{_LAST}"}
+_NEW_WORKER = "worker-3:9465"
 _OF_WORKERS = (
     Case(
         "a worker has lost a partition",
@@ -417,15 +425,45 @@ _OF_WORKERS = (
         "a partition was taken over a minute ago", "LagNotExported", {_LAG: f"0x{CHANGE} _x2 0x{_LAST}"}, at=CHANGE + 2
     ),
     Case(
-        "a worker commits nothing, and messages wait",
+        "one of two partitions of a worker commits nothing, and messages wait",
         "CommitsStandStill",
-        {**_set(_LAG, 50), worker("streamgauge_worker_commits_total"): f"0+100x{CHANGE} 3000x{_LAST}"},
-        (Fired(_in("worker", WORKERS[0]), "50"),),
+        _STANDS,
+        (Fired(_PARTITION, "50"),),
     ),
     Case(
-        "a worker commits nothing, since nothing comes",
+        "a partition that stands still moves to the other worker",
         "CommitsStandStill",
-        {worker("streamgauge_worker_commits_total"): f"0+100x{CHANGE} 3000x{_LAST}"},
+        {
+            _LAG: f"0x{CHANGE} 50x18 stale",
+            _LAG_MOVED: f"_x{CHANGE + 20} 50x{_LAST}",
+            _COMMITTED: f"0+100x{CHANGE} 3000x18 stale",
+            _COMMITTED_MOVED: f"_x{CHANGE + 20} 3000x{_LAST}",
+        },
+        (Fired(_PARTITION, "50"),),
+        frozenset({"LagNotExported"}),
+        at=CHANGE + 21,
+    ),
+    Case(
+        "a partition that stood still moves to the other worker, and goes on",
+        "CommitsStandStill",
+        {
+            _LAG: f"0x{CHANGE} 50x3 stale",
+            _LAG_MOVED: f"_x{CHANGE + 5} 50x{_LAST}",
+            _COMMITTED: f"0+100x{CHANGE} 3000x3 stale",
+            _COMMITTED_MOVED: f"_x{CHANGE + 5} 3000+100x{_LAST}",
+        },
+        also=frozenset({"LagNotExported"}),
+    ),
+    Case(
+        "a partition commits nothing, since nothing comes",
+        "CommitsStandStill",
+        {_COMMITTED: f"0+100x{CHANGE} 3000x{_LAST}"},
+    ),
+    Case(
+        "messages wait for a broker that is away",
+        "CommitsStandStill",
+        {**_BOTH_JOBS_AWAY, **_STOPPED, **_set(_LAG, 50)},
+        also=frozenset({"BrokerAway"}),
     ),
     Case("a worker has always something to do", "CommitsStandStill", _set(_LAG, 50)),
     Case("a worker does not keep up", "WorkersLagBehind", _set(_LAG, 1_200), (Fired(_WORKER, "1.2k"),)),
@@ -452,13 +490,35 @@ _OF_WORKERS = (
     Case(
         "a worker was stuck and came back",
         "WorkerWasStuck",
-        {worker("streamgauge_worker_stuck_exits_total", cause="commit"): f"2x{CHANGE} 3x{_LAST}"},
-        (Fired({**_WORKER, "cause": "commit"}),),
+        {worker("streamgauge_worker_stuck_exits_total", cause="commit", member="m-0"): f"2x{CHANGE} 3x{_LAST}"},
+        (Fired({"job": "worker", "member": "m-0", "cause": "commit"}),),
+    ),
+    Case(
+        "a worker was stuck, and another one has its slot since",
+        "WorkerWasStuck",
+        {
+            worker("streamgauge_worker_stuck_exits_total", cause="commit", member="m-0"): f"2x{CHANGE} stale",
+            worker(
+                "streamgauge_worker_stuck_exits_total", WORKERS[1], cause="commit", member="m-0"
+            ): f"_x{CHANGE + 1} 3x{_LAST}",
+        },
+        (Fired({"job": "worker", "member": "m-0", "cause": "commit"}),),
     ),
     Case(
         "a worker that was stuck long ago came back",
         "WorkerWasStuck",
-        {worker("streamgauge_worker_stuck_exits_total", cause="commit"): f"2x{CHANGE} _x3 2x{_LAST}"},
+        {worker("streamgauge_worker_stuck_exits_total", cause="commit", member="m-0"): f"2x{CHANGE} _x3 2x{_LAST}"},
+    ),
+    Case(
+        "two workers that were stuck long ago have each other's slots after a restart",
+        "WorkerWasStuck",
+        {
+            worker(
+                "streamgauge_worker_stuck_exits_total", instance, cause="commit", member=f"m-{number}"
+            ): f"{number + 2}x{CHANGE} stale" if number == slot else f"_x{CHANGE + 1} {number + 2}x{_LAST}"
+            for slot, instance in enumerate(WORKERS)
+            for number in range(2)
+        },
     ),
     Case(
         "the first message that cannot be read",
@@ -468,9 +528,22 @@ _OF_WORKERS = (
         at=CHANGE + 5,
     ),
     Case(
+        "a worker that restarts has fewer dead letters than before, and they are new",
+        "DeadLettersArrive",
+        {worker("streamgauge_dead_letters_total", stage="decode", error_class="frame"): f"50x{CHANGE} _x2 20x{_LAST}"},
+        (Fired(_WORKER),),
+        at=CHANGE + 8,
+    ),
+    Case(
         "dead letters of long ago",
         "DeadLettersArrive",
         {worker("streamgauge_dead_letters_total", stage="decode", error_class="frame"): f"3x{_LAST}"},
+    ),
+    Case(
+        "a worker restarts after dead letters of long ago",
+        "DeadLettersArrive",
+        {worker("streamgauge_dead_letters_total", stage="decode", error_class="frame"): f"50x{CHANGE} stale"},
+        at=CHANGE + 5,
     ),
     Case(
         "the dead letter topic accepts nothing",
@@ -493,7 +566,30 @@ _OF_WORKERS = (
         },
         (Fired(_WORKER),),
     ),
+    Case(
+        "a new worker counted before its first scrape",
+        "LogLostMessages",
+        {
+            worker("streamgauge_log_gaps_total", _NEW_WORKER): f"_x{CHANGE} 1x{_LAST}",
+            worker("streamgauge_log_gap_messages_total", _NEW_WORKER): f"_x{CHANGE} 5000x{_LAST}",
+        },
+        (Fired({"instance": _NEW_WORKER}),),
+    ),
+    Case(
+        "a worker that restarts finds that messages were deleted, fewer than before",
+        "LogLostMessages",
+        {worker("streamgauge_log_gap_messages_total"): f"5000x{CHANGE} _x2 20x{_LAST}"},
+        (Fired(_WORKER),),
+    ),
     Case("messages were lost long ago", "LogLostMessages", {worker("streamgauge_log_gaps_total"): f"3x{_LAST}"}),
+    Case(
+        "a worker restarts after messages were lost long ago",
+        "LogLostMessages",
+        {
+            worker("streamgauge_log_gaps_total"): f"3x{CHANGE} 0x{_LAST}",
+            worker("streamgauge_log_gap_messages_total"): f"5000x{CHANGE} 0x{_LAST}",
+        },
+    ),
     Case(
         "the ledger refuses all records",
         "LedgerStoresNothing",
@@ -509,9 +605,27 @@ _OF_WORKERS = (
         {worker("streamgauge_ledger_rows_total", result="new"): f"0+30x{CHANGE} 900x{_LAST}"},
     ),
     Case(
+        "workers restart, and one stream finishes",
+        "LedgerStoresNothing",
+        {
+            **dict.fromkeys(series for series in HEALTHY if "outcomes" in series or "ledger_rows" in series),
+            stream("stream_outcomes_total", outcome="completed"): f"_x{CHANGE} 0x5 1x{_LAST}",
+            worker("streamgauge_ledger_rows_total", result="new"): f"_x{CHANGE} 0x5 1x{_LAST}",
+        },
+        also=frozenset({"StreamMetricMissing"}),
+        at=CHANGE + 12,
+    ),
+    Case(
         "another record for a known stream",
         "LedgerGetsDifferentRecords",
         {worker("streamgauge_ledger_rows_total", result="different"): f"_x{CHANGE} 1x{_LAST}"},
+        (Fired(_WORKER),),
+        at=CHANGE + 5,
+    ),
+    Case(
+        "a worker that restarts has fewer different records than before, and they are new",
+        "LedgerGetsDifferentRecords",
+        {worker("streamgauge_ledger_rows_total", result="different"): f"50x{CHANGE} 0 20x{_LAST}"},
         (Fired(_WORKER),),
         at=CHANGE + 5,
     ),
@@ -685,6 +799,15 @@ _OF_MONEY = (
         (Fired(_NIMBUS, "10%"),),
     ),
     Case("a few streams have no price", "PricesMissing", _grow(stream("unpriced_streams_total", model="new-1"), 1)),
+    Case(
+        "a few of the streams with usage have no price, and most of these streams have partial usage",
+        "PricesMissing",
+        {
+            **_grow(stream("usage_sources_total", source="final"), 10),
+            **_grow(stream("usage_sources_total", source="partial"), 90),
+            **_grow(stream("unpriced_streams_total", model="new-1"), 3),
+        },
+    ),
     Case("three fifths are spent", "BudgetHalfSpent", _budget(300), (Fired(_BUDGET, "60%"),)),
     Case("almost half is spent", "BudgetHalfSpent", _budget(249)),
     Case("four fifths are spent", "BudgetAlmostSpent", _budget(400), (Fired(_BUDGET, "80%"),)),

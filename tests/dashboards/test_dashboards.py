@@ -219,3 +219,12 @@ def test_the_kinds_of_tokens_are_those_that_are_exported() -> None:
     kinds = token_kinds(every)
     assert set(INPUT.split("|")) == set(kinds.input)
     assert set(OUTPUT.split("|")) == set(kinds.output)
+
+
+def test_the_tile_of_missing_usage_counts_what_its_alert_counts() -> None:
+    """It counted streams that failed, too, and was red where the alert was rightly silent."""
+    (tile,) = [panel for one in DASHBOARDS for panel in one.panels if panel.title == "Usage missing"]
+    (alert,) = [one for one in alerts(rule_groups()) if one.name == "UsageMissing"]
+    shown = re.sub(r'\w+=~"\$\w+",?', "", tile.queries[0].expression).replace("{}", "").replace("$__range", "30m")
+    counted = alert.expr[: alert.expr.index(", 0)") + 4]
+    assert counted in shown

@@ -53,7 +53,7 @@ def die_before(kind: str, skip: int, durable: bool) -> None:
         sent.append(future)
         return future
 
-    async def commit_or_die(self: FaustConsumer, offsets: Mapping[int, int]) -> bool:
+    async def commit_or_die(self: FaustConsumer, offsets: Mapping[int, int]) -> dict[int, int] | None:
         if self.topic.endswith(".segments"):
             await step("commit")
         return await commit(self, offsets)

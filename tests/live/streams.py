@@ -45,7 +45,7 @@ class Process:
         bundle = Bundle(INSTANCE, 0, self._numbers, BEGAN + at_ns, list(segments))
         records = self.assembler.apply(self._numbers, bundle.tap_ns // MS, bundle)
         self._numbers += 1
-        self.view.applied(bundle)
+        self.view.applied(bundle, self.assembler, records)
         for record in records:
             self.view.finished(record, self.cost)
 

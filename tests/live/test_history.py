@@ -6,9 +6,11 @@ import pytest
 from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History
 from streamgauge.live.hour import hour_of
 from streamgauge.metrics.money import NO_PRICE, StreamCost
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S
-from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing
+from tests.metrics.pages import read_page
+from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing, make_usage
 
 MINUTE_S = WALL_S // 60 * 60
 
@@ -90,6 +92,37 @@ def test_upstreams_beyond_the_limit_are_others() -> None:
     upstreams = hour_of(history.minutes(WALL_S)).upstreams
     assert len(upstreams) == MAX_UPSTREAMS + 1
     assert next(one.outcomes for one in upstreams if one.upstream == OTHER) == {"completed": 1_000 - MAX_UPSTREAMS}
+
+
+def test_an_upstream_that_is_gone_leaves_its_name_to_another() -> None:
+    """The names of the first 20 upstreams were kept for good, so each later one was `other`."""
+    history = History()
+    for number in range(MAX_UPSTREAMS):
+        history.add(make_record(upstream=f"old{number}"), None, WALL_S)
+    history.add(make_record(upstream="new"), None, WALL_S + 60)
+    history.add(make_record(upstream="new"), None, WALL_S + 60 * MINUTES)
+    upstreams = hour_of(history.minutes(WALL_S + 60 * MINUTES)).upstreams
+    assert {one.upstream for one in upstreams} == {OTHER, "new"}
+
+
+def test_a_resumed_stream_adds_only_the_tokens_that_its_origin_has_not() -> None:
+    """As in the metrics: both report the usage of the whole."""
+    history, metrics = History(), Metrics()
+    whole = {"response_id": "r", "credential_id": "c", "request_digest": "d"}
+    for record in (
+        make_record(**whole, outcome="client_abort", last_event_id="4", usage=make_usage(10, 3)),
+        make_record(**whole, resumed_from="4", usage=make_usage(10, 5)),
+    ):
+        history.add(record, None, WALL_S)
+        metrics.observe(record)
+    [tokens] = hour_of(history.minutes(WALL_S)).tokens
+    page = read_page(metrics.render())
+    counted = {
+        dict(labels)["kind"]: value
+        for (name, labels), value in page.samples.items()
+        if name == "streamgauge_usage_tokens_total"
+    }
+    assert tokens == counted == {"input_uncached": 10, "output_text": 5}
 
 
 def test_streams_without_usage_are_counted() -> None:

@@ -47,6 +47,7 @@ def test_streams_and_a_stream_are_json() -> None:
     [
         ("/streams?limit=many", 400, "limit is a number"),
         ("/streams?limit=-1", 400, "limit is a number"),
+        ("/streams?limit=201", 400, "limit is a number from 0 to 200"),
         ("/streams?limit=1000000000", 400, "limit is a number"),
         ("/streams?limit=%C2%B2", 400, "limit is a number"),
         ("/streams?sort=name", 400, "sort is one of silent, age, tokens"),

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.live import mailbox
 from streamgauge.live.mailbox import DirectAsk, NoAnswerError, WatchedThread
@@ -44,7 +45,7 @@ def test_it_is_answered_between_two_bundles() -> None:
     async def run() -> int:
         asked = asyncio.create_task(thread.ask(lambda view: view.overview().open.total))
         await asyncio.sleep(0)
-        thread.applied(Bundle(INSTANCE, 0, 0, MS, [segment(1, 0, [token(0)])]))
+        thread.applied(Bundle(INSTANCE, 0, 0, MS, [segment(1, 0, [token(0)])]), Assembler(), [])
         return await asked
 
     assert asyncio.run(run()) == 0

@@ -157,8 +157,8 @@ def test_a_stream_that_came_with_the_state_has_an_unknown_silence(process: Proce
     assert (row.silent_s, row.open_s, row.ticks, row.tap_heard_s) == (None, None, None, None)
     assert row.first_token_s == 0.1
     later = Bundle(INSTANCE, 0, 1, 2_000 * SECOND, [segment(1, 1, [token(3 * SECOND)])])
-    process.assembler.apply(1, 2_000_000, later)
-    process.view.applied(later)
+    records = process.assembler.apply(1, 2_000_000, later)
+    process.view.applied(later, process.assembler, records)
     [row] = process.view.overview().open.streams
     assert row.silent_s == 0.0
     assert row.ticks is not None
@@ -181,13 +181,47 @@ def test_a_stream_that_is_no_llm_is_not_shown(process: Process) -> None:
     assert process.view.overview().open.total == 0
 
 
+def test_a_duplicate_bundle_of_ended_streams_makes_no_tracks(process: Process) -> None:
+    """Nothing ended such a track, since its stream gets no other record."""
+    bundle = Bundle(INSTANCE, 0, 0, 2_000 * SECOND, [segment(1, 0, [token(0)]), ended(1, 1, SECOND)])
+    for offset in range(2):
+        records = process.assembler.apply(offset, offset, bundle)
+        process.view.applied(bundle, process.assembler, records)
+        assert len(process.view._tracks) == len(records)
+        for record in records:
+            process.view.finished(record)
+    assert len(process.view._tracks) == 0
+
+
+def test_a_duplicate_bundle_leaves_the_track_of_a_record_that_is_not_durable_yet(process: Process) -> None:
+    """A worker reports the record after its checkpoint."""
+    bundle = Bundle(INSTANCE, 0, 0, 2_000 * SECOND, [segment(1, 0, [token(0)]), ended(1, 1, SECOND)])
+    [record] = process.assembler.apply(0, 0, bundle)
+    process.view.applied(bundle, process.assembler, [record])
+    process.view.applied(bundle, process.assembler, process.assembler.apply(1, 1, bundle))
+    process.view.finished(record)
+    timeline = process.view.timeline(UUID(bytes=stream_id(1)))
+    assert timeline is not None
+    assert len(timeline.steps) == 2
+
+
+def test_a_stream_that_is_ignored_leaves_no_track(process: Process) -> None:
+    first = segment(1, 0, [read_of(b"data: {}\n\n", MS)])
+    assert first.opening is not None
+    process.take([msgspec.structs.replace(first, opening=msgspec.structs.replace(first.opening, path=None))], 10 * MS)
+    process.take([ended(1, 1, 300 * MS)], 400 * MS)
+    assert process.assembler.open_streams == 0
+    assert len(process.view._tracks) == 0
+
+
 def test_records_are_the_same_with_and_without_a_page_that_looks(process: Process) -> None:
     """Law 2: the page applies buffered reads earlier than the assembler would."""
     unseen, records, watched = Assembler(Limits()), [], []
     for offset, bundle in enumerate(bundles_of(interleaved(40, seed=7, tokens=30))):
         records += unseen.apply(offset, offset, bundle)
-        watched += process.assembler.apply(offset, offset, bundle)
-        process.view.applied(bundle)
+        made = process.assembler.apply(offset, offset, bundle)
+        watched += made
+        process.view.applied(bundle, process.assembler, made)
         process.view.overview()
         for state in process.assembler.open_states()[:3]:
             process.view.timeline(UUID(bytes=state.stream))

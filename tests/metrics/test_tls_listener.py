@@ -149,6 +149,28 @@ def test_a_renewed_certificate_is_used_and_an_unusable_one_is_not(
     assert sentence.endswith("the admin port continues with the previous one")
 
 
+@pytest.mark.parametrize("broken", ["_renew", "_accept"])
+def test_a_task_that_ends_by_a_bug_is_reported(
+    tls: Tls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    """It ended unseen: the certificate expired, or no connection was accepted any more."""
+
+    async def ends(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(tls_listener.TlsListener, broken, ends)
+
+    async def test(server: AdminServer) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not caplog.messages:  # noqa: ASYNC110 - what logs has no event
+                await asyncio.sleep(0.02)
+
+    serving(tls, test)
+    assert caplog.messages[0].startswith("internal error in the ")
+    assert "RuntimeError" in caplog.text
+    assert "a secret" not in caplog.text
+
+
 def test_clients_that_only_connect_are_bounded_and_a_scrape_is_answered(
     tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +130,31 @@ def test_the_spool_stores_the_running_instance_until_its_final_bundle(place: Pat
     assert unfinished_instances(spool) == {}
     spool.set("instances", b"rubbish")
     assert unfinished_instances(spool) == {}
+    spool.close()
+
+
+def test_the_spool_has_the_running_instance_between_transactions_of_one_call(
+    place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash there would leave no record of the instance, so its open streams would wait for its next bundle."""
+    monkeypatch.setattr(spool_writer, "_AT_ONCE_BYTES", 1)
+    spool = Spool(place / "spool.sqlite")
+    found: list[dict[bytes, list[int]]] = []
+    put = spool.put
+
+    def recorded(*arguments: Any) -> Any:
+        done = put(*arguments)
+        found.append(unfinished_instances(spool))
+        return done
+
+    monkeypatch.setattr(spool, "put", recorded)
+    out = SpoolWriter(INSTANCE, spool, counters)
+    out.send([bundle(number) for number in range(3)], [1])
+    assert found == [{INSTANCE: [1]}] * len(found)
+    found.clear()
+    out.send([bundle(number, farewell=number == 5) for number in range(3, 6)], [1], farewell=True)
+    assert found[:-1] == [{INSTANCE: [1]}] * (len(found) - 1)
+    assert found[-1] == {}
     spool.close()
 
 

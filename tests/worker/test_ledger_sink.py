@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker import Stored, WorkerSettings, ledger_sink
 from streamgauge.worker.ledger_sink import LedgerSink
+from tests.metrics.pages import read_page
 
 
 class Consumer:
@@ -42,9 +44,9 @@ class Consumer:
     def resume(self, partition: int) -> None:
         self.paused.discard(partition)
 
-    async def commit(self, offsets: dict[int, int]) -> bool:
+    async def commit(self, offsets: dict[int, int]) -> dict[int, int]:
         self.committed |= offsets
-        return True
+        return offsets
 
 
 class Log:
@@ -113,6 +115,18 @@ def test_a_paused_partition_is_fetched_again_when_no_queued_record_was_due(monke
             await asyncio.sleep(0.01)
         running.cancel()
         made.sink.close()
+
+    run(work())
+
+
+def test_the_rows_of_each_result_begin_at_0() -> None:
+    """The first batch after a restart made the series, so no increase of it was seen: LedgerStoresNothing fired."""
+
+    async def work() -> None:
+        metrics, anything = Metrics(), cast("Any", None)
+        LedgerSink(WorkerSettings("127.0.0.1:1", Path("unused")), anything, metrics, anything).close()
+        page = read_page(metrics.render())
+        assert [page.value(table.LEDGER_ROWS.name, result=one) for one in ("new", "same", "different")] == [0, 0, 0]
 
     run(work())
 

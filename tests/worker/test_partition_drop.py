@@ -1,4 +1,4 @@
-"""A revoked partition: its task ends although aiokafka suppresses a cancellation, and its gauges leave the page."""
+"""A revoked partition: its task ends although aiokafka suppresses a cancellation."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,6 @@ from aiokafka.client import AIOKafkaClient
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.kafka.topics import Topics
-from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.partition import Partition, PartitionContext
@@ -78,17 +77,3 @@ def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monke
             await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
     asyncio.run(run())
-
-
-def test_f1_the_lag_of_a_partition_that_moved_away_leaves_the_page() -> None:
-    """Its last value stood there for good, and an alert fired for a partition that another worker has."""
-    metrics = Metrics()
-
-    async def run() -> None:
-        partition = a_partition(Producer("127.0.0.1:1", max_message_bytes=1000, batch_bytes=1000), metrics)
-        partition._report()
-        assert f'{table.WORKER_LAG.name}{{partition="3"}} 7.0' in metrics.render().decode()
-        await partition.drop()
-
-    asyncio.run(run())
-    assert f"{table.WORKER_LAG.name}{{" not in metrics.render().decode()

@@ -1,4 +1,4 @@
-"""Shows budgets and the last kept audit as metrics: they are read from the ledger now and then, in a thread."""
+"""Shows budgets and the last kept audit as metrics: they are read from the ledger every READ_EVERY_S, in a thread."""
 
 import contextlib
 import logging
@@ -34,7 +34,7 @@ _USD = 10.0**-COST_DIGITS
 def watched_ledger(
     settings: Settings, ledger: Ledger, metrics: Metrics, every_s: float = READ_EVERY_S
 ) -> Iterator[Callable[[], Money]]:
-    """Shows them while the block runs, which gets a function that says them to the page.
+    """Exports them while the block runs. Yields a function that returns them for the page.
 
     Raises UsageFault for a file of budgets that cannot be read.
     """

@@ -21,6 +21,7 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import JSON
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.live.view import MAX_ROWS
 from streamgauge.metrics.admin_access import Token
 from streamgauge.metrics.http_server import AdminAddressError, split_address
 from streamgauge.runtime.certificates import reading_authorities
@@ -34,8 +35,11 @@ PLAIN_ROWS = 50
 # Lines of a terminal that are not rows of open streams: heads, totals, the worst streams, the prompt.
 RESERVED_LINES = 16
 WORST_ROWS = 3
-# The shortest interval (seconds): the process makes an answer for each request.
+# The shortest interval (seconds): the process makes an answer for each request. The longest is a day.
 MIN_INTERVAL_S = 0.2
+MAX_INTERVAL_S = 86_400.0
+# Members that every answer of /streams has: another program's JSON lacks them.
+MEMBERS = frozenset({"process", "version", "open", "hour", "worst"})
 
 _BARS = " ▁▂▃▄▅▆▇█"
 # Seconds of ticks in one character.
@@ -68,16 +72,18 @@ class AdminPort:
 
 def run(settings: Settings, args: Arguments) -> int:
     """Shows the streams until Ctrl-C; once with --once, with --output json, or without a terminal. Raises Unavailable."""
-    if args.interval < MIN_INTERVAL_S:
-        raise UsageFault(f"--interval: at least {MIN_INTERVAL_S:g}")
+    if not MIN_INTERVAL_S <= args.interval <= MAX_INTERVAL_S:
+        raise UsageFault(f"--interval: at least {MIN_INTERVAL_S:g} and at most {MAX_INTERVAL_S:g}")
     port = _port_of(args.address, settings)
     if args.output == JSON:
-        sys.stdout.write(_fetched(port, PLAIN_ROWS) + "\n")
+        text = _fetched(port, PLAIN_ROWS)
+        _answer_of(text, port)
+        sys.stdout.write(text + "\n")
         return DONE
     console = Console()
     if args.once or not console.is_terminal:
         console = console if console.is_terminal else Console(width=PLAIN_WIDTH)
-        console.print(shown(json.loads(_fetched(port, PLAIN_ROWS))))
+        console.print(_view(port, PLAIN_ROWS))
         return DONE
     return _follow(console, port, args.interval)
 
@@ -104,15 +110,37 @@ def _port_of(address: str, settings: Settings) -> AdminPort:
 
 
 def _follow(console: Console, port: AdminPort, interval_s: float) -> int:
-    def view() -> Group:
-        rows = max(3, console.height - RESERVED_LINES)
-        return shown(json.loads(_fetched(port, rows)))
+    """Shows the streams until Ctrl-C. If an answer fails after the first one, shows why above the last view, and goes on."""
 
-    with contextlib.suppress(KeyboardInterrupt), Live(view(), console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            time.sleep(interval_s)
-            live.update(view(), refresh=True)
+    def view() -> Group:
+        return _view(port, min(MAX_ROWS, max(3, console.height - RESERVED_LINES)))
+
+    with contextlib.suppress(KeyboardInterrupt):
+        last = view()
+        with Live(last, console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                time.sleep(interval_s)
+                try:
+                    now = last = view()
+                except Unavailable as error:
+                    now = Group(Text(f"{error}. The view below is the last one.", "bold red"), last)
+                live.update(now, refresh=True)
     return DONE
+
+
+def _view(port: AdminPort, rows: int) -> Group:
+    return shown(_answer_of(_fetched(port, rows), port))
+
+
+def _answer_of(text: str, port: AdminPort) -> Json:
+    """An answer of /streams. Raises Unavailable for the answer of another program."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or not answer.keys() >= MEMBERS:
+        raise Unavailable(f"{port.given} is another program's: give the admin port of a running process")
+    return answer
 
 
 def _fetched(port: AdminPort, rows: int) -> str:
@@ -265,9 +293,12 @@ def seconds(value: float | None) -> str:
     """A duration as a short text; unknown is a dash, not 0."""
     if value is None:
         return "-"
-    if value < 1:
+    if value < 0.9995:
         return f"{1000 * value:.0f} ms"
-    return f"{value:.1f} s" if value < 60 else f"{value / 60:.0f} min {value % 60:.0f} s"
+    if value < 59.95:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s"
 
 
 def bars(ticks: Sequence[int] | None, longest: int) -> str:

@@ -152,6 +152,8 @@ class Delivery:
         self._ledger = ledger
         self._metrics = metrics
         self._on_new_records = on_new_records
+        for result in table.RESULTS:  # so that the first records after a start show as growth
+            metrics.add(table.LEDGER_ROWS.name, 0, result=result)
 
     def __call__(self, records: list[Record]) -> None:
         """Delivers records. Raises DeliveryFailed if the ledger is unavailable; then nothing is stored or observed."""
@@ -159,7 +161,7 @@ class Delivery:
             inserted = self._ledger.insert([row_of(record) for record in records])
         except LedgerUnavailableError as error:
             raise DeliveryFailed(str(error)) from error
-        for result in ("new", "same", "different"):
+        for result in table.RESULTS:
             self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
         new = [(records[place], self._metrics.observe(records[place])) for place in inserted.new_places]
         if self._on_new_records is not None:

@@ -1,9 +1,7 @@
 """The newest rate limits that each upstream reported for each API key."""
 
-from datetime import datetime
-
 from streamgauge.core.record import RateLimit, Record
-from streamgauge.metrics.rate_limits import KEEP_S, MAX_KEEP_S
+from streamgauge.metrics.rate_limits import KEEP_S, MAX_KEEP_S, responded_s
 
 # Pairs of upstream and API key that are kept; the oldest goes.
 MAX_PAIRS = 50
@@ -22,23 +20,16 @@ class Headroom:
         limit = record.rate_limit
         if limit is None:
             return
-        pair, responded_s = (record.upstream, record.credential_id), _responded_s(record)
+        pair, responded = (record.upstream, record.credential_id), responded_s(record)
         known = self._limits.pop(pair, None)
-        if known is not None and known[0] > responded_s:
+        if known is not None and known[0] > responded:
             self._limits[pair] = known
             return
         reset_s = max(limit.requests_reset_s or 0.0, limit.tokens_reset_s or 0.0)
-        self._limits[pair] = responded_s, now_s + min(max(reset_s, KEEP_S), MAX_KEEP_S), limit
+        self._limits[pair] = responded, now_s + min(max(reset_s, KEEP_S), MAX_KEEP_S), limit
         if len(self._limits) > MAX_PAIRS:
             del self._limits[next(iter(self._limits))]
 
     def limits(self, now_s: float) -> list[tuple[Pair, RateLimit]]:
         """The limits that are not expired."""
         return [(pair, limit) for pair, (_, expires_s, limit) in self._limits.items() if expires_s > now_s]
-
-
-def _responded_s(record: Record) -> float:
-    """When the response's head came (UTC, seconds since 1970); 0 if that is unknown."""
-    if record.started_at is None:
-        return 0.0
-    return datetime.fromisoformat(record.started_at).timestamp() + (record.timing.headers_s or 0.0)

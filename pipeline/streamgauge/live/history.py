@@ -1,7 +1,7 @@
 """The last hour of finished streams, by minute: latencies, gaps, outcomes, tokens and cost.
 
-A latency follows the rules of the metrics (`metrics/observe.py`): none of a resumed stream or an incomplete capture, and no
-gaps of a burst.
+Latencies and tokens follow the rules of the metrics (`metrics/observe.py`): no latency of a resumed stream or an incomplete
+capture, no gaps of a burst, and of a resumed stream only the tokens that its origin has not added.
 """
 
 import bisect
@@ -11,6 +11,7 @@ from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.resumed_usage import ResumedUsage, added_by_kind
 from streamgauge.metrics.table import FIRST_TOKEN
 
 # How many minutes are kept: the present one, and the hour before it.
@@ -38,7 +39,8 @@ class History:
 
     def __init__(self) -> None:
         self._minutes: deque[Minute] = deque(maxlen=MINUTES)
-        self._upstreams: set[str] = set()
+        self._upstreams: set[str] = set()  # those with a name of their own in the last hour
+        self._resumed_usage = ResumedUsage()
 
     def add(self, record: Record, cost: StreamCost | None, wall_s: float) -> None:
         """Counts a stream. `cost`: what it adds to the cost, if that is known."""
@@ -46,13 +48,14 @@ class History:
         upstream = self._upstream(record.upstream)
         minute.streams += 1
         minute.outcomes[upstream, record.outcome] += 1
-        kinds = token_kinds(reported_tokens(record.usage))
-        tokens = {**kinds.input, **kinds.output}
-        minute.with_usage += bool(tokens)
-        minute.tokens.update(tokens)
+        reported = reported_tokens(record.usage)
+        kinds = token_kinds(reported)
+        has_usage = bool(kinds.input or kinds.output)
+        minute.with_usage += has_usage
+        minute.tokens.update(added_by_kind(kinds, self._resumed_usage.share_of(record, "", reported)))
         if cost is not None:
             minute.cost_usd[upstream] += cost.total
-        elif tokens:
+        elif has_usage:
             minute.unpriced += 1
         if not is_measured(record):
             return
@@ -75,6 +78,8 @@ class History:
         start = int(wall_s) // 60 * 60
         if not self._minutes or self._minutes[-1].start < start:
             self._minutes.append(Minute(start))
+            names = {name for minute in self.minutes(wall_s) for name, _ in minute.outcomes}
+            self._upstreams = {name for name in names if name not in (None, OTHER)}
         return self._minutes[-1]  # also after a step back of the wall clock
 
     def _upstream(self, name: str | None) -> str | None:

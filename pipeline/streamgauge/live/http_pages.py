@@ -54,7 +54,7 @@ class LivePages:
 
     async def _overview(self, query: Mapping[str, str]) -> Answer:
         rows, sort = query.get("limit", str(ROWS)), query.get("sort", SORTS[0])
-        if not (rows.isascii() and rows.isdigit() and len(rows) <= 6):
+        if not (rows.isascii() and rows.isdigit() and len(rows) <= 6 and int(rows) <= MAX_ROWS):
             return _json(400, {"error": f"limit is a number from 0 to {MAX_ROWS}"})
         if sort not in SORTS:
             return _json(400, {"error": f"sort is one of {', '.join(SORTS)}"})

@@ -1,12 +1,14 @@
-"""Brings the page's questions to the thread that has the assembler, and the answers back to the event loop."""
+"""Passes the page's requests to the thread that has the assembler, and the answers back to the event loop."""
 
 import asyncio
 import concurrent.futures
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.record import Record
 from streamgauge.live.view import LiveView
 
 Result = TypeVar("Result")
@@ -46,9 +48,9 @@ class WatchedThread:
         self.view = view
         self._questions: deque[Callable[[], None]] = deque()
 
-    def applied(self, bundle: Bundle) -> None:
-        """A bundle was applied to the assembler."""
-        self.view.applied(bundle)
+    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
+        """A bundle was applied to the assembler. `records`: of the streams that it ended."""
+        self.view.applied(bundle, assembler, records)
         if self._questions:
             self.answer()
 

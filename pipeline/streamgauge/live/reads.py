@@ -240,6 +240,13 @@ class Tracks:
             oldest.moments = []
         return moments
 
+    def end(self, segment: Segment) -> None:
+        """Removes the track of a stream that is not open any more. A segment that its track has is of a duplicate bundle:
+        the stream has ended, and its record, which takes the track, comes later."""
+        track = self._tracks.get(segment.stream)
+        if track is not None and segment.number >= track.next_segment:
+            self.take(segment.stream)
+
     def take(self, stream: bytes) -> Track | None:
         """Removes the track of a stream that has ended."""
         track = self._tracks.pop(stream, None)

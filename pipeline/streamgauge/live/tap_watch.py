@@ -1,4 +1,4 @@
-"""Assembles a tap's streams while someone looks at them. A tap with Kafka has no assembler of its own.
+"""Assembles a tap's streams while its page is requested. A tap with Kafka has no assembler of its own.
 
 Bundles come from the shipper, as it takes rows from the spool; while it takes none, since the broker is away, from the spool.
 All this is on a thread of its own, which ends some time after the last request. The records that it makes go nowhere else.
@@ -23,7 +23,7 @@ from streamgauge.spool import Row, Spool
 
 Result = TypeVar("Result")
 
-# How long after the last request the thread goes on (seconds): a page asks every two seconds, a person looks again.
+# How long after the last request the thread goes on (seconds): a page asks every two seconds, and may be opened again.
 LINGER_S = 60.0
 # Bundles that wait for the thread (bytes); what finds no room is missed, and counted.
 WAITING_BYTES = 8 * 1024 * 1024
@@ -153,7 +153,7 @@ class _Assembling:
         bundle = self._with_joined(bundle)
         records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
         self._assembler.counts.clear()
-        self.mailbox.applied(bundle)
+        self.mailbox.applied(bundle, self._assembler, records)
         for record in records:
             self.mailbox.view.finished(record)
 

@@ -6,7 +6,7 @@ bundle, and `finished` for each record. A fault in the view is reported, and nev
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -37,11 +37,11 @@ TICK_SECONDS = 60
 # Tap instances whose clocks are known; the least recently heard goes.
 MAX_INSTANCES = 4_096
 
-# Above this rate (reads a second) only some of the streams keep their reads, unless someone looks: to keep a read takes
+# Above this rate (reads a second) only some of the streams keep their reads, unless a page asks: to keep a read takes
 # 0.2 us, so this bounds the cost to a thousandth of a CPU.
 BUSY_READS = 4_000
-# How long after a request someone is said to look (seconds).
-LOOKING_S = 60.0
+# How long after a request a page counts as open (seconds).
+ASKED_S = 60.0
 
 # What the rows of open streams are sorted by; the largest come first.
 SORTS = ("silent", "age", "tokens")
@@ -98,8 +98,8 @@ class LiveView:
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
-    def applied(self, bundle: Bundle) -> None:
-        """A bundle was applied to one of the assemblers."""
+    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
+        """A bundle was applied to one of the assemblers. `records`: of the streams that it ended."""
         try:
             now_s = self._clock()
             if bundle.tap_ns:  # a tick has no clock
@@ -109,8 +109,12 @@ class LiveView:
                 if len(self._taps) > MAX_INSTANCES:
                     self._taps.popitem(last=False)
             self._reads += sum([len(segment.reads) for segment in bundle.segments])
+            ended = {UUID(record.stream_id).bytes for record in records}
             for segment in bundle.segments:
-                self._tracks.add(segment, bundle.tap_ns)
+                if segment.stream in ended or assembler.state_of(segment.stream, whole=False) is not None:
+                    self._tracks.add(segment, bundle.tap_ns)
+                else:  # a duplicate, or a stream that ended without a record: nothing would end its track
+                    self._tracks.end(segment)
             if now_s - self._measured_s >= 1.0:
                 self._choose_share(now_s)
         except Exception as error:  # noqa: BLE001 - a fault of the page must not reach the assembler
@@ -119,8 +123,8 @@ class LiveView:
     def _choose_share(self, now_s: float) -> None:
         """Decides how many of the next streams are followed, by the rate of reads since the last call."""
         rate = self._reads / (now_s - self._measured_s)
-        looking = now_s - self._asked_s < LOOKING_S
-        self._tracks.share = 256 if looking or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
+        is_asked = now_s - self._asked_s < ASKED_S
+        self._tracks.share = 256 if is_asked or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
         self._measured_s, self._reads = now_s, 0
 
     def finished(self, record: Record, cost: StreamCost | None = None) -> None:

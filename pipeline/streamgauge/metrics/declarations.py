@@ -64,6 +64,10 @@ LABELS: Mapping[str, Label] = {
     "cause": Label(
         "why the worker was stuck (loop, commit, group, stop), or why the connection to an upstream failed", 20
     ),
+    # A page has the one of its worker.
+    "member": Label(
+        "a worker's member id in the consumer group: that of its data directory, and its slot", 3, open=True
+    ),
     "activity": Label("what a partition of a worker does: waiting, decoding, applying, sending, committing", 7),
     "streaming": Label("whether the response was an event stream: true, false, unknown", 4),
     "result": Label("the result", 6),

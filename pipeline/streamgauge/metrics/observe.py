@@ -14,13 +14,13 @@ a reported 0          is a series of 0
 from collections.abc import Mapping
 
 from streamgauge.core.record import Record
-from streamgauge.core.token_kinds import TokenKinds, growth, reported_tokens, token_kinds
+from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import UNKNOWN
 from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.metrics.observation import Observation, sum_of_gaps
 from streamgauge.metrics.observe_otel import OtelObserver
-from streamgauge.metrics.resumed_usage import Addition, ResumedUsage
+from streamgauge.metrics.resumed_usage import Addition, ResumedUsage, added_by_kind
 from streamgauge.metrics.series import Family, LabelBudgets
 from streamgauge.metrics.table_otel import OtelNames
 
@@ -105,20 +105,11 @@ def _usage(observation: Observation, record: Record, reported: Mapping[str, int]
     kinds = token_kinds(reported)
     for kind in (*kinds.input, *kinds.output):
         observation.count(table.USAGE_REPORTED, 1, upstream, observation.model, kind)
-    for kind, tokens in _added(kinds, addition).items():
+    for kind, tokens in added_by_kind(kinds, addition).items():
         observation.add(table.USAGE_TOKENS, tokens, upstream, addition.model, kind)
     anomalies = (usage.bad_values, int(usage.identity_failed is not None), kinds.above_whole, kinds.overlapping)
     for anomaly, times in zip(table.ANOMALIES, anomalies, strict=True):
         observation.count(table.USAGE_ANOMALIES, times, upstream, anomaly)
-
-
-def _added(kinds: TokenKinds, addition: Addition) -> dict[str, int]:
-    """What the counter of each kind grows by; 0 for a kind that is reported and does not grow. `kinds`: the record's own."""
-    if not addition.before:
-        return {**kinds.input, **kinds.output}
-    before, after = token_kinds(addition.before), token_kinds(addition.after)
-    added = growth(before.input, after.input) | growth(before.output, after.output)
-    return {kind: added.get(kind, 0) for kind in (*after.input, *after.output)}
 
 
 def _cost(observation: Observation, record: Record, addition: Addition, cost_of: CostOf) -> StreamCost | None:

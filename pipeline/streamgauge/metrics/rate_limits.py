@@ -38,7 +38,7 @@ class RateLimitGauges:
         """Shows the limits of a finished stream, unless those of a newer response are shown."""
         if record.rate_limit is None:
             return
-        now, responded = self._clock(), _responded(record)
+        now, responded = self._clock(), responded_s(record)
         for metric, kind, value, reset_s in _values(record.rate_limit):
             family = self._families[metric.name]
             key = family.place_values((record.upstream, record.credential_id, kind))
@@ -71,7 +71,7 @@ def _values(limit: RateLimit) -> Iterator[tuple[Metric, str, float | None, float
         yield RATE_LIMIT_RESET, kind, reset_s, reset_s
 
 
-def _responded(record: Record) -> float:
+def responded_s(record: Record) -> float:
     """When the response's head came (UTC, seconds since 1970); 0 if that is unknown."""
     if record.started_at is None:
         return 0.0

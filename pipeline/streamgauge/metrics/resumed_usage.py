@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from streamgauge.core.assembly.resumption import Key, Known, Streams
 from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import TokenKinds, growth, token_kinds
 
 # Limit of keys in a generation. A record has one to six keys (core/assembly/resumption.py), a chat stream two. So the
 # last 2,048 to 4,096 chat streams that broke are known, which is hours of them. As many completed ones are known; few
@@ -111,6 +112,15 @@ class ResumedUsage:
         for kind, tokens in reported.items():
             counted[kind] = max(tokens, counted.get(kind, 0))
         return Addition(stream.model, added, before, dict(counted))
+
+
+def added_by_kind(kinds: TokenKinds, addition: Addition) -> dict[str, int]:
+    """What the count of each kind grows by; 0 for a kind that is reported and does not grow. `kinds`: the record's own."""
+    if not addition.before:
+        return {**kinds.input, **kinds.output}
+    before, after = token_kinds(addition.before), token_kinds(addition.after)
+    added = growth(before.input, after.input) | growth(before.output, after.output)
+    return {kind: added.get(kind, 0) for kind in (*after.input, *after.output)}
 
 
 def _counted_elsewhere(record: Record, reported: Mapping[str, int]) -> dict[str, int]:

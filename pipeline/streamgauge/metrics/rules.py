@@ -6,7 +6,7 @@ An alert has a page docs/runbooks/<name>.md, and a firing and a silent case in d
 from dataclasses import dataclass
 from typing import Literal
 
-# page: someone has to act now. ticket: someone has to act in the next days.
+# page: it needs an action now. ticket: it needs an action in the next days.
 Severity = Literal["page", "ticket"]
 
 

@@ -13,7 +13,7 @@ COVERED = 0.95
 
 
 def group(durations: Durations) -> RuleGroup:
-    """The alerts on money. None of them wakes a person: a bill can wait until the morning."""
+    """The alerts on money. All are tickets: a bill can wait until the next day."""
     return RuleGroup("streamgauge-money", (*_costs(durations), *_budgets(), *_audits(durations)))
 
 
@@ -21,7 +21,7 @@ def _costs(durations: Durations) -> list[Alert]:
     hour, day, six = durations(60), durations(24 * 60), durations(6 * 60)
     now = f"sum by (upstream) (increase(streamgauge_upstream_cost_usd_total[{hour}]))"
     before = f"sum by (upstream) (increase(streamgauge_upstream_cost_usd_total[{day}] offset {hour})) / 24"
-    priced = f'sum by (upstream) (increase(streamgauge_usage_sources_total{{source="final"}}[{six}]))'
+    priced = f'sum by (upstream) (increase(streamgauge_usage_sources_total{{source!="absent"}}[{six}]))'
     unpriced = f"sum by (upstream) (increase(streamgauge_unpriced_streams_total[{six}]))"
     return [
         Alert(

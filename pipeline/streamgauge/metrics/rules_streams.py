@@ -16,7 +16,7 @@ def _of(selector: str, window: str, by: str = "upstream", before: str = "") -> s
 
 
 def group(objectives: Objectives, durations: Durations) -> RuleGroup:
-    """The alerts by upstream. The fewest streams that each needs keep one of two at night from waking a person."""
+    """The alerts by upstream. Each needs a least number of streams, so that one bad one of two at night does not page."""
     found = [*_outages(durations), *_quality(durations), _cache_share(durations), _headroom()]
     if objectives.usage:
         found.append(_usage(objectives.usage, durations))
@@ -90,13 +90,19 @@ def _quality(durations: Durations) -> list[Alert]:
     ]
 
 
+def without_usage(absent: str, every: str, completed: str) -> str:
+    """How many completed streams have no usage, from the sums of streams without usage, of all, and of completed ones.
+
+    Streams that did not complete seldom have usage, and have alerts of their own: as many without usage do not count.
+    """
+    return f"clamp_min({absent} - ({every} - {completed}), 0)"
+
+
 def _usage(share: float, durations: Durations) -> Alert:
     half = durations(30)
     completed = _of(f'{_OUTCOMES}{{outcome="completed"}}', half)
-    others = f"({_of(_OUTCOMES, half)} - {completed})"
-    # Streams that did not complete seldom have usage, and have alerts of their own: as many without usage do not count.
     absent = _of('streamgauge_usage_sources_total{source="absent"}', half)
-    missing = f"clamp_min({absent} - {others}, 0)"
+    missing = without_usage(absent, _of(_OUTCOMES, half), completed)
     return Alert(
         "UsageMissing",
         f"{missing} / {completed} > {1 - share:.5g}\nand\n{completed} >= 20",

@@ -40,19 +40,23 @@ def _partitions() -> list[Alert]:
 
 
 def _progress(durations: Durations) -> list[Alert]:
-    five = durations(5)
+    five, hour = durations(5), durations(60)
+    # Over all workers, because a partition moves between them: so a restart of its worker hides nothing.
+    committed = f"max by (job, partition) (max_over_time(streamgauge_worker_committed_offset[{five}]"
     return [
         Alert(
             "CommitsStandStill",
-            f"sum by (job, instance) (min_over_time(streamgauge_worker_lag_messages[{five}])) > 0\n"
+            f"min by (job, partition) (min_over_time(streamgauge_worker_lag_messages[{five}])) > 0\n"
             "and\n"
-            f"sum by (job, instance) (increase(streamgauge_worker_commits_total[{five}])) == 0\n"
-            f"and\n{_CONNECTED}",
+            f"{committed}))\n  == {committed} offset {five}))\n"
+            "and on (job)\n"
+            "max by (job) (streamgauge_worker_broker_connected) == 1",
             2,
             "page",
-            "The worker {{ $labels.instance }} makes no progress, although {{ $value }} messages wait",
-            f"It has committed no offset for {five}. The watchdog ends a worker that is stuck. If this one goes on, it "
-            "retries something that is refused: its log says what.",
+            "Partition {{ $labels.partition }} of {{ $labels.job }} makes no progress, although {{ $value }} messages wait",
+            f"Its committed offset did not change for {five}. The watchdog ends a worker that is stuck. If this one goes on, "
+            "it retries something that is refused: its log says what. streamgauge_worker_lag_messages shows which worker has "
+            "it.",
         ),
         Alert(
             "WorkersLagBehind",
@@ -64,12 +68,13 @@ def _progress(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "WorkerWasStuck",
-            f"sum by (instance, cause) (increase(streamgauge_worker_stuck_exits_total[{durations(60)}])) > 0",
+            f"max by (job, member, cause) (max_over_time(streamgauge_worker_stuck_exits_total[{hour}]))\n"
+            f"  - min by (job, member, cause) (min_over_time(streamgauge_worker_stuck_exits_total[{hour}])) > 0",
             0,
             "ticket",
-            "The watchdog ended the worker {{ $labels.instance }}, which was stuck: {{ $labels.cause }}",
-            "See the last line of the worker's log for the reason. Nothing is lost. Check that a supervisor restarted the "
-            "worker.",
+            "The watchdog ended a worker of {{ $labels.job }}, which was stuck: {{ $labels.cause }}",
+            "It was the member {{ $labels.member }} of the consumer group. See the last line of its log for the reason. "
+            "Nothing is lost. Check that a supervisor restarted the worker.",
         ),
     ]
 
@@ -79,7 +84,7 @@ def _loss(durations: Durations) -> list[Alert]:
     return [
         Alert(
             "DeadLettersArrive",
-            _grown("streamgauge_dead_letters_total", durations),
+            _grown("streamgauge_dead_letters_total", durations(10)),
             0,
             "ticket",
             "The worker {{ $labels.instance }} receives messages that it cannot read",
@@ -96,13 +101,12 @@ def _loss(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "LogLostMessages",
-            f"sum by (instance) (increase(streamgauge_log_gaps_total[{hour}])) > 0\n"
-            "or\n"
-            f"sum by (instance) (increase(streamgauge_log_gap_messages_total[{hour}])) > 0",
+            f"{_grown('streamgauge_log_gaps_total', hour)}\nor\n{_grown('streamgauge_log_gap_messages_total', hour)}",
             0,
             "page",
-            "The segments topic lost messages before {{ $labels.instance }} read them",
-            "Messages expired before workers read them. Increase the retention of the topic, or start more workers.",
+            "Kafka deleted messages before {{ $labels.instance }} read them",
+            "Messages of the segments topic or the records topic: the worker's log says which. Increase the retention of the "
+            "topic, or start more workers.",
         ),
     ]
 
@@ -123,7 +127,7 @@ def _ledger(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "LedgerGetsDifferentRecords",
-            _grown('streamgauge_ledger_rows_total{result="different"}', durations),
+            _grown('streamgauge_ledger_rows_total{result="different"}', durations(10)),
             0,
             "ticket",
             "The worker {{ $labels.instance }} wrote a different record for a stream that the ledger already has",
@@ -133,7 +137,13 @@ def _ledger(durations: Durations) -> list[Alert]:
     ]
 
 
-def _grown(selector: str, durations: Durations) -> str:
-    """Whether a counter is higher than 10 minutes ago. Not by increase(): the first event makes a new series, and counts."""
-    now, ten = f"sum by (instance) ({selector})", durations(10)
-    return f"{now}\n  > (sum by (instance) ({selector} offset {ten}) or 0 * {now})"
+def _grown(selector: str, window: str) -> str:
+    """Whether a counter has grown in the window, also over a restart (a reset).
+
+    Not by increase() alone: it ignores the first sample of a series, and a process may count before its first scrape.
+    """
+    return (
+        f"sum by (instance) (increase({selector}[{window}])) > 0\n"
+        "or\n"
+        f"sum by (instance) ({selector} unless {selector} offset {window}) > 0"
+    )

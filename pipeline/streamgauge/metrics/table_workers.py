@@ -56,6 +56,14 @@ WORKER_LAG = gauge(
     "partition",
     page=7_000,
 )
+COMMITTED_OFFSET = gauge(
+    MetricSource.WORKER,
+    "worker_committed_offset",
+    "The offset that is committed in a partition of the segments topic: every message below it is processed.",
+    "1",
+    "partition",
+    page=7_500,
+)
 WORKER_PARTITIONS = gauge(
     MetricSource.WORKER,
     "worker_partitions",
@@ -77,10 +85,14 @@ WORKER_SECONDS = counter(
 STUCK_EXITS = counter(
     MetricSource.WORKER,
     "worker_stuck_exits",
-    "Times that the watchdog ended this worker because it was stuck, by cause. The count survives restarts.",
+    "Times that the watchdog ended this member of the consumer group because it was stuck, by cause. The count survives "
+    "restarts, and belongs to the member: another worker of the same data directory may be this member after a restart.",
     "cause",
-    page=3_500,
+    "member",
+    page=5_000,
 )
+# The values of `result`, which are members of what an insert returns.
+RESULTS = ("new", "same", "different")
 LEDGER_ROWS = counter(
     MetricSource.WORKER,
     "ledger_rows",
@@ -90,6 +102,6 @@ LEDGER_ROWS = counter(
 
 WORKER_METRICS: tuple[Metric, ...] = (
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
-    DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER,
-    WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
+    DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS,
+    WORKER_BROKER, WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
 )  # fmt: skip

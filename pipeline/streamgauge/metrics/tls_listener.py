@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 
 from streamgauge.runtime.certificates import CHECK_S, ServerCertificate
-from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.faults import report_fault, reported_task
 
 # Limit of connections whose handshake is not complete: scrapers and probes are few, and a handshake takes milliseconds.
 MAX_HANDSHAKES = 64
@@ -51,8 +51,8 @@ class TlsListener:
         except OSError:
             await self.close()
             raise
-        self._running = [loop.create_task(self._accept(one)) for one in self._sockets]
-        self._running.append(loop.create_task(self._renew()))
+        self._running = [reported_task("the admin port", self._accept(one)) for one in self._sockets]
+        self._running.append(reported_task("the renewal of the admin port's certificate", self._renew()))
         bound = self._sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
 

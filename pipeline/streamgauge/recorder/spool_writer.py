@@ -112,7 +112,7 @@ class SpoolWriter:
         for bundle in bundles:
             self._append(_item(bundle))
             if self._waiting_bytes >= self._at_once:
-                self._put(running, last={})
+                self._put(running, last=running)  # the last rows of all come below
         self._put(running, last={} if farewell else running)
         while self._waiting and self._put(running, last={} if farewell else running):
             pass

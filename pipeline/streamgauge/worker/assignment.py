@@ -19,9 +19,11 @@ from streamgauge.worker.faust.store import StateTable
 from streamgauge.worker.log import Log
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition, PartitionContext
+from streamgauge.worker.partition_gauges import PartitionGauges
 from streamgauge.worker.partition_offsets import ReadContext, load_start_offsets
 from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics, WorkerSettings
 from streamgauge.worker.topic_identity import TopicIdentityCheck
+from streamgauge.worker.watchdog.rules import PartitionProgress, TopicPartition
 
 # How often silent streams are counted (seconds): a tap's clock arrives every 5 s at least.
 _SILENCE_EVERY_S = 5.0
@@ -47,6 +49,7 @@ class Assignment:
         self._fail = fail
         self._watch = watch
         self._partitions: dict[int, Partition] = {}
+        self._gauges = PartitionGauges(metrics)
         self._recovered = self._draining = False
         self._silence_at = float("-inf")  # when silent streams were last counted
 
@@ -137,6 +140,7 @@ class Assignment:
     async def _drop_partitions(self) -> None:
         revoked, self._partitions = self._partitions, {}
         self._commits.forget()
+        self._gauges.forget()
         await asyncio.gather(*(partition.drop() for partition in revoked.values()))
 
     async def on_recovered(self) -> None:
@@ -158,6 +162,8 @@ class Assignment:
         if not await self._match_state(found, partitions) or epoch != self.consumer.assignment_epoch:
             return
         self._partitions = partitions
+        for number, (committed, _, end) in found.items():
+            self._gauges.assigned(number, committed, end)
         for partition in partitions.values():
             partition.start()
         self._recovered = True
@@ -236,12 +242,18 @@ class Assignment:
         await asyncio.gather(*(partition.finish() for partition in self._partitions.values()))
         await self._commits.flush()
         self._partitions = {}
+        self._gauges.forget()
+
+    def probed(self, progress: Mapping[TopicPartition, PartitionProgress]) -> None:
+        """Take the progress of the partitions as the broker knows it, for their gauges."""
+        self._gauges.probed({place.partition: one for place, one in progress.items() if place.topic == self.topic})
 
     def report(self) -> None:
-        """Set the metrics of open streams, partitions, and the partitions' time."""
+        """Set the metrics of open streams, of partitions and their progress, and of the partitions' time."""
         partitions = self._partitions.values()
-        for partition in partitions:
+        for number, partition in self._partitions.items():
             partition.add_seconds()
+            self._gauges.update(number, self._commits.committed.get(number), self.consumer.end(number))
         self._metrics.set(table.OPEN_STREAMS.name, sum(partition.assembler.open_streams for partition in partitions))
         self._metrics.set(table.WORKER_PARTITIONS.name, len(partitions) if self.ready else 0)
 

@@ -48,6 +48,8 @@ class LedgerSink:
         self._settings = settings
         self._store = store
         self._metrics = metrics
+        for result in table.RESULTS:  # so that the first batch after a start shows as growth
+            metrics.add(table.LEDGER_ROWS.name, 0, result=result)
         self._fail = fail
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
@@ -202,8 +204,8 @@ class LedgerSink:
         for message in batch:
             if message.generation_id == self._consumer.generation:
                 self._commits.done(message.partition, message.offset + 1)
-        for result, count in (("new", stored.new), ("same", stored.same), ("different", stored.different)):
-            self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
+        for result in table.RESULTS:
+            self._metrics.add(table.LEDGER_ROWS.name, getattr(stored, result), result=result)
 
     async def _insert(self, records: list[bytes]) -> Stored:
         """Insert records, with retries until it succeeds; until then later records stay in Kafka."""

@@ -59,8 +59,6 @@ _SLICE_S = 0.01
 _GATHER_S = 0.005
 # How long a revoked partition waits for its sends in flight (seconds): well within a rebalance.
 _SENDS_S = 5.0
-# How often the lag is exported (seconds).
-_REPORT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,6 @@ class Partition:
         # never write it again.
         self._written_at = dict.fromkeys(known, float("-inf"))
         self._checkpoint_at = self._message_at = now
-        self._reported_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -148,13 +145,11 @@ class Partition:
         self._wake.set()
         if self._task is not None:
             await asyncio.wait({self._task})
-        self._context.metrics.unset(table.WORKER_LAG.name, partition=self._number)
 
     async def drop(self) -> None:
         """End without a checkpoint, because the partition was revoked; wait for the sends in flight."""
         if self._task is not None:
             await end_task(self._task)
-        self._context.metrics.unset(table.WORKER_LAG.name, partition=self._number)
         await self._sender.wait_and_forget(_SENDS_S)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
@@ -181,7 +176,6 @@ class Partition:
             if self._is_due():
                 await self._checkpoint()
             await self._tick_if_due()
-            self._report()
         await self._checkpoint()
 
     async def _process_queue(self) -> None:
@@ -244,7 +238,7 @@ class Partition:
         self._clock.enter(Activity.APPLYING)
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
-            self._context.watch.applied(bundle)
+            self._context.watch.applied(bundle, self._assembler, records)
         except Exception as error:  # noqa: BLE001 - a bug of ours that fails on one bundle must not stop the partition
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
@@ -270,7 +264,6 @@ class Partition:
                     await self._checkpoint(message.offset)
                 if self._finishing:
                     raise _Interrupted
-                self._report()
             writing.result()
         finally:
             self._clock.enter(Activity.APPLYING)
@@ -384,15 +377,6 @@ class Partition:
             return
         for activity, seconds in self._clock.take_seconds().items():
             self._context.metrics.add(table.WORKER_SECONDS.name, seconds, activity=activity.value)
-
-    def _report(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._reported_at >= _REPORT_S:
-            self._reported_at = now
-            end = self._context.reading.consumer.end(self._number)
-            if end is not None:
-                lag = max(0, end - self._acknowledged)
-                self._context.metrics.set(table.WORKER_LAG.name, lag, partition=self._number)
 
 
 class _Interrupted(Exception):

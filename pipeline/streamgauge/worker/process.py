@@ -41,6 +41,7 @@ from streamgauge.worker.settings import UNWATCHED, RecordStore, StreamWatch, Wor
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsMonitor
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
+from streamgauge.worker.watchdog.rules import Probe
 from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
 from streamgauge.worker.watchdog.watchdog import Watchdog
 
@@ -125,7 +126,7 @@ class Worker:
                     _LOG.info(
                         "%d or more other workers use %s; this one is a separate member of the group", others, data_dir
                     )
-                self.watchdog.count_exit = StuckExitCounts(slot.exits, self._metrics).count
+                self.watchdog.count_exit = StuckExitCounts(slot.exits, slot.instance_id, self._metrics).count
                 if not await self._until(stopping, self._wait_for_topics()):
                     await self._work(slot.instance_id, stopping)
         except WorkerError as error:
@@ -255,7 +256,12 @@ class Worker:
             jobs += [ledger_sink.connect(records, running.state, log, dead_letters).run(), ledger_sink.run()]
         parts: list[Assignment | LedgerSink] = [assignment, ledger_sink] if ledger_sink else [assignment]
         owners = self._owners = Owners(log, [part.consumer for part in parts])
-        jobs.append(ProgressProbe(log, parts, self.watchdog.report, owners).run())
+
+        def probed(result: Probe) -> None:
+            self.watchdog.report(result)
+            assignment.probed(result.progress)
+
+        jobs.append(ProgressProbe(log, parts, probed, owners).run())
         readiness = Readiness()
         tasks = [asyncio.ensure_future(job) for job in jobs]
         running.start()

@@ -1,11 +1,12 @@
 """A worker's settings, and the interfaces of the record store and the metrics that it uses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from streamgauge.config import Settings
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
@@ -103,8 +104,8 @@ class WorkerMetrics(Protocol):
 class StreamWatch(Protocol):
     """Follows the streams of a worker for its page; `live.view.LiveView` implements it. Its methods raise nothing."""
 
-    def applied(self, bundle: Bundle) -> None:
-        """A bundle was applied to its partition's assembler."""
+    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
+        """A bundle was applied to its partition's assembler. `records`: of the streams that it ended."""
 
     def finished(self, record: Record, cost: StreamCost | None) -> None:
         """A stream's record is durable. `cost`: what it adds to the cost, if that is known."""
@@ -113,7 +114,7 @@ class StreamWatch(Protocol):
 class Unwatched:
     """A worker without a page."""
 
-    def applied(self, bundle: Bundle) -> None:
+    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
         """Do nothing."""
 
     def finished(self, record: Record, cost: StreamCost | None) -> None:

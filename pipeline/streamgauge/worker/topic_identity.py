@@ -62,8 +62,8 @@ class Committing(Protocol):
     def assignment_epoch(self) -> object:
         """Identifies the current assignment; changes with every new one."""
 
-    async def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit offsets with `commit_metadata`. False if a rebalance came first, or the broker is unreachable."""
+    async def commit(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
+        """Commit offsets with `commit_metadata`. None if a rebalance came first, or the broker is unreachable."""
 
 
 class TopicIdentityCheck:
@@ -101,7 +101,7 @@ class TopicIdentityCheck:
                     self._compare(number, metadata.get(number), existing.id, (committed, begins, applied[number]))
                 self._consumer.commit_metadata = existing.id or _NO_ID
                 first = {number: 0 for number in places if number not in metadata}
-                if await self._consumer.commit({**first, **resume}):
+                if await self._consumer.commit({**first, **resume}) is not None:
                     return True
             await asyncio.sleep(_RETRY_S)
         return False

@@ -232,8 +232,8 @@ class SimulatedConsumer:
         if partition in self.assigned():
             self._app.position[self.topic, partition] = offset
 
-    async def commit(self, offsets: Mapping[int, int]) -> bool:
+    async def commit(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
         wanted = {partition: offset for partition, offset in offsets.items() if partition in self.assigned()}
         if not wanted or self._app.member is None:
-            return True
-        return self._app._group.commit(self._app.member, self.topic, wanted)
+            return {}
+        return wanted if self._app._group.commit(self._app.member, self.topic, wanted) else None

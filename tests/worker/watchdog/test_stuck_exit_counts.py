@@ -12,7 +12,7 @@ from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
 
 def exported(path: Path) -> dict[str, float]:
     metrics = Metrics((MetricSource.WORKER,))
-    StuckExitCounts(path, metrics)
+    StuckExitCounts(path, "m-0", metrics)
     return said(metrics)
 
 
@@ -25,17 +25,17 @@ def test_counts_outlive_the_process(tmp_path: Path) -> None:
     path = tmp_path / "0.exits"
     assert set(exported(path).values()) == {0.0}
     metrics = Metrics((MetricSource.WORKER,))
-    StuckExitCounts(path, metrics).count(Cause.LOOP)
+    StuckExitCounts(path, "m-0", metrics).count(Cause.LOOP)
     assert said(metrics)["loop"] == 1
-    StuckExitCounts(path, Metrics((MetricSource.WORKER,))).count(Cause.LOOP)
-    StuckExitCounts(path, Metrics((MetricSource.WORKER,))).count(Cause.COMMIT)
+    StuckExitCounts(path, "m-0", Metrics((MetricSource.WORKER,))).count(Cause.LOOP)
+    StuckExitCounts(path, "m-0", Metrics((MetricSource.WORKER,))).count(Cause.COMMIT)
     assert exported(path) == {"loop": 2, "commit": 1, "group": 0, "stop": 0}
 
 
 def test_a_link_in_the_new_file_s_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "0.new").symlink_to(tmp_path / "victim")
     (tmp_path / "victim").write_text("precious")
-    StuckExitCounts(tmp_path / "0.exits", Metrics((MetricSource.WORKER,))).count(Cause.LOOP)
+    StuckExitCounts(tmp_path / "0.exits", "m-0", Metrics((MetricSource.WORKER,))).count(Cause.LOOP)
     assert (tmp_path / "victim").read_text() == "precious"
     assert exported(tmp_path / "0.exits")["loop"] == 1
 
@@ -49,5 +49,14 @@ def test_file_that_holds_no_counts_is_ignored(tmp_path: Path, junk: bytes) -> No
 
 def test_failed_write_does_not_stop_the_exit(tmp_path: Path) -> None:
     metrics = Metrics((MetricSource.WORKER,))
-    StuckExitCounts(tmp_path / "not there" / "0.exits", metrics).count(Cause.STOP)
+    StuckExitCounts(tmp_path / "not there" / "0.exits", "m-0", metrics).count(Cause.STOP)
     assert said(metrics)["stop"] == 1
+
+
+def test_counts_are_those_of_the_member(tmp_path: Path) -> None:
+    """A restarted worker may get another slot: the count must not look like one of its own."""
+    metrics = Metrics((MetricSource.WORKER,))
+    StuckExitCounts(tmp_path / "0.exits", f"{'a' * 32}-0", metrics).count(Cause.LOOP)
+    assert (
+        f'streamgauge_worker_stuck_exits_total{{cause="loop",member="{"a" * 32}-0"}} 1.0' in metrics.render().decode()
+    )

@@ -330,9 +330,9 @@ class Assembler:
             reader.apply_pending_reads()
         return [state for bucket in self._buckets for state in bucket.streams.values()]
 
-    def state_of(self, stream: bytes) -> StreamState | None:
-        """An open stream with all that was applied to it, for reading only; None if it is not open."""
-        if stream in self._streams:
+    def state_of(self, stream: bytes, *, whole: bool = True) -> StreamState | None:
+        """An open stream, for reading only; None if it is not open. `whole`: with the reads that are buffered."""
+        if whole and stream in self._streams:
             self._streams[stream].apply_pending_reads()
         return self._buckets[bucket_of(stream)].streams.get(stream)
 

@@ -13,6 +13,7 @@ from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED, S
 from streamgauge.metrics.dashboards.variables import link_variables
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rules_slo import BROKEN
+from streamgauge.metrics.rules_streams import without_usage
 
 _OBJECTIVES = Objectives()
 # The share of streams within the objective of the time per output token. No alert has it.
@@ -47,6 +48,19 @@ def _tile(one: _Compared) -> Tile:
 
 def _streams(ago: str, by: str = "") -> str:
     return f"{rate('streams_total', by=by, window=RANGE, ago=ago)} > 0"
+
+
+def _without_usage(ago: str) -> str:
+    """As the alert UsageMissing counts them: by upstream."""
+    absent, every, completed = (
+        increase(name, *where, by="upstream", ago=ago)
+        for name, *where in (
+            ("usage_sources_total", 'source="absent"'),
+            ("stream_outcomes_total",),
+            ("stream_outcomes_total", 'outcome="completed"'),
+        )
+    )
+    return f"sum({without_usage(absent, every, completed)})"
 
 
 _TILES = (
@@ -89,12 +103,10 @@ _TILES = (
     ),
     _Compared(
         "Usage missing",
-        "Share of the streams that report no token usage: token counts are too low by these. "
+        "Share of the completed streams that report no token usage: token counts are too low by these. "
         f"Red from {1 - _OBJECTIVES.usage:.0%} on.",
         "percentunit",
-        lambda ago: share(
-            increase("usage_sources_total", 'source="absent"', ago=ago), increase("usage_sources_total", ago=ago)
-        ),
+        lambda ago: share(_without_usage(ago), increase("stream_outcomes_total", 'outcome="completed"', ago=ago)),
         at_most(1 - _OBJECTIVES.usage),
         "UsageMissing",
     ),

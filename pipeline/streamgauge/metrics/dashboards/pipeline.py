@@ -199,12 +199,20 @@ _WORKERS = Row(
             help="Bundles per second: processed, and duplicates that were skipped. Commits of offsets per second.",
             unit="short",
             no_value=_NO_WORKER,
-            alerts=("CommitsStandStill",),
             queries=(
                 Query(rate("bundles_total", by="instance"), "bundles {{instance}}"),
                 Query(rate("duplicate_bundles_total", by="instance"), "duplicates {{instance}}"),
                 Query(rate("worker_commits_total", by="instance"), "commits {{instance}}"),
             ),
+        ),
+        TimeSeries(
+            title="Committed offset by partition",
+            help="The offset that is committed in each partition of the segments topic. A line that stays level, although "
+            "messages wait, is a partition that stands still.",
+            unit="short",
+            no_value=_NO_BROKER,
+            alerts=("CommitsStandStill",),
+            queries=(Query(gauge("worker_committed_offset", by="job, partition", of="max"), "{{job}} {{partition}}"),),
         ),
         TimeSeries(
             title="Skipped segments",
@@ -238,8 +246,8 @@ _WORKERS = Row(
             alerts=("WorkerWasStuck",),
             queries=(
                 Query(
-                    seldom(increase("worker_stuck_exits_total", by="instance, cause", window="1h")),
-                    "stuck {{instance}} {{cause}}",
+                    seldom(increase("worker_stuck_exits_total", by="member, cause", window="1h")),
+                    "stuck {{member}} {{cause}}",
                 ),
             ),
         ),

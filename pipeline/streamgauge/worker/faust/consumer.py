@@ -109,10 +109,10 @@ class FaustConsumer:
                     await self._call(_seek, thread._ensure_consumer(), tp, offset)
                 self._faust_consumer._read_offset[tp] = offset or None  # Faust drops messages below it
 
-    async def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit the next offset to read, by partition. False if a rebalance came first, or the broker is unreachable.
+    async def commit(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
+        """Commit the next offset to read, by partition. None if a rebalance came first, or the broker is unreachable.
 
-        Leaves out partitions that are not assigned any more.
+        Returns the offsets that were committed: partitions that are not assigned any more are left out.
         """
         ours = self.assigned()
         wanted = {
@@ -121,12 +121,12 @@ class FaustConsumer:
             if partition in ours
         }
         if not wanted:
-            return True
+            return {}
         try:
             await self._call(self._faust_consumer._thread._ensure_consumer().commit, wanted)
         except KafkaError:  # a rebalance came first, or the broker is unreachable
-            return False
-        return True
+            return None
+        return {place.partition: committed.offset for place, committed in wanted.items()}
 
     def leave_on_stop(self) -> None:
         """Leave the group when the consumer stops, so that other members take over at once.

@@ -1,4 +1,4 @@
-"""Count how often the watchdog ended this worker, by cause, in a file beside its slot, for the metrics of the next start.
+"""Count how often the watchdog ended a group member, by cause, in a file beside its slot, for the metrics of the next start.
 
 A stuck worker may not be scraped any more, and its successor starts with empty counters. Without the file, the metrics
 would not show why workers restart.
@@ -18,18 +18,22 @@ _MAX_BYTES = 4096
 
 
 class StuckExitCounts:
-    """The counts of one slot, in the file `path`. Adds the counts of earlier processes to `metrics` at once."""
+    """The counts of one slot, in the file `path`. Adds the counts of earlier processes to `metrics` at once.
 
-    def __init__(self, path: Path, metrics: WorkerMetrics) -> None:
+    `member`: the slot's member id, under which they count. A restarted worker may get another slot than before.
+    """
+
+    def __init__(self, path: Path, member: str, metrics: WorkerMetrics) -> None:
         self._path = path
+        self._member = member
         self._metrics = metrics
         self._counts = _read(path)
         for cause in Cause:
-            metrics.add(table.STUCK_EXITS.name, self._counts.get(cause, 0), cause=cause.value)
+            metrics.add(table.STUCK_EXITS.name, self._counts.get(cause, 0), cause=cause.value, member=member)
 
     def count(self, cause: Cause) -> None:
         """Count one exit. Ignores a failed write, so that the exit continues."""
-        self._metrics.add(table.STUCK_EXITS.name, cause=cause.value)
+        self._metrics.add(table.STUCK_EXITS.name, cause=cause.value, member=self._member)
         self._counts[cause] = self._counts.get(cause, 0) + 1
         made = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
