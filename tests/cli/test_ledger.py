@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.cli import ledgers
 from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
 from streamgauge.cli.main import main
+from streamgauge.errors import UNAVAILABLE, USAGE
 from streamgauge.ledger import KEYS, SqliteLedger
 from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_timing, make_usage
-from tests.running import command
+from tests.running import command, here
 
 
 @pytest.fixture
@@ -276,6 +278,32 @@ def test_a_name_that_no_record_has_as_an_attribute_is_no_key(data_dir: Path, wor
     done = command("ledger", "query", "--data-dir", str(data_dir), *words)
     assert done.returncode == 2
     assert "agent is not a key" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("query", "--by", "session"), ("export", "-", "--where", "session=x")])
+def test_a_database_that_is_away_is_no_wrong_usage(words: tuple[str, ...]) -> None:
+    """Whether records have the attribute is not known then."""
+    done = here("ledger", *words, "--ledger", "postgresql://user@127.0.0.1:1/db")
+    assert (done.returncode, "not a key" in done.stderr) == (UNAVAILABLE, False), done.stderr
+    assert "the ledger" in done.stderr
+
+
+def test_a_ledger_that_is_missing_is_named_also_for_an_attribute(tmp_path: Path) -> None:
+    done = here("ledger", "query", "--by", "session", "--data-dir", str(tmp_path))
+    assert (done.returncode, f"there is no ledger {tmp_path / 'ledger.sqlite'}" in done.stderr) == (UNAVAILABLE, True)
+    done = here("ledger", "query", "--since", "some day", "--data-dir", str(tmp_path))
+    assert done.returncode == USAGE, "a wrong option is said without a ledger"
+
+
+def test_a_query_opens_its_ledger_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    really = ledgers.open_ledger
+    monkeypatch.setattr(ledgers, "open_ledger", lambda url, **how: opened.append(url) or really(url, **how))
+    queried(data_dir, "--by", "outcome", "--where", "outcome=completed")
+    assert len(opened) == 1
+    opened.clear()
+    done = here("ledger", "query", "--by", "session", "--where", "session=x", "--data-dir", str(data_dir))
+    assert (done.returncode, len(opened)) == (USAGE, 1)
 
 
 def test_months_of_a_time_zone(two_months: Path) -> None:

@@ -1,10 +1,11 @@
 """Opens the ledgers that the settings name, and explains what to do if one is unavailable."""
 
 import contextlib
+import functools
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
@@ -81,6 +82,13 @@ def ledger_to_read(settings: Settings) -> Iterator[Reader]:
     """The existing ledger, or several as one. Raises UsageFault, or Unavailable if one is missing or cannot be read."""
     with _existing(settings.ledger or (settings.ledger_url,)) as ledgers:
         yield ledgers[0] if len(ledgers) == 1 else SeveralLedgers(ledgers)
+
+
+@contextlib.contextmanager
+def ledger_when_needed(settings: Settings) -> Iterator[Callable[[], Reader]]:
+    """As `ledger_to_read`, which the first call of the function opens: a fault of an option needs no database."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda: stack.enter_context(ledger_to_read(settings)))
 
 
 @contextlib.contextmanager
