@@ -72,7 +72,19 @@ def test_an_unknown_variable_is_refused_with_the_nearest_one(name: str, monkeypa
     monkeypatch.setenv(name, "CANARY")
     with pytest.raises(UsageFault) as refused:
         load({})
-    says = f"{name.upper()} in the environment: there is no such setting{UNKNOWN_VARIABLES[name]}"
+    says = f"{name} in the environment: there is no such setting{UNKNOWN_VARIABLES[name]}"
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize(
+    "name", ["streamgauge_listen", "STREAMGAUGE_listen", "streamgauge_admin_token", "streamgauge_config"]
+)
+def test_a_variable_in_another_case_is_refused_with_the_right_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a secret was ignored: the admin port had no token."""
+    monkeypatch.setenv(name, "CANARY")
+    with pytest.raises(UsageFault) as refused:
+        load({})
+    says = f"{name} in the environment: the names of variables are in upper case: write {name.upper()}"
     assert str(refused.value) == says
 
 

@@ -50,7 +50,7 @@ def load(options: Mapping[str, object], settings_file: Path | None = None, comma
     for the named commands only.
     """
     in_file = {} if settings_file is None else _read(settings_file)
-    variables = {name.upper(): value for name, value in os.environ.items() if value}
+    variables = {name: value for name, value in os.environ.items() if value}
     faults = [] if settings_file is None else _unknown_keys(in_file, settings_file)
     faults += _unknown_variables(variables)
     faults += [f"{redacted_value(name)}: there is no such setting" for name in options if name not in SETTINGS]
@@ -137,12 +137,19 @@ def _unknown_keys(in_file: Mapping[str, object], file: Path) -> list[str]:
 
 
 def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
+    """Also for a name in another case: it is not read, and that of a secret would be ignored."""
     known = {setting.variable for setting in SETTINGS.values()} | OTHER_VARIABLES
     return [
-        f"{redacted_value(name)} in the environment: there is no such setting{_nearest_variable(name, known)}"
+        f"{redacted_value(name)} in the environment: {_why_unknown(name, known)}"
         for name, value in variables.items()
-        if name.startswith(ENV_PREFIX) and name not in known and not _is_of_a_service(name, value)
+        if name.upper().startswith(ENV_PREFIX) and name not in known and not _is_of_a_service(name, value)
     ]
+
+
+def _why_unknown(name: str, known: Collection[str]) -> str:
+    if name.upper() in known:
+        return f"the names of variables are in upper case: write {name.upper()}"
+    return f"there is no such setting{_nearest_variable(name.upper(), known)}"
 
 
 def _nearest_variable(name: str, known: Collection[str]) -> str:
