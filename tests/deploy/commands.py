@@ -12,7 +12,7 @@ from streamgauge.config import SETTINGS, Settings
 from streamgauge.setting_types import ENV_PREFIX
 
 # Variables of ours that are not settings.
-OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_ADMIN_TOKEN", "STREAMGAUGE_LEDGER_FILE"}
+OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_ADMIN_TOKEN"}
 _DEFAULTED = re.compile(r"\$\{[A-Z_]+:-([^}]*)\}")
 
 
