@@ -45,7 +45,7 @@ class AdminSettings:
     admin_open: bool = declared(
         switch(),
         False,
-        "serve --admin to other hosts without a token: everybody who reaches it reads metrics and streams",
+        "serve --admin to other hosts without a token: every client that reaches it reads metrics and streams",
         _SERVING,
         "Operation",
     )

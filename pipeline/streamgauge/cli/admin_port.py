@@ -27,7 +27,7 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
     if token is None and not settings.admin_open and not is_local:
         raise UsageFault(
             f"other hosts can reach the admin port {settings.admin}: give a token with --admin-token-file FILE or"
-            f" {TOKEN_VARIABLE}, or let everybody read metrics and streams with --admin-open"
+            f" {TOKEN_VARIABLE}, or let every client read metrics and streams with --admin-open"
         )
     for of_key in ("admin_tls_key", "admin_tls_key_password_file"):
         if getattr(settings, of_key) is not None and settings.admin_tls_certificate is None:

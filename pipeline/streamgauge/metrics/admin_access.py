@@ -47,7 +47,7 @@ class Token(Secret):
 
 @dataclass(frozen=True)
 class Access:
-    """`token` None: everybody who reaches the port may read it. `certificate` None: without TLS."""
+    """`token` None: every client that reaches the port may read it. `certificate` None: without TLS."""
 
     token: Token | None = None
     certificate: ServerCertificate | None = None
