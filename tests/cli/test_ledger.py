@@ -8,14 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from streamgauge.cli import ledgers
 from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
 from streamgauge.cli.main import main
 from streamgauge.errors import UNAVAILABLE, USAGE
-from streamgauge.ledger import KEYS, SqliteLedger
+from streamgauge.ledger import KEYS, SqliteLedger, open_ledger
 from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_timing, make_usage
@@ -295,14 +295,12 @@ def test_a_ledger_that_is_missing_is_named_also_for_an_attribute(tmp_path: Path)
     assert done.returncode == USAGE, "a wrong option is said without a ledger"
 
 
-def test_a_query_opens_its_ledger_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_opens_its_ledger_once(data_dir: Path) -> None:
     with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
         ledger.insert([make_row(5, attributes={"agent": "planner"})])
-    opened: list[str] = []
-    really = ledgers.open_ledger
-    monkeypatch.setattr(ledgers, "open_ledger", lambda url, **how: opened.append(url) or really(url, **how))
-    queried(data_dir, "--by", "agent", "--where", "agent=planner")
-    assert len(opened) == 1
+    with mock.patch("streamgauge.cli.ledgers.open_ledger", wraps=open_ledger) as opened:
+        queried(data_dir, "--by", "agent", "--where", "agent=planner")
+    assert opened.call_count == 1
 
 
 def test_months_of_a_time_zone(two_months: Path) -> None:
