@@ -1,8 +1,5 @@
 """Days of a time zone: whole, half-open, also where the clock changes."""
 
-import sys
-import zoneinfo
-
 import pytest
 
 from streamgauge.audit.period import DAY_US, DayOf, Period, day_after
@@ -70,18 +67,3 @@ def test_days_that_follow_each_other_are_one_run() -> None:
     assert period.runs_of(frozenset()) == [(period.read_since_us, period.read_until_us)]
     runs = period.runs_of({"2026-03-30", "2026-03-29", "2026-03-05"})
     assert [end - start for start, end in runs] == [24 * HOUR_US, 47 * HOUR_US]
-
-
-def test_a_host_without_zone_data_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise zoneinfo.ZoneInfoNotFoundError(name)
-
-    monkeypatch.setattr(zoneinfo, "ZoneInfo", missing)
-    for module in [module for name, module in sys.modules.items() if name.startswith("streamgauge.")]:
-        if hasattr(module, "ZoneInfo"):
-            monkeypatch.setattr(module, "ZoneInfo", missing)
-    period = Period.of("2026-11-01", "2026-11-02", "UTC")
-    assert period.until_us - period.since_us == DAY_US
-    assert DayOf("UTC")(period.since_us) == "2026-11-01"
-    with pytest.raises(UsageFault, match="--timezone Europe/Berlin is not a time zone"):
-        Period.of("2026-11-01", "2026-11-02", "Europe/Berlin")
