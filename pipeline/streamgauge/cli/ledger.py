@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of
-from streamgauge.cli.ledgers import ledger_when_needed
+from streamgauge.cli.ledgers import MissingLedger, ledger_when_needed
 from streamgauge.cli.tables import MAX_WIDTH, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.config import Settings
@@ -36,7 +36,7 @@ def run(settings: Settings, args: Arguments) -> int:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
     with ledger_when_needed(settings) as ledger:
         chosen = chosen_by(settings, args, ledger)
-        by = _keys(args.by, lambda name: ledger().has_attribute(name))
+        by = _keys(args.by, lambda name: _is_attribute(name, ledger))
         if by:
             totals = ledger().totals(by, chosen, newest_first=args.newest)[: args.limit]
             names = SUMS if args.output != "table" else _shown(totals)
@@ -55,11 +55,19 @@ def chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader])
         args.since,
         args.until,
         args.where,
-        lambda name: ledger().has_attribute(name),
+        lambda name: _is_attribute(name, ledger),
         month=args.month,
         timezone=args.timezone,
         tenants=read_tenants(settings.tenants),
     )
+
+
+def _is_attribute(name: str, ledger: Callable[[], Reader]) -> bool:
+    """Whether a record has an attribute of this name. Without a ledger there is none; one that is away is an error."""
+    try:
+        return ledger().has_attribute(name)
+    except MissingLedger:
+        return False
 
 
 def _shown(totals: list[Total]) -> list[str]:

@@ -22,6 +22,10 @@ _EXPIRE_ROWS = 1_000
 _EXPIRE_PAUSE_S = 0.1
 
 
+class MissingLedger(Unavailable):
+    """There is no file of the ledger yet."""
+
+
 @contextlib.contextmanager
 def opened_ledger(settings: Settings, prices: Pricing) -> Iterator[Ledger]:
     """The ledger to write to, created if it is missing; records that are older than --ledger-age are deleted meanwhile.
@@ -105,7 +109,7 @@ def _existing(urls: Sequence[str]) -> Iterator[list[Ledger]]:
     for url in urls:
         path = sqlite_file(url)
         if path is not None and not path.exists():
-            raise Unavailable(
+            raise MissingLedger(
                 f"there is no ledger {path}: give its location with --data-dir or --ledger, or capture streams first"
             )
     try:
