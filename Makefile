@@ -53,13 +53,15 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# A file gets what a command prints once that has ended well: a command that fails would leave it empty.
+into = $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }
 generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules, the table of faults, the chart's settings
-	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
-	$(BIN)/python -m streamgauge.audit.result > schemas/audit.v1.json
+	$(call into,schemas/record.v1.json,$(BIN)/python -m streamgauge.records)
+	$(call into,schemas/audit.v1.json,$(BIN)/python -m streamgauge.audit.result)
 	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
-	$(BIN)/streamgauge rules generate > dashboards/prometheus/rules/streamgauge.yml
-	$(BIN)/streamgauge rules generate --output sloth > dashboards/prometheus/slo/sloth.yml
+	$(call into,dashboards/prometheus/rules/streamgauge.yml,$(BIN)/streamgauge rules generate)
+	$(call into,dashboards/prometheus/slo/sloth.yml,$(BIN)/streamgauge rules generate --output sloth)
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
 
@@ -138,7 +140,7 @@ lock:  ## resolve the dependencies again (needs uv): what runs, that with what t
 	$(LOCK) --upgrade tests/deploy/tools.in -o tests/deploy/tools.lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
 $(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_hook.py scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -31,6 +31,7 @@ _FOUND = {
     "topics create": "an existing topic differs",
     "topics describe": "there is no topic with this prefix",
     "deadletter retry": "some messages were not sent back",
+    **dict.fromkeys(("doctor", "doctor up", "doctor tap", "doctor worker"), "a check failed; a warning is no failure"),
 }
 
 
@@ -54,6 +55,7 @@ def commands_page() -> Iterator[str]:
         "|---|---|",
     )
     yield from (f"| `{path}` | {meaning} |" for path, meaning in _FOUND.items())
+    yield from ("", "`config check` exits with 2 if a file has a fault, as the command does that is started with it.")
     for command in COMMANDS.values():
         yield from _command(command)
     yield ""

@@ -96,6 +96,7 @@ _PROCESSES = (
     "tests/test_fast.py",
     "tests/test_kept_logs.py",
     "tests/test_run_tests.py",
+    "tests/test_scripts.py",
     "tests/worker/test_log_lines.py",
     "tests/worker/test_slots.py",
     "tests/worker/watchdog",

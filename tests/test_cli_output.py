@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -62,6 +63,28 @@ def test_an_output_that_fails(recordings: Path) -> None:
     assert done.stderr == "streamgauge: the operating system reports an error: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("replay RECORDING --output jsonl", DONE),
+        ("ledger query --data-dir EMPTY", UNAVAILABLE),
+        ("ledger import - --data-dir EMPTY </dev/null", DONE),
+        ("--help", DONE),
+    ],
+)
+def test_a_stream_that_is_closed_from_the_beginning(
+    arguments: str, code: int, closed: str, recordings: Path, tmp_path: Path
+) -> None:
+    """Its output goes nowhere, and never into a file that the command opens."""
+    words = arguments.replace("RECORDING", str(recordings)).replace("EMPTY", str(tmp_path))
+    line = f"{shlex.quote(sys.executable)} -m streamgauge {words} {closed}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
 def test_sigterm_ends_a_command_that_does_not_stay(tmp_path: Path) -> None:
     pipe = tmp_path / "recording"
     os.mkfifo(pipe)
@@ -71,7 +94,7 @@ def test_sigterm_ends_a_command_that_does_not_stay(tmp_path: Path) -> None:
     with pipe.open("wb"):  # opened for reading by the command, which waits for what comes
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, errors) == (DONE, b"")
+    assert (process.returncode, errors) == (DONE, b"streamgauge replay: SIGTERM ended it before it was done\n")
 
 
 def test_a_tap_continues_when_its_output_is_not_read(tmp_path: Path) -> None:

@@ -275,6 +275,35 @@ def test_a_part_takes_settings_with_their_types_and_defaults(part: Any) -> None:
         assert one.default in (getattr(defaults, one.name), MISSING), one.name
 
 
+# The commands that run each part. Those of the page's limits are all that show open streams.
+RUNS: dict[Any, tuple[str, ...]] = {
+    Limits: ("up", "tap", "up packets", "tap packets", "worker"),
+    PacketSettings: ("up packets", "tap packets"),
+    RecorderSettings: ("up", "tap", "up packets", "tap packets"),
+    RelaySettings: ("up", "tap"),
+    WorkerSettings: ("worker",),
+}
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_a_command_takes_every_setting_that_its_part_uses(part: Any) -> None:
+    """What a command does not take has no effect on it."""
+    names = [field.name for field in fields(part) if field.name in SETTINGS]
+    refused = [(path, name) for path in RUNS[part] for name in names if path not in SETTINGS[name].commands]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("worker", ("tenants", "budgets", "prices")),
+        ("replay", ("capture", "tenant_header", "attribute", "data_dir", "abandon_after", "stall_seconds")),
+    ],
+)
+def test_a_command_takes_what_it_uses_itself(command: str, names: tuple[str, ...]) -> None:
+    assert [name for name in names if command not in SETTINGS[name].commands] == []
+
+
 def test_selected_settings_have_their_values_and_the_others() -> None:
     settings = load({"spool_age": "7", "capture": "full"})
     recorder = settings.select(RecorderSettings, socket="s", drain_timeout=1.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from scripts import generate_reference
 
+import streamgauge.cli
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.kafka.topic_settings import CONTENTS
 from streamgauge.records import Record
@@ -46,6 +47,26 @@ def test_every_setting_and_option_of_every_command_is_on_its_page() -> None:
         ]
         shown = section.replace("\\|", "|")
         assert [name for name in named if f"| `{name}" not in shown and f"| `[{name}]" not in shown] == []
+
+
+def test_every_command_that_finds_something_says_what() -> None:
+    """Those whose module returns the exit code 1, and demo, which returns that of its run."""
+    folder = Path(streamgauge.cli.__file__).parent
+    finding = {"demo"} | {
+        path for path, one in COMMANDS.items() if "FOUND" in (folder / f"{one.module}.py").read_text()
+    }
+    page = generate_reference.files()["commands.md"]
+    table = page.partition("| command | exits with 1 if |")[2].partition("\n\n")[0]
+    # Of the commands of one module some never do.
+    never = {"audit list", "audit show", "deadletter list", "deadletter show"}
+    assert set(re.findall(r"\n\| `([a-z ]+)`", table)) == finding - never
+    assert "`config check` exits with 2" in page
+
+
+def test_a_list_of_arguments_shows_that_it_is_one() -> None:
+    page = generate_reference.files()["commands.md"]
+    assert "Usage: `config check [OPTIONS] FILE...`" in page
+    assert "Usage: `config show [OPTIONS] [COMMAND]...`" in page
 
 
 def test_pages_are_written(tmp_path: Path) -> None:

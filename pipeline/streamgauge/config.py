@@ -52,7 +52,9 @@ SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 _RELAYS = ("up", "tap")
 _PACKETS = ("up packets", "tap packets")
 _TAPS = (*_RELAYS, *_PACKETS)
-_ASSEMBLES = (*TO_LEDGER, "replay")
+_CAPTURES = (*_TAPS, "replay")
+_SERVICES = (*_TAPS, "worker")
+_ASSEMBLES = (*_SERVICES, "replay")  # a tap does so for its page
 _TOPICS = ("topics create", "topics describe")
 _REPLAYS = ("replay", "recount")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
@@ -177,7 +179,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         ADDRESS,
         Address(host="127.0.0.1", port=9464),
         "address of /metrics and /health",
-        (*_TAPS, "worker", "demo"),
+        (*_SERVICES, "demo"),
         _OPERATION,
         elsewhere={"worker": str(WORKER_ADMIN), "demo": "any free port"},
     )
@@ -185,14 +187,14 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         HOSTS,
         (),
         "host name by which Prometheus may call --admin, besides addresses and localhost; repeatable",
-        (*_TAPS, "worker", "demo"),
+        (*_SERVICES, "demo"),
         _OPERATION,
     )
     data_dir: Path = _set(
         DIRECTORY,
         default_data_dir,
         "directory for the ledger, for keys, and for the spool: captured data that is not delivered yet",
-        (*_TAPS, "worker", "demo", *LEDGER_COMMANDS),
+        (*_SERVICES, "replay", "demo", *LEDGER_COMMANDS),
         _STORAGE,
         default_text="the user's state directory",
         elsewhere={"demo": "temporary"},
@@ -201,7 +203,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         choice("masked", "full"),
         "masked",
         "masked: remove generated text before anything is stored; full: keep it",
-        (*_TAPS, "replay"),
+        _CAPTURES,
         _CAPTURE,
     )
     kafka: str | None = _set(
@@ -274,17 +276,17 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         _OPERATION,
     )
     tenant_header: str | None = _set(
-        HEADER, None, "request header that names the tenant: a team or a customer", _TAPS, _CAPTURE
+        HEADER, None, "request header that names the tenant: a team or a customer", _CAPTURES, _CAPTURE
     )
     attribute: tuple[Attribute, ...] = _set(
-        ATTRIBUTES, (), "record the value of a request header as an attribute; repeatable", _TAPS, _CAPTURE
+        ATTRIBUTES, (), "record the value of a request header as an attribute; repeatable", _CAPTURES, _CAPTURE
     )
     tenants: Path | None = _set(
         FILE,
         None,
         'TOML file that names the tenant of an API key, by lines credential_id = "tenant"; '
         "`ledger query --by credential_id` lists the ids",
-        (*_TAPS, *LEDGER_READERS),
+        (*_SERVICES, *LEDGER_READERS),
         _CAPTURE,
     )
     upstream_idle_timeout: float = _set(
@@ -318,7 +320,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         seconds(may_be_zero=True),
         30.0,
         "time limit for open streams after SIGTERM or Ctrl-C",
-        (*_TAPS, "worker"),
+        _SERVICES,
         _OPERATION,
     )
     on_stop: Literal["leave", "stay"] = _set(
@@ -357,7 +359,7 @@ class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
         ATTRIBUTE_NAMES, (), "make an attribute, or `tenant`, a label of metrics; repeatable", TO_LEDGER, _OPERATION
     )
     silent_seconds: float = _set(
-        seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", TO_LEDGER, _RECORDS
+        seconds(), Limits.silent_seconds, "how long without output until an open stream is silent", _SERVICES, _RECORDS
     )
     otel_names: Literal["off", "v1.41", "latest"] = _set(
         choice("off", "v1.41", "latest", metavar="VERSION"), "off",

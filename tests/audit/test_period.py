@@ -49,8 +49,8 @@ def test_zones_of_quarters_of_an_hour() -> None:
         ("2026-11-01", "yesterday", "UTC", "--to yesterday is not a date"),
         ("2026-11-1", "2026-12-01", "UTC", "--from 2026-11-1 is not a date"),
         ("2026-11-01", "2026-11-01", "UTC", "must be later than"),
-        ("2026-11-01", "2026-12-01", "Nowhere/Here", "--timezone Nowhere/Here is not known"),
-        ("2026-11-01", "2026-12-01", "../etc/passwd", "is not known"),
+        ("2026-11-01", "2026-12-01", "Nowhere/Here", "--timezone Nowhere/Here is not a time zone"),
+        ("2026-11-01", "2026-12-01", "../etc/passwd", "is not a time zone"),
     ],
 )
 def test_a_wrong_period_is_refused(first: str, end: str, zone: str, says: str) -> None:

@@ -25,8 +25,11 @@ def test_an_installation_that_works_is_0_and_each_check_has_a_line(tmp_path: Pat
     lines = done.stdout.splitlines()
     assert lines[0] == "ok    settings   the settings fit each other, and each file that they name can be used"
     assert lines[1] == "ok    upstreams  upstream a: reached, answers with 404"
-    assert [line.split()[0] for line in lines] == ["ok"] * 4 + ["warn"] + ["ok"] * 5 + ["up:"]
-    assert lines[-1] == "up: 9 ok, 1 warn, 0 fail"
+    levels = dict(line.split()[1::-1] for line in lines[:-1])
+    assert {name for name, level in levels.items() if level == "warn"} == {"buffering", "clock"}, (
+        "no other host is asked"
+    )
+    assert lines[-1] == "up: 8 ok, 2 warn, 0 fail"
     assert not (tmp_path / "data").exists(), "nothing is made"
 
 
@@ -59,6 +62,11 @@ def test_a_failure_is_1_and_stands_with_its_cure_in_text_and_json(tmp_path: Path
         ),
         (["--tenants", "/no/such"], "--tenants /no/such cannot be read: No such file"),
         (["--budgets", "/no/such"], "/no/such"),
+        (["--admin", "0.0.0.0:0"], "other hosts can reach the admin port 0.0.0.0:0: give a token"),
+        (["--admin-token-file", "/no/such"], "--admin-token-file: "),
+        (["--admin-tls-certificate", "/no/such"], "--admin-tls-certificate: the certificate /no/such cannot be used"),
+        (["--admin-tls-key", "/k"], "--admin-tls-key requires --admin-tls-certificate"),
+        (["--metric-attribute", "team"], "--metric-attribute team requires --attribute team=HEADER"),
         (["--prices", "/no/such"], "/no/such"),
     ],
 )
@@ -68,6 +76,23 @@ def test_settings_that_do_not_fit_are_failures(more: list[str], says: str, tmp_p
     [line] = [line for line in done.stdout.splitlines() if line.startswith("fail  settings")]
     assert says in line
     assert line.endswith("; cure: correct it; `streamgauge config show up` shows where each value comes from")
+
+
+@pytest.mark.parametrize("command", ["tap", "worker"])
+def test_what_each_command_reads_at_its_start_is_tried(command: str, tmp_path: Path) -> None:
+    more = ["--kafka", "127.0.0.1:1", "--admin", "0.0.0.0:0", "--tenants", "/no/such"]
+    done = here("doctor", command, "--data-dir", str(tmp_path / "data"), *more)
+    assert done.returncode == FOUND
+    lines = [line for line in done.stdout.splitlines() if line.startswith("fail  settings")]
+    assert [any(words in line for line in lines) for words in ("other hosts can reach", "--tenants /no/such")] == [
+        True
+    ] * 2
+
+
+def test_a_token_of_the_environment_is_enough(tmp_path: Path) -> None:
+    words = ["doctor", "worker", "--kafka", "127.0.0.1:1", "--admin", "0.0.0.0:0", "--data-dir", str(tmp_path / "data")]
+    done = here(*words, environment={"STREAMGAUGE_ADMIN_TOKEN": "0123456789abcdef" * 2})
+    assert "ok    settings" in done.stdout
 
 
 def test_a_worker_without_a_broker_fails_and_has_its_own_checks(tmp_path: Path) -> None:
@@ -97,7 +122,12 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     }
     login = ["--kafka", "127.0.0.1:1", "--kafka-security", "SASL_PLAINTEXT", "--kafka-username", "u"]
     prometheus = ["--prometheus", "http://user:CANARY@127.0.0.1:1"]
+    upstream = ["--upstream", "doctor=http://127.0.0.1:1", "--serve", "127.0.0.1:0"]
+    through = ["--through", "http://user:CANARY@127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     for output in ("text", "json"):
+        done = here("doctor", "up", *upstream, *through, "--data-dir", str(tmp_path / "data"), "--output", output)
+        assert "must lead to the doctor's stream" in done.stdout
+        assert "CANARY" not in done.stdout + done.stderr
         words = ["--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), "--output", output]
         done = here("doctor", "worker", *login, *prometheus, *words, environment=secrets)
         assert done.returncode == FOUND
@@ -114,6 +144,8 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         ["sideways"],
         ["--output", "csv"],
         ["--serve", "x"],
+        ["--through", "http://127.0.0.1:port"],
+        ["--prometheus", "http://[::1"],
     ],
 )
 def test_wrong_usage_is_2(words: list[str]) -> None:

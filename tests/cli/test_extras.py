@@ -10,7 +10,7 @@ from scripts.installed_packages import ROOT, closure, project, requirements_of
 
 from streamgauge.cli.commands import COMMANDS, first_words
 from streamgauge.cli.extras import MODULES
-from streamgauge.errors import DONE, UNAVAILABLE
+from streamgauge.errors import DONE, FOUND, UNAVAILABLE
 from tests.running import PATIENCE_S
 
 # Commands that do their work with a plain installation; what they import must be in it.
@@ -97,6 +97,20 @@ def test_each_extra_of_a_command_exists() -> None:
     provided = set(project()["optional-dependencies"])
     assert set(MODULES) <= set(first_words())
     assert set(MODULES) | {"packets", "parquet", "postgres", "recount", "records", "replay", "all"} == provided
+
+
+@pytest.mark.parametrize("command", ["up", "worker"])
+def test_the_doctor_of_a_plain_installation_names_the_extra(
+    command: str, installed: dict[str, Path], tmp_path: Path
+) -> None:
+    options = ["--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    done = python(installed[""], "-m", "streamgauge", "doctor", command, *options)
+    assert (done.returncode, done.stderr) == (FOUND, "")
+    assert "please report it" not in done.stdout
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    for check, what in (("settings", f"`{command}`"), ("ledger", "the ledger")):
+        cure = f"cure: run pip install 'streamgauge[{command}]'"
+        assert f"fail {check} {what} requires the extra `{command}`; {cure}" in lines, check
 
 
 CASSETTE = """\

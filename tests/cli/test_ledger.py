@@ -8,16 +8,18 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
 from streamgauge.cli.main import main
-from streamgauge.ledger import KEYS, SqliteLedger
+from streamgauge.errors import UNAVAILABLE, USAGE
+from streamgauge.ledger import KEYS, SqliteLedger, open_ledger
 from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_timing, make_usage
-from tests.running import command
+from tests.running import command, here
 
 
 @pytest.fixture
@@ -276,6 +278,28 @@ def test_a_name_that_no_record_has_as_an_attribute_is_no_key(data_dir: Path, wor
     done = command("ledger", "query", "--data-dir", str(data_dir), *words)
     assert done.returncode == 2
     assert "agent is not a key" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("query", "--by", "session"), ("export", "-", "--where", "session=x")])
+def test_a_database_that_is_away_is_no_wrong_usage(words: tuple[str, ...]) -> None:
+    """Whether records have the attribute is not known then."""
+    done = here("ledger", *words, "--ledger", "postgresql://user@127.0.0.1:1/db")
+    assert (done.returncode, "not a key" in done.stderr) == (UNAVAILABLE, False), done.stderr
+    assert "the ledger" in done.stderr
+
+
+def test_without_a_ledger_there_is_no_attribute(tmp_path: Path) -> None:
+    for words in (["--by", "session"], ["--since", "some day"]):
+        assert here("ledger", "query", *words, "--data-dir", str(tmp_path)).returncode == USAGE
+    assert here("ledger", "query", "--data-dir", str(tmp_path)).returncode == UNAVAILABLE
+
+
+def test_a_query_opens_its_ledger_once(data_dir: Path) -> None:
+    with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(5, attributes={"agent": "planner"})])
+    with mock.patch("streamgauge.cli.ledgers.open_ledger", wraps=open_ledger) as opened:
+        queried(data_dir, "--by", "agent", "--where", "agent=planner")
+    assert opened.call_count == 1
 
 
 def test_months_of_a_time_zone(two_months: Path) -> None:

@@ -106,6 +106,26 @@ def test_a_file_appears_whole_and_for_its_owner_alone(data_dir: Path) -> None:
     assert [one.name for one in data_dir.iterdir() if one.name.endswith(".part")] == []
 
 
+def test_a_planted_file_of_the_unfinished_one_is_not_written_through(data_dir: Path) -> None:
+    """Of a directory in which others may write, such as /tmp."""
+    path, theirs, wide = data_dir / "all.csv", data_dir / "theirs", data_dir / "some.csv.part"
+    theirs.write_text("theirs")
+    (data_dir / "all.csv.part").symlink_to(theirs)
+    wide.touch()
+    wide.chmod(0o666)
+    for file in (path, data_dir / "some.csv"):
+        assert exported(data_dir, str(file), "--output", "csv")[0] == 0
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert theirs.read_text() == "theirs"
+    assert wide.read_text() == ""
+
+
+def test_a_name_of_any_length_can_be_written(data_dir: Path) -> None:
+    path = data_dir / ("n" * 255)
+    assert exported(data_dir, str(path))[0] == 0
+    assert path.stat().st_size > 0
+
+
 def test_what_cannot_be_written_is_said(data_dir: Path) -> None:
     code, error = exported(data_dir, str(data_dir / "no" / "all.csv"), "--output", "csv")
     assert (code, "all.csv cannot be written: No such file" in error) == (3, True)

@@ -117,6 +117,17 @@ def test_a_cost_that_no_ledger_adds_is_no_record(tmp_path: Path, before: bytes, 
     assert imported(tmp_path, str(file), "--ledger", f"sqlite:///{tmp_path}/copy/ledger.sqlite")[0] == 1
 
 
+def test_an_age_for_other_commands_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One settings file is for `up` and for this command."""
+    file = tmp_path / "records.jsonl"
+    file.write_bytes(line(1))
+    assert imported(tmp_path, str(file))[0] == 0
+    monkeypatch.setenv("STREAMGAUGE_LEDGER_AGE", "86400")
+    file.write_bytes(line(2))
+    assert imported(tmp_path, str(file))[0] == 0
+    assert len(list(stored(tmp_path))) == 2
+
+
 def test_stdin(tmp_path: Path) -> None:
     done = command("ledger", "import", "-", "--data-dir", str(tmp_path), stdin=(line(1) + line(2)).decode())
     assert (done.returncode, done.stderr.partition(":")[0]) == (0, "stdin")

@@ -201,6 +201,18 @@ def test_a_key_of_another_user_is_not_used_and_the_digests_are_noted(
     )
 
 
+def test_headers_of_the_tenant_and_of_attributes_may_be_given(tmp_path: Path) -> None:
+    file = tmp_path / "session.har"
+    file.write_bytes(
+        recordings.har(
+            Sample(CHAT, request_headers=(("Authorization", "A"), ("X-Team", "search"), ("X-Feature", "chat")))
+        )
+    )
+    options = ("--tenant-header", "X-Team", "--attribute", "feature=X-Feature", "--data-dir", str(tmp_path))
+    [record] = replayed(str(file), *options)
+    assert (record["tenant"], record["attributes"]) == ("search", {"feature": "chat"})
+
+
 def test_a_source_must_be_given() -> None:
     done = here("replay")
     assert (done.returncode, done.stdout) == (2, "")

@@ -72,7 +72,19 @@ def test_an_unknown_variable_is_refused_with_the_nearest_one(name: str, monkeypa
     monkeypatch.setenv(name, "CANARY")
     with pytest.raises(UsageFault) as refused:
         load({})
-    says = f"{name.upper()} in the environment: there is no such setting{UNKNOWN_VARIABLES[name]}"
+    says = f"{name} in the environment: there is no such setting{UNKNOWN_VARIABLES[name]}"
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize(
+    "name", ["streamgauge_listen", "STREAMGAUGE_listen", "streamgauge_admin_token", "streamgauge_config"]
+)
+def test_a_variable_in_another_case_is_refused_with_the_right_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a secret was ignored: the admin port had no token."""
+    monkeypatch.setenv(name, "CANARY")
+    with pytest.raises(UsageFault) as refused:
+        load({})
+    says = f"{name} in the environment: the names of variables are in upper case: write {name.upper()}"
     assert str(refused.value) == says
 
 
@@ -118,6 +130,32 @@ def test_every_variable_that_the_program_reads_is_known() -> None:
 def test_a_wrong_word_is_refused_with_the_nearest_right_one(given: dict[str, str], says: str) -> None:
     with pytest.raises(UsageFault, match=says.replace("?", r"\?")):
         load(given)
+
+
+# --- settings of other commands --------------------------------------------------------------------------------------
+
+
+def test_what_no_command_takes_has_no_effect_and_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('workers = 3\nledger_age = 86400\nspool_policy = "drop-oldest"\n')
+    monkeypatch.setenv("STREAMGAUGE_LEDGER", "postgresql://prod/ledger")
+    every = load({}, file)
+    assert (every.workers, every.ledger_age, every.ledger) == (3, 86400, ("postgresql://prod/ledger",))
+    up = load({}, file, ["up"])
+    assert (up.workers, up.ledger_age, up.spool_policy) == (1, 86400, "drop-oldest")
+    assert up.given.keys() == {"ledger_age", "spool_policy", "ledger"}
+    assert load({}, file, ["ledger import"]).given == {"ledger": "STREAMGAUGE_LEDGER"}
+    demo = load({}, file, ["demo"])
+    assert (demo.ledger, demo.ledger_age, demo.given) == ((), None, {})
+    assert load({}, file, ["doctor", "up", "tap"]).given == every.given, "those of several commands"
+
+
+def test_a_malformed_value_of_another_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMGAUGE_WORKERS", "some")
+    with pytest.raises(UsageFault, match="--workers"):
+        load({}, commands=["up"])
 
 
 # --- secrets from files ----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from streamgauge.metrics.prometheus import Metrics
 from streamgauge.spool.read_counters import Counters, read_balance
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
-from tests.running import PATIENCE_S, Running, start_up, wait_for
+from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
 
 
 @pytest.fixture
@@ -69,17 +69,28 @@ def test_the_tenants_file_is_utf_8_in_any_locale(tmp_path: Path, monkeypatch: py
     assert read_tenants(tenants) == {"a": "Zürich"}
 
 
+def relays(pid: int) -> int:
+    return len([line for line in children(pid).values() if "streamgauge.taps.proxy" in line])
+
+
 def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_path: Path) -> None:
-    with start_up({"small": small.url}, tmp_path / "data", environment={"STREAMGAUGE_WORKERS": "3"}) as up:
-        assert len([line for line in children(up.process.pid).values() if "streamgauge.taps.proxy" in line]) == 3
+    options = ("--kafka", "127.0.0.1:1", "--workers", "3", "--drain-timeout", "1")
+    with start_tap("tap", {"small": small.url}, tmp_path / "data", *options) as tap:
+        assert relays(tap.process.pid) == 3
         for _ in range(12):
-            ask(up)
-        assert len(up.wait_for_records(12)) == 12
+            ask(tap)
         page = wait_for(
-            lambda: (found := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and found, "a settled balance"
+            lambda: (found := tap.metrics())["streamgauge_tap_reads_seen_total"] >= 12 and found,
+            "the reads of all relays",
         )
-        assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] > 0
-        assert up.stop() == 0
+        assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_waiting"]
+        assert tap.stop() == 0
+
+
+def test_up_has_one_relay_whatever_a_tap_has(small: Provider, tmp_path: Path) -> None:
+    """It has no option for their number."""
+    with start_up({"small": small.url}, tmp_path / "data", environment={"STREAMGAUGE_WORKERS": "3"}) as up:
+        assert relays(up.process.pid) == 1
 
 
 def test_a_pump_that_was_not_built_is_logged(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from streamgauge.cli.main import main
-from streamgauge.errors import DONE, INTERRUPTED, UNAVAILABLE
+from streamgauge.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE
 from streamgauge_demo.scenarios import SCENARIOS
-from tests.running import command, start, wait_for
+from tests.running import command, here, start, wait_for
 
 
 def test_it_ends_by_itself_and_all_is_as_expected() -> None:
@@ -24,6 +24,28 @@ def test_a_demo_that_is_interrupted_does_not_end_as_expected(number: int, code: 
     with start("demo", ["--data-dir", str(tmp_path / "data")], tmp_path / "data") as running:
         wait_for(lambda: "metrics at" in running.log, "address")
         assert running.stop(number) == code
+
+
+def test_simulated_streams_join_no_ledger_of_the_environment(tmp_path: Path) -> None:
+    """The settings of other commands are those of an installation."""
+    production, data = tmp_path / "production.sqlite", tmp_path / "data"
+    environment = {
+        "STREAMGAUGE_LEDGER": f"sqlite:///{production}",
+        "STREAMGAUGE_BUDGETS": str(tmp_path / "no budgets"),
+        "STREAMGAUGE_TLS_CERTIFICATE": str(tmp_path / "no certificate"),
+    }
+    done = command("demo", "--data-dir", str(data), environment=environment)
+    assert done.returncode == DONE, done.stderr
+    assert not production.exists()
+    assert (data / "ledger.sqlite").exists()
+
+
+def test_a_directory_of_the_environment_that_has_a_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").touch()
+    done = here("demo", environment={"STREAMGAUGE_DATA_DIR": str(tmp_path)})
+    assert done.returncode == USAGE
+    assert "has a ledger, to which the demo would add simulated streams: give --data-dir DIR" in done.stderr
+    assert (tmp_path / "ledger.sqlite").stat().st_size == 0
 
 
 def test_serving_ends_with_0_on_sigterm(tmp_path: Path) -> None:

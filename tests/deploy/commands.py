@@ -12,7 +12,7 @@ from streamgauge.config import SETTINGS, Settings
 from streamgauge.setting_types import ENV_PREFIX
 
 # Variables of ours that are not settings.
-OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_ADMIN_TOKEN", "STREAMGAUGE_LEDGER_FILE"}
+OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_ADMIN_TOKEN"}
 _DEFAULTED = re.compile(r"\$\{[A-Z_]+:-([^}]*)\}")
 
 
@@ -25,10 +25,20 @@ class Parsed:
 
 
 def parsed(command: Sequence[str], environment: Mapping[str, str]) -> Parsed:
-    """The command with this environment alone. Exits, or raises UsageFault, if it is wrong."""
+    """The command with this environment alone. Exits, or raises UsageFault, if it is wrong. Fails for a variable of a setting
+    that has no effect.
+    """
     with mock.patch.dict(os.environ, {"HOME": "/nonexistent", **environment}, clear=True):
         args = parse(list(command))
-        return Parsed(args.command, load(args.settings, args.config))
+        settings = load(args.settings, args.config)
+    # What a command does not take has no effect on it. One file is for several commands, and so is what the image sets.
+    ignored = [
+        name
+        for name, origin in settings.given.items()
+        if origin.startswith(ENV_PREFIX) and name != "data_dir" and set(args.serves).isdisjoint(SETTINGS[name].commands)
+    ]
+    assert ignored == [], f"`{args.command}` takes no such variable"
+    return Parsed(args.command, settings)
 
 
 def unknown_variables(names: Sequence[str]) -> list[str]:

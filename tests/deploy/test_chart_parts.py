@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -219,3 +220,30 @@ def test_the_values_in_the_guide_are_valid(tmp_path: Path) -> None:
     assert f"helm install {RELEASE} deploy/helm/streamgauge --namespace {NAMESPACE} " in guide
     (service,) = [one for one in of_kind("gateway", "Service") if one["metadata"]["name"].endswith("-tap")]
     assert f"`http://{service['metadata']['name']}.{NAMESPACE}:{service['spec']['ports'][0]['port']}/vllm/v1`" in guide
+
+
+NOTES = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: the-notes}
+data: {text: {{ tpl (.Files.Get "NOTES.txt") . | toJson }}}
+"""
+
+
+def test_the_notes_name_the_scheme_and_the_token_of_the_page(tmp_path: Path) -> None:
+    """helm prints them after an installation alone, so a copy of the chart has them in a manifest."""
+    chart = tmp_path / "streamgauge"
+    shutil.copytree(CHART, chart)
+    shutil.copy(CHART / "templates" / "NOTES.txt", chart)
+    (chart / "templates" / "notes.yaml").write_text(NOTES)
+    texts = {}
+    for name in ("full", "gateway"):
+        done = run("helm", "template", RELEASE, chart, "--namespace", NAMESPACE, "--values", values_file(name))
+        assert done.returncode == 0, done.stderr
+        found = [one for one in yaml.safe_load_all(done.stdout) if one and one["metadata"]["name"] == "the-notes"]
+        texts[name] = found[0]["data"]["text"]
+    assert "then http://127.0.0.1:9464/" in texts["gateway"]
+    assert "kubectl get secret" not in texts["gateway"]
+    assert "then https://127.0.0.1:9464/\nIts certificate is for streamgauge.internal" in texts["full"]
+    secret = f"kubectl get secret admin-token -n {NAMESPACE} -o jsonpath='{{.data.token}}' | base64 -d"
+    assert secret in texts["full"]

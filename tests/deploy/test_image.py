@@ -17,7 +17,7 @@ from scripts.locked import locked as entries_of
 from streamgauge.cli.settings_sources import load
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.metrics.admin_access import Access
-from streamgauge.metrics.http_server import AdminServer, split_address
+from streamgauge.metrics.http_server import AdminAddressError, AdminServer, split_address
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.deploy.composed import ROOT
@@ -187,6 +187,19 @@ def test_the_health_check_speaks_tls(tmp_path: Path) -> None:
             await server.start("127.0.0.1:0")
             admin = f"0.0.0.0:{split_address(server.address)[1]}"
             return await exit_code_of_health_check(admin, STREAMGAUGE_ADMIN_TLS_CERTIFICATE=str(certificate))
+
+    assert asyncio.run(run_it()) == 0
+
+
+@pytest.mark.parametrize(("listens", "given"), [("127.0.0.2", "127.0.0.2"), ("[::1]", "[::1]"), ("[::1]", "[::]")])
+def test_the_health_check_asks_the_address_of_the_admin_port(listens: str, given: str) -> None:
+    async def run_it() -> int | None:
+        async with AdminServer(Metrics(), lambda: True) as server:
+            try:
+                await server.start(f"{listens}:0")
+            except AdminAddressError as error:
+                pytest.skip(str(error))
+            return await exit_code_of_health_check(f"{given}:{split_address(server.address)[1]}")
 
     assert asyncio.run(run_it()) == 0
 

@@ -26,3 +26,12 @@ def test_when_a_certificate_expires(days: float, level: str, says: str, tmp_path
 def test_a_certificate_that_cannot_be_read_is_left_to_the_settings(tmp_path: Path) -> None:
     assert found("certificates", installation("up", tmp_path, tls_certificate="/no/such")) == []
     assert found("certificates", installation("worker", tmp_path, tls_certificate="/no/such")) == []
+
+
+def test_the_cure_says_whether_a_running_process_loads_the_new_file(tmp_path: Path) -> None:
+    soon: dict[str, Any] = {"not_after": datetime.now(UTC) + timedelta(days=2)}
+    certificate = str(write(tmp_path, "c.pem", trustme.CA().issue_cert("a.example", **soon)))
+    names = ("tls_certificate", "upstream_certificate", "admin_tls_certificate")
+    for name in names:
+        seen = only("certificates", installation("up", tmp_path, **{name: certificate}))
+        assert ("restart the tap" in seen.cure) == (name == "upstream_certificate"), name

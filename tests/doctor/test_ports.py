@@ -17,8 +17,23 @@ class _Nothing(Quiet, BaseHTTPRequestHandler):
     """A server that knows no page."""
 
 
+class _Other(Quiet, BaseHTTPRequestHandler):
+    """A server of others, with a health page as short as ours."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "3")
+        self.end_headers()
+        self.wfile.write(b"ok\n")
+
+
 class _Unready(Quiet, BaseHTTPRequestHandler):
     """As an admin port of a worker that is not ready."""
+
+    server_version, sys_version = "streamgauge", ""
+
+    def version_string(self) -> str:
+        return self.server_version
 
     def do_GET(self) -> None:
         ready = self.path == "/health/ready"
@@ -60,13 +75,14 @@ def test_a_running_tap_has_its_ports_and_another_server_has_not(tmp_path: Path) 
         [one, why] = found("ports", installation("worker", tmp_path, admin=other.url[7:]))
     assert (one.level, why.level) == (OK, WARN)
     assert why.says == "the running process is not ready: the broker does not answer"
-    with serving(LocalServer(_Nothing)) as other:
-        [one] = found("ports", installation("worker", tmp_path, admin=other.url[7:]))
-    assert one.level is FAIL
+    for handler in (_Nothing, _Other):
+        with serving(LocalServer(handler)) as other:
+            [one] = found("ports", installation("worker", tmp_path, admin=other.url[7:]))
+        assert one.level is FAIL, handler
 
 
 def test_an_admin_port_with_tls_is_known_too(tmp_path: Path) -> None:
-    content = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
+    content = b"HTTP/1.1 200 OK\r\nServer: streamgauge\r\nContent-Length: 3\r\n\r\nok\n"
     with tls(make_pki(tmp_path).other, content) as server:
         [one] = found("ports", installation("worker", tmp_path, admin=f"127.0.0.1:{server.port}"))
     assert one.level is OK, one

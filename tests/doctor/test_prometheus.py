@@ -72,3 +72,10 @@ def test_what_is_no_prometheus(tmp_path: Path) -> None:
 
 def test_without_an_address_nothing_is_checked(tmp_path: Path) -> None:
     assert found("prometheus", installation("up", tmp_path)) == []
+
+
+def test_a_port_that_speaks_no_http_is_a_failure(tmp_path: Path) -> None:
+    """As that of SSH, whose first line is no status line."""
+    with RawUpstream(plain(b"SSH-2.0-OpenSSH_9.2\r\n")) as other:
+        seen = only("prometheus", installation("up", tmp_path, prometheus=other.url))
+    assert (seen.level, "gives no answer that can be read (BadStatusLine)" in seen.says) == (FAIL, True), seen

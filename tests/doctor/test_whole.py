@@ -34,7 +34,8 @@ def test_a_running_tap_and_worker_are_ok(kafka: str, prefix: str, tmp_path: Path
             given = [word for name, url in upstreams.items() for word in ("--upstream", f"{name}={url}")]
             places = ["--listen", tap.url[7:], "--admin", tap.admin[7:], "--data-dir", str(tmp_path / "tap")]
             of_tap = findings("tap", *given, *places, *topics, *small)
-    assert [one for one in of_tap if one[1] != "ok"] == []
+    # The upstreams are on this host, whose clock is the same.
+    assert [name for name, level, _ in of_tap if level != "ok"] == ["clock"]
     assert [name for name, _, _ in of_tap] == [
         "settings", "upstreams", "ports", "ports", "buffering", "broker", "topics", "rights", "disk", "key", "formats",
         "clock",

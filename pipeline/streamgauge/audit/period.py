@@ -3,9 +3,9 @@
 from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streamgauge.errors import UsageFault
+from streamgauge.ledger.zones import zone_of
 
 _MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,16 +101,6 @@ class DayOf:
             moment = _EPOCH + timedelta(microseconds=quarter * QUARTER_US)
             day = self._known[quarter] = moment.astimezone(self._zone).strftime("%Y-%m-%d")
         return day
-
-
-def zone_of(timezone: str) -> ZoneInfo:
-    """The time zone of a name. Raises UsageFault if it is not known."""
-    try:
-        return ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageFault(
-            f"--timezone {timezone} is not known: write a name such as UTC, Europe/Berlin or America/New_York"
-        ) from None
 
 
 def day_after(day: str, days: int) -> str:

@@ -1,7 +1,6 @@
 """The admin port of a tap and of a worker: who may use it, and its start. For a worker, nothing of taps is imported."""
 
 import contextlib
-import ipaddress
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,7 @@ from streamgauge.errors import UsageFault
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
 from streamgauge.runtime.certificates import ServerCertificate
-from streamgauge.runtime.listeners import not_available
+from streamgauge.runtime.listeners import is_loopback, not_available
 from streamgauge.setting_types import ENV_PREFIX
 
 TOKEN_VARIABLE = f"{ENV_PREFIX}ADMIN_TOKEN"
@@ -22,7 +21,7 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
 
     Removes the token from the environment, since no child needs it. `warn` takes a sentence about a token without TLS.
     """
-    token, is_local = admin_token(settings), _is_loopback(settings.admin.host)
+    token, is_local = admin_token(settings), is_loopback(settings.admin.host)
     if token is not None and settings.admin_open:
         raise UsageFault("--admin-open has no effect with a token: give either")
     if token is None and not settings.admin_open and not is_local:
@@ -74,11 +73,3 @@ async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer,
 def with_worker_admin_port(settings: Settings) -> Settings:
     """The settings with an admin port that differs from a tap's, if none is set."""
     return settings if "admin" in settings.given else replace(settings, admin=WORKER_ADMIN)
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether only this host reaches the address. A name is not resolved: it may have another address tomorrow."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host.lower().removesuffix(".") == "localhost"

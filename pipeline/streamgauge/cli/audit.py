@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -38,6 +37,7 @@ from streamgauge.cli.ledgers import ledger_of_audits, ledger_to_read
 from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_rows, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, UsageFault
+from streamgauge.ledger.zones import zone_of
 
 _RUN_COLUMNS = ("run", "saved_at", "from", "to", "timezone", "agrees", "preliminary", "ledger", "invoices")
 # Characters of a digest that a table shows.
@@ -102,7 +102,7 @@ def _is_preliminary(period: Period, settle_days: int | None) -> bool:
         return False
     if not 0 <= settle_days <= 366:
         raise UsageFault(f"--settle-days {settle_days} is not allowed: give 0 to 366")
-    today = datetime.now(ZoneInfo(period.timezone)).strftime("%Y-%m-%d")
+    today = datetime.now(zone_of(period.timezone)).strftime("%Y-%m-%d")
     return today < day_after(period.end, settle_days)
 
 

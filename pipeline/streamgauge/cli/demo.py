@@ -16,9 +16,9 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import JSON
 from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
-from streamgauge.config import Settings
+from streamgauge.config import SETTINGS, Settings
 from streamgauge.core.record import Record, encode_record
-from streamgauge.errors import DONE, INTERRUPTED
+from streamgauge.errors import DONE, INTERRUPTED, UsageFault
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.setting_types import Upstream
@@ -65,9 +65,22 @@ def run(settings: Settings, args: Arguments) -> int:
         return INTERRUPTED if signals.first == signal.SIGINT else DONE
 
     if "data_dir" in settings.given:
+        _check_data_dir(settings)
         return asyncio.run(demo(settings.data_dir))
     with tempfile.TemporaryDirectory(prefix="streamgauge-demo-") as folder:
         return asyncio.run(demo(Path(folder), lambda: shutil.rmtree(folder, ignore_errors=True)))
+
+
+def _check_data_dir(settings: Settings) -> None:
+    """Rejects a directory with a ledger that the environment or a file names: it is that of a tap or worker, whose records
+    simulated streams must not join.
+    """
+    origin = settings.given["data_dir"]
+    if origin != SETTINGS["data_dir"].flag and (settings.data_dir / "ledger.sqlite").exists():
+        raise UsageFault(
+            f"the data directory {settings.data_dir} ({origin}) has a ledger, to which the demo would add simulated streams:"
+            " give --data-dir DIR"
+        )
 
 
 class DemoTap:

@@ -7,22 +7,25 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
-from streamgauge.cli.admin_port import with_worker_admin_port
+from streamgauge.cli.admin_port import admin_access, with_worker_admin_port
 from streamgauge.cli.commands import Arguments
+from streamgauge.cli.extras import has_extra
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.options import JSON
-from streamgauge.cli.tap_process import check_certificates, check_keys
+from streamgauge.cli.tap_process import check_attributes, check_certificates, check_keys
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.config import Settings
 from streamgauge.doctor.checks import run_checks
 from streamgauge.doctor.cluster import Cluster
 from streamgauge.doctor.findings import Finding, Level
 from streamgauge.doctor.installation import Installation
-from streamgauge.errors import DONE, FOUND, StreamgaugeError, UsageFault
+from streamgauge.errors import DONE, FOUND, MissingExtra, StreamgaugeError, UsageFault
 from streamgauge.kafka.topics import Job
 from streamgauge.recorder.installation_key import installation_key
 from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.redaction import redacted_text, redacted_value
 from streamgauge.setting_types import parse_address
 from streamgauge.taps.proxy.tls import upstream_context
 
@@ -58,12 +61,21 @@ async def _found(command: str, settings: Settings, args: Arguments) -> Sequence[
 
 
 def _installation(command: str, settings: Settings, args: Arguments) -> Installation:
-    attempts: list[Callable[[], object]] = []
+    # What the command does before it starts, in its order; `admin_access` is called once, since it takes a secret.
+    attempts: list[Callable[[], object]] = [
+        partial(read_tenants, settings.tenants),
+        partial(admin_access, settings, lambda _: None),
+    ]
     if command != _WORKER:
         attempts += [partial(check_keys, settings), partial(check_certificates, settings)]
-        attempts.append(partial(read_tenants, settings.tenants))
-    if command != _TAP:
+    if command == _UP:
+        attempts.append(partial(check_attributes, settings, names_them=bool(settings.upstream)))
+    if not has_extra(command):
+        attempts.append(partial(_raise, MissingExtra(f"`{command}`", command)))
+    elif command != _TAP:
         attempts += _of_ledger(settings)
+    for option, given in (("--through", args.through), ("--prometheus", args.prometheus)):
+        _check_url(option, given)
     cluster = None
     if command != _UP:
         try:
@@ -82,6 +94,14 @@ def _installation(command: str, settings: Settings, args: Arguments) -> Installa
         args.prometheus or "",
         _address(args.serve),
     )
+
+
+def _check_url(option: str, given: str | None) -> None:
+    """Rejects what no library can take apart: a port that is no number, half an IPv6 address. Raises UsageFault."""
+    try:
+        _ = None if given is None else urlsplit(given).port
+    except ValueError:
+        raise UsageFault(f"{option} {redacted_value(given or '')} is no URL: write http://HOST[:PORT]") from None
 
 
 def _address(given: str | None) -> Address | None:
@@ -120,12 +140,20 @@ def _upstream_tls(settings: Settings) -> ssl.SSLContext | None:
 def _say(command: str, found: Sequence[tuple[str, Finding]], output: str) -> None:
     counts = {level: sum(finding.level is level for _, finding in found) for level in Level}
     if output == JSON:
-        rows = [{"check": name, "level": one.level, "says": one.says, "cure": one.cure or None} for name, one in found]
+        rows = [
+            {
+                "check": name,
+                "level": one.level,
+                "says": redacted_text(one.says),
+                "cure": redacted_text(one.cure) or None,
+            }
+            for name, one in found
+        ]
         sys.stdout.write(json.dumps({"command": command, "counts": counts, "findings": rows}) + "\n")
         return
     width = max(len(name) for name, _ in found)
     for name, one in found:
         cure = f"; cure: {one.cure}" if one.cure else ""
-        line = f"{one.level:<4}  {name:<{width}}  {one.says}{cure}"
+        line = redacted_text(f"{one.level:<4}  {name:<{width}}  {one.says}{cure}")
         sys.stdout.write("".join(char if char.isprintable() else "?" for char in line) + "\n")
     sys.stdout.write(f"{command}: {', '.join(f'{count} {level}' for level, count in counts.items())}\n")

@@ -13,8 +13,8 @@ examples:
 `streamgauge COMMAND --help` shows the options of a command.
 
 Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and a key of the settings file
-(--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age. An option comes before a variable, a variable
-before the file. The sections Arguments and Options of a command's help list what is no setting.
+(--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age; --port is short for --server-ports. An option comes
+before a variable, a variable before the file. The sections Arguments and Options of a command's help list what is no setting.
 
 Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
 70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C. A second signal ends a command at once, with 128 + its

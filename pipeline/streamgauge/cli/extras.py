@@ -24,8 +24,13 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 def check_extra(command: str) -> None:
     """Raises MissingExtra if a module is missing that a command (its words) imports."""
     extra = command.partition(" ")[0]
-    if not all(map(_is_installed, MODULES.get(extra, ()))):
+    if not has_extra(extra):
         raise MissingExtra("this command", extra)
+
+
+def has_extra(extra: str) -> bool:
+    """Whether every module is installed that the command of this first word imports."""
+    return all(map(_is_installed, MODULES.get(extra, ())))
 
 
 def _is_installed(module: str) -> bool:

@@ -99,9 +99,8 @@ def value_of(option: Option) -> str:
     """The value of an option, or an argument, as it is written; empty for a switch."""
     if not option.is_argument:
         return "" if option.kind is bool else option.metavar or option.name.lstrip("-").upper()
-    if option.required:
-        return option.metavar
-    return f"[{option.metavar}]{'...' if option.repeatable else ''}"
+    value = option.metavar if option.required else f"[{option.metavar}]"
+    return f"{value}{'...' if option.repeatable else ''}"
 
 
 def sentence_of(option: Option) -> str:

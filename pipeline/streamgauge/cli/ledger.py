@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of
-from streamgauge.cli.ledgers import ledger_to_read
+from streamgauge.cli.ledgers import MissingLedger, ledger_when_needed
 from streamgauge.cli.tables import MAX_WIDTH, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.config import Settings
-from streamgauge.errors import DONE, Unavailable, UsageFault
-from streamgauge.ledger import KEYS, Filter, Total
+from streamgauge.errors import DONE, UsageFault
+from streamgauge.ledger import KEYS, Filter, Reader, Total
 from streamgauge.ledger.row import KINDS
 
 # The columns of totals after the keys: fields of Total, kinds of tokens, and the longest wait in seconds.
@@ -34,38 +34,39 @@ def run(settings: Settings, args: Arguments) -> int:
     """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
-    chosen = chosen_by(settings, args)
-    by = _keys(args.by, lambda name: is_attribute(name, settings))
-    with ledger_to_read(settings) as ledger:
+    with ledger_when_needed(settings) as ledger:
+        chosen = chosen_by(settings, args, ledger)
+        by = _keys(args.by, lambda name: _is_attribute(name, ledger))
         if by:
-            totals = ledger.totals(by, chosen, newest_first=args.newest)[: args.limit]
+            totals = ledger().totals(by, chosen, newest_first=args.newest)[: args.limit]
             names = SUMS if args.output != "table" else _shown(totals)
             rows = [[*total.keys, *(_value(total, name) for name in names)] for total in totals]
             print_rows([*by, *names], rows, args.output, MAX_WIDTH)
         else:
-            print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output, with_cost=True)
+            print_records(ledger().query(args.limit, chosen, newest_first=args.newest), args.output, with_cost=True)
     return DONE
 
 
-def chosen_by(settings: Settings, args: Arguments) -> Filter:
-    """The filter of the options that `ledger query` and `ledger export` share. Raises UsageFault."""
+def chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader]) -> Filter:
+    """The filter of the options that `ledger query` and `ledger export` share. `ledger`: gives the one whose attributes are
+    keys, too; it is called for a name that is no other key. Raises UsageFault, and what opening a ledger raises.
+    """
     return filter_of(
         args.since,
         args.until,
         args.where,
-        lambda name: is_attribute(name, settings),
+        lambda name: _is_attribute(name, ledger),
         month=args.month,
         timezone=args.timezone,
         tenants=read_tenants(settings.tenants),
     )
 
 
-def is_attribute(name: str, settings: Settings) -> bool:
-    """Whether a record in the ledger has an attribute of this name. Without a ledger there is none."""
+def _is_attribute(name: str, ledger: Callable[[], Reader]) -> bool:
+    """Whether a record has an attribute of this name. Without a ledger there is none; one that is away is an error."""
     try:
-        with ledger_to_read(settings) as ledger:
-            return ledger.has_attribute(name)
-    except Unavailable:
+        return ledger().has_attribute(name)
+    except MissingLedger:
         return False
 
 

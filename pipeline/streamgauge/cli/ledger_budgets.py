@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from streamgauge.cli.commands import Arguments
-from streamgauge.cli.ledger_filter import filter_of, month_of, zone_of
+from streamgauge.cli.ledger_filter import filter_of, month_of
 from streamgauge.cli.ledgers import ledger_to_read
 from streamgauge.cli.tables import MAX_WIDTH, print_rows
 from streamgauge.cli.tenants_file import read_tenants
@@ -13,6 +13,7 @@ from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND
 from streamgauge.ledger.budgets import BudgetState, budget_states, load_budgets
 from streamgauge.ledger.cost import usd
+from streamgauge.ledger.zones import zone_of
 
 _COLUMNS = (
     "key", "value", "month", "budget_usd", "spent_usd", "forecast_usd", "reached_percent", "streams", "without_price",

@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -14,27 +15,30 @@ from typing import BinaryIO
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.export_columns import COLUMNS, values_of
 from streamgauge.cli.ledger import chosen_by
-from streamgauge.cli.ledgers import ledger_to_read
+from streamgauge.cli.ledgers import ledger_when_needed
 from streamgauge.cli.tables import print_csv
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, MissingExtra, Unavailable, UsageFault
+
+# Characters of the file's name in that of the unfinished one: with all of them it may be too long.
+_NAME_CHARS = 40
 
 Write = Callable[[BinaryIO, Iterable[bytes], Mapping[str, str]], None]
 
 
 def run(settings: Settings, args: Arguments) -> int:
     """Writes the chosen records, oldest first. A file appears when it is whole."""
-    chosen = chosen_by(settings, args)
     to_stdout = str(args.file) in ("-", "")
     if to_stdout and args.output == "parquet":
         raise UsageFault("Parquet is written into a file: give its name")
     write = _writer(args.output)
-    with ledger_to_read(settings) as ledger:
+    with ledger_when_needed(settings) as ledger:
+        chosen = chosen_by(settings, args, ledger)
         if to_stdout:
-            write(sys.stdout.buffer, ledger.query(None, chosen), dict(chosen.tenants))
+            write(sys.stdout.buffer, ledger().query(None, chosen), dict(chosen.tenants))
             return DONE
         with _whole_file(Path(args.file)) as file:
-            write(file, ledger.query(None, chosen), dict(chosen.tenants))
+            write(file, ledger().query(None, chosen), dict(chosen.tenants))
     return DONE
 
 
@@ -53,15 +57,19 @@ def _writer(output: str) -> Write:
 @contextlib.contextmanager
 def _whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when the block ends well, readable by its owner alone. Raises Unavailable."""
-    part = path.with_name(f"{path.name}.part")
+    part = None
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        # Its name cannot be foreseen, so that nobody who may write to the directory prepares a link or a file of that name.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:_NAME_CHARS]}.", suffix=".part", dir=path.parent)
+        part = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
             yield file
         part.replace(path)
     except OSError as error:
         raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
 
 
 def _write_lines(file: BinaryIO, records: Iterable[bytes], _: Mapping[str, str]) -> None:

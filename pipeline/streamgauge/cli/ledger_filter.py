@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import datetime, tzinfo
 
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
 from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
+from streamgauge.ledger.zones import zone_of
 
 # Limit of --where options in one command: more than are written by hand, and far below SQLite's limit of nested
 # expressions (1,000).
@@ -56,14 +56,6 @@ def filter_of(
         timezone=timezone,
         tenants=tuple((tenants or {}).items()),
     )
-
-
-def zone_of(name: str) -> tzinfo:
-    """The time zone of this IANA name. Raises UsageFault."""
-    try:
-        return UTC if name == "UTC" else ZoneInfo(name)  # hosts without zone data have UTC
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a directory
-        raise UsageFault(f"--timezone {name} is not a time zone: write its name, as in UTC or Europe/Berlin") from None
 
 
 def month_of(given: str, zone: tzinfo) -> tuple[int, int]:

@@ -11,12 +11,13 @@ import msgspec
 
 from streamgauge.audit.result import Result
 from streamgauge.audit.runs import Run, Runs
-from streamgauge.cli.ledger_filter import month_of, zone_of
+from streamgauge.cli.ledger_filter import month_of
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.config import Settings
 from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError
 from streamgauge.ledger.budgets import Budgets, BudgetState, budget_states, load_budgets
 from streamgauge.ledger.cost import COST_DIGITS
+from streamgauge.ledger.zones import zone_of
 from streamgauge.live.answers import BudgetRow, LastAudit, Money
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample

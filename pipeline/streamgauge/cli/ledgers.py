@@ -1,10 +1,11 @@
 """Opens the ledgers that the settings name, and explains what to do if one is unavailable."""
 
 import contextlib
+import functools
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
@@ -19,6 +20,10 @@ _LOG = logging.getLogger("streamgauge.ledger")
 _EXPIRE_EVERY_S = 3_600.0
 _EXPIRE_ROWS = 1_000
 _EXPIRE_PAUSE_S = 0.1
+
+
+class MissingLedger(Unavailable):
+    """There is no file of the ledger yet."""
 
 
 @contextlib.contextmanager
@@ -84,6 +89,13 @@ def ledger_to_read(settings: Settings) -> Iterator[Reader]:
 
 
 @contextlib.contextmanager
+def ledger_when_needed(settings: Settings) -> Iterator[Callable[[], Reader]]:
+    """As `ledger_to_read`, which the first call of the function opens: a fault of an option needs no database."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda: stack.enter_context(ledger_to_read(settings)))
+
+
+@contextlib.contextmanager
 def ledger_of_audits(settings: Settings) -> Iterator[Ledger]:
     """The existing ledger in which audits are kept. Raises UsageFault, also for several; Unavailable as `ledger_to_read`."""
     if len(settings.ledger) > 1:
@@ -97,7 +109,7 @@ def _existing(urls: Sequence[str]) -> Iterator[list[Ledger]]:
     for url in urls:
         path = sqlite_file(url)
         if path is not None and not path.exists():
-            raise Unavailable(
+            raise MissingLedger(
                 f"there is no ledger {path}: give its location with --data-dir or --ledger, or capture streams first"
             )
     try:

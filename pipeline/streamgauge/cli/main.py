@@ -21,6 +21,7 @@ COMPLETE_VARIABLE = "_STREAMGAUGE_COMPLETE"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code. Shows a traceback only if STREAMGAUGE_DEBUG is set."""
+    _open_streams()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # records are JSON, whatever the locale
@@ -46,6 +47,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
         _flush_output()
+
+
+def _open_streams() -> None:
+    """Replaces the standard streams that the process was started without (`>&-`), for which Python has None, by no device.
+
+    Their descriptors are taken as well, also for children: a file or a socket that got one of them would receive what a
+    library or a child prints.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free
+    sys.stdin = sys.stdin or Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - until the process ends
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -76,6 +95,10 @@ def _run(argv: Sequence[str] | None) -> int:
             gc.enable()
         _raise_on_signals()
         return int(command.run(settings, args))
+    except Terminated:
+        # The exit code is that of an ordered stop (docs/reference/commands.md), which does not say that something is missing.
+        sys.stderr.write(f"streamgauge {args.command}: SIGTERM ended it before it was done\n")
+        return DONE
     except StreamgaugeError as error:
         _print_error(args.command, error)
         return error.exit_code

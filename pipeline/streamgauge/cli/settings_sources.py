@@ -45,10 +45,12 @@ class _Given(NamedTuple):
 def load(options: Mapping[str, object], settings_file: Path | None = None, commands: Collection[str] = ()) -> Settings:
     """The settings for these options (None means not given). Raises UsageFault, with a sentence for each fault.
 
-    `commands`: those that use them, by their words. Files of secrets that none of them uses are not read.
+    `commands`: those that use them, by their words; empty for all. What none of them takes keeps its default, since a file
+    or an environment may be that of several commands; a malformed value is refused all the same. Files of secrets are read
+    for the named commands only.
     """
     in_file = {} if settings_file is None else _read(settings_file)
-    variables = {name.upper(): value for name, value in os.environ.items() if value}
+    variables = {name: value for name, value in os.environ.items() if value}
     faults = [] if settings_file is None else _unknown_keys(in_file, settings_file)
     faults += _unknown_variables(variables)
     faults += [f"{redacted_value(name)}: there is no such setting" for name in options if name not in SETTINGS]
@@ -60,7 +62,12 @@ def load(options: Mapping[str, object], settings_file: Path | None = None, comma
     values, more = _values(given, commands)
     if faults := faults + more:
         raise UsageFault("\n".join(faults))
-    return Settings(**values, given={name: given[name].origin for name in values})
+    used = {name: value for name, value in values.items() if not commands or _is_taken(SETTINGS[name], commands)}
+    return Settings(**used, given={name: given[name].origin for name in used})
+
+
+def _is_taken(setting: Setting, commands: Collection[str]) -> bool:
+    return not set(commands).isdisjoint(setting.commands)
 
 
 def faults_of_file(settings_file: Path) -> list[str]:
@@ -109,7 +116,7 @@ def _values(given: dict[str, _Given], commands: Collection[str]) -> tuple[dict[s
         file, itself = given[setting.name], given.get(setting.content_of)
         if itself is not None and itself.rank == file.rank:
             faults.append(f"{itself.named} is given twice: {file.named} names a file that contains it")
-        elif not set(commands).isdisjoint(setting.commands) and (itself is None or file.rank < itself.rank):
+        elif _is_taken(setting, commands) and (itself is None or file.rank < itself.rank):
             target = SETTINGS[setting.content_of]
             try:
                 secret = read_secret(values[setting.name], target.type.metavar)
@@ -130,12 +137,19 @@ def _unknown_keys(in_file: Mapping[str, object], file: Path) -> list[str]:
 
 
 def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
+    """Also for a name in another case: it is not read, and that of a secret would be ignored."""
     known = {setting.variable for setting in SETTINGS.values()} | OTHER_VARIABLES
     return [
-        f"{redacted_value(name)} in the environment: there is no such setting{_nearest_variable(name, known)}"
+        f"{redacted_value(name)} in the environment: {_why_unknown(name, known)}"
         for name, value in variables.items()
-        if name.startswith(ENV_PREFIX) and name not in known and not _is_of_a_service(name, value)
+        if name.upper().startswith(ENV_PREFIX) and name not in known and not _is_of_a_service(name, value)
     ]
+
+
+def _why_unknown(name: str, known: Collection[str]) -> str:
+    if name.upper() in known:
+        return f"the names of variables are in upper case: write {name.upper()}"
+    return f"there is no such setting{_nearest_variable(name.upper(), known)}"
 
 
 def _nearest_variable(name: str, known: Collection[str]) -> str:

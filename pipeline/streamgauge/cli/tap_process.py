@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from streamgauge.attribute_types import TENANT
 from streamgauge.cli.admin_port import admin_access, start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
@@ -315,6 +316,20 @@ def check_keys(settings: Settings) -> None:
         for of_key in (f"{side}_key", f"{side}_key_password_file"):
             if getattr(settings, of_key) is not None and getattr(settings, f"{side}_certificate") is None:
                 raise UsageFault(f"{SETTINGS[of_key].flag} requires --{side}-certificate")
+
+
+def check_attributes(settings: Settings, *, names_them: bool) -> None:
+    """Rejects a label of metrics that no record has. `names_them`: all attributes are in the settings; those of an agent
+    are in the settings of applications. Raises UsageFault.
+    """
+    names = [one.name for one in settings.attribute]
+    for name in settings.metric_attribute:
+        if not names_them or name in names:
+            continue
+        if name != TENANT:
+            raise UsageFault(f"--metric-attribute {name} requires --attribute {name}=HEADER")
+        if settings.tenant_header is None and settings.tenants is None:
+            raise UsageFault(f"--metric-attribute {name} requires --tenant-header or --tenants")
 
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:

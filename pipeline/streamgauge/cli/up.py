@@ -9,18 +9,17 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from streamgauge.attribute_types import TENANT
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.cli.tap_announcements import announce, say_stopping
-from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_signal, tap_settings
+from streamgauge.cli.tap_process import Capturing, Tap, check_attributes, running_tap, say, stop_signal, tap_settings
 from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import WatchedThread
@@ -68,7 +67,7 @@ async def running_up(
     `on_new_records` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
     `process`: the name that the page shows.
     """
-    _check_attributes(settings, names_them=bool(settings.upstream or capturing))
+    check_attributes(settings, names_them=bool(settings.upstream or capturing))
     watched = WatchedThread(LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True))
     prices = prices_of(settings)
     metrics = Metrics(
@@ -108,20 +107,6 @@ async def running_up(
                 await tap.group.stop(settings.drain_timeout)
                 loop.stop(max(deadline - time.monotonic(), _FINISH_S))
                 await asyncio.to_thread(assembling.join)
-
-
-def _check_attributes(settings: Settings, *, names_them: bool) -> None:
-    """Rejects a label of metrics that no record has. `names_them`: all attributes are in the settings; those of an agent
-    are in the settings of applications. Raises UsageFault.
-    """
-    names = [one.name for one in settings.attribute]
-    for name in settings.metric_attribute:
-        if not names_them or name in names:
-            continue
-        if name != TENANT:
-            raise UsageFault(f"--metric-attribute {name} requires --attribute {name}=HEADER")
-        if settings.tenant_header is None and settings.tenants is None:
-            raise UsageFault(f"--metric-attribute {name} requires --tenant-header or --tenants")
 
 
 def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery", watched: WatchedThread) -> LocalLoop:

@@ -83,7 +83,7 @@ async def _through(url: str, path: str, stream: SlowStream) -> Finding:
     try:
         return await _measured(shown, f"{url.rstrip('/')}{path}", tls, stream)
     except StreamFailedError as error:
-        cure = f"check the address: {url.rstrip('/')}{path} must lead to the doctor's stream"
+        cure = f"check the address: {shown.rstrip('/')}{path} must lead to the doctor's stream"
         return fail(f"the slow stream does not arrive through {shown}: {error}", cure)
 
 

@@ -15,6 +15,9 @@ from streamgauge.runtime.certificates import Invalid, load_certificate, why_inva
 # Messages that the two sides of a handshake exchange in memory, at most: four are needed.
 _ROUNDS = 10
 _CERTIFICATE = "_certificate"
+# The one certificate that is read at the start alone.
+_OF_UPSTREAMS = SETTINGS["upstream_certificate"].flag
+_RESTART = "renew it, and restart the tap: it loads the file when it starts"
 _BY_TIME = (Invalid.EXPIRED, Invalid.NOT_YET)
 
 
@@ -34,7 +37,7 @@ def _named(installation: Installation) -> Iterator[tuple[str, Path, Path | None,
 
 
 def _of(option: str, certificate: Path, key: Path | None, password: Path | None) -> Finding | None:
-    cure = "renew it: a running process loads the new file"
+    cure = _RESTART if option == _OF_UPSTREAMS else "renew it: a running process loads the new file"
     try:
         ends_s = ends_s_of(certificate, key, password)
     except ssl.SSLCertVerificationError as fault:

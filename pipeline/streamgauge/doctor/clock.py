@@ -1,5 +1,6 @@
 """The clock of this host: compared with those of other hosts, by the Date header of HTTP and the broker's times."""
 
+import asyncio
 import ssl
 import time
 from collections.abc import Sequence
@@ -10,10 +11,13 @@ from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.probe import ProbeError, head
 from streamgauge.doctor.upstreams import CURES, ask
 from streamgauge.kafka.log_reader import LogUnreadableError
+from streamgauge.runtime.listeners import is_loopback
 
 # From which difference on times of records are visibly wrong, and from which certificates and days are (seconds).
 WARN_S = 5.0
 FAIL_S = 300.0
+# How many upstreams are asked.
+_ASKED = 3
 _CURE = "synchronise the clock of this host (chrony, systemd-timesyncd)"
 
 
@@ -32,9 +36,10 @@ async def find(installation: Installation) -> Sequence[Finding]:
 
 
 async def _differences(installation: Installation) -> list[tuple[float, str]]:
-    """Our clock minus that of each host that gives a time (seconds), with the host's name."""
+    """Our clock minus that of each other host that gives a time (seconds), with the host's name."""
     found = []
-    for upstream in installation.upstreams[:3]:
+    others = [one for one in installation.upstreams if not await _is_this_host(urlsplit(one.url).hostname or "")]
+    for upstream in others[:_ASKED]:
         try:
             date_s = (await ask(upstream, installation)).date_s
         except ProbeError:
@@ -52,14 +57,29 @@ def _difference(date_s: float) -> float:
 
 
 async def _of_prometheus(url: str) -> float | None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None  # the check of Prometheus says that this is no address
+    if await _is_this_host(parts.hostname or ""):
+        return None
     secure = parts.scheme == "https"
     tls = ssl.create_default_context() if secure else None
     try:
-        port = parts.port or (443 if secure else 80)
+        port = port or (443 if secure else 80)
         return (await head(parts.hostname or "", port, f"{parts.path.rstrip('/')}/-/healthy", tls, CURES)).date_s
     except ProbeError:
         return None
+
+
+async def _is_this_host(host: str) -> bool:
+    """Whether every address of the host is one of loopback: its clock is ours. No name that is not resolved is."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        return False
+    return all(is_loopback(str(place[0])) for *_, place in found)
 
 
 async def _of_broker(installation: Installation) -> list[tuple[float, str]]:

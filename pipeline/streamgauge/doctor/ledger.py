@@ -7,6 +7,7 @@ from streamgauge.config import Settings
 from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
+from streamgauge.errors import MissingExtra
 from streamgauge.ledger import LedgerUnavailableError, UnsupportedLedgerError, sqlite_file
 from streamgauge.ledger.inspection import inspect_ledger
 from streamgauge.runtime.redaction import redacted_text
@@ -17,7 +18,10 @@ async def find(installation: Installation) -> Sequence[Finding]:
     settings = installation.settings
     if len(settings.ledger) > 1:
         return [fail("--ledger is given more than once: records are stored in one ledger", "give it once")]
-    return [await in_thread(_of, settings)]
+    try:
+        return [await in_thread(_of, settings)]
+    except ModuleNotFoundError:
+        raise MissingExtra("the ledger", installation.command) from None
 
 
 def _of(settings: Settings) -> Finding:
@@ -28,7 +32,7 @@ def _of(settings: Settings) -> Finding:
         state = inspect_ledger(url)
         path = sqlite_file(url)
     except UnsupportedLedgerError as error:
-        return fail(str(error), "write sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+        return fail(str(error), "write sqlite:///FILE, or the URL of a database that begins with postgresql://")
     except LedgerUnavailableError as error:
         return fail(redacted_text(str(error)), "check the database, its rights, and the URL of --ledger")
     if state is None:

@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
@@ -13,8 +14,8 @@ from streamgauge.doctor.threads import in_thread
 from streamgauge.runtime.listeners import Address
 
 _TIMEOUT_S = 5.0
-# What an admin port answers to a question for its health: a status, and a few words (bytes).
-_STATUSES, _MAX_BYTES = (200, 401, 403, 503), 500
+# What an admin port answers to a question for its health: its name in the header Server, a status, and a few words (bytes).
+_SERVER, _STATUSES, _MAX_BYTES = "streamgauge", (200, 401, 403, 503), 500
 _UNREADY = 503
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it connects
 
@@ -72,21 +73,30 @@ def reached_at(address: Address) -> Address:
 def is_streamgauge(address: Address) -> bool:
     """Whether the admin port of a Streamgauge answers there."""
     answer = _get(address, "/health/live")
-    return answer is not None and answer[0] in _STATUSES and len(answer[1]) < _MAX_BYTES
+    return answer is not None and answer.server == _SERVER and answer.status in _STATUSES
 
 
 def unready_reason(address: Address) -> str | None:
     """Why the process with this admin port is not ready; None if it is, or if it does not say."""
     answer = _get(address, "/health/ready")
-    if answer is None or answer[0] != _UNREADY:
+    if answer is None or answer.status != _UNREADY:
         return None
     return (
-        answer[1].decode(errors="replace").strip().removeprefix("not ready").removeprefix(": ") or "it gives no reason"
+        answer.body.decode(errors="replace").strip().removeprefix("not ready").removeprefix(": ")
+        or "it gives no reason"
     )
 
 
-def _get(address: Address, path: str) -> tuple[int, bytes] | None:
-    """The status and the beginning of the body, over HTTP or TLS; None without an answer."""
+class _Answer(NamedTuple):
+    """`server`: the header Server; `body`: its beginning."""
+
+    status: int
+    server: str | None
+    body: bytes
+
+
+def _get(address: Address, path: str) -> _Answer | None:
+    """The answer, over HTTP or TLS; None without one."""
     at = reached_at(address)
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # the address is this host's own, and no secret is sent
@@ -97,5 +107,5 @@ def _get(address: Address, path: str) -> tuple[int, bytes] | None:
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", path)
             with connection.getresponse() as answer:
-                return answer.status, answer.read(_MAX_BYTES)
+                return _Answer(answer.status, answer.getheader("Server"), answer.read(_MAX_BYTES))
     return None

@@ -1,5 +1,6 @@
 """Prometheus: a target is up that shows streamgauge_build_info, and one of them is this installation's."""
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -108,6 +109,6 @@ def _get(url: str, path: str, **query: str) -> Any:
             raise _QueryError(f"answers with {error.code}") from None
     except urllib.error.URLError as error:
         raise _QueryError(f"cannot be reached ({redacted_text(str(error.reason))})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise _QueryError(f"gives no answer that can be read ({type(error).__name__})") from None
     return found["data"] if isinstance(found, dict) and found.get("status") == "success" else None

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from streamgauge.doctor.findings import Finding, fail, ok, warn
+from streamgauge.doctor.findings import Finding, fail, failure_of, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
-from streamgauge.errors import StreamgaugeError
+from streamgauge.errors import MissingExtra, StreamgaugeError
 from streamgauge.runtime.redaction import redacted_text
 
 
@@ -15,6 +15,8 @@ async def find(installation: Installation) -> Sequence[Finding]:
     for attempt in installation.attempts:
         try:
             await in_thread(attempt)
+        except MissingExtra as error:
+            found.append(failure_of(error))
         except StreamgaugeError as error:
             cure = f"correct it; `streamgauge config show {installation.command}` shows where each value comes from"
             found.append(fail(redacted_text(str(error)), cure))

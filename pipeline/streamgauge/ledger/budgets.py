@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streamgauge.core.safe_values import is_attribute_name
 from streamgauge.errors import UsageFault
 from streamgauge.ledger.contract import ALL_RECORDS, Filter, Reader
 from streamgauge.ledger.cost import COST_DIGITS, usd
+from streamgauge.ledger.zones import is_zone
 
 # The parts of a budget (percent) at which a warning is due.
 THRESHOLDS = (50, 80, 100)
@@ -91,7 +91,7 @@ def load_budgets(path: Path) -> Budgets:
     given, timezone = known.get("budget"), known.get("timezone", "UTC")
     if not set(known) <= {"budget", "timezone"} or not isinstance(given, list):
         raise UsageFault(f"the budgets {path} hold [[budget]] and timezone, and nothing else")
-    if not isinstance(timezone, str) or not _is_zone(timezone):
+    if not isinstance(timezone, str) or not is_zone(timezone):
         raise UsageFault(f"the budgets {path}: timezone is not the name of a time zone, such as Europe/Berlin")
     if len(given) > MAX_BUDGETS:
         raise UsageFault(f"the budgets {path} hold {len(given)} budgets: at most {MAX_BUDGETS} are allowed")
@@ -99,13 +99,6 @@ def load_budgets(path: Path) -> Budgets:
     if len({(one.key, one.value) for one in budgets}) != len(budgets):
         raise UsageFault(f"the budgets {path}: two budgets have the same key and value")
     return Budgets(tuple(budgets), timezone)
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        return name == "UTC" or bool(ZoneInfo(name))  # hosts without zone data have UTC
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a directory
-        return False
 
 
 def _budget(place: str, given: object) -> Budget:

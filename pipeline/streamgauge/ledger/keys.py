@@ -5,9 +5,8 @@ expression, so that both databases agree with Python's zone data.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,6 +26,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from streamgauge.core.safe_values import is_attribute_name
 from streamgauge.ledger.contract import KEYS, Filter
 from streamgauge.ledger.schema import NO_START, NUMBER, TEXT, records, started
+from streamgauge.ledger.zones import zone_of
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
@@ -118,7 +118,7 @@ def _local_day(connection: Connection, chosen: Filter) -> Expression:
     begin, end = _starts(connection, chosen)
     if begin > end:
         return records.c.day  # no chosen record has a start
-    offsets = list(_offsets(ZoneInfo(chosen.timezone), begin, end))
+    offsets = list(_offsets(zone_of(chosen.timezone), begin, end))
     *earlier, (_, newest) = offsets
     until = [offset_begin for offset_begin, _ in offsets[1:]]
     shift: Any = (
@@ -146,7 +146,7 @@ def _starts(connection: Connection, chosen: Filter) -> tuple[int, int]:
     return max(begin, _FIRST), min(end, _LAST)
 
 
-def _offsets(zone: ZoneInfo, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _offsets(zone: tzinfo, first: int, last: int) -> Iterator[tuple[int, int]]:
     """The offsets from UTC (us) that a zone has between two times, each with the time (us) from which it holds."""
     at, offset = first, _offset(zone, first)
     yield at, offset
@@ -163,6 +163,6 @@ def _offsets(zone: ZoneInfo, first: int, last: int) -> Iterator[tuple[int, int]]
         at = following
 
 
-def _offset(zone: ZoneInfo, time_us: int) -> int:
+def _offset(zone: tzinfo, time_us: int) -> int:
     offset = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).astimezone(zone).utcoffset()
     return 0 if offset is None else offset // timedelta(microseconds=1)

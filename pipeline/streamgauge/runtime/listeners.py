@@ -3,6 +3,7 @@ over them, else one for all (docs/decisions/0012-a-listening-socket-for-each-rel
 """
 
 import errno
+import ipaddress
 import socket
 import sys
 import time
@@ -32,6 +33,14 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches the address. A name is not resolved: it may have another address tomorrow."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower().removesuffix(".") == "localhost"
 
 
 class Listeners:

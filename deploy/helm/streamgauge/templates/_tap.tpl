@@ -34,7 +34,7 @@ ports:
 {{- include "streamgauge.probes" .root | nindent 0 }}
 {{- if not .sidecar }}
 lifecycle:
-  # Until every balancer has learnt that the pod ends, new requests are served: after SIGTERM they are refused.
+  # Until every balancer has taken the pod out of service, new requests are served: after SIGTERM they are refused.
   preStop: {exec: {command: [sleep, {{ $tap.preStopSeconds | int64 | quote }}]}}
 {{- end }}
 securityContext: {{- include "streamgauge.containerSecurity" . | nindent 2 }}
