@@ -36,7 +36,8 @@ class LedgerRow:
 
     The `_tokens` are what the record reports; from `input_uncached` to `output_audio` they are disjoint kinds.
     `inference_geo`: the region in which the provider computed it (Anthropic). `wait_us`: the time to the first token, or to
-    the end of a stream without one, in microseconds.
+    the end of a stream without one, in microseconds. `speed`: the speed that the provider names in its usage (Anthropic); it
+    decides the price, and is no column.
     """
 
     stream_id: str
@@ -82,6 +83,7 @@ class LedgerRow:
     output_audio: int | None
     record: bytes
     cost: Cost | None = None
+    speed: str | None = None
 
     @property
     def own_bytes(self) -> bytes:
@@ -129,7 +131,7 @@ def unstored_row_of(record: Record) -> LedgerRow:
 
 # The columns of a price, which a ledger adds; all columns, in the order of `values`.
 PRICE = ("cost_input", "cost_output", "price_source", "price_date")
-_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost"))
+_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost", "speed"))
 _OWN = attrgetter(*_OWN_NAMES)
 COLUMNS = (*_OWN_NAMES, *PRICE, "record")
 
@@ -235,6 +237,7 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         reasoning_tokens=usage.reasoning_tokens,
         trace_id=known.trace_id,
         inference_geo=region_of(usage.raw),
+        speed=_named(usage.raw, "speed"),
         wait_us=wait_of(known.timing.first_token_s, known.timing.end_s),
         input_cache_write_tokens=usage.input_cache_write_tokens,
         input_cache_write_1h_tokens=usage.input_cache_write_1h_tokens,
@@ -263,8 +266,12 @@ def kinds_of(reported: Mapping[str, int]) -> dict[str, Any]:
 
 def region_of(raw: Mapping[str, object] | None) -> str | None:
     """The region in a provider's own usage; None if it names none."""
-    region = None if raw is None else raw.get("inference_geo")
-    return region if isinstance(region, str) else None
+    return _named(raw, "inference_geo")
+
+
+def _named(raw: Mapping[str, object] | None, name: str) -> str | None:
+    value = None if raw is None else raw.get(name)
+    return value if isinstance(value, str) else None
 
 
 # A longer wait is no time of a stream (seconds: 30 years).
