@@ -100,15 +100,30 @@ class LedgerRow:
     @classmethod
     def of_json(cls, record: bytes) -> "LedgerRow":
         """The row of a record's JSON, as `streamgauge.records` holds it. Raises UnreadableRecordError, and nothing else."""
-        known = _known_of(record)
+        return cls._without_cost(_known_of(record, _Whole), record)
+
+    @classmethod
+    def of_stored(cls, record: bytes) -> "LedgerRow":
+        """The row of a record's JSON as a ledger stores it, with its cost. Raises UnreadableRecordError.
+
+        A ledger of an earlier version may hold a record that `of_json` refuses: this method reads it.
+        """
+        return cls._with_cost(_known_of(record, _Known), record)
+
+    @classmethod
+    def of_line(cls, record: bytes) -> "LedgerRow":
+        """The row of a record's JSON, with or without a cost, for a ledger to store. Raises UnreadableRecordError."""
+        known = _known_of(record, _Whole)
+        return cls._without_cost(known, record) if known.cost is msgspec.UNSET else cls._with_cost(known, record)
+
+    @staticmethod
+    def _without_cost(known: "_Known", record: bytes) -> "LedgerRow":
         if known.cost is not msgspec.UNSET or not record.endswith(b"}"):
             raise UnreadableRecordError("the record has a cost already, or does not end with a brace")
         return _row(known, record[:-1] + _NO_COST)
 
-    @classmethod
-    def of_stored(cls, record: bytes) -> "LedgerRow":
-        """The row of a record's JSON as a ledger stores and prints it, with its cost. Raises UnreadableRecordError."""
-        known = _known_of(record)
+    @staticmethod
+    def _with_cost(known: "_Known", record: bytes) -> "LedgerRow":
         own, found, cost = record.rpartition(_COST)
         try:
             if not found or known.cost is msgspec.UNSET or msgspec.json.decode(cost.removesuffix(b"}")) != known.cost:
@@ -136,10 +151,10 @@ _OWN = attrgetter(*_OWN_NAMES)
 COLUMNS = (*_OWN_NAMES, *PRICE, "record")
 
 
-def _known_of(record: bytes) -> "_Known":
+def _known_of(record: bytes, kind: "type[_Known]") -> "_Known":
     try:
         # All members are decoded, also those that no row needs: a typed decoder would skip broken strings in these.
-        known = msgspec.convert(msgspec.json.decode(record), _Known)
+        known = msgspec.convert(msgspec.json.decode(record), kind)
         is_id = str(UUID(known.stream_id)) == known.stream_id
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise UnreadableRecordError("not a record of this version") from error
@@ -202,6 +217,45 @@ class _Known(msgspec.Struct):
     trace_id: str | None = None
     attributes: dict[str, str] = {}  # records of earlier versions have none
     cost: object = msgspec.UNSET
+
+
+# Types for the members of a record that no row needs, but readers of a ledger: tables and the audit.
+class _Request(msgspec.Struct):
+    n: int | None = None
+    max_tokens: int | None = None
+    body_bytes: int | None = None
+
+
+class _WholeUsage(_Usage):
+    identity_failed: str | None = None
+    bad_values: int = 0
+
+
+class _Gaps(msgspec.Struct):
+    p50_s: float | None
+
+
+class _WholeTiming(msgspec.Struct):
+    first_token_s: float | None
+    end_s: float | None
+    gaps: _Gaps
+
+
+class _Counts(msgspec.Struct):
+    events: int
+    text_chars: int = 0
+    reasoning_chars: int = 0
+    refusal_chars: int = 0
+
+
+class _Whole(_Known, kw_only=True):
+    """The members of a record that a ledger accepts: a record without one of them would stop every reader later."""
+
+    usage: _WholeUsage
+    timing: _WholeTiming  # type: ignore[assignment]
+    counts: _Counts
+    request: _Request | None = None
+    status_code: int | None = None
 
 
 def _row(known: _Known | Record, record: bytes) -> LedgerRow:
