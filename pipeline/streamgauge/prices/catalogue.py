@@ -30,8 +30,8 @@ _STANDARD = frozenset({None, "default", "standard", "standard_only", "auto", "on
 # Speeds that are charged at the standard price. Anthropic's fast mode has prices of its own.
 _USUAL = frozenset({None, "standard"})
 # What a region adds: Anthropic charges 1.1 times all token prices for inference in the US only
-# (platform.claude.com/docs/en/about-claude/pricing, "Data residency pricing"), those of fast mode included. Other regions have
-# no known price.
+# (platform.claude.com/docs/en/about-claude/pricing, "Data residency pricing"), those of fast mode included. Other regions
+# have no known price.
 _ANYWHERE = frozenset({None, "global", "not_available"})
 _REGIONS: Mapping[tuple[str, str | None], Decimal] = {("anthropic", "us"): Decimal("1.1")}
 # Prices by our names -> names in the list.
