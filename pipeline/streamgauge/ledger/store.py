@@ -97,7 +97,7 @@ class SqlLedger:
         if not first:
             return Inserted()
         costs = {name: self._cost_of(row) for name, row in first.items()}
-        # In one order, so that two writers of the same streams wait for each other, and none for both.
+        # In one order, so that two writers of the same streams cannot block each other for good.
         ordered = {name: first[name].values(costs[name]) for name in sorted(first)}
         with self._lock, self._translated("written"), self._writing() as connection:
             new = self._insert_new(connection, ordered)
