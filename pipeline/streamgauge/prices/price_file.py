@@ -16,7 +16,6 @@
 Of several prices that match a record the one with the latest `from` holds; of equal ones the last in the file.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -24,6 +23,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 from streamgauge.prices.catalogue import Offer, is_provider
 from streamgauge.prices.rates import Rate, Rates, of_request
@@ -92,10 +92,10 @@ NO_PRICES = PriceFile()
 def load_prices(path: Path) -> PriceFile:
     """Reads a price file. Raises UsageFault, with a sentence that names the price and the key."""
     try:
-        known = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+        known = parse_toml(path.read_bytes(), Decimal)
     except OSError as error:
         raise UsageFault(f"the price file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidOperation) as error:
+    except NotTomlError as error:
         raise UsageFault(f"the price file {path} is not valid TOML: {error}") from None
     if unknown := known.keys() - {"upstreams", "price"}:
         raise UsageFault(f"the price file {path}: {min(unknown)} is not known: it holds [upstreams] and [[price]]")
