@@ -13,9 +13,10 @@ from sqlalchemy import Connection, create_engine, event, insert
 from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, Total
 from streamgauge.ledger.adding import totals_of
 from streamgauge.ledger.migrations import bring_up_to_date
-from streamgauge.ledger.resumption import UsagePart, count_once
+from streamgauge.ledger.resumption import UsagePart
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import records
+from tests.ledger.counting import count_once
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 

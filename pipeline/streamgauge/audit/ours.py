@@ -106,12 +106,7 @@ class StoredRecord(msgspec.Struct, gc=False):
     @property
     def tokens(self) -> Tokens:
         """What the provider reported, in kinds that exclude each other. What it did not report adds nothing."""
-        usage = self.usage
-        if usage.source not in _REPORTED:
-            return ZERO
-        cached, written = usage.input_cached_tokens or 0, usage.input_cache_write_tokens or 0
-        whole = cached + written if usage.input_tokens is None else usage.input_tokens
-        return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
+        return tokens_of_usage(self.usage) if self.is_reported else ZERO
 
     def usd_of(self, tokens: Tokens) -> Decimal | None:
         """Its cost in dollars; None if it has usage and no price is known. A stream without usage costs nothing here.
@@ -121,6 +116,33 @@ class StoredRecord(msgspec.Struct, gc=False):
         if self.cost is not None and self.cost.usd is not None:
             return Decimal(self.cost.usd)
         return ZERO_USD if tokens == ZERO else None
+
+
+class Reported(Protocol):
+    """The counts that a provider reported: of a record, or of several that are one stream. Cached input is part of input."""
+
+    @property
+    def input_tokens(self) -> int | None:
+        """All input."""
+
+    @property
+    def output_tokens(self) -> int | None:
+        """All output."""
+
+    @property
+    def input_cached_tokens(self) -> int | None:
+        """Input that was read from a cache."""
+
+    @property
+    def input_cache_write_tokens(self) -> int | None:
+        """Input that was written to a cache."""
+
+
+def tokens_of_usage(usage: Reported) -> Tokens:
+    """Reported counts in kinds that exclude each other."""
+    cached, written = usage.input_cached_tokens or 0, usage.input_cache_write_tokens or 0
+    whole = cached + written if usage.input_tokens is None else usage.input_tokens
+    return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
 
 
 class Place(NamedTuple):
