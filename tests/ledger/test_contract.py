@@ -686,4 +686,11 @@ def test_audits_are_kept_with_numbers_from_1_on(url: str) -> None:
     with open_ledger(url, create=False) as ledger:
         assert ledger.audits() == [(1, b'{"a":1}'), (2, b"\x00")]
         assert ledger.audits(last=True) == [(2, b"\x00")]
+        assert [ledger.audits(number=number) for number in (1, 3, -1, 2**63, 10**30)] == [
+            [(1, b'{"a":1}')],
+            [],
+            [],
+            [],
+            [],
+        ]
         assert ids(ledger) == []
