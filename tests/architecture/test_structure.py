@@ -275,7 +275,7 @@ ROOMS: dict[str, set[str]] = {
     "taps": {"attribute_types", "config", "core", "errors", "recorder", "runtime", "spool"},
     "metrics": {"core", "errors", "runtime", "spool"},
     "ledger": {"core", "errors"},
-    "prices": {"errors", "ledger"},
+    "prices": {"core", "errors", "ledger"},
     "audit": {"core", "errors", "ledger"},
     "live": {"core", "metrics", "runtime", "spool"},
     "local_delivery": {"core", "metrics", "runtime", "spool"},

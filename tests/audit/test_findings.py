@@ -89,6 +89,37 @@ def test_ids_and_requests_that_occur_twice(tmp_path: Path) -> None:
     }
 
 
+def test_ids_that_were_masked_are_not_one_id(tmp_path: Path) -> None:
+    assert found(tmp_path, [make_row(1, response_id="masked"), make_row(2, response_id="masked")]) == []
+
+
+def test_independent_requests_with_one_body_are_not_billed_twice(tmp_path: Path) -> None:
+    def at(number: int, minute: int, attempt: int, **changes: Any) -> LedgerRow:
+        started = f"2026-03-01T10:{minute:02}:00Z"
+        return make_row(
+            number, response_id=f"r{number}", request_digest="d", attempt=attempt, started_at=started, **changes
+        )
+
+    rows = [
+        at(1, 0, 1), at(2, 1, 1), at(3, 2, 1),
+        at(4, 3, 2),  # repeats the third
+        at(5, 4, 2), at(6, 5, 2),  # later attempts of requests whose first one is not known
+        at(7, 6, 1), at(8, 30, 2),  # too long after the first one
+        at(9, 31, 1), at(10, 32, 1, usage=ABSENT, outcome="upstream_reset"), at(11, 33, 2),
+        at(12, 34, 3),
+    ]  # fmt: skip
+    (one,) = found(tmp_path, rows)
+    assert (one.name, one.concerned) == ("request_billed_twice", 4)
+    assert one.streams == (stream_id(3), stream_id(4), stream_id(11), stream_id(12))
+
+
+def test_all_streams_that_cost_many_times_the_mean_are_counted(tmp_path: Path) -> None:
+    rows = [with_cost(make_row(number, usage=make_usage(1, 1)), "0.0001") for number in range(12_000)]
+    rows[:130] = [with_cost(make_row(number), "1") for number in range(130)]
+    (one,) = (one for one in found(tmp_path, rows) if one.name == "cost_outlier")
+    assert (one.concerned, len(one.streams)) == (130, 100)
+
+
 def test_a_stream_that_costs_many_times_the_mean(tmp_path: Path) -> None:
     rows = [with_cost(make_row(number), "0.01") for number in range(200)]
     rows[7] = with_cost(make_row(7), "5")

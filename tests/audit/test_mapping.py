@@ -47,3 +47,9 @@ def test_without_a_map_an_upstream_is_the_provider_of_its_name_or_host() -> None
 def test_a_wrong_map_is_refused(text: str, says: str) -> None:
     with pytest.raises(UsageFault, match=says):
         mapping_of(text, "map.toml")
+
+
+@pytest.mark.parametrize("text", ["a = 1" + "0" * 5_000, "a = " + "[" * 100_000])
+def test_a_number_or_a_nesting_without_end_is_not_toml(text: str) -> None:
+    with pytest.raises(UsageFault, match="is not TOML"):
+        mapping_of(text, "map.toml")

@@ -50,3 +50,13 @@ def test_a_model_of_one_side_keeps_its_name() -> None:
         "gpt-4o-2024-08-06": "gpt-4o-2024-08-06",
         "o3": "o3",
     }
+
+
+def test_a_suffix_that_is_no_variant_tells_models_apart() -> None:
+    assert family_of("llama3:8b") != family_of("llama3:70b")
+    assert joined_names(["llama3:8b"], ["llama3:70b"]) == {"llama3:8b": "llama3:8b", "llama3:70b": "llama3:70b"}
+
+
+@pytest.mark.parametrize("variant", ["free", "extended", "thinking", "nitro", "floor", "online", "exacto", "beta"])
+def test_variants_of_openrouter_are_one_model(variant: str) -> None:
+    assert family_of(f"openai/gpt-5.2:{variant}") == family_of("gpt-5.2")

@@ -67,3 +67,12 @@ def test_days_that_follow_each_other_are_one_run() -> None:
     assert period.runs_of(frozenset()) == [(period.read_since_us, period.read_until_us)]
     runs = period.runs_of({"2026-03-30", "2026-03-29", "2026-03-05"})
     assert [end - start for start, end in runs] == [24 * HOUR_US, 47 * HOUR_US]
+
+
+@pytest.mark.parametrize("given", ["9999-12-31", "9000-01-01", "1970-12-31"])
+def test_a_day_at_the_end_of_the_calendar_is_refused(given: str) -> None:
+    with pytest.raises(UsageFault, match=f"--to {given} is not a date from 1971-01-01 to 8999-12-31"):
+        Period.of("1971-01-01", given, "UTC")
+    last = Period.of("2026-11-01", "8999-12-31", "Pacific/Kiritimati")
+    assert last.read_until_us > last.until_us
+    assert day_after(last.end, 366)

@@ -1,17 +1,20 @@
 """Usage of a stream that was resumed counts once."""
 
+from decimal import Decimal
 from pathlib import Path
 
-from streamgauge.audit.amounts import ZERO_USD, Tokens
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens
 from streamgauge.audit.invoices import open_invoice
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period
 from streamgauge.audit.reconcile import reconcile
+from streamgauge.audit.resumed import Resumed
 from streamgauge.audit.theirs import Theirs
-from streamgauge.ledger import LedgerRow, SqliteLedger
+from streamgauge.core.record import Usage
+from streamgauge.ledger import Cost, LedgerRow, SqliteLedger
 from tests.audit.invoices.samples import BY_NAME
-from tests.ledger.rows import make_row
+from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import make_usage
 
 # The tier that the sample has.
@@ -59,3 +62,47 @@ def test_a_resumed_stream_without_its_origin_counts_by_itself(tmp_path: Path) ->
     assert ours_of(tmp_path, [make_row(2, **PRIORITY, response_id="r1", resumed_from="17", usage=make_usage(100, 50))]) == (
         Tokens(100, 0, 0, 50), 1
     )  # fmt: skip
+
+
+def cost_of(folder: Path, usages: list[Usage], costs: list[str]) -> str | None:
+    """What an origin and the stream that resumes it cost together."""
+    names = [{"outcome": "client_abort"}, {"resumed_from": "17"}]
+    rows = [make_row(n, response_id="r1", usage=usage, **names[n]) for n, usage in enumerate(usages)]
+    with SqliteLedger(folder / "ledger.sqlite", prices=_Costs(costs)) as ledger:
+        ledger.insert(rows)
+        ours, resumed = Ours(ledger, PERIOD, Mapping()), Resumed()
+        found = list(ours.records())
+        for _, record in found:
+            if record.resumed_from is not None:
+                resumed.see(record)
+        for start_us, record in found:
+            resumed.look_at(start_us, record)
+        first, second = resumed.corrections().values()
+        (total,) = ledger.totals(["upstream"])
+        assert (first.tokens.input, first.tokens.output) == (total.input_tokens, total.output_tokens)
+        assert (second.tokens, second.usd, second.has_usage) == (ZERO, ZERO_USD, False)
+        assert first.usd is None or str(first.usd) == total.cost_usd
+        return None if first.usd is None else str(first.usd)
+
+
+class _Costs:
+    """Each record costs what is given for it, input and output half each if it reports both."""
+
+    def __init__(self, costs: list[str]) -> None:
+        self._costs = {stream_id(number): int(Decimal(cost).scaleb(12)) for number, cost in enumerate(costs)}
+
+    def cost_of(self, row: LedgerRow) -> Cost:
+        cost = self._costs[row.stream_id]
+        if row.output_tokens is None:
+            return Cost(cost, None, "test", None)
+        return Cost(None, cost, "test", None) if row.input_tokens is None else Cost(cost // 2, cost // 2, "test", None)
+
+
+def test_the_cost_is_the_one_that_the_ledger_counts_where_the_records_tell_it(tmp_path: Path) -> None:
+    partial, both = make_usage(100, None, source="partial"), make_usage(100, 50)
+    (tmp_path / "sides").mkdir()
+    assert cost_of(tmp_path / "sides", [partial, make_usage(None, 50)], ["0.25", "0.5"]) == "0.75"
+    (tmp_path / "one").mkdir()
+    assert cost_of(tmp_path / "one", [partial, both], ["0.25", "0.5"]) == "0.5"
+    (tmp_path / "part").mkdir()
+    assert cost_of(tmp_path / "part", [both, make_usage(None, 60)], ["0.5", "0.25"]) is None

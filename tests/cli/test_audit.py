@@ -1,19 +1,33 @@
 """`streamgauge audit` as a user runs it: its forms of output, exit codes, kept runs, and the same bytes each time."""
 
+import contextlib
 import csv
+import hashlib
 import io
 import json
 import random
 import re
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
+from streamgauge.audit.invoices import open_invoice
+from streamgauge.audit.mapping import Mapping
+from streamgauge.audit.ours import Ours
+from streamgauge.audit.period import Period
+from streamgauge.audit.reconcile import reconcile
+from streamgauge.audit.result import Amount, Days, Line, Result, Tolerance, encode
+from streamgauge.audit.runs import Run, Runs
+from streamgauge.audit.theirs import Theirs
+from streamgauge.cli.ledger_watch import _audit, _shown_audit
 from streamgauge.cli.main import main
-from streamgauge.ledger import SqliteLedger
+from streamgauge.ledger import ALL_RECORDS, Filter, SqliteLedger
 from tests.audit.invoices.samples import BY_NAME
 from tests.audit.world.bill import Bill
 from tests.audit.world.errors import PLANTS, Plan
@@ -22,6 +36,7 @@ from tests.audit.world.records import row, write_ledger
 from tests.audit.world.test_world import BY_NAME as EXPORTS
 from tests.audit.world.test_world import DAYS, FIRST, a_world, where_of
 from tests.audit.world.traffic import later
+from tests.ledger.rows import make_row
 from tests.running import command
 
 SCHEMA = Path(__file__).parent.parent.parent / "schemas" / "audit.v1.json"
@@ -286,3 +301,108 @@ def test_a_tolerance_lets_an_audit_agree_only_for_what_no_cause_explains(
     assert (code, result["causes"], result["unexplained"]["tokens"]["total"]) == (1, [], 7)
     assert audit("--tolerance-tokens", "7")[0] == 0
     assert audit("--tolerance-tokens", "6")[0] == 1
+
+
+@pytest.fixture
+def true_bill(tmp_path: Path) -> Path:
+    """A ledger, and a bill in two files that agrees with it. Returns the file of the ledger."""
+    made = Plan(a_world(EXPORT, 5), random.Random(5))
+    write_ledger(tmp_path / "ledger.sqlite", made.world.calls)
+    write_bill(tmp_path, made.bill(each_call=False))
+    (tmp_path / "map.toml").write_text(MAP)
+    return tmp_path / "ledger.sqlite"
+
+
+def change_one(ledger: Path, change: Callable[[bytes], bytes]) -> str:
+    """Change the bytes of a record within the period. Returns its stream id."""
+    with contextlib.closing(sqlite3.connect(ledger)) as database, database:
+        chosen = (
+            "select stream_id, record from records where day = ? and cost_usd_of(record) order by stream_id limit 1"
+        )
+        database.create_function("cost_usd_of", 1, lambda record: json.loads(record)["cost"] is not None)
+        name, record = database.execute(chosen, (later(FIRST, 1),)).fetchone()
+        database.execute("update records set record = ? where stream_id = ?", (change(record), name))
+    return str(name)
+
+
+def test_billed_money_without_a_cost_beside_it_does_not_agree(true_bill: Path, audit: Audit) -> None:
+    code, output, _ = audit()
+    assert (code, "the bill agrees with the ledger" in output) == (0, True), output
+    change_one(true_bill, lambda record: record[: record.rindex(b',"cost":')] + b',"cost":null}')
+    code, output, _ = audit("--save")
+    assert (code, "the bill does not agree with the ledger" in output) == (1, True), output
+    assert re.search(r"Unexplained money in the lines whose money is compared: 0 USD", output), output
+    assert re.search(
+        r"Money of 1 lines \([0-9.]+ USD billed\) is not compared: streams of these lines have no cost.", output
+    )
+    assert re.search(r"^money_not_compared +anthropic +\S+ +1 ", output, re.MULTILINE), output
+    with SqliteLedger(true_bill) as ledger:
+        (run,) = Runs(ledger).all()
+    samples = {sample.name: sample.value for sample in _audit(run, msgspec.json.decode(run.result, type=Result), 0)}
+    assert samples["streamgauge_audit_agrees"] == 0
+    assert "streamgauge_audit_unexplained_usd" not in samples
+
+
+def test_a_run_that_an_earlier_version_kept_as_agreeing_does_not_agree_if_money_was_not_compared() -> None:
+    known, unknown = Amount(None, "1.5"), Amount(None, None)
+    line = Line("2026-11-01", "nimbus", "m", None, None, unknown, known, unknown, [], unknown)
+    result = Result(
+        Days("2026-11-01", "2026-12-01", "UTC"), True, Tolerance(0, "0.01"), {}, [], [line], Amount(None, "0"), []
+    )
+    run = Run(
+        "2026-12-01T00:00:00Z", "2026-11-01", "2026-12-01", "UTC", True, False, "", [], msgspec.Raw(encode(result))
+    )
+    samples = {sample.name: sample.value for sample in _audit(run, result, 0)}
+    assert samples["streamgauge_audit_agrees"] == 0
+    assert "streamgauge_audit_unexplained_usd" not in samples
+    assert _shown_audit(run, result).agrees is False
+
+
+def test_a_stored_record_that_is_none_is_left_out_and_named(true_bill: Path, audit: Audit) -> None:
+    forged = change_one(true_bill, lambda record: record.replace(b'"timing":{', b'"timing":5,"other":{'))
+    code, output, _ = audit("--output", "json")
+    (one,) = (one for one in json.loads(output)["findings"] if one["finding"] == "record_unreadable")
+    assert (code, one["streams"]) == (1, [forged])
+
+
+def test_the_time_of_a_stored_record_may_have_any_size(true_bill: Path, audit: Audit) -> None:
+    change_one(true_bill, lambda record: re.sub(rb'"end_s":[0-9.]+', b'"end_s":1e308', record))
+    assert audit("--timezone", "Europe/Berlin", invoices=("0.json",))[0] == 1  # a difference: streams are read
+
+
+def test_a_masked_response_id_is_no_id(true_bill: Path) -> None:
+    change_one(true_bill, lambda record: re.sub(rb'"response_id":"[^"]*"', b'"response_id":"masked"', record))
+    period = Period.of(FIRST, END, "UTC")
+    with SqliteLedger(true_bill) as ledger:
+        streams = list(Ours(ledger, period, Mapping()).streams(lambda _: True))
+    assert "masked" not in {stream.response_id for stream in streams}
+
+
+def test_the_digest_of_a_kept_run_is_of_the_records_that_it_was_made_of(true_bill: Path) -> None:
+    period = Period.of(FIRST, END, "UTC")
+    with SqliteLedger(true_bill) as ledger:
+        expected = hashlib.sha256(
+            b"".join(record + b"\n" for record in ledger.query(None, _within(period)))
+        ).hexdigest()
+        ours = Ours(_GrowingLedger(ledger), period, Mapping())
+        theirs = Theirs([open_invoice(true_bill.parent / "0.json", {})], period, Mapping())
+        reconcile(ours, theirs, period, Decimal(0))
+        assert ours.sha256 == expected
+        assert len(list(ledger.query(None, _within(period)))) > 1
+
+
+def _within(period: Period) -> Filter:
+    return Filter(period.since_us, period.until_us)
+
+
+class _GrowingLedger:
+    """Gets a record, as from a tap, after it was read once."""
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self._ledger = ledger
+
+    def query(
+        self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
+    ) -> Iterator[bytes]:
+        yield from self._ledger.query(limit, chosen, newest_first=newest_first)
+        self._ledger.insert([make_row(9_999, started_at=f"{later(FIRST, 1)}T12:00:00Z", upstream="anthropic")])

@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import stat
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from streamgauge.ledger.schema import records
 from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import make_usage
-from tests.running import command
+from tests.running import CLEAN, command
 
 # What the table has beside what an export has: the cost's two sides, and the record, which Parquet has.
 NOT_EXPORTED = {"cost_input", "cost_output", "record"}
@@ -131,3 +133,27 @@ def test_what_cannot_be_written_is_said(data_dir: Path) -> None:
     assert (code, "all.csv cannot be written: No such file" in error) == (3, True)
     code, error = exported(data_dir, "-", "--output", "parquet")
     assert (code, "Parquet is written into a file" in error) == (2, True)
+
+
+def test_a_directory_is_no_file_to_write(data_dir: Path) -> None:
+    for name in (".", "/", str(data_dir)):
+        code, error = exported(data_dir, name, "--output", "csv")
+        assert (code, f"{name} is a directory: give the name of a file in it" in error) == (2, True), error
+
+
+@pytest.mark.parametrize("output", ["csv", "jsonl"])
+def test_a_reader_that_leaves_ends_the_export_quietly(data_dir: Path, output: str) -> None:
+    with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(number) for number in range(100, 1_100)])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamgauge", "ledger", "export", "-", "--output", output, "--data-dir", str(data_dir)],
+        env=CLEAN,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert (process.stderr.read(), process.wait()) == (b"", 0)
+    process.stderr.close()

@@ -51,7 +51,7 @@ def test_a_time_of_a_record_is_the_start_of_the_range_that_begins_with_it() -> N
 def test_an_invalid_time_is_refused_with_the_valid_forms(option: str, given: str) -> None:
     since, until = (given, None) if option == "--since" else (None, given)
     with pytest.raises(
-        UsageFault, match=f"(?s){option} .*a UTC date such as 2026-11-01, or an RFC 3339 time such as 2026"
+        UsageFault, match=f"(?s){option} .*a date of --timezone such as 2026-11-01, or an RFC 3339 time such as 2026"
     ):
         filter_of(since, until, None)
 

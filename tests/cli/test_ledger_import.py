@@ -168,3 +168,13 @@ def test_a_ledger_that_fails_says_that_the_file_may_be_imported_again(
     file.write_bytes(line(1))
     code, said = imported(tmp_path, str(file))
     assert (code, "records that are stored are not stored twice" in said) == (3, True)
+
+
+@pytest.mark.parametrize("cost", ['"usd":"9999999"', '"usd":"1e3"', '"usd":1'])
+def test_a_line_with_a_bad_cost_is_refused_and_the_sentence_names_the_cost(tmp_path: Path, cost: str) -> None:
+    file = tmp_path / "records.jsonl"
+    priced = line(1).rstrip()[:-1] + b',"cost":{%s,"price_source":"x","price_date":null}}\n' % cost.encode()
+    file.write_bytes(priced + line(2))
+    code, said = imported(tmp_path, str(file))
+    assert (code, f"{file}: line 1: the cost is not one that a ledger adds\n" in said) == (1, True), said
+    assert len(list(stored(tmp_path))) == 1

@@ -164,9 +164,12 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
         (("ledger", "query", "--by", "day,day"), "--by day,day contains a key twice"),
         (
             ("ledger", "query", "--since", "yesterday"),
-            "--since yesterday is not a time: write a UTC date such as 2026-",
+            "--since yesterday is not a time: write a date of --timezone such as 2026-",
         ),
-        (("ledger", "query", "--until", "2026-11-31"), "--until 2026-11-31 is not a time: write a UTC date such as"),
+        (
+            ("ledger", "query", "--until", "2026-11-31"),
+            "--until 2026-11-31 is not a time: write a date of --timezone such as",
+        ),
         (
             ("ledger", "query", "--since", "2026-11-02", "--until", "2026-11-01"),
             "--until 2026-11-01 must be later than --since 2026-11-02",

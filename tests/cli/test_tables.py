@@ -27,6 +27,15 @@ def test_a_cell_is_cut_and_cannot_move_the_cursor(capsys: pytest.CaptureFixture[
     assert second == "?[2Jred?line"
 
 
+def test_a_stored_record_without_timing_and_counts_has_empty_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    record = json.loads(encode_record(make_record()))
+    del record["timing"], record["counts"]
+    print_records([json.dumps(record).encode()], "csv")
+    names, row = csv.reader(io.StringIO(capsys.readouterr().out))
+    cells = dict(zip(names, row, strict=True))
+    assert (cells["ttft_s"], cells["gap_p50_s"], cells["end_s"], cells["events"]) == ("", "", "", "")
+
+
 def test_unknown_facts_of_a_record_are_empty(capsys: pytest.CaptureFixture[str]) -> None:
     known = make_record(timing=make_timing(first_token_s=0.25), usage=make_usage(11, 7))
     unknown = make_record(timing=make_timing(first_token_s=None), usage=make_usage(None, None), response_model=None)

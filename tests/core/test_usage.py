@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamgauge.core.allowlist import apply_allowlist
 from streamgauge.core.dialects import BY_NAME
 from streamgauge.core.record import Usage
 from streamgauge.core.usage import UsageState, normalised, take
@@ -129,3 +130,13 @@ def test_anthropics_server_side_parts_are_reported_separately() -> None:
     [part] = normalised(state, ANTHROPIC).parts
     assert (part["type"], part["input_tokens"]) == ("compaction", 100)
     assert "note" not in part
+
+
+def test_the_speed_of_anthropics_fast_mode_is_kept_as_a_code() -> None:
+    state = UsageState()
+    take(state, ANTHROPIC, {"input_tokens": 5, "output_tokens": 1, "speed": "fast"}, final=False)
+    take(state, ANTHROPIC, {"output_tokens": 7}, final=True)
+    usage = normalised(state, ANTHROPIC)
+    assert usage.raw == {"input_tokens": 5, "output_tokens": 7, "speed": "fast"}
+    masked = apply_allowlist(BY_NAME["anthropic-messages"].keep, {"usage": {"speed": "as fast as you can"}})
+    assert masked == {"usage": {"speed": "masked"}}

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, insert
+from sqlalchemy import Connection, create_engine, event, insert
 
-from streamgauge.ledger import LedgerRow, SqliteLedger, Total
+from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, Total
 from streamgauge.ledger.adding import totals_of
 from streamgauge.ledger.migrations import bring_up_to_date
-from streamgauge.ledger.resumption import UsagePart, count_once
+from streamgauge.ledger.resumption import UsagePart
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import records
+from tests.ledger.counting import count_once
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 
@@ -105,3 +106,15 @@ def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> Non
         (total,) = ledger.totals(["day"])
         assert time.monotonic() - began < PATIENCE_S
     assert (total.streams, total.output_tokens) == (20_001, 5 + 10_000)
+
+
+def test_a_statement_does_not_grow_with_the_number_of_mapped_credentials(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        statements: list[str] = []
+
+        @event.listens_for(ledger._engine, "before_cursor_execute")
+        def _note(_c: object, _d: object, statement: str, _p: object, _x: object, _m: object) -> None:
+            statements.append(statement)
+
+        ledger.totals(["tenant"], Filter(tenants=tuple((str(number), "a") for number in range(5_000))))
+        assert 0 < max(map(len, statements)) < 20_000

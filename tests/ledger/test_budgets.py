@@ -16,6 +16,7 @@ from tests.metrics.records import ABSENT
 
 USD = 10**12
 MARCH = month_of("2026-03", zone_of("UTC"))
+MARCH_ONLY = Filter(*MARCH)
 DAY_US = 86_400_000_000
 
 
@@ -39,6 +40,20 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         ]
         opened.insert([make_row(number, **changes) for number, changes in enumerate(rows)])
         yield opened
+
+
+REFUSED = ("day", "month", "attempt", "request_digest", "response_id", "trace_id", "input_tokens", "price_source")
+
+
+def test_a_budget_may_be_for_a_key_of_the_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "budgets.toml"
+    values = {"model": "gpt-4o-2024-08-06", "upstream": "nimbus", "dialect": "openai-chat", "credential_id": "key"}
+    path.write_text("".join(f'[[budget]]\n{key} = "{value}"\nmonth_usd = 9\n' for key, value in values.items()))
+    states = budget_states(ledger, load_budgets(path).budgets, MARCH, MARCH[1])
+    found = {state.budget.key: state.spent // USD for state in states}
+    by_key = {key: {total.keys[0]: total.cost for total in ledger.totals([key], MARCH_ONLY)} for key in values}
+    assert found == {key: (by_key[key][value] or 0) // USD for key, value in values.items()}
+    assert min(found.values()) > 0
 
 
 def test_spent_forecast_and_what_is_in_no_cost(ledger: Ledger) -> None:
@@ -84,13 +99,18 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "hold"),
+        ("", r"hold no budget: write a table \[\[budget\]\]"),
+        ('timezone = "UTC"', "hold no budget"),
+        *((f'[[budget]]\n{key} = "a"\nmonth_usd = 1', f"{key} is no key of a budget") for key in REFUSED),
+        ('[[budget]]\ntenant = ""\nmonth_usd = 1', "no text"),
+        ("a = 1" + "0" * 5_000, "not valid TOML"),
+        ("a = " + "[" * 100_000, "not valid TOML"),
         ("budget = 5", "hold"),
         ("[[budget]]\nmonth_usd = 5", "budget 1 must have month_usd and one key"),
         ('[[budget]]\ntenant = "a"', "budget 1 must have month_usd"),
         ('[[budget]]\ntenant = "a"\nfeature = "b"\nmonth_usd = 5', "one key"),
         ("[[budget]]\ntenant = 5\nmonth_usd = 5", "no text"),
-        ('[[budget]]\n"A b" = "a"\nmonth_usd = 5', "neither tenant nor"),
+        ('[[budget]]\n"A b" = "a"\nmonth_usd = 5', "is no key of a budget"),
         ('[[budget]]\ntenant = "a"\nmonth_usd = -5', "above 0"),
         ('[[budget]]\ntenant = "a"\nmonth_usd = nan', "above 0"),
         ('[[budget]]\ntenant = "a"\nmonth_usd = "many"', "above 0"),

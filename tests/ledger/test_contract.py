@@ -597,6 +597,46 @@ def test_tenants_are_mapped_afterwards_by_the_credential(ledger: Ledger) -> None
     assert ids(ledger, chosen=Filter(where=(("tenant", "red"),))) == []
 
 
+def test_the_credentials_of_one_tenant_are_one_line(ledger: Ledger) -> None:
+    keys = {
+        1: ("a", None),
+        2: ("b", None),
+        3: ("c", "red"),
+        4: (None, None),
+        5: ("None", None),
+        6: ("a", "own"),
+        7: ("d", None),
+    }
+    ledger.insert([make_row(n, credential_id=key, tenant=tenant) for n, (key, tenant) in keys.items()])
+    mapped = (("a", "red"), ("b", "red"), ("None", "none"), *((f"key {number}", "blue") for number in range(5_000)))
+    chosen = Filter(tenants=mapped)
+    lines = [(total.keys, total.streams, total.input_tokens) for total in ledger.totals(["tenant", "tap"], chosen)]
+    tap, each = make_row(1).tap, make_row(1).input_tokens
+    assert each is not None
+    assert lines == [
+        (("none", tap), 1, each),
+        (("own", tap), 1, each),
+        (("red", tap), 3, 3 * each),
+        ((None, tap), 2, 2 * each),
+    ]
+    newest = [total.keys for total in ledger.totals(["credential_id", "tenant"], chosen, newest_first=True)]
+    assert newest == [
+        ("d", None),
+        ("a", "own"),
+        ("None", "none"),
+        (None, None),
+        ("c", "red"),
+        ("b", "red"),
+        ("a", "red"),
+    ]
+    for value, numbers in (("red", (1, 2, 3)), (None, (4, 7)), ("own", (6,)), ("blue", ())):
+        where = Filter(where=(("tenant", value),), tenants=mapped)
+        assert ids(ledger, chosen=where) == names(*numbers)
+        assert sum(total.streams for total in ledger.totals(["tap"], where)) == len(numbers)
+    both = Filter(where=(("tenant", "own"), ("tenant", None)), tenants=mapped)
+    assert ids(ledger, chosen=both) == names(4, 6, 7)
+
+
 def test_totals_have_the_longest_wait_and_the_last_start(ledger: Ledger) -> None:
     waits: dict[int, dict[str, Any]] = {
         1: {"first_token_s": 2.5},
@@ -646,4 +686,11 @@ def test_audits_are_kept_with_numbers_from_1_on(url: str) -> None:
     with open_ledger(url, create=False) as ledger:
         assert ledger.audits() == [(1, b'{"a":1}'), (2, b"\x00")]
         assert ledger.audits(last=True) == [(2, b"\x00")]
+        assert [ledger.audits(number=number) for number in (1, 3, -1, 2**63, 10**30)] == [
+            [(1, b'{"a":1}')],
+            [],
+            [],
+            [],
+            [],
+        ]
         assert ids(ledger) == []

@@ -33,6 +33,13 @@ def test_usd_says_the_same_number(cost: int) -> None:
     assert "E" not in usd(cost)
 
 
+def test_a_cost_beyond_64_bits_is_refused() -> None:
+    largest = {"usd": usd(2**63 - 1), "price_source": "x", "price_date": None}
+    assert Cost.of_json(largest) == Cost(2**63 - 1, None, "x", None)
+    with pytest.raises(msgspec.ValidationError):
+        Cost.of_json({**largest, "usd": usd(2**63)})
+
+
 @given(st.integers(0, 10**18) | st.none(), st.integers(0, 10**18))
 def test_a_cost_comes_back_from_its_json(given_side: int | None, made: int) -> None:
     cost = Cost(given_side, made, "list 1", None)

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.ledger.resumption import Counted, UsagePart, count_once
+from streamgauge.ledger.resumption import Counted, UsagePart
+from tests.ledger.counting import count_once
 
 KNOWN: dict[str, Any] = {
     "upstream": "nimbus",

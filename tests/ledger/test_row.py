@@ -18,6 +18,11 @@ def changed(**changes: Any) -> bytes:
     return json.dumps({**json.loads(RECORD), **changes}).encode()
 
 
+def without(name: str) -> bytes:
+    """The record without a member."""
+    return json.dumps({key: value for key, value in json.loads(RECORD).items() if key != name}).encode()
+
+
 def test_the_stored_json_is_the_records_own_bytes_with_cost_as_last_member() -> None:
     row = LedgerRow.of_json(RECORD)
     assert row.record == RECORD[:-1] + b',"cost":null}'
@@ -92,6 +97,18 @@ def test_members_that_a_later_version_adds_are_kept() -> None:
         changed(attempt="2"),
         changed(attempt=-1),
         changed(attempt=2**31),
+        # What tables and the audit need of a record.
+        *(without(name) for name in ("timing", "counts")),
+        changed(timing=None),
+        changed(timing={}),
+        changed(timing={**json.loads(RECORD)["timing"], "end_s": "1"}),
+        changed(timing={**json.loads(RECORD)["timing"], "gaps": None}),
+        changed(counts={**json.loads(RECORD)["counts"], "text_chars": None}),
+        changed(counts={**json.loads(RECORD)["counts"], "events": "1"}),
+        changed(usage={**json.loads(RECORD)["usage"], "identity_failed": 1}),
+        changed(usage={**json.loads(RECORD)["usage"], "bad_values": None}),
+        changed(request={"max_tokens": "many"}),
+        changed(status_code="200"),
     ],
 )
 def test_an_invalid_record_is_refused_by_its_own_error(bad: bytes) -> None:
@@ -114,6 +131,13 @@ def test_a_record_of_an_earlier_version_has_no_attributes() -> None:
     row = LedgerRow.of_json(json.dumps(earlier).encode())
     assert row.attributes is None
     assert "attributes" not in json.loads(row.record)
+
+
+def test_a_stored_record_that_would_now_be_refused_is_read() -> None:
+    forged = without("timing")[:-1] + b',"cost":null}'
+    assert LedgerRow.of_stored(forged).stream_id == json.loads(RECORD)["stream_id"]
+    with pytest.raises(UnreadableRecordError):
+        LedgerRow.of_line(forged)
 
 
 @pytest.mark.parametrize(("attributes", "column"), [({}, None), ({"agent": "a", "b": '"'}, '{"agent":"a","b":"\\""}')])

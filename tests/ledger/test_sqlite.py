@@ -129,7 +129,17 @@ def test_f13_no_directory_is_created_for_a_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "ledger.sqlite", "mysql://u:secret@h/db", "sqlite://", "sqlite:///", "sqlite://host/file", "sqlite:///d/"],
+    [
+        "sqlite:///:memory:",
+        "sqlite:///./:memory:",
+        "",
+        "ledger.sqlite",
+        "mysql://u:secret@h/db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://host/file",
+        "sqlite:///d/",
+    ],
 )
 def test_other_urls_are_refused_with_what_is_supported(url: str) -> None:
     with pytest.raises(UnsupportedLedgerError, match="sqlite:///FILE") as refused:

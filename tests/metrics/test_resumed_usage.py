@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import REPORTED
-from streamgauge.ledger.resumption import UsagePart, count_once
+from streamgauge.ledger.resumption import UsagePart
 from streamgauge.metrics.resumed_usage import MAX_GENERATION_KEYS, MAX_ID_CHARS, Recent, ResumedUsage
+from tests.ledger.counting import count_once
 from tests.metrics.records import make_record
 
 BASE = make_record(credential_id="key")

@@ -109,3 +109,10 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match=r"prices\.toml cannot be read: No such file"):
         load_prices(tmp_path / "prices.toml")
+
+
+@pytest.mark.parametrize("text", ["a = 1" + "0" * 5_000, "a = " + "[" * 100_000])
+def test_a_number_or_a_nesting_without_end_is_not_toml(tmp_path: Path, text: str) -> None:
+    (tmp_path / "prices.toml").write_text(text)
+    with pytest.raises(UsageFault, match="is not valid TOML"):
+        load_prices(tmp_path / "prices.toml")

@@ -120,6 +120,61 @@ def test_inference_in_the_us_costs_a_tenth_more_and_an_unknown_region_has_no_pri
     assert in_region("mars") is None
 
 
+OPUS = {**CLAUDE, "response_model": "claude-opus-5"}
+
+
+def at_speed(speed: object, region: str | None = None, **changes: Any) -> Cost | None:
+    return cost(**{**OPUS, **changes}, usage=make_usage(1000, 100, raw={"speed": speed, "inference_geo": region}))
+
+
+def test_fast_mode_has_its_own_price_and_an_unknown_speed_has_none() -> None:
+    """genai-prices lists claude-opus-5 at 10 and 50 USD in fast mode, which is twice the standard price."""
+    standard, fast, fast_us = at_speed("standard"), at_speed("fast"), at_speed("fast", "us")
+    assert standard is not None
+    assert fast is not None
+    assert fast_us is not None
+    assert (usd(fast.total), fast.total) == ("0.015", 2 * standard.total)
+    assert fast_us.total * 10 == fast.total * 11
+    assert at_speed(None) == at_speed(5) == standard
+    assert at_speed("ultra") is None
+    assert at_speed("masked") is None
+
+
+def test_fast_mode_of_a_model_or_a_tier_without_a_price_for_it_has_no_price() -> None:
+    assert at_speed("fast", response_model="claude-sonnet-5") is None
+    assert at_speed("fast", service_tier="batch", started_at="2026-11-01T00:00:00Z") is None
+    assert at_speed("fast", service_tier="standard") == at_speed("fast")
+
+
+def test_a_price_of_the_operator_may_be_for_one_speed(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text('[[price]]\nmodel = "claude-opus-5"\nspeed = "fast"\nfrom = 2020-01-01\ninput = 1\noutput = 1\n')
+    prices = Prices(load_prices(file))
+
+    def source(speed: str) -> str | None:
+        row = make_row(1, **OPUS, usage=make_usage(1000, 100, raw={"speed": speed}))
+        found = prices.cost_of(row)
+        return None if found is None else found.source
+
+    assert source("fast") == "prices.toml: claude-opus-5"
+    assert str(source("standard")).startswith("genai-prices")
+
+
+class _Cleared(dict[Any, Any]):
+    """Is cleared, as by another thread, after each look whether it has a key."""
+
+    def __contains__(self, key: object) -> bool:
+        found = super().__contains__(key)
+        self.clear()
+        return found
+
+
+def test_another_thread_may_clear_the_known_prices_at_any_time() -> None:
+    prices = Prices(report=failing)
+    prices._known = _Cleared()
+    assert cost(prices) == cost(prices) == cost()
+
+
 def test_without_model_start_or_usage_there_is_no_price() -> None:
     assert cost(request_model=None, response_model=None) is None
     assert cost(started_at=None) is None

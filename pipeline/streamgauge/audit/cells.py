@@ -88,7 +88,8 @@ class OurCell:
 
 @dataclass
 class Cell:
-    """A cell with both sides. `billed_day`: whether the invoices have any row of its day, so that nothing means nothing.
+    """A cell with both sides. `billed_day`: whether its day is in the period, or the invoices have a row of it: on any other
+    day a missing row does not say that nothing is billed.
 
     The search for causes fills the others. `streams`: those of the cell, if they were read (`is_read`). `gone`: the ids of
     those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here.
@@ -136,6 +137,11 @@ class Cell:
     def usd(self) -> Decimal | None:
         """The difference in money; None if one side has no money."""
         return usd_minus(self.their_usd, self.our_usd)
+
+    @property
+    def lacks_cost(self) -> bool:
+        """Whether money is billed that is not compared, since the cost of one of our streams is unknown."""
+        return self.our_usd is None and bool(self.their_usd)
 
     @property
     def rest(self) -> Tokens:

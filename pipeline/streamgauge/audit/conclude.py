@@ -30,7 +30,7 @@ _PLACES = 4
 
 
 class Sum:
-    """A sum of amounts, of which some have no tokens or no money. A sum of nothing that is known is unknown."""
+    """A sum of the amounts that are known; each may have no tokens or no money. If none is known, the sum is unknown."""
 
     def __init__(self) -> None:
         self.tokens: Tokens | None = None
@@ -87,12 +87,16 @@ def _check(cell: Cell) -> None:
 
 
 def _agrees(cells: Sequence[Cell], causes: Sequence[CauseTotal], tolerance: Tolerance) -> bool:
-    """Absolute amounts are added up: a surplus in one line does not hide a lack in another one."""
+    """Absolute amounts are added up: a surplus in one line does not hide a lack in another one.
+
+    Billed money that is not compared agrees with nothing.
+    """
     tokens = sum(cell.rest.size for cell in cells)
     over = [abs(cell.usd_rest or ZERO_USD) - cell.theirs.slack for cell in cells]
     usd = usd_total(max(ZERO_USD, one) for one in over) or ZERO_USD
+    lacks_cost = any(cell.lacks_cost for cell in cells)
     harmful = any(one.cause != HARMLESS for one in causes)
-    return tokens <= tolerance.tokens and usd <= Decimal(tolerance.usd) and not harmful
+    return tokens <= tolerance.tokens and usd <= Decimal(tolerance.usd) and not harmful and not lacks_cost
 
 
 def _causes(cells: Sequence[Cell]) -> list[CauseTotal]:

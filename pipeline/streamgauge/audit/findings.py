@@ -21,8 +21,11 @@ from streamgauge.audit.repeated import SeenDigests
 MAX_NAMED = 100
 # Ids that are looked up at most: more repeated ids are an error of the upstream, and the finding says so anyway.
 _MAX_LOOKED_UP = 200_000
-# Requests whose attempts are remembered: retries follow within minutes.
+# Requests whose last attempt is remembered.
 _MAX_REQUESTS = 100_000
+# An attempt that began longer after the one before it is of another request with the same body (microseconds, a quarter of an
+# hour): clients give up an attempt after ten minutes, and wait some seconds then.
+_RETRY_US = 900 * 1_000_000
 # A stream is an outlier if it costs so many times the mean of its model, in a model with so many streams.
 OUTLIER_FACTOR, OUTLIER_STREAMS = 50, 100
 # The share of cached input, and output tokens a character, are compared between the halves of the period; each needs so
@@ -45,12 +48,14 @@ NAMES = (
     "cache_share_fell",
     "output_per_character_drifted",
     "upstream_without_invoice",
+    "money_not_compared",
+    "record_unreadable",
     "preliminary",
 )
 
 
 class Finding(NamedTuple):
-    """A finding. subject: the provider and model that it concerns, if it concerns one. streams: the first ids."""
+    """A finding. provider, model: what it concerns, None for several. concerned: how many streams. streams: the first ids."""
 
     name: str
     provider: str | None
@@ -66,12 +71,14 @@ class _Named:
     streams: list[str] = field(default_factory=list)
 
 
-@dataclass
-class _Request:
-    """The attempts of a request that reported usage, and how many of them are named already."""
+class _Attempt(NamedTuple):
+    """The last attempt of a request that reported usage. is_named: whether a finding names it already."""
 
-    attempts: list[tuple[Place, str]] = field(default_factory=list)
-    named: int = 0
+    start_us: int
+    number: int
+    place: Place
+    stream: str
+    is_named: bool
 
 
 @dataclass
@@ -94,6 +101,11 @@ class _Model:
     usd: Decimal = ZERO_USD
     highest: list[tuple[Decimal, str]] = field(default_factory=list)
 
+    def is_outlier(self, usd: Decimal) -> bool:
+        """Whether a cost is far above the mean of the model."""
+        limit = EXACT.multiply(self.usd, Decimal(OUTLIER_FACTOR))
+        return self.priced >= OUTLIER_STREAMS and EXACT.multiply(usd, Decimal(self.priced)) > limit
+
 
 class Findings:
     """Collects findings of the streams of a period. `miscounted`: the streams that a recount contradicts."""
@@ -106,7 +118,8 @@ class Findings:
         self._models: dict[tuple[str, str | None], _Model] = {}
         self._seen = SeenDigests()
         self._responses: set[str] = set()
-        self._requests: dict[str, _Request] = {}
+        self._requests: dict[str, _Attempt] = {}
+        self._outliers: Counter[tuple[str, str | None]] = Counter()
         self._found: list[Finding] = []
 
     def see(self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
@@ -121,23 +134,33 @@ class Findings:
             self._add_to_model(start_us, place, record, tokens, usd)
         elif record.outcome == "completed" and usage.source == "absent":
             self._name("usage_missing", place, record)
-        response = record.response_id if record.resumed_from is None else None
+        response = record.known_response_id if record.resumed_from is None else None
         if response is not None:
             digest = blake2b(response.encode(), digest_size=16).digest()
             if self._seen.had(digest) and len(self._responses) < _MAX_LOOKED_UP:
                 self._responses.add(response)
-        if record.attempt is not None and record.request_digest is not None and record.is_reported:
-            self._add_attempt(place, record.request_digest, record.attempt, record.stream_id)
+        if record.attempt is not None and record.request_digest is not None:
+            self._add_attempt(start_us, place, record, record.request_digest, record.attempt)
 
     def read_again(self, ours: Ours) -> None:
-        """Look up, in a second reading, the ids that may be those of several streams."""
-        if not self._responses:
+        """Look up, in a second reading, the ids that may be those of several streams; and count what was not kept."""
+        uncounted = {
+            key: one
+            for key, one in self._models.items()
+            if len(one.highest) == MAX_NAMED and one.is_outlier(one.highest[0][0])
+        }
+        if not self._responses and not uncounted:
             return
         responses: dict[str, list[tuple[Place, str]]] = {}
         for start_us, record in ours.records():
-            if not self._since_us <= start_us < self._until_us or record.resumed_from is not None:
+            if not self._since_us <= start_us < self._until_us:
                 continue
-            if record.response_id in self._responses:
+            if uncounted and record.is_reported:
+                place = ours.place_of(start_us, record)
+                model, usd = uncounted.get((place.provider, place.model)), record.usd_of(record.tokens)
+                if model is not None and usd is not None:
+                    self._outliers[place.provider, place.model] += model.is_outlier(usd)
+            if record.response_id in self._responses and record.resumed_from is None:
                 place = ours.place_of(start_us, record)
                 responses.setdefault(str(record.response_id), []).append((place, record.stream_id))
         for _, some in sorted(responses.items()):
@@ -152,7 +175,7 @@ class Findings:
             for (name, provider, model), one in self._named.items()
         ]
         for (provider, model), one in self._models.items():
-            found += _of_model(provider, model, one)
+            found += _of_model(provider, model, one, self._outliers[provider, model])
         for upstream, count in (+unmapped).items():
             found.append(Finding("upstream_without_invoice", upstream or None, None, count, (), _DETAILS_UNMAPPED))
         found += self._found
@@ -162,13 +185,19 @@ class Findings:
         """Add a finding that was made elsewhere."""
         self._found.append(finding)
 
-    def _add_attempt(self, place: Place, digest: str, attempt: int, stream: str) -> None:
-        request = self._requests.setdefault(digest, _Request())
-        request.attempts.append((place, stream))
-        if attempt > 1 and len(request.attempts) > 1:
-            for one in request.attempts[request.named :]:
-                self._add("request_billed_twice", *one)
-            request.named = len(request.attempts)
+    def _add_attempt(self, start_us: int, place: Place, record: StoredRecord, digest: str, attempt: int) -> None:
+        """Name an attempt with the one before it. An attempt that is no later one begins another request with this body."""
+        last = self._requests.pop(digest, None)
+        if last is not None and (attempt <= last.number or start_us - last.start_us > _RETRY_US):
+            last = None
+        if record.is_reported:
+            if last is not None and not last.is_named:
+                self._add("request_billed_twice", last.place, last.stream)
+            if last is not None:
+                self._add("request_billed_twice", place, record.stream_id)
+            last = _Attempt(start_us, attempt, place, record.stream_id, last is not None)
+        if last is not None:
+            self._requests[digest] = last
         if len(self._requests) > _MAX_REQUESTS:
             del self._requests[next(iter(self._requests))]
 
@@ -219,14 +248,12 @@ class Findings:
             one.streams.append(stream)
 
 
-def _of_model(provider: str, model: str | None, sums: _Model) -> Iterable[Finding]:
-    if sums.priced >= OUTLIER_STREAMS:
-        limit = EXACT.multiply(sums.usd, Decimal(OUTLIER_FACTOR))
-        over = [stream for usd, stream in reversed(sums.highest) if EXACT.multiply(usd, Decimal(sums.priced)) > limit]
-        if over:
-            highest = usd_text(sums.highest[-1][0])
-            detail = f"each costs more than {OUTLIER_FACTOR} times the mean; the highest costs {highest} USD"
-            yield Finding("cost_outlier", provider, model, len(over), tuple(over), detail)
+def _of_model(provider: str, model: str | None, sums: _Model, outliers: int) -> Iterable[Finding]:
+    over = [stream for usd, stream in reversed(sums.highest) if sums.is_outlier(usd)]
+    if over:
+        highest = usd_text(sums.highest[-1][0])
+        detail = f"each costs more than {OUTLIER_FACTOR} times the mean; the highest costs {highest} USD"
+        yield Finding("cost_outlier", provider, model, max(outliers, len(over)), tuple(over), detail)
     early, late = sums.halves
     if early.streams < HALF_STREAMS or late.streams < HALF_STREAMS:
         return

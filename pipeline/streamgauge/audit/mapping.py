@@ -10,12 +10,12 @@ river = ["proj_3f", "key_77", "River production"]    # ids and names of projects
 "gpt 4.1 cached Inp glbl" = {model = "gpt-4.1", kind = "input_cached"}    # FOCUS before 1.5
 """
 
-import tomllib
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 
 from streamgauge.audit.amounts import KINDS
 from streamgauge.audit.invoices import Meter, Meters
+from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 
 # Upstreams that are named by their host: taps without names.
@@ -55,8 +55,8 @@ class Mapping:
 def mapping_of(text: str, source: str) -> Mapping:
     """The map in a TOML text. Raises UsageFault, which names `source` and what to write."""
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = parse_toml(text.encode())
+    except NotTomlError as error:
         raise UsageFault(f"--map {source} is not TOML: {error}") from None
     for name, table in tables.items():
         if name not in _TABLES or not isinstance(table, dict):

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 # What follows an alias in the name of a snapshot: -2024-08-06, -20250514, @20250514, -0613, -latest, and -001 (Gemini).
 _DATED = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{6}|\d{4}|00\d|latest)$")
-# OpenRouter's variants, such as :free; and the folders before a name.
-_VARIANT = re.compile(r":[a-z0-9_-]+$")
+# OpenRouter's variants (openrouter.ai/docs/guides/routing/model-variants). Other suffixes tell models apart: llama3:8b.
+_VARIANT = re.compile(r":(free|batch|beta|extended|thinking|nitro|floor|online|exacto)$")
 _MARKS = re.compile(r"[^a-z0-9]+")
 
 
 def family_of(model: str) -> str:
     """The same text for every name of one model: its alias, its snapshots and its display name."""
-    name = _VARIANT.sub("", model.strip().lower().rpartition("/")[2])
+    name = _VARIANT.sub("", model.strip().lower().rpartition("/")[2])  # without the folders before it
     while _DATED.search(name):
         name = _DATED.sub("", name)
     parts = [part for part in _MARKS.split(name) if part]

@@ -3,6 +3,7 @@
 Only final and partial numbers are ours; an estimate never is. Money is the cost that the ledger added to a record.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Set
 from datetime import datetime
 from decimal import Decimal
@@ -13,10 +14,13 @@ import msgspec
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens
 from streamgauge.audit.mapping import Mapping as ProviderMapping
 from streamgauge.audit.period import DayOf, Period, microseconds
+from streamgauge.core.safe_values import MASKED
 from streamgauge.ledger import Filter
 
 _REPORTED = frozenset({"final", "partial"})
 _MICROSECONDS = 1_000_000
+# A longer time is no time of a stream (seconds: 30 years).
+_MAX_END_S = 1e9
 
 
 class Records(Protocol):
@@ -59,6 +63,11 @@ class _Cost(msgspec.Struct, gc=False):
     usd: str | None = None
 
 
+class _Identity(msgspec.Struct, gc=False):
+    stream_id: str
+    started_at: str
+
+
 class StoredRecord(msgspec.Struct, gc=False):
     """The members of a record that an audit reads."""
 
@@ -90,14 +99,14 @@ class StoredRecord(msgspec.Struct, gc=False):
         return self.usage.source in _REPORTED
 
     @property
+    def known_response_id(self) -> str | None:
+        """The response id; None also for one that was masked, since it stands for many."""
+        return None if self.response_id == MASKED else self.response_id
+
+    @property
     def tokens(self) -> Tokens:
         """What the provider reported, in kinds that exclude each other. What it did not report adds nothing."""
-        usage = self.usage
-        if usage.source not in _REPORTED:
-            return ZERO
-        cached, written = usage.input_cached_tokens or 0, usage.input_cache_write_tokens or 0
-        whole = cached + written if usage.input_tokens is None else usage.input_tokens
-        return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
+        return tokens_of_usage(self.usage) if self.is_reported else ZERO
 
     def usd_of(self, tokens: Tokens) -> Decimal | None:
         """Its cost in dollars; None if it has usage and no price is known. A stream without usage costs nothing here.
@@ -107,6 +116,33 @@ class StoredRecord(msgspec.Struct, gc=False):
         if self.cost is not None and self.cost.usd is not None:
             return Decimal(self.cost.usd)
         return ZERO_USD if tokens == ZERO else None
+
+
+class Reported(Protocol):
+    """The counts that a provider reported: of a record, or of several that are one stream. Cached input is part of input."""
+
+    @property
+    def input_tokens(self) -> int | None:
+        """All input."""
+
+    @property
+    def output_tokens(self) -> int | None:
+        """All output."""
+
+    @property
+    def input_cached_tokens(self) -> int | None:
+        """Input that was read from a cache."""
+
+    @property
+    def input_cache_write_tokens(self) -> int | None:
+        """Input that was written to a cache."""
+
+
+def tokens_of_usage(usage: Reported) -> Tokens:
+    """Reported counts in kinds that exclude each other."""
+    cached, written = usage.input_cached_tokens or 0, usage.input_cache_write_tokens or 0
+    whole = cached + written if usage.input_tokens is None else usage.input_tokens
+    return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
 
 
 class Place(NamedTuple):
@@ -154,7 +190,11 @@ class Correction(NamedTuple):
 
 
 class Ours:
-    """Reads the ledger for an audit, again for each pass. `corrections`: by stream id, may be set after the first pass."""
+    """Reads the ledger for an audit, again for each pass. `corrections`: by stream id, may be set after the first pass.
+
+    `sha256`: the digest of the records of the period alone, as the first pass read them. `unreadable`: the ids of the records
+    that a pass left out, since their members are not those of a record: an earlier version may have stored such a one.
+    """
 
     def __init__(self, ledger: Records, period: Period, mapping: ProviderMapping) -> None:
         self.corrections: Mapping[str, Correction] = {}
@@ -163,21 +203,43 @@ class Ours:
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
         self._decode = msgspec.json.Decoder(StoredRecord).decode
+        self._decode_identity = msgspec.json.Decoder(_Identity).decode
         self._providers: dict[str | None, str] = {}
+        self.sha256 = ""
+        self.unreadable: dict[str, None] = {}
 
-    def raw(self) -> Iterator[bytes]:
-        """The records of the period alone, in the order of their start: what a digest of the ledger's range is made of."""
-        return self._ledger.query(chosen=Filter(self._period.since_us, self._period.until_us))
+    def first_records(self) -> Iterator[tuple[int, StoredRecord]]:
+        """As `records`, for the pass that makes `sha256`: the digest is of the records that the sums are made of."""
+        digest, since_us, until_us = hashlib.sha256(), self._period.since_us, self._period.until_us
+        for start_us, text, record in self._read(frozenset()):
+            if since_us <= start_us < until_us:
+                digest.update(text + b"\n")
+            if record is not None:
+                yield start_us, record
+        self.sha256 = digest.hexdigest()
 
     def records(self, days: Set[str] = frozenset()) -> Iterator[tuple[int, StoredRecord]]:
         """The records of the period and of the day either side, each with its start in microseconds.
 
         `days`: only the records of these days; none for all.
         """
+        for start_us, _, record in self._read(days):
+            if record is not None:
+                yield start_us, record
+
+    def _read(self, days: Set[str]) -> Iterator[tuple[int, bytes, StoredRecord | None]]:
         for since_us, until_us in self._period.runs_of(days):
             for text in self._ledger.query(chosen=Filter(since_us, until_us)):
-                record = self._decode(text)
-                yield microseconds(datetime.fromisoformat(record.started_at)), record
+                record = self._decoded(text)
+                started_at = self._decode_identity(text).started_at if record is None else record.started_at
+                yield microseconds(datetime.fromisoformat(started_at)), text, record
+
+    def _decoded(self, text: bytes) -> StoredRecord | None:
+        try:
+            return self._decode(text)
+        except msgspec.DecodeError:
+            self.unreadable[self._decode_identity(text).stream_id] = None
+            return None
 
     def place_of(self, start_us: int, record: StoredRecord) -> Place:
         """The cell of a record, before dimensions that an invoice lacks are left out."""
@@ -209,7 +271,7 @@ class Ours:
             id=record.stream_id,
             place=place,
             start_us=start_us,
-            end_us=None if end_s is None else start_us + round(end_s * _MICROSECONDS),
+            end_us=start_us + round(end_s * _MICROSECONDS) if end_s is not None and 0 <= end_s <= _MAX_END_S else None,
             tokens=tokens,
             priced=tokens,
             usd=record.usd_of(tokens) if corrected is None else corrected.usd,
@@ -219,7 +281,7 @@ class Ours:
             has_token=record.timing.first_token_s is not None,
             was_sent=record.status_code is not None or record.outcome not in ("upstream_reset", "timeout"),
             is_completed=record.outcome == "completed",
-            response_id=record.response_id,
+            response_id=record.known_response_id,
             digest=record.request_digest,
             output_limit=limit,
             input_limit=None if request is None else request.body_bytes,

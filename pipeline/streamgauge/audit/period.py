@@ -12,6 +12,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Every time zone's offset is a multiple of a quarter of an hour (since 1972), so all moments of a quarter have one day.
 QUARTER_US = 900 * _MICROSECONDS
 DAY_US = 86_400 * _MICROSECONDS
+# Days of a period, the first and the last: far from the ends of Python's dates, since zones and --settle-days add to them.
+_FIRST_DAY, _LAST_DAY = "1971-01-01", "8999-12-31"
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,14 @@ class Period:
         """The period that the options describe. Raises UsageFault, which says what to write."""
         for option, given in (("--from", first), ("--to", end)):
             try:
-                if datetime.strptime(given, "%Y-%m-%d").strftime("%Y-%m-%d") != given or given < "1971":
+                if datetime.strptime(given, "%Y-%m-%d").strftime("%Y-%m-%d") != given:
                     raise ValueError
             except ValueError:
                 raise UsageFault(f"{option} {given} is not a date: write one such as 2026-11-01") from None
+            if not _FIRST_DAY <= given <= _LAST_DAY:
+                raise UsageFault(
+                    f"{option} {given} is not a date from {_FIRST_DAY} to {_LAST_DAY}: write one such as 2026-11-01"
+                )
         if first >= end:
             raise UsageFault(f"--to {end} must be later than --from {first}: the period excludes the day of --to")
         zone_of(timezone)

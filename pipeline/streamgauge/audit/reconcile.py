@@ -12,7 +12,7 @@ from decimal import Decimal
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_plus
 from streamgauge.audit.cells import Cell, Folding, OurCell, ids_of
 from streamgauge.audit.evidence import explain_exact, explain_lack, explain_predicted, explain_unseen
-from streamgauge.audit.findings import Findings
+from streamgauge.audit.findings import Finding, Findings
 from streamgauge.audit.hypotheses import Combination, Requests, Tools, combinations_of, hypotheses_of, minus_usd
 from streamgauge.audit.loading import load_requests, load_streams
 from streamgauge.audit.money import explain_money, explain_prices
@@ -29,6 +29,8 @@ from streamgauge.audit.zones import zone_shift
 MAX_NAMED = 1_000
 
 _NO_REQUESTS = Requests.of({}, set())
+_NOT_COMPARED = "these streams have no cost, so that the money that is billed for their lines is not compared"
+_UNREADABLE = "these records lack members, or have some of another type: the audit leaves them out"
 
 
 @dataclass
@@ -74,12 +76,27 @@ def reconcile(
         (cell for cell in cells.values() if not cell.place.day or period.has(cell.place.day)),
         key=lambda cell: place_order(cell.place),
     )
+    _add_findings(findings, listed, ours)
     return Reconciled(listed, theirs.shapes, sums.unmapped, findings)
+
+
+def _add_findings(findings: Findings, cells: Iterable[Cell], ours: Ours) -> None:
+    """Add what the comparison itself shows: billed money that has no cost of ours beside it, and records left out."""
+    unpriced: dict[tuple[str, str | None], int] = {}
+    for cell in cells:
+        if cell.lacks_cost:
+            group = (cell.place.provider, cell.place.model)
+            unpriced[group] = unpriced.get(group, 0) + cell.ours.unpriced
+    for (provider, model), count in unpriced.items():
+        findings.add(Finding("money_not_compared", provider, model, count, (), _NOT_COMPARED))
+    if ours.unreadable:
+        some = tuple(sorted(ours.unreadable))
+        findings.add(Finding("record_unreadable", None, None, len(some), some[:MAX_NAMED], _UNREADABLE))
 
 
 def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings, period: Period) -> _Sums:
     sums, resumed = _Sums(), Resumed()
-    for start_us, record in ours.records():
+    for start_us, record in ours.first_records():
         place, tokens = ours.place_of(start_us, record), record.tokens
         usd = record.usd_of(tokens)
         findings.see(start_us, place, record, tokens, usd)

@@ -102,7 +102,7 @@ class Line(msgspec.Struct):
 
 
 class FindingLine(msgspec.Struct):
-    """What the records show without an invoice. It never changes whether the audit agrees."""
+    """What the records show by themselves, or what is not compared. The finding does not change whether the audit agrees."""
 
     finding: Annotated[str, msgspec.Meta(description="Its name")]
     provider: Annotated[str | None, msgspec.Meta(description="The provider that it concerns")]
@@ -119,7 +119,8 @@ class Result(msgspec.Struct):
     agrees: Annotated[
         bool,
         msgspec.Meta(
-            description="Whether what is unexplained is within tolerance, and no cause but late_across_midnight occurs"
+            description="Whether what is unexplained is within tolerance, no cause but late_across_midnight occurs, and all "
+            "money that is billed is compared"
         ),
     ]
     tolerance: Tolerance
@@ -133,6 +134,11 @@ class Result(msgspec.Struct):
     lines: Annotated[list[Line], msgspec.Meta(description="Every cell, also those without a difference")]
     unexplained: Annotated[Amount, msgspec.Meta(description="The sum over all lines")]
     findings: list[FindingLine]
+
+
+def not_compared(result: Result) -> list[Line]:
+    """The lines with billed money that is not compared, since the cost of one of our streams is unknown."""
+    return [one for one in result.lines if one.ours.usd is None and one.theirs.usd not in (None, "0")]
 
 
 def encode(result: Result) -> bytes:

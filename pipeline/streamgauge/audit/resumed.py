@@ -1,10 +1,12 @@
 """Counts usage once for a stream and those that resume it, by the rules of the ledger's totals (decision 7)."""
 
-import msgspec
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
-from streamgauge.audit.amounts import ZERO, ZERO_USD
-from streamgauge.audit.ours import Correction, StoredRecord
-from streamgauge.core.assembly.resumption import Key, Known, Streams
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, usd_total
+from streamgauge.audit.ours import Correction, StoredRecord, tokens_of_usage
+from streamgauge.core.assembly.resumption import Key, Streams
+from streamgauge.ledger.resumption import UsagePart, continued_streams, counted, sides_of
 
 
 class Resumed:
@@ -26,7 +28,7 @@ class Resumed:
         """Take a resumed stream."""
         self._keys |= set(Streams.keys_of(record))
         self._digests.add(record.request_digest)
-        self._responses.add(record.response_id)
+        self._responses.add(record.known_response_id)
         self._events.add(record.resumed_from)
 
     def look_at(self, start_us: int, record: StoredRecord) -> None:
@@ -41,46 +43,53 @@ class Resumed:
 
     def corrections(self) -> dict[str, Correction]:
         """What counts for each record that is continued, or continues another one."""
-        broken: dict[Key, Known[list[StoredRecord]]] = {}
-        completed: dict[Key, Known[list[StoredRecord]]] = {}
-        known: Streams[list[StoredRecord]] = Streams(broken=broken, completed=completed)
-        continued: dict[str, list[StoredRecord]] = {}
         self.records.sort(key=lambda one: (one[0], one[1].resumed_from is not None, one[1].stream_id))
-        for _, record in self.records:
-            stream = known.continued_by(record)
-            if stream is None:
-                stream = [record]
-            else:
-                stream.append(record)
-                continued[stream[0].stream_id] = stream
-            known.add(record, stream)
-        return {name: one for stream in continued.values() for name, one in _counted(stream)}
+        records = {record.stream_id: record for _, record in self.records}
+        parts = [_part(record) for record in records.values()]
+        streams = continued_streams(parts, [part for part in parts if part.resumed_from is not None])
+        return {name: one for stream in streams for name, one in _corrections(stream, records)}
 
 
-def _counted(stream: list[StoredRecord]) -> list[tuple[str, Correction]]:
-    """The usage of a continued stream counts for its first record: of each number the last known one, final ones first.
+def _part(record: StoredRecord) -> UsagePart:
+    """A record as the ledger counts it. Numbers that the provider did not report, as of an estimate, do not count."""
+    usage, is_reported = record.usage, record.is_reported
+    return UsagePart(
+        record.stream_id,
+        record.upstream,
+        record.credential_id,
+        record.request_digest,
+        record.response_id,
+        record.last_event_id,
+        record.resumed_from,
+        record.outcome,
+        usage.source,
+        usage.input_tokens if is_reported else None,
+        usage.output_tokens if is_reported else None,
+        usage.total_tokens if is_reported else None,
+        usage.input_cached_tokens if is_reported else None,
+        usage.reasoning_tokens if is_reported else None,
+        usage.input_cache_write_tokens if is_reported else None,
+    )
 
-    Its cost is known if all numbers are those of one record.
+
+def _corrections(stream: list[UsagePart], records: Mapping[str, StoredRecord]) -> Iterator[tuple[str, Correction]]:
+    """All usage of a continued stream counts for its first record."""
+    first, *others = counted(stream)
+    has_usage = any(records[part.stream_id].is_reported for part in stream)
+    tokens = tokens_of_usage(first)
+    yield first.stream_id, Correction(tokens, _usd(stream, records, tokens) if has_usage else ZERO_USD, has_usage)
+    for one in others:
+        yield one.stream_id, Correction(ZERO, ZERO_USD, False)
+
+
+def _usd(stream: list[UsagePart], records: Mapping[str, StoredRecord], tokens: Tokens) -> Decimal | None:
+    """What the records cost whose input and output count.
+
+    A stored cost does not tell input from output: of a record that reports both, and of which one counts, it is unknown.
     """
-    first, *others = stream
-    nothing = Correction(ZERO, ZERO_USD, False)
-    counted = [(one.stream_id, nothing) for one in others]
-    reported = [one for one in stream if one.is_reported]
-    if not reported:
-        return [(first.stream_id, nothing), *counted]
-    names = ("input_tokens", "output_tokens", "input_cached_tokens", "input_cache_write_tokens")
-    sources = {name: source for name in names if (source := _last(reported, name)) is not None}
-    used = list({id(one): one for one in sources.values()}.values()) or reported[-1:]
-    merged = used[0]
-    for one in used[1:]:
-        values = {name: getattr(source.usage, name) for name, source in sources.items() if source is one}
-        merged = msgspec.structs.replace(merged, usage=msgspec.structs.replace(merged.usage, **values))
-    tokens = merged.tokens
-    usd = merged.usd_of(tokens) if len(used) == 1 else None
-    return [(first.stream_id, Correction(tokens, usd, True)), *counted]
-
-
-def _last(reported: list[StoredRecord], name: str) -> StoredRecord | None:
-    known = [one for one in reported if getattr(one.usage, name) is not None]
-    final = [one for one in known if one.usage.source == "final"]
-    return next(reversed(final or known), None)
+    sides = {part.stream_id: part for part in sides_of(stream) if part is not None}
+    if not sides:
+        return ZERO_USD if tokens == ZERO else None
+    if len(sides) > 1 and any(None not in (part.input_tokens, part.output_tokens) for part in sides.values()):
+        return None
+    return usd_total(records[name].usd_of(records[name].tokens) for name in sides)

@@ -1,9 +1,11 @@
 """A result as rows for tables and CSV, and the difference between two results of one period."""
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
-from streamgauge.audit.result import Amount, Line, Result
+from streamgauge.audit.amounts import ZERO_USD, usd_text, usd_total
+from streamgauge.audit.result import Amount, Line, Result, not_compared
 
 CAUSE_COLUMNS = ("cause", "input_uncached", "input_cached", "input_cache_write", "output", "total", "usd", "streams")
 LINE_COLUMNS = (
@@ -112,13 +114,19 @@ def summary(result: Result) -> Sequence[str]:
     sentences = [
         f"{period.from_} to {period.to} ({period.timezone}, last day excluded): the bill {verdict} with the ledger."
     ]
-    unexplained = result.unexplained
+    unexplained, left_out = result.unexplained, not_compared(result)
     if unexplained.tokens is not None:
         sentences.append(f"Unexplained tokens: {unexplained.tokens.total} (tolerance {result.tolerance.tokens}).")
     if unexplained.usd is not None:
-        sentences.append(f"Unexplained money: {unexplained.usd} USD (tolerance {result.tolerance.usd}).")
-    else:
+        where = " in the lines whose money is compared" if left_out else ""
+        sentences.append(f"Unexplained money{where}: {unexplained.usd} USD (tolerance {result.tolerance.usd}).")
+    elif not left_out:
         sentences.append("Money is not compared: prices or billed amounts are unknown.")
+    if left_out:
+        billed = usd_text(usd_total(Decimal(line.theirs.usd or 0) for line in left_out) or ZERO_USD)
+        sentences.append(
+            f"Money of {len(left_out)} lines ({billed} USD billed) is not compared: streams of these lines have no cost."
+        )
     for provider, ratio in result.coverage.items():
         if ratio is not None:
             sentences.append(f"Seen by taps, of the tokens that {provider} billed: {ratio}.")

@@ -36,8 +36,8 @@ class Store(Protocol):
     def keep_audit(self, run: bytes) -> int:
         """Store a run; returns its number."""
 
-    def audits(self, *, last: bool = False) -> list[tuple[int, bytes]]:
-        """The stored runs with their numbers, oldest first. `last`: that with the highest number alone."""
+    def audits(self, *, last: bool = False, number: int | None = None) -> list[tuple[int, bytes]]:
+        """The stored runs with their numbers, oldest first. `last`: the one with the highest number; `number`: that one."""
 
 
 class Runs:
@@ -60,9 +60,8 @@ class Runs:
 
     def get(self, number: int) -> Run:
         """A kept run. Raises UsageFault if there is none of this number."""
-        for run in self.all():
-            if run.number == number:
-                return run
+        for one in self._store.audits(number=number):
+            return _run(*one)
         raise UsageFault(f"there is no kept run {number}: `streamgauge audit list` shows the numbers")
 
 

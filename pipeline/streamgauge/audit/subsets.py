@@ -10,15 +10,16 @@ from math import comb, prod
 
 from streamgauge.audit.amounts import ZERO, Tokens, minus, plus
 
-# The values that a sum may take, for each way to choose: by chance an answer is found once in so many differences.
+# A sum may take so many times more values than there are ways to choose: one difference in so many is then met by chance.
 CHANCE = 100
-# Streams among which three or more are searched (their pairs are held in memory), and among which any number is.
+# Streams among which three or four are searched: their pairs are held in memory.
 MAX_FOR_FOUR = 300
+# Streams among which any number is searched.
+MAX_FOR_ANY = 18
 # Streams whose every choice is tried where some came and others went.
 MAX_SIGNED = 12
 # Streams and pairs of streams that an audit looks at: some twenty seconds.
 MAX_EFFORT = 15_000_000
-MAX_FOR_ANY = 18
 
 
 class Search:

@@ -132,19 +132,22 @@ class Theirs:
     def _add(self, file: InvoiceFile, line: InvoiceLine) -> None:
         place = self._place_of(line)
         if isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US:
-            self._check_long(file, line.when)
-            self.shapes.setdefault(line.provider, Shape()).has_days = False
+            if not self._is_inside(file, line.when):
+                return
+            if line.tokens is not None or line.is_usage:  # a tax or a credit of a month is beside the usage of its days
+                self.shapes.setdefault(line.provider, Shape()).has_days = False
         if self._period.reads(place.day):
             self.days.setdefault(line.provider, set()).add(place.day)
             self.cells.setdefault(place, TheirCell()).add(line)
 
-    def _check_long(self, file: InvoiceFile, span: Span) -> None:
-        """A row of several days has to lie in the period: its part in the period cannot be known."""
+    def _is_inside(self, file: InvoiceFile, span: Span) -> bool:
+        """Whether a row of several days lies in the period, not outside. Else its part in the period cannot be known."""
         inside = span.start_us >= self._period.since_us and span.end_us <= self._period.until_us
         outside = span.end_us <= self._period.since_us or span.start_us >= self._period.until_us
         if not inside and not outside:
             what = f"row {file.rows} is for more than a day, and reaches beyond the period: export it by day"
             raise InvoiceError(str(file.path), what)
+        return inside
 
     def _place_of(self, line: InvoiceLine) -> Place:
         # The middle: a day of another time zone is compared with the day that it overlaps most.

@@ -1,6 +1,5 @@
 """`streamgauge audit`: holds the ledger against invoices; and lists, shows and compares runs that were kept."""
 
-import hashlib
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -69,7 +68,7 @@ def _audit(settings: Settings, args: Arguments) -> int:
             found.findings.add(_preliminary(period, args.settle_days))
         result = conclude(found.cells, found.shapes, found.findings.all(found.unmapped), period, tolerance)
         if store is not None:
-            _save(Runs(store), period, result, is_preliminary, _digest(ours), [file.sha256 for file in files])
+            _save(Runs(store), period, result, is_preliminary, ours.sha256, [file.sha256 for file in files])
     _print(result, args.output)
     return DONE if result.agrees else FOUND
 
@@ -110,13 +109,6 @@ def _preliminary(period: Period, settle_days: int) -> Finding:
     closes = day_after(period.end, settle_days)
     sys.stderr.write(f"streamgauge audit: this result is preliminary: the period may be closed from {closes} on\n")
     return Finding("preliminary", None, None, 0, (), f"the period may be closed from {closes} on")
-
-
-def _digest(ours: Ours) -> str:
-    digest = hashlib.sha256()
-    for record in ours.raw():
-        digest.update(record + b"\n")
-    return digest.hexdigest()
 
 
 def _save(

@@ -3,8 +3,8 @@
 JSON lines are the records as the ledger stores them; `ledger import` reads them. CSV and Parquet have the ledger's columns.
 """
 
+import codecs
 import contextlib
-import io
 import os
 import sys
 import tempfile
@@ -31,6 +31,8 @@ def run(settings: Settings, args: Arguments) -> int:
     to_stdout = str(args.file) in ("-", "")
     if to_stdout and args.output == "parquet":
         raise UsageFault("Parquet is written into a file: give its name")
+    if not to_stdout and Path(args.file).is_dir():
+        raise UsageFault(f"{args.file} is a directory: give the name of a file in it")
     write = _writer(args.output)
     with ledger_when_needed(settings) as ledger:
         chosen = chosen_by(settings, args, ledger)
@@ -77,6 +79,6 @@ def _write_lines(file: BinaryIO, records: Iterable[bytes], _: Mapping[str, str])
 
 
 def _write_csv(file: BinaryIO, records: Iterable[bytes], tenants: Mapping[str, str]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    # Unlike io.TextIOWrapper, it does not close the file if the reader of stdout leaves: the command flushes it at its end.
+    text = codecs.getwriter("utf-8")(file)
     print_csv(COLUMNS, (values_of(record, tenants) for record in records), text)
-    text.detach()

@@ -84,7 +84,7 @@ def _moment(option: str, given: str | None, zone: tzinfo) -> int | None:
         return microseconds_of(moment if found["time"] else moment.replace(tzinfo=zone))
     except (ValueError, OverflowError):
         raise UsageFault(
-            f"{option} {given} is not a time: write a UTC date such as 2026-11-01, or an RFC 3339 time such as "
+            f"{option} {given} is not a time: write a date of --timezone such as 2026-11-01, or an RFC 3339 time such as "
             "2026-11-01T09:30:00Z"
         ) from None
 

@@ -95,20 +95,9 @@ def _import(ledger: Ledger, file: BinaryIO, name: str) -> _Imported:
 def _rows(lines: Iterable[tuple[int, bytes]], imported: _Imported) -> Iterator[LedgerRow]:
     for number, line in lines:
         try:
-            yield row_of_line(line)
+            yield LedgerRow.of_line(line)
         except UnreadableRecordError as why:
             imported.refuse(number, why)
-
-
-def row_of_line(line: bytes) -> LedgerRow:
-    """The row of a record's JSON, with or without a cost. Raises UnreadableRecordError."""
-    try:
-        return LedgerRow.of_json(line)
-    except UnreadableRecordError as without:
-        try:
-            return LedgerRow.of_stored(line)
-        except UnreadableRecordError:
-            raise without from None
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from streamgauge.audit.result import Result
+from streamgauge.audit.result import Result, not_compared
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.cli.ledger_filter import month_of
 from streamgauge.cli.tenants_file import read_tenants
@@ -132,12 +132,22 @@ def _shown_audit(run: Run, result: Result) -> LastAudit:
         run.saved_at,
         first=run.first,
         end=run.end,
-        agrees=run.agrees,
+        agrees=_agrees(run, result),
         preliminary=run.is_preliminary,
         unexplained_tokens=None if tokens is None else tokens.total,
-        unexplained_usd=result.unexplained.usd,
+        unexplained_usd=_unexplained_usd(result),
         coverage=result.coverage,
     )
+
+
+def _agrees(run: Run, result: Result) -> bool:
+    """A run that an earlier version kept may say that it agrees although billed money was not compared."""
+    return run.agrees and not not_compared(result)
+
+
+def _unexplained_usd(result: Result) -> str | None:
+    """None if billed money was not compared: the sum is of the other lines alone."""
+    return None if not_compared(result) else result.unexplained.usd
 
 
 def _budget(state: BudgetState) -> Iterator[Sample]:
@@ -151,12 +161,12 @@ def _budget(state: BudgetState) -> Iterator[Sample]:
 
 def _audit(run: Run, result: Result, now_s: float) -> Iterator[Sample]:
     yield Sample(table.AUDIT_AGE.name, max(now_s - datetime.fromisoformat(run.saved_at).timestamp(), 0), {})
-    yield Sample(table.AUDIT_AGREES.name, int(run.agrees), {})
+    yield Sample(table.AUDIT_AGREES.name, int(_agrees(run, result)), {})
     unexplained = result.unexplained
     if unexplained.tokens is not None:
         yield Sample(table.AUDIT_TOKENS.name, unexplained.tokens.total, {})
-    if unexplained.usd is not None:
-        yield Sample(table.AUDIT_USD.name, float(unexplained.usd), {})
+    if (usd := _unexplained_usd(result)) is not None:
+        yield Sample(table.AUDIT_USD.name, float(usd), {})
     for provider, ratio in result.coverage.items():
         if ratio is not None:
             yield Sample(table.AUDIT_COVERAGE.name, float(ratio), {"provider": provider})

@@ -6,12 +6,12 @@ option --ledger-file comes before the variable STREAMGAUGE_LEDGER.
 
 import os
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamgauge.config import SETTINGS, Settings
+from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 from streamgauge.runtime.nearest import nearest
 from streamgauge.runtime.redaction import redacted_text, redacted_value
@@ -172,8 +172,8 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageFault(f"{file} is not a regular file")
     try:
-        return tomllib.loads(path.read_bytes().decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return parse_toml(path.read_bytes())
+    except NotTomlError as error:
         raise UsageFault(redacted_text(f"{file} is not valid TOML: {error}")) from None
     except OSError as error:
         raise UsageFault(f"{file} cannot be read: {error.strerror}") from None

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 # The widest column (characters): longer model names and ids are cut; --output jsonl has them whole.
 MAX_WIDTH = 36
@@ -43,6 +43,13 @@ _COLUMNS = (
     "input",
     "output",
 )
+
+
+class Writes(Protocol):
+    """What text is written to."""
+
+    def write(self, text: str, /) -> object:
+        """Write a text."""
 
 
 class JsonPrinter:
@@ -97,7 +104,7 @@ def print_records(records: Iterable[bytes], output: str, *, with_cost: bool = Fa
 
 
 def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
-    timing, usage = record["timing"], record["usage"]
+    usage = record["usage"]
     fields = [
         record["started_at"],
         record["upstream"],
@@ -105,19 +112,26 @@ def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
         record["response_model"] or record["request_model"],
         record["outcome"],
         record["finish_reason"],
-        timing["first_token_s"],
-        timing["gaps"]["p50_s"],
-        timing["end_s"],
-        record["counts"]["events"],
+        _at(record, "timing", "first_token_s"),
+        _at(record, "timing", "gaps", "p50_s"),
+        _at(record, "timing", "end_s"),
+        _at(record, "counts", "events"),
         usage["input_tokens"],
         usage["output_tokens"],
     ]
     return [*fields, (record["cost"] or {}).get("usd")] if with_cost else fields
 
 
-def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]], file: TextIO | None = None) -> None:
+def _at(record: object, *names: str) -> Any:
+    """A member of a member. None if there is none: a ledger of an earlier version may hold a record without `timing`."""
+    for name in names:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
+def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]], file: Writes | None = None) -> None:
     """Rows as CSV on stdout or into a file, safe to open in a spreadsheet."""
-    out = sys.stdout if file is None else file
+    out: Writes = sys.stdout if file is None else file
     line = io.StringIO()
     writer = csv.writer(line)  # keeps its CRLF, since it quotes only cells that contain its line end
     for row in chain((names,), rows):

@@ -1,10 +1,10 @@
 """Reads the file of --tenants: which team or customer an API key belongs to."""
 
-import tomllib
 from pathlib import Path
 
 import msgspec
 
+from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 
 
@@ -13,8 +13,8 @@ def read_tenants(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
     try:
-        return msgspec.convert(tomllib.loads(file.read_bytes().decode()), dict[str, str])
+        return msgspec.convert(parse_toml(file.read_bytes()), dict[str, str])
     except OSError as error:
         raise UsageFault(f"--tenants {file} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (NotTomlError, msgspec.ValidationError) as error:
         raise UsageFault(f'--tenants {file} must contain lines of the form credential_id = "tenant": {error}') from None

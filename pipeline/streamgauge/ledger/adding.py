@@ -6,7 +6,8 @@ up the chosen records. The usage of an origin does not depend on the filter: it 
 chosen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -24,13 +25,14 @@ from sqlalchemy import (
     select,
 )
 
+from streamgauge.core.safe_values import MASKED
 from streamgauge.core.token_kinds import REPORTED
 from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
 from streamgauge.ledger.keys import Expression, Keys, condition_of, range_of
 from streamgauge.ledger.resumption import Counted, UsagePart, continued_streams, counted
 from streamgauge.ledger.row import KINDS, kinds_of
 from streamgauge.ledger.schema import NUMBER, TEXT, TOKENS, records, started
-from streamgauge.ledger.totals import sort_totals
+from streamgauge.ledger.totals import add_totals, sort_totals
 
 _COLUMNS = [records.c[name] for name in UsagePart._fields]
 _RESUMED = select(*_COLUMNS).where(records.c.resumed_from.is_not(None))
@@ -62,8 +64,25 @@ def totals_of(
     """
     keys = Keys(connection, chosen)
     has_resumed = _count_resumed(connection)
-    lines = connection.execute(_query(by, chosen, keys, has_resumed)).all()
-    return sort_totals([_total(line, len(by)) for line in lines], newest_first=newest_first)
+    # The tenants of credentials are put in here: in SQL they would be a condition for each of thousands.
+    is_mapped = "tenant" in by and bool(chosen.tenants)
+    grouped = [*by, "credential_id"] if is_mapped else by
+    lines = connection.execute(_query(grouped, chosen, keys, has_resumed)).all()
+    totals = [_total(line, len(grouped)) for line in lines]
+    if not is_mapped:
+        return sort_totals(totals, newest_first=newest_first)
+    return add_totals([_with_tenants(totals, by.index("tenant"), dict(chosen.tenants))], newest_first=newest_first)
+
+
+def _with_tenants(totals: Sequence[Total], place: int, tenants: Mapping[str, str]) -> list[Total]:
+    """Totals whose last key is the credential, without it, each under its tenant (the key at `place`)."""
+    named = []
+    for total in totals:
+        *values, credential = total.keys
+        if values[place] is None:
+            values[place] = None if credential is None else tenants.get(str(credential))
+        named.append(replace(total, keys=tuple(values)))
+    return named
 
 
 def _count_resumed(connection: Connection) -> bool:
@@ -99,7 +118,7 @@ def _parts() -> Any:
             or_(
                 records.c.resumed_from.is_not(None),
                 records.c.request_digest.in_(select(resumed.c.request_digest)),
-                records.c.response_id.in_(select(resumed.c.response_id)),
+                records.c.response_id.in_(select(resumed.c.response_id).where(resumed.c.response_id != MASKED)),
                 records.c.last_event_id.in_(
                     select(resumed.c.resumed_from).where(and_(resumed.c.request_digest.is_(None), is_word))
                 ),

@@ -1,28 +1,34 @@
-"""Budgets of tenants or attributes for a month: what is spent, and what the month will have cost at its end.
+"""Budgets of tenants, models, attributes and others for a month: what is spent, and what the month will have cost at its end.
 
 A budget's file is TOML:
 
     timezone = "Europe/Berlin"  # of the months; UTC without it
     [[budget]]
-    tenant = "search"           # or an attribute, as in feature = "chat"
+    tenant = "search"           # or another of BUDGET_KEYS, or an attribute, as in feature = "chat"
     month_usd = 500
 
 The forecast goes on as the month went so far: what is spent, divided by the part of the month that has passed. Streams
 without a price or without usage are in no cost; their numbers stand beside it.
 """
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from streamgauge.core.safe_values import is_attribute_name
+from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
-from streamgauge.ledger.contract import ALL_RECORDS, Filter, Reader
+from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Reader
 from streamgauge.ledger.cost import COST_DIGITS, usd
+from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.zones import is_zone
 
+# The keys of a ledger that a budget may be for, besides attributes. The others have a value for each stream, or no text.
+BUDGET_KEYS = (
+    "tenant", "model", "request_model", "response_model", "upstream", "dialect", "endpoint", "tap", "credential_id",
+    "service_tier",
+)  # fmt: skip
 # The parts of a budget (percent) at which a warning is due.
 THRESHOLDS = (50, 80, 100)
 # The part of a month (us) after which a forecast says something: a day.
@@ -35,7 +41,7 @@ MAX_VALUE_CHARS = 80
 
 @dataclass(frozen=True)
 class Budget:
-    """What the records with this value of a key (`tenant`, or an attribute) may cost in a month, in 10**-12 USD."""
+    """What the records with this value of a key (of BUDGET_KEYS, or an attribute) may cost in a month, in 10**-12 USD."""
 
     key: str
     value: str
@@ -83,12 +89,14 @@ class Budgets:
 def load_budgets(path: Path) -> Budgets:
     """Reads a file of budgets. Raises UsageFault, with a sentence that names the budget."""
     try:
-        known = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+        known = parse_toml(path.read_bytes(), Decimal)
     except OSError as error:
         raise UsageFault(f"the budgets {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidOperation) as error:
+    except NotTomlError as error:
         raise UsageFault(f"the budgets {path} are not valid TOML: {error}") from None
     given, timezone = known.get("budget"), known.get("timezone", "UTC")
+    if not known.keys() - {"timezone"}:
+        raise UsageFault(f"the budgets {path} hold no budget: write a table [[budget]] for each")
     if not set(known) <= {"budget", "timezone"} or not isinstance(given, list):
         raise UsageFault(f"the budgets {path} hold [[budget]] and timezone, and nothing else")
     if not isinstance(timezone, str) or not is_zone(timezone):
@@ -105,8 +113,12 @@ def _budget(place: str, given: object) -> Budget:
     if not isinstance(given, dict) or len(given) != 2 or "month_usd" not in given:
         raise UsageFault(f'{place} must have month_usd and one key, as in tenant = "search"')
     ((key, value),) = ((key, value) for key, value in given.items() if key != "month_usd")
-    if not isinstance(value, str) or not (key == "tenant" or is_attribute_name(key)):
-        raise UsageFault(f"{place}: {key} is neither tenant nor the name of an attribute, or its value is no text")
+    if not (key in BUDGET_KEYS or (is_attribute_name(key) and key not in KEYS and key not in COLUMNS)):
+        raise UsageFault(
+            f"{place}: {key[:64]} is no key of a budget: use {', '.join(BUDGET_KEYS)}, or the name of an attribute"
+        )
+    if not isinstance(value, str) or not value:
+        raise UsageFault(f"{place}: the value of {key} is no text")
     if len(value) > MAX_VALUE_CHARS:
         raise UsageFault(f"{place}: the value of {key} has more than {MAX_VALUE_CHARS} characters")
     limit = given["month_usd"]
@@ -139,7 +151,7 @@ def budget_states(
 
 
 def _by_value(reader: Reader, key: str, chosen: Filter) -> dict[object, tuple[int, int, int, int]]:
-    if key != "tenant" and not reader.has_attribute(key):
+    if key not in BUDGET_KEYS and not reader.has_attribute(key):
         return {}
     return {
         total.keys[0]: (total.cost or 0, total.streams, total.without_price, total.without_usage)

@@ -182,8 +182,8 @@ class Ledger(Reader, Protocol):
     def keep_audit(self, run: bytes) -> int:
         """Store the result of an audit, for good. Returns its number, from 1 on. Raises LedgerUnavailableError."""
 
-    def audits(self, *, last: bool = False) -> list[tuple[int, bytes]]:
-        """The stored audits with their numbers, oldest first. `last`: that with the highest number alone.
+    def audits(self, *, last: bool = False, number: int | None = None) -> list[tuple[int, bytes]]:
+        """The stored audits with their numbers, oldest first. `last`: the one with the highest number; `number`: that one.
 
         Raises LedgerUnavailableError.
         """

@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 
 COST_DIGITS = 12
+# The largest cost of a record: a 64-bit integer (10**-12 USD), nine million USD.
+_MAX_COST = 2**63 - 1
 
 
 def usd(cost: int) -> str:
@@ -45,12 +47,15 @@ class Cost:
     def of_json(cls, value: object) -> "Cost | None":
         """The decoded value of a record's `cost`. It does not tell the sides apart: all counts as the input's.
 
-        Raises msgspec.ValidationError.
+        Raises msgspec.ValidationError, also for a cost that does not fit 64 bits.
         """
         known = msgspec.convert(value, _Stored | None)
         if known is None:
             return None
-        return cls(int(Decimal(known.usd).scaleb(COST_DIGITS)), None, known.price_source, known.price_date)
+        cost = int(Decimal(known.usd).scaleb(COST_DIGITS))
+        if cost > _MAX_COST:
+            raise msgspec.ValidationError("the cost is larger than any")
+        return cls(cost, None, known.price_source, known.price_date)
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):

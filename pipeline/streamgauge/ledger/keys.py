@@ -62,14 +62,14 @@ class Keys:
         self._day = records.c.day if chosen.timezone == "UTC" else _local_day(connection, chosen)
 
     def expression(self, key: str) -> Expression:
-        """The SQL of a key on the table `records`: its column, else the attribute of this name."""
+        """The SQL of a key on the table `records`: its column, else the attribute of this name.
+
+        That of `tenant` is the record's own tenant: `condition_of` and totals look at the filter's tenants.
+        """
         if key == "day":
             return self._day
         if key == "month":
             return func.substr(self._day, 1, 7, type_=TEXT)
-        if key == "tenant" and self._chosen.tenants:
-            named = case(dict(self._chosen.tenants), value=records.c.credential_id)
-            return func.coalesce(records.c.tenant, named, type_=TEXT)
         return records.c[key] if key in KEYS else attribute(key)
 
 
@@ -91,7 +91,20 @@ def condition_of(chosen: Filter, expression: Callable[[str], Expression]) -> Col
     by_key: dict[str, list[str | int | None]] = {}
     for key, value in chosen.where:
         by_key.setdefault(key, []).append(value)
-    return and_(true(), *(_any_of(expression(key), values) for key, values in by_key.items()))
+    named = by_key.pop("tenant", []) if chosen.tenants else []
+    conditions = [_any_of(expression(key), values) for key, values in by_key.items()]
+    return and_(true(), *conditions, *([_has_tenant(chosen, named)] if named else []))
+
+
+def _has_tenant(chosen: Filter, values: list[str | int | None]) -> ColumnElement[bool]:
+    """Whether a record's tenant, its own or that of its credential, is one of some."""
+    ids = [credential for credential, tenant in chosen.tenants if tenant in values]
+    by_credential: ColumnElement[bool] = records.c.credential_id.in_(ids)
+    if None in values:
+        others = records.c.credential_id.not_in([credential for credential, _ in chosen.tenants])
+        by_credential = or_(by_credential, records.c.credential_id.is_(None), others)
+    own = records.c.tenant.in_([value for value in values if value is not None])
+    return or_(own, and_(records.c.tenant.is_(None), by_credential))
 
 
 def _any_of(expression: Expression, values: list[str | int | None]) -> ColumnElement[bool]:

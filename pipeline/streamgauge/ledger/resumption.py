@@ -65,11 +65,6 @@ class _LookedUp(dict[Key, Known[list[UsagePart]]]):
             super().__setitem__(key, value)
 
 
-def count_once(parts: Iterable[UsagePart], resumed: Iterable[UsagePart]) -> list[Counted]:
-    """The usage that counts for each record that continues a stream or is continued. Other records keep their own usage."""
-    return [line for stream in continued_streams(parts, resumed) for line in counted(stream)]
-
-
 def continued_streams(parts: Iterable[UsagePart], resumed: Iterable[UsagePart]) -> list[list[UsagePart]]:
     """The streams of several records, each as its records in order.
 
@@ -98,7 +93,7 @@ def counted(stream: list[UsagePart]) -> list[Counted]:
     All of it counts for the first record. Each side costs what the record costs that reported it.
     """
     first, *resumed = stream
-    with_input, with_output = _last(stream, "input_tokens"), _last(stream, "output_tokens")
+    with_input, with_output = sides_of(stream)
     named_by = with_output or with_input
     whole = Counted(
         first.stream_id,
@@ -111,6 +106,11 @@ def counted(stream: list[UsagePart]) -> list[Counted]:
         **{name: _value(_last(stream, name), name) for name in _PARTS},
     )
     return [whole, *(Counted(record.stream_id, record.usage_source) for record in resumed)]
+
+
+def sides_of(stream: list[UsagePart]) -> tuple[UsagePart | None, UsagePart | None]:
+    """The records of a continued stream whose input and whose output counts; None if no record reports that side."""
+    return _last(stream, "input_tokens"), _last(stream, "output_tokens")
 
 
 # Parts of input and output: their last known value counts, whichever record reported the whole.

@@ -36,7 +36,8 @@ class LedgerRow:
 
     The `_tokens` are what the record reports; from `input_uncached` to `output_audio` they are disjoint kinds.
     `inference_geo`: the region in which the provider computed it (Anthropic). `wait_us`: the time to the first token, or to
-    the end of a stream without one, in microseconds.
+    the end of a stream without one, in microseconds. `speed`: the speed that the provider names in its usage (Anthropic); it
+    decides the price, and is no column.
     """
 
     stream_id: str
@@ -82,6 +83,7 @@ class LedgerRow:
     output_audio: int | None
     record: bytes
     cost: Cost | None = None
+    speed: str | None = None
 
     @property
     def own_bytes(self) -> bytes:
@@ -98,15 +100,30 @@ class LedgerRow:
     @classmethod
     def of_json(cls, record: bytes) -> "LedgerRow":
         """The row of a record's JSON, as `streamgauge.records` holds it. Raises UnreadableRecordError, and nothing else."""
-        known = _known_of(record)
+        return cls._without_cost(_known_of(record, _Whole), record)
+
+    @classmethod
+    def of_stored(cls, record: bytes) -> "LedgerRow":
+        """The row of a record's JSON as a ledger stores it, with its cost. Raises UnreadableRecordError.
+
+        A ledger of an earlier version may hold a record that `of_json` refuses: this method reads it.
+        """
+        return cls._with_cost(_known_of(record, _Known), record)
+
+    @classmethod
+    def of_line(cls, record: bytes) -> "LedgerRow":
+        """The row of a record's JSON, with or without a cost, for a ledger to store. Raises UnreadableRecordError."""
+        known = _known_of(record, _Whole)
+        return cls._without_cost(known, record) if known.cost is msgspec.UNSET else cls._with_cost(known, record)
+
+    @staticmethod
+    def _without_cost(known: "_Known", record: bytes) -> "LedgerRow":
         if known.cost is not msgspec.UNSET or not record.endswith(b"}"):
             raise UnreadableRecordError("the record has a cost already, or does not end with a brace")
         return _row(known, record[:-1] + _NO_COST)
 
-    @classmethod
-    def of_stored(cls, record: bytes) -> "LedgerRow":
-        """The row of a record's JSON as a ledger stores and prints it, with its cost. Raises UnreadableRecordError."""
-        known = _known_of(record)
+    @staticmethod
+    def _with_cost(known: "_Known", record: bytes) -> "LedgerRow":
         own, found, cost = record.rpartition(_COST)
         try:
             if not found or known.cost is msgspec.UNSET or msgspec.json.decode(cost.removesuffix(b"}")) != known.cost:
@@ -129,15 +146,15 @@ def unstored_row_of(record: Record) -> LedgerRow:
 
 # The columns of a price, which a ledger adds; all columns, in the order of `values`.
 PRICE = ("cost_input", "cost_output", "price_source", "price_date")
-_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost"))
+_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost", "speed"))
 _OWN = attrgetter(*_OWN_NAMES)
 COLUMNS = (*_OWN_NAMES, *PRICE, "record")
 
 
-def _known_of(record: bytes) -> "_Known":
+def _known_of(record: bytes, kind: "type[_Known]") -> "_Known":
     try:
         # All members are decoded, also those that no row needs: a typed decoder would skip broken strings in these.
-        known = msgspec.convert(msgspec.json.decode(record), _Known)
+        known = msgspec.convert(msgspec.json.decode(record), kind)
         is_id = str(UUID(known.stream_id)) == known.stream_id
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise UnreadableRecordError("not a record of this version") from error
@@ -202,6 +219,45 @@ class _Known(msgspec.Struct):
     cost: object = msgspec.UNSET
 
 
+# Types for the members of a record that no row needs, but readers of a ledger: tables and the audit.
+class _Request(msgspec.Struct):
+    n: int | None = None
+    max_tokens: int | None = None
+    body_bytes: int | None = None
+
+
+class _WholeUsage(_Usage):
+    identity_failed: str | None = None
+    bad_values: int = 0
+
+
+class _Gaps(msgspec.Struct):
+    p50_s: float | None
+
+
+class _WholeTiming(msgspec.Struct):
+    first_token_s: float | None
+    end_s: float | None
+    gaps: _Gaps
+
+
+class _Counts(msgspec.Struct):
+    events: int
+    text_chars: int = 0
+    reasoning_chars: int = 0
+    refusal_chars: int = 0
+
+
+class _Whole(_Known, kw_only=True):
+    """The members of a record that a ledger accepts: a record without one of them would stop every reader later."""
+
+    usage: _WholeUsage
+    timing: _WholeTiming  # type: ignore[assignment]
+    counts: _Counts
+    request: _Request | None = None
+    status_code: int | None = None
+
+
 def _row(known: _Known | Record, record: bytes) -> LedgerRow:
     started = moment_of(known.started_at)
     usage = known.usage
@@ -235,6 +291,7 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         reasoning_tokens=usage.reasoning_tokens,
         trace_id=known.trace_id,
         inference_geo=region_of(usage.raw),
+        speed=_named(usage.raw, "speed"),
         wait_us=wait_of(known.timing.first_token_s, known.timing.end_s),
         input_cache_write_tokens=usage.input_cache_write_tokens,
         input_cache_write_1h_tokens=usage.input_cache_write_1h_tokens,
@@ -263,8 +320,12 @@ def kinds_of(reported: Mapping[str, int]) -> dict[str, Any]:
 
 def region_of(raw: Mapping[str, object] | None) -> str | None:
     """The region in a provider's own usage; None if it names none."""
-    region = None if raw is None else raw.get("inference_geo")
-    return region if isinstance(region, str) else None
+    return _named(raw, "inference_geo")
+
+
+def _named(raw: Mapping[str, object] | None, name: str) -> str | None:
+    value = None if raw is None else raw.get(name)
+    return value if isinstance(value, str) else None
 
 
 # A longer wait is no time of a stream (seconds: 30 years).

@@ -31,6 +31,8 @@ from streamgauge.ledger.schema import SCHEMA_VERSION, audit_runs, records, start
 
 # Rows of one statement that selects by stream ids: far below the databases' limits of parameters.
 _MANY = 1_000
+# The largest number of an audit: an integer in every database.
+_MAX_NUMBER = 2**31 - 1
 
 
 class SqlLedger:
@@ -97,7 +99,7 @@ class SqlLedger:
         if not first:
             return Inserted()
         costs = {name: self._cost_of(row) for name, row in first.items()}
-        # In one order, so that two writers of the same streams wait for each other, and none for both.
+        # In one order, so that two writers of the same streams cannot block each other for good.
         ordered = {name: first[name].values(costs[name]) for name in sorted(first)}
         with self._lock, self._translated("written"), self._writing() as connection:
             new = self._insert_new(connection, ordered)
@@ -161,15 +163,19 @@ class SqlLedger:
             key = connection.execute(insert(audit_runs).values(run=run)).inserted_primary_key
             return int(key[0]) if key is not None else 0
 
-    def audits(self, *, last: bool = False) -> list[tuple[int, bytes]]:
+    def audits(self, *, last: bool = False, number: int | None = None) -> list[tuple[int, bytes]]:
         """See Ledger.audits."""
-        number = audit_runs.c.number
-        some = select(number, audit_runs.c.run).order_by(number)
+        if number is not None and not 0 < number <= _MAX_NUMBER:
+            return []
+        column = audit_runs.c.number
+        some = select(column, audit_runs.c.run).order_by(column)
         if last:
-            some = some.order_by(None).order_by(number.desc()).limit(1)
+            some = some.order_by(None).order_by(column.desc()).limit(1)
+        if number is not None:
+            some = some.where(column == number)
         with self._translated("read"), self._reading() as connection:
             lines = connection.execute(some)
-            return [(number, bytes(run)) for number, run in lines]
+            return [(found, bytes(run)) for found, run in lines]
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,4 +1,4 @@
-"""The URLs of ledgers. Pure but for the type of a path: a command reads them before it opens a database."""
+"""Reads the URLs of ledgers, without SQLAlchemy: a command checks them before it opens a database. It touches no file."""
 
 from pathlib import Path
 
@@ -11,7 +11,10 @@ def sqlite_path(rest: str) -> Path:
     """The file of a URL `sqlite://REST`: /FILE is relative, //FILE absolute. Raises UnsupportedLedgerError otherwise."""
     if not rest.startswith("/") or rest.endswith("/"):
         raise UnsupportedLedgerError("an SQLite ledger is sqlite:///FILE, or sqlite:////FILE for an absolute path")
-    return Path(rest[1:])
+    path = Path(rest[1:])
+    if str(path) == ":memory:":  # a database of one process, which loses all records when it ends
+        raise UnsupportedLedgerError("a ledger in memory keeps nothing: an SQLite ledger is sqlite:///FILE")
+    return path
 
 
 def sqlite_file(url: str) -> Path | None:

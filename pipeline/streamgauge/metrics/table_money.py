@@ -61,7 +61,7 @@ AUDIT_TOKENS = gauge(
 AUDIT_USD = gauge(
     _WORKER, "audit_unexplained_usd",
     "Money of the last kept audit that no cause explains: theirs less ours. Absent if a price or the bill's money is "
-    "missing.",
+    "missing, also in a part of the lines.",
     "USD",
 )  # fmt: skip
 AUDIT_COVERAGE = gauge(

@@ -1,6 +1,7 @@
 """Finds prices in genai-prices: by provider, model, service tier, region and time. It never fetches newer ones.
 
-A price that the list does not know is no price: a tier without a price of its own is not charged as the standard one.
+A price that the list does not know is no price: a tier or a speed without a price of its own is not charged as the standard
+one.
 """
 
 from collections.abc import Mapping
@@ -26,8 +27,11 @@ _MAKERS: Mapping[str, str] = {
 }
 # Tiers that are charged at the standard price.
 _STANDARD = frozenset({None, "default", "standard", "standard_only", "auto", "on_demand"})
+# Speeds that are charged at the standard price. Anthropic's fast mode has prices of its own.
+_USUAL = frozenset({None, "standard"})
 # What a region adds: Anthropic charges 1.1 times all token prices for inference in the US only
-# (platform.claude.com/docs/en/about-claude/pricing, "Data residency pricing"). Other regions have no known price.
+# (platform.claude.com/docs/en/about-claude/pricing, "Data residency pricing"), those of fast mode included. Other regions
+# have no known price.
 _ANYWHERE = frozenset({None, "global", "not_available"})
 _REGIONS: Mapping[tuple[str, str | None], Decimal] = {("anthropic", "us"): Decimal("1.1")}
 # Prices by our names -> names in the list.
@@ -55,6 +59,7 @@ class Offer:
     model: str
     service_tier: str | None
     region: str | None
+    speed: str | None = None
 
 
 @lru_cache(_KEPT)
@@ -65,11 +70,10 @@ def rates_of(offer: Offer, started: datetime) -> Rates | None:
         return None
     provider, model = found
     factor = Decimal(1) if offer.region in _ANYWHERE else _REGIONS.get((provider.id, offer.region))
-    context = _context(offer.service_tier)
+    context = _context(offer)
+    special = _context(offer, is_special=True)
     is_own = any(model is one for one in provider.models)
-    if factor is None or (
-        offer.service_tier not in _STANDARD and not (is_own and _has_variant(model, started, context))
-    ):
+    if factor is None or (special and not (is_own and _has_variant(model, started, special, context))):
         return None
     prices = model.get_prices(started, context if is_own else None)
     rates: dict[str, Any] = {name: _rate(getattr(prices, key), factor) for name, key in _NAMES.items()}
@@ -118,16 +122,22 @@ def is_provider(name: str) -> bool:
     return _found(get_snapshot(), name, None) is not None
 
 
-def _context(tier: str | None) -> dict[str, str]:
-    if tier is None:
-        return {}
-    return {"processing": "batch"} if tier == "batch" else {"service_tier": tier}
+def _context(offer: Offer, *, is_special: bool = False) -> dict[str, str]:
+    """The tier and the speed, by the list's names. `is_special`: only what is not charged at the standard price."""
+    tier, speed = offer.service_tier, offer.speed
+    found: dict[str, str] = {}
+    if tier is not None and not (is_special and tier in _STANDARD):
+        found["processing" if tier == "batch" else "service_tier"] = tier
+    if speed is not None and not (is_special and speed in _USUAL):
+        found["speed"] = speed
+    return found
 
 
-def _has_variant(model: Any, started: datetime, context: Mapping[str, str]) -> bool:
+def _has_variant(model: Any, started: datetime, special: Mapping[str, str], context: Mapping[str, str]) -> bool:
+    """Whether one variant is for all that is special: two variants say nothing about a request that is both."""
     return any(
         (variant.constraint is None or variant.constraint.active(started))
-        and all(context.get(key) == value for key, value in variant.when.items())
+        and special.items() <= variant.when.items() <= context.items()
         for variant in model.price_variants or ()
     )
 

@@ -6,7 +6,7 @@
 
     [[price]]
     model = "gpt-4o*"           # a model's name, or its beginning and *
-    upstream = "azure-prod"     # optional, as are service_tier and region: without them the price holds for all
+    upstream = "azure-prod"     # optional, as are service_tier, region and speed: without them the price holds for all
     from = 2026-11-01           # the first day (UTC)
     until = 2027-01-01          # optional: the day on which it no longer holds
     input = 2.5                 # USD for a million tokens; as are output, input_cached, cache_write, cache_write_1h,
@@ -16,7 +16,6 @@
 Of several prices that match a record the one with the latest `from` holds; of equal ones the last in the file.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -24,6 +23,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 from streamgauge.prices.catalogue import Offer, is_provider
 from streamgauge.prices.rates import Rate, Rates, of_request
@@ -33,7 +33,7 @@ NONE = "none"
 _KINDS = (
     "input", "output", "input_cached", "cache_write", "cache_write_1h", "input_audio", "reasoning", "output_audio",
 )  # fmt: skip
-_CHOICES = ("model", "upstream", "service_tier", "region")
+_CHOICES = ("model", "upstream", "service_tier", "region", "speed")
 _KEYS = {*_KINDS, *_CHOICES, "from", "until", "request", "above"}
 # A larger price is a typing error (USD for a million tokens, or for a request).
 _MAX_PRICE = Decimal(1_000_000)
@@ -50,6 +50,7 @@ class OwnPrice:
     first: str
     end: str | None
     rates: Rates
+    speed: str | None = None
 
     def holds(self, offer: Offer, day: str) -> bool:
         """Whether it is a price for this offer on this day."""
@@ -59,6 +60,7 @@ class OwnPrice:
             and self.upstream in (None, offer.upstream)
             and self.service_tier in (None, offer.service_tier)
             and self.region in (None, offer.region)
+            and self.speed in (None, offer.speed)
             and self.first <= day
             and (self.end is None or day < self.end)
         )
@@ -90,10 +92,10 @@ NO_PRICES = PriceFile()
 def load_prices(path: Path) -> PriceFile:
     """Reads a price file. Raises UsageFault, with a sentence that names the price and the key."""
     try:
-        known = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+        known = parse_toml(path.read_bytes(), Decimal)
     except OSError as error:
         raise UsageFault(f"the price file {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidOperation) as error:
+    except NotTomlError as error:
         raise UsageFault(f"the price file {path} is not valid TOML: {error}") from None
     if unknown := known.keys() - {"upstreams", "price"}:
         raise UsageFault(f"the price file {path}: {min(unknown)} is not known: it holds [upstreams] and [[price]]")
@@ -144,7 +146,14 @@ def _price(file: str, number: int, given: Any) -> OwnPrice:
     if rates.input is None or rates.output is None:
         raise ValueError(f"{place}: input and output are required (0 for what costs nothing)")
     return OwnPrice(
-        given["model"], given.get("upstream"), given.get("service_tier"), given.get("region"), first, end, rates
+        given["model"],
+        given.get("upstream"),
+        given.get("service_tier"),
+        given.get("region"),
+        first,
+        end,
+        rates,
+        given.get("speed"),
     )
 
 

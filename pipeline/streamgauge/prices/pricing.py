@@ -10,6 +10,8 @@ from streamgauge.prices.rates import Rates
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE_US = 60_000_000
+# The answer for a kind that is not known yet: None is the answer for one without rates.
+_NOT_KNOWN = Rates("", None)
 # Kinds of records whose rates are kept: clients choose models' names, so this is bounded.
 _KEPT = 4_096
 
@@ -49,14 +51,14 @@ class Prices:
     def _rates_of(self, row: LedgerRow, model: str, started_us: int) -> Rates | None:
         """The rates, looked up once for all records of the same kind and minute: prices change at whole minutes at most."""
         minute = started_us // _MINUTE_US
-        kind = (row.upstream, row.dialect, model, row.service_tier, row.inference_geo, minute)
-        if kind in self._known:
-            return self._known[kind]
+        kind = (row.upstream, row.dialect, model, row.service_tier, row.inference_geo, row.speed, minute)
+        found = self._known.get(kind, _NOT_KNOWN)  # one look: another thread may clear it
+        if found is not _NOT_KNOWN:
+            return found
         if len(self._known) >= _KEPT:
             self._known.clear()
-        offer = Offer(
-            row.upstream, self._own.provider_of(row.upstream), row.dialect, model, row.service_tier, row.inference_geo
-        )
+        provider = self._own.provider_of(row.upstream)
+        offer = Offer(row.upstream, provider, row.dialect, model, row.service_tier, row.inference_geo, row.speed)
         found = self._own.rates_of(offer, row.day or "")
         if found is None and not self._own.has_no_price(row.upstream):
             found = rates_of(offer, _EPOCH + timedelta(minutes=minute))

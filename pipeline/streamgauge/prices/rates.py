@@ -137,7 +137,7 @@ class Rates:
 
 
 def _side(tokens: tuple[int | None, ...], prices: tuple[int | None, ...], request: int) -> int | None:
-    """The cost of one side in 10**-12 USD, half to even; None if a price is missing, or if it is larger than any."""
+    """The cost of one side in 10**-12 USD, half to even; None if a price is missing, or if the cost exceeds _MAX_COST."""
     exact = request
     for count, price in zip(tokens, prices, strict=True):
         if count:

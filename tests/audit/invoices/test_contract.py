@@ -1,6 +1,7 @@
 """Every format: what it gives, and that it refuses what is not whole, or not sure."""
 
 import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import Tokens
 from streamgauge.audit.invoices import FORMATS, InvoiceError, Meter, open_invoice
+from streamgauge.audit.invoices.contract import BadFieldError
+from streamgauge.audit.invoices.values import moment_us
 from tests.audit.invoices.reading import read, refusal
 from tests.audit.invoices.samples import BY_NAME, DAY_S, SAMPLES, Sample, page, table
 
@@ -424,3 +427,52 @@ def test_times_are_those_of_the_bucket() -> None:
 )
 def test_a_bucket_without_its_times_is_refused(times: dict[str, Any]) -> None:
     assert "_time" in refusal(page(BY_NAME["OpenAI usage (API)"].rows, **times))
+
+
+@pytest.mark.parametrize("given", ["59.000", "1.234.567", "59,000", "-59.000"])
+def test_a_separator_of_thousands_or_of_a_fraction_is_refused_where_semicolons_are(given: str) -> None:
+    sample, name = next(one for one in SAMPLES if not one.is_json and "output_tokens" in one.rows[0]), "output_tokens"
+    said = refusal(table([{**sample.rows[0], name: given}], ";"))
+    assert f"field {name}: " in said
+    assert "may be thousands or a fraction in a file with semicolons" in said
+    (line,) = read(table([{**sample.rows[0], name: "59200.0"}], ";"))
+    assert line.tokens is not None
+    assert line.tokens.output == 59_200
+    assert read(table([{**sample.rows[0], name: "59.000"}], ","))
+
+
+@pytest.mark.parametrize(("given", "is_clear"), [("1.234", False), ("0.125", True), ("1234.567", True), ("2.4", True)])
+def test_money_with_an_unclear_dot_is_refused_where_semicolons_are(given: str, is_clear: bool) -> None:
+    text = table([{**BY_NAME["FOCUS"].rows[0], "EffectiveCost": given}], ";")
+    if is_clear:
+        assert read(text)[0].usd == Decimal(given)
+    else:
+        assert "field EffectiveCost: '1.234' may be thousands or a fraction" in refusal(text)
+
+
+def test_a_time_at_the_end_of_the_calendar_is_refused() -> None:
+    for year in ("9999", "0001"):
+        assert "is no possible time" in _time_refusal(f"{year}-12-31T23:59:59Z")
+
+
+def _time_refusal(given: str) -> str:
+    with pytest.raises(BadFieldError) as refused:
+        moment_us({"at": given}, "at")
+    return str(refused.value)
+
+
+def test_a_pipe_is_refused_since_it_cannot_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(InvoiceError, match="no regular file: an audit reads an invoice more than once"):
+        list(open_invoice(path, {}).lines())
+
+
+def test_a_file_that_changes_between_two_readings_is_refused(tmp_path: Path) -> None:
+    path, sample = tmp_path / "bill", SAMPLES[0]
+    path.write_text(sample.text())
+    file = open_invoice(path, {})
+    list(file.lines())
+    path.write_text(sample.text() + "\n")
+    with pytest.raises(InvoiceError, match="the file changed while the audit read it"):
+        list(file.lines())

@@ -29,7 +29,8 @@ def lines_of(chunks: Iterable[str]) -> Iterator[str]:
 
 
 class CsvRows:
-    """The rows of a CSV text. `header` is read at once, with the first of DELIMITERS for which `is_known` accepts it.
+    """The rows of a CSV text. `header` is read at once, with the first of DELIMITERS (`delimiter`) for which `is_known`
+    accepts it; with a comma if there is none.
 
     Raises BadTextError; also while it is iterated. A row has its line number (that of its last line) and its cells by column.
     """
@@ -45,13 +46,12 @@ class CsvRows:
             raise BadTextError("the file is empty")
         found = [(mark, names) for mark in DELIMITERS if is_known(names := _header(first, mark))]
         self.header: Sequence[str] = found[0][1] if found else _header(first, ",")
-        self.is_known = bool(found)
         self._lines = chain(before, lines)
         self._before = len(before)
-        self._delimiter = found[0][0] if found else ","
+        self.delimiter = found[0][0] if found else ","
 
     def __iter__(self) -> Rows:
-        reader = csv.reader(self._lines, delimiter=self._delimiter, strict=True)
+        reader = csv.reader(self._lines, delimiter=self.delimiter, strict=True)
         try:
             if len(set(self.header)) != len(self.header):
                 twice = sorted(name for name in set(self.header) if self.header.count(name) > 1)

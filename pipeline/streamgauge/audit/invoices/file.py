@@ -2,6 +2,7 @@
 
 import codecs
 import hashlib
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from streamgauge.audit.invoices.contract import (
 )
 from streamgauge.audit.invoices.csv_rows import CsvRows
 from streamgauge.audit.invoices.json_rows import rows_of
-from streamgauge.audit.invoices.values import shown
+from streamgauge.audit.invoices.values import SemicolonCells, shown
 
 # What is read at a time (bytes): a file of any size takes some MiB.
 CHUNK = 1024 * 1024
@@ -62,6 +63,11 @@ class InvoiceFile:
     def _chunks(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
         digest = hashlib.sha256()
+        mode = self.path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise BadTextError(
+                "it is no regular file: an audit reads an invoice more than once, so save it as a file first"
+            )
         with self.path.open("rb") as file:
             while data := file.read(CHUNK):
                 digest.update(data)
@@ -76,6 +82,8 @@ class InvoiceFile:
                 yield text
                 self._line += text.count("\n")
             yield decoder.decode(b"", final=True)
+        if self.sha256 not in ("", digest.hexdigest()):
+            raise BadTextError("the file changed while the audit read it: run the audit again")
         self.sha256 = digest.hexdigest()
 
     def _csv(self, chunks: Iterator[str]) -> Iterator[InvoiceLine]:
@@ -91,7 +99,8 @@ class InvoiceFile:
         self.format = found
         order = sorted(rows.header)
         for number, values in rows:
-            yield from self._line_of(Row(values, meters=self._meters), number, "", order)
+            cells: Mapping[str, object] = SemicolonCells(values) if rows.delimiter == ";" else values
+            yield from self._line_of(Row(cells, meters=self._meters), number, "", order)
 
     def _csv_format(self, header: Sequence[str]) -> Format | None:
         return next((one for one in self._formats if not one.is_json and one.signs <= set(header)), None)

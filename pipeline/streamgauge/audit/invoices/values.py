@@ -22,7 +22,14 @@ _MONEY = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 
+# A dot or a comma and three digits: one thousand in one language, one and a fraction in another.
+_AMBIGUOUS = re.compile(r"-?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*", re.ASCII)
+
 Values = Mapping[str, object]
+
+
+class SemicolonCells(dict[str, object]):
+    """The cells of a CSV row whose separator is `;`: spreadsheets of languages with a decimal comma write it."""
 
 
 def shown(value: object) -> str:
@@ -60,12 +67,20 @@ def count(values: Values, name: str, *, signed: bool = False) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise BadFieldError(name, f"{shown(value)} is not a number of tokens or requests")
+    _check_separators(values, name, value)
     number = value if isinstance(value, int) else _whole(name, str(value).strip(), signed)
     if number < 0 and not signed:
         raise BadFieldError(name, f"{shown(value)} is negative")
     if abs(number) > MAX_COUNT:
         raise BadFieldError(name, f"{shown(value)} is too large for a count")
     return number
+
+
+def _check_separators(values: Values, name: str, value: object) -> None:
+    """Refuse a number of a file with semicolons whose dot or comma may separate thousands or a fraction."""
+    if isinstance(values, SemicolonCells) and isinstance(value, str) and _AMBIGUOUS.fullmatch(value.strip()):
+        what = "may be thousands or a fraction in a file with semicolons: export it with commas, as the provider does"
+        raise BadFieldError(name, f"{shown(value)} {what}")
 
 
 def _whole(name: str, given: str, signed: bool) -> int:
@@ -97,6 +112,7 @@ def money(values: Values, name: str) -> Decimal | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise BadFieldError(name, f"{shown(value)} is not an amount of money")
+    _check_separators(values, name, value)
     given = str(value).strip()
     if _GROUPED_MONEY.fullmatch(given):
         given = given.replace(",", "")
@@ -156,6 +172,8 @@ def moment_us(values: Values, name: str, *, zone: bool = True) -> int:
         if zone:
             raise BadFieldError(name, f"{shown(given)} has no time zone")
         moment = moment.replace(tzinfo=UTC)
+    if not 1970 <= moment.year <= 8999:  # far from the ends of Python's dates, since zones add to it
+        raise BadFieldError(name, f"{shown(given)} is no possible time")
     past = moment - _EPOCH
     return (past.days * 86_400 + past.seconds) * _MICROSECONDS + past.microseconds
 

@@ -25,6 +25,7 @@ _KEEP_USAGE: dict[str, Spec] = {
     "iterations": [{"type": Kind.CODE, "model": Kind.ID, **_KEEP_COUNTS}],
     "service_tier": Kind.CODE,
     "inference_geo": Kind.CODE,
+    "speed": Kind.CODE,
 }
 _KEEP_BLOCK: Spec = {
     "type": Kind.CODE,

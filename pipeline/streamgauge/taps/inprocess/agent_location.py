@@ -2,9 +2,9 @@
 
 import logging
 import os
-import tomllib
 from pathlib import Path
 
+from streamgauge.core.toml_text import parse_toml
 from streamgauge.runtime.state_directory import default_data_dir
 
 _LOG = logging.getLogger("streamgauge")
@@ -32,7 +32,7 @@ def _settings_file_data_dir() -> str | None:
     if not name:
         return None
     try:
-        found = tomllib.loads(Path(name).read_text(encoding="utf-8")).get("data_dir")
+        found = parse_toml(Path(name).read_bytes()).get("data_dir")
     except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         _LOG.warning(
             "the settings file %s cannot be read (%s): the default data directory is used instead", name, error
