@@ -218,6 +218,7 @@ EDGES: dict[str, set[str]] = {
     "ledger/postgresql.py": {"sqlalchemy", "psycopg"},
     "ledger/schema.py": {"sqlalchemy"},
     "ledger/migrations.py": {"sqlalchemy"},
+    "ledger/partitions.py": {"sqlalchemy"},
     "ledger/keys.py": {"sqlalchemy"},
     "ledger/reading.py": {"sqlalchemy"},
     "ledger/adding.py": {"sqlalchemy"},
