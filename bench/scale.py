@@ -39,8 +39,8 @@ _USED = f"used to {USED:.0%}"
 # A worker with Kafka, Faust, durable state and its ledger carries this part of what its assembler alone carries: see
 # "What a worker carries" in docs/performance.md, where 1.00 is a loop that fetches and assembles.
 WORKER_SHARE = 0.73
-# Copies of each byte in Kafka, and days that the segments topic keeps (docs/reference/topics.md).
-REPLICAS, KAFKA_DAYS = 3, 3
+# Copies of each byte in Kafka, and days that its topics keep segments and records (docs/reference/topics.md).
+REPLICAS, SEGMENT_DAYS, RECORD_DAYS = 3, 3, 7
 # Partitions of a topic are at most the slots of a tap.
 MAX_PARTITIONS = 64
 # What one broker takes (bytes a second): a network of 1 Gbit/s.
@@ -201,9 +201,8 @@ def cost_table(found: Constants, days: Sequence[int] = (1_000_000, 1_000_000_000
         size = found.segment_bytes(share)
         rows.append([f"Kafka, segments a day, {name}", *(_bytes(streams * size) for streams in days)])
         rows.append([f"Kafka at the peak, {name}", *(f"{_bytes(one * (size + found.record))}/s" for one in peak)])
-    kept = f"Kafka, disk, masked: {KAFKA_DAYS} days, {REPLICAS} replicas"
-    bus = found.segment_bytes(0.0) + found.record
-    rows.append([kept, *(_bytes(streams * bus * KAFKA_DAYS * REPLICAS) for streams in days)])
+    kept = REPLICAS * (found.segment_bytes(0.0) * SEGMENT_DAYS + found.record * RECORD_DAYS)
+    rows.append([f"Kafka, disk of {REPLICAS} replicas, masked", *(_bytes(streams * kept) for streams in days)])
     rows.append(["ledger, rows", *(f"{streams:,}" for streams in days)])
     for kind, size in found.row_bytes.items():
         rows.append([f"ledger, {kind}", *(_bytes(streams * size) for streams in days)])

@@ -82,7 +82,7 @@ def test_the_cost_of_a_day_is_computed_from_the_constants() -> None:
     assert cells(text, "partitions") == ["1", f"more than {MAX_PARTITIONS}"]
     assert cells(text, "Kafka, segments a day, masked") == ["2 GB", "2 TB"]
     assert cells(text, "Kafka, segments a day, full, --full-share 0.1") == ["2.1 GB", "2.1 TB"]
-    assert cells(text, "Kafka, disk, masked: 3 days, 3 replicas") == ["41.4 GB", "41.4 TB"]
+    assert cells(text, "Kafka, disk of 3 replicas, masked") == ["72.6 GB", "72.6 TB"]
     assert cells(text, "ledger, SQLite") == ["4 GB", "4 TB"]
     assert cells(constants_table(FOUND), "Kafka, segments, full, 300 events") == [
         "3,000", "bytes", "`python -m bench.scale`",
