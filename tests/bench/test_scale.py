@@ -151,7 +151,12 @@ def test_what_was_measured_and_what_was_not_is_written(tmp_path: Path, monkeypat
     assert cells(text, "100,000 open streams in one worker: memory of one stream") == ["10.0", "KiB"]
     assert text.endswith("- Not measured: the ledger: no PostgreSQL")
     calls: list[Any] = []
-    monkeypatch.setattr(scale_limits, "with_broker", lambda *given: calls.append(given) or rows)
+
+    def with_broker(*given: object) -> list[list[str]]:
+        calls.append(given)
+        return rows
+
+    monkeypatch.setattr(scale_limits, "with_broker", with_broker)
     monkeypatch.setattr(scale_limits, "with_database", lambda *_: [])
     monkeypatch.setenv("KAFKA_BOOTSTRAP", "127.0.0.1:1")
     monkeypatch.setattr(scale_ledger, "check_disk", lambda _: None)
