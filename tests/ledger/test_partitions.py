@@ -15,7 +15,16 @@ from sqlalchemy.dialects import postgresql
 from streamgauge.ledger import Expired, Filter, Inserted, LedgerRow, LedgerUnavailableError, open_ledger
 from streamgauge.ledger import partitions as module
 from streamgauge.ledger.keys import range_of
-from streamgauge.ledger.partitions import AFTER_ALL_IDS, HIGHEST, LOWEST, days_of, ids_between, lowest_id, moment_us
+from streamgauge.ledger.partitions import (
+    AFTER_ALL_IDS,
+    HIGHEST,
+    LOWEST,
+    days_of,
+    ids_between,
+    lowest_id,
+    moment_us,
+    names_another_time,
+)
 from streamgauge.ledger.schema import records
 from streamgauge.recorder.stream_id import stream_id
 from tests.ledger.rows import make_row
@@ -96,6 +105,16 @@ def test_an_end_that_is_no_time_of_a_stream_is_open() -> None:
     assert LOWEST < HIGHEST
 
 
+def test_an_id_that_names_another_time_than_the_start() -> None:
+    at = moment_us(TODAY)
+    assert not names_another_time(id_at(TODAY, 7), at)
+    assert not names_another_time(id_at(TODAY), None)
+    assert not names_another_time(make_row(1).stream_id, at), "an id of 1970 lies in no day, and is always looked for"
+    assert names_another_time(id_at(TODAY), at + 1_000)
+    assert names_another_time(id_at(TODAY), at - 1)
+    assert names_another_time(id_at(TODAY), 0)
+
+
 # --- writers ------------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +128,16 @@ def test_each_day_of_a_batch_gets_a_partition_and_other_ids_share_one(database: 
         assert sorted(ids(ledger.query())) == sorted(row.stream_id for row in (*rows, *others))
     assert counts(database) == {"records_default": 3, **dict.fromkeys(map(table_of, days), 2)}
     assert table_of(TODAY + DAY) in tables(database), "tomorrow's is made before midnight"
+
+
+def test_records_with_ids_of_another_time_are_stored_with_a_warning(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [row_at(TODAY), row_at(TODAY - DAY, started_at="2026-02-01T00:00:00Z")]
+    with open_ledger(database.url) as ledger:
+        assert ledger.insert(rows) == Inserted(new=2)
+        assert len(list(ledger.query())) == 2
+    assert "1 of 2 records have ids of another time than their start" in caplog.text
 
 
 def test_sinks_of_several_hosts_make_a_partition_once(database: Database) -> None:

@@ -10,7 +10,7 @@ right to change a table: `streamgauge_make_day` and `streamgauge_expire`. Decisi
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, Engine, text
@@ -179,6 +179,14 @@ def days_of(ids: Iterable[str]) -> list[str]:
     return sorted({(_EPOCH + timedelta(milliseconds=int(digits, 16))).date().isoformat() for digits in dated})
 
 
+def names_another_time(stream_id: str, started_us: int | None) -> bool:
+    """Whether an id lies in a day, but not at the stream's start: a query of a time range does not look for it there."""
+    if started_us is None or not LOWEST <= stream_id < HIGHEST:
+        return False
+    low, high = ids_between(started_us, started_us + 1)
+    return not low <= stream_id < high or low == ""
+
+
 class Partitions:
     """Makes partitions before records are stored, and drops old ones. `name`: the ledger in sentences for an operator."""
 
@@ -187,13 +195,23 @@ class Partitions:
         self._name = name
         self._not_before: dict[str, float] = {}
 
-    def make(self, connection: Connection, ids: Collection[str]) -> None:
-        """Make the missing partitions of these ids' days, each in a transaction of its own, and that of tomorrow.
+    def make(self, connection: Connection, starts: Mapping[str, int | None]) -> None:
+        """Make the missing partitions of the days of ids, each in a transaction of its own, and that of tomorrow.
+
+        `starts`: the start of each stream by its id (us since 1970, UTC). A sentence is logged if they differ from the ids.
 
         A partition that cannot be made now is tried again after a minute. Its records are stored in `records_default` until
         then. Raises DBAPIError for any other fault, such as a missing right.
         """
-        if not (days := days_of(ids)):
+        if others := sum(names_another_time(*one) for one in starts.items()):
+            _LOG.warning(
+                "%d of %d records have ids of another time than their start: they are stored in %s, but queries of a time "
+                "range do not find them",
+                others,
+                len(starts),
+                self._name,
+            )
+        if not (days := days_of(starts)):
             return
         for day in connection.scalars(_MISSING, {"days": days}).all():
             if time.monotonic() >= self._not_before.get(day, 0.0):

@@ -31,6 +31,7 @@ _TIMEOUTS: Mapping[str, int] = {
     "tcp_user_timeout": 60_000,
 }
 
+_STARTED = COLUMNS.index("started_us")
 _VERSION_TABLE = "CREATE TABLE IF NOT EXISTS ledger_version (version integer NOT NULL)"
 # One statement, because another process may make both tables meanwhile; and a query, because to_regclass may answer from a
 # cache that is older than the lock.
@@ -120,7 +121,7 @@ class PostgresqlLedger(SqlLedger):
 
     def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
         """One statement, since other writers may insert the same rows meanwhile: it waits for them."""
-        self._partitions.make(connection, rows.keys())
+        self._partitions.make(connection, {name: row[_STARTED] for name, row in rows.items()})
         ignoring = insert(records).on_conflict_do_nothing(index_elements=["stream_id"])
         values = [dict(zip(COLUMNS, row, strict=True)) for row in rows.values()]
         return set(connection.scalars(ignoring.returning(records.c.stream_id), values))
