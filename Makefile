@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures soak chaos clean faults wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures scale soak chaos clean faults wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -106,6 +106,12 @@ bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, w
 
 bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)
 	$(BIN)/python -m bench.worker --document docs/performance.md
+
+scale: $(INSTALLED)  ## what a stream costs, and the tested limits, written into docs/scale.md (an hour, 35 GB in /tmp)
+	./scripts/install_packages postgresql initdb postgres || echo 'what needs it is left out, as the page says'
+	$(BIN)/python -m bench.scale_limits --check
+	$(BIN)/python -m bench.scale --document docs/scale.md
+	$(BIN)/python -m bench.scale_limits --document docs/scale.md
 
 alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (five minutes)
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager

@@ -105,10 +105,11 @@ class Records:
 
 
 class Kafka:
-    """A context with clients of a running broker."""
+    """A context with clients of a running broker. `partitions`: of the topics that it makes."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, partitions: int = PARTITIONS) -> None:
         self.bootstrap = bootstrap
+        self._count = partitions
         self._stack = AsyncExitStack()
         throttle_logs()  # new topics have no leader at first, and aiokafka logs that repeatedly
 
@@ -129,7 +130,7 @@ class Kafka:
     async def make_topics(self) -> str:
         """Creates new topics. Returns their prefix."""
         prefix = f"bench-{uuid.uuid4().hex[:12]}"
-        await topics.create(self.bootstrap, PARTITIONS, prefix)
+        await topics.create(self.bootstrap, self._count, prefix)
         return prefix
 
     async def write(self, prefix: str, log: Log) -> int:
@@ -146,7 +147,7 @@ class Kafka:
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
         await consumer.start()
         self._stack.push_async_callback(consumer.stop)
-        partitions = _partitions(Topics(prefix).records)
+        partitions = self._partitions(Topics(prefix).records)
         consumer.assign(partitions)
         await consumer.seek_to_end(*partitions)
         for partition in partitions:
@@ -155,7 +156,7 @@ class Kafka:
 
     async def until_committed(self, prefix: str, topic: str, patience_s: float = PATIENCE_S) -> None:
         """Waits until the prefix's group has committed all of this topic. Raises UnexpectedError."""
-        partitions, ends = _partitions(topic), await self._ends(topic)
+        partitions, ends = self._partitions(topic), await self._ends(topic)
 
         async def all_committed() -> bool:
             offsets = await self._admin.list_consumer_group_offsets(prefix, partitions=partitions)
@@ -171,9 +172,12 @@ class Kafka:
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap)
         await consumer.start()
         try:
-            return dict(await consumer.end_offsets(_partitions(topic)))
+            return dict(await consumer.end_offsets(self._partitions(topic)))
         finally:
             await consumer.stop()
+
+    def _partitions(self, topic: str) -> Sequence[TopicPartition]:
+        return [TopicPartition(topic, number) for number in range(self._count)]
 
 
 async def until(condition: Callable[[], Any], patience_s: float, fault: str, check_s: float = _CHECK_S) -> None:
@@ -183,7 +187,3 @@ async def until(condition: Callable[[], Any], patience_s: float, fault: str, che
         if time.monotonic() > deadline:
             raise UnexpectedError(fault)
         await asyncio.sleep(check_s)
-
-
-def _partitions(topic: str) -> Sequence[TopicPartition]:
-    return [TopicPartition(topic, number) for number in range(PARTITIONS)]

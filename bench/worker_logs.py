@@ -72,16 +72,16 @@ class Log(NamedTuple):
     events: int
 
 
-def made(load: Load, seed: int) -> Log:
-    """The log of one load. Another seed or another name gives other streams of other taps."""
+def made(load: Load, seed: int, partitions: int = PARTITIONS) -> Log:
+    """The log of one load. Another seed or another name gives other streams of other taps: one tap for each partition."""
     chance = random.Random(f"{load.name} {seed}")
     wires = [_wire(load, dialect) for dialect in load.dialects]
     chosen = [wires[number % len(wires)] for number in range(load.streams)]
     kinds = [(stream_wire, segments_of(stream_wire, load, chance)) for stream_wire in chosen]
     ids: list[bytes] = []
-    logs = [list(_tap(load, kinds, place, chance, ids)) for place in range(TAPS)]
+    logs = [list(_tap(load, kinds, place, chance, ids, partitions)) for place in range(partitions)]
     messages = [message for tick in zip(*logs, strict=True) for run in tick for message in run]
-    events = sum(len(wires[place % len(wires)].events) for place in range(load.streams)) * TAPS
+    events = sum(len(wires[place % len(wires)].events) for place in range(load.streams)) * partitions
     return Log(messages, frozenset(map(_text, ids)), events)
 
 
@@ -118,7 +118,12 @@ def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: b
 
 
 def _tap(
-    load: Load, kinds: Sequence[tuple[Wire, list[Segment]]], place: int, chance: random.Random, ids: list[bytes]
+    load: Load,
+    kinds: Sequence[tuple[Wire, list[Segment]]],
+    place: int,
+    chance: random.Random,
+    ids: list[bytes],
+    partitions: int,
 ) -> Iterator[list[Message]]:
     """One tap's messages, as a list for each flush of its recorder. Each flush has a part of the streams."""
     instance = chance.randbytes(15) + bytes((place,))  # `place` is its first slot
@@ -141,8 +146,8 @@ def _tap(
         else:
             bundler.add(segments, now, since_ns=now - BUNDLE_NS)
             bundles = bundler.take(now)
-        yield _messages(bundles)
-    yield [] if load.alone else _messages(bundler.farewell(now))
+        yield _messages(bundles, partitions)
+    yield [] if load.alone else _messages(bundler.farewell(now), partitions)
 
 
 def _of_stream(one: Wire, segment: Segment, stream: bytes, number: int) -> Segment:
@@ -151,8 +156,8 @@ def _of_stream(one: Wire, segment: Segment, stream: bytes, number: int) -> Segme
     return msgspec.structs.replace(segment, stream=stream, reads=reads)
 
 
-def _messages(bundles: Sequence[Bundle]) -> list[Message]:
-    return [Message(bundle.slot % PARTITIONS, encode_bundle(bundle)) for bundle in bundles]
+def _messages(bundles: Sequence[Bundle], partitions: int = PARTITIONS) -> list[Message]:
+    return [Message(bundle.slot % partitions, encode_bundle(bundle)) for bundle in bundles]
 
 
 def _text(stream: bytes) -> str:

@@ -135,6 +135,7 @@ TABLE: dict[str, Ways] = {
     "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
     "max_connections": (6000, (100, 100), ("1", 1), ("1000000", 1_000_000)),
     "max_connections_per_address": (None, (100, 100), ("1", 1), ("1000000", 1_000_000)),
+    "full_share": (1.0, (0.5, 0.5), ("0.25", 0.25), ("0", 0.0)),
     "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
     "spool_policy": (
         "drop-newest",
@@ -315,7 +316,7 @@ def test_selected_settings_have_their_values_and_the_others() -> None:
 
 
 # Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.
-DECLARING = ("config.py", "admin_settings.py", "ledger_settings.py", "core/limits.py")
+DECLARING = ("config.py", "admin_settings.py", "ledger_settings.py", "sampling_settings.py", "core/limits.py")
 
 
 def defaults_in(source: str) -> Iterator[tuple[str, ast.expr]]:
@@ -452,6 +453,10 @@ BAD: dict[str, tuple[str, str]] = {
     "idle timeout of zero": ("upstream_idle_timeout", "0"),
     "connect timeout of ages": ("connect_timeout", "1e300"),
     "abandon at once": ("abandon_after", "0"),
+    "a share above the whole": ("full_share", "1.01"),
+    "a share that is negative": ("full_share", "-0.1"),
+    "a share that is no number": ("full_share", "nan"),
+    "a share in percent": ("full_share", "50%"),
     "stall of zero": ("stall_seconds", "0"),
 }
 

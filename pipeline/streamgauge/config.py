@@ -17,6 +17,7 @@ from streamgauge.core.limits import Limits
 from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.state_directory import default_data_dir
+from streamgauge.sampling_settings import SamplingSettings
 from streamgauge.setting_types import (
     ADDRESS,
     BROKERS,
@@ -152,7 +153,7 @@ class SpoolSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
+class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, AdminSettings):
     """The value of every setting. `given`: where those come from that are not defaults: name -> option, variable or file.
 
     `Settings.x` is the default of x, except for `data_dir`; dataclasses of parts take their defaults from it.
@@ -387,7 +388,7 @@ def _declarations() -> dict[str, Setting]:
     """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
     by_name = {one.name: one for one in fields(Settings)}
-    for group in (Settings, ProxySettings, SpoolSettings, LedgerSettings, AdminSettings):
+    for group in (Settings, ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, AdminSettings):
         for name in group.__annotations__:
             if "declared" in by_name[name].metadata:
                 *positional, more = by_name[name].metadata["declared"]

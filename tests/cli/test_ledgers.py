@@ -1,6 +1,7 @@
 """Ledgers that commands open: prices, retention, and what is said if one cannot be opened."""
 
 import json
+import logging
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from streamgauge.cli.ledgers import ledger_to_read, opened_ledger
 from streamgauge.cli.settings_sources import load
 from streamgauge.cli.stream_costs import prices_of
 from streamgauge.errors import Unavailable, UsageFault
-from streamgauge.ledger import LedgerUnavailableError, SqliteLedger
+from streamgauge.ledger import Expired, LedgerUnavailableError, SqliteLedger
 from streamgauge.prices import Prices
 from tests.ledger.rows import make_row, stream_id
 from tests.running import wait_for
@@ -55,6 +56,20 @@ def test_old_records_are_deleted_at_once_and_again_and_again(tmp_path: Path, mon
     assert ids(path) == [stream_id(10), stream_id(11)]
 
 
+def test_days_that_were_dropped_are_logged_until_there_is_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "streamgauge.ledger")
+    monkeypatch.setattr(ledgers, "_EXPIRE_PAUSE_S", 0.0)
+    steps = [Expired(0, ("2026-01-01",), more=True), Expired(0, ("2026-01-02",), more=True), Expired(7)]
+    left = iter(steps)
+    monkeypatch.setattr(SqliteLedger, "expire", lambda *_: next(left))
+    with opened_ledger(load({"data_dir": str(tmp_path), "ledger_age": DAY_S}), Prices()):
+        wait_for(lambda: "2026-01-02" in caplog.text, "the second day")
+        wait_for(lambda: next(left, None) is None, "no further step")
+    assert "the ledger dropped the records of 2026-01-01 (--ledger-age)" in caplog.text
+
+
 def test_without_an_age_nothing_is_deleted(tmp_path: Path) -> None:
     with opened_ledger(load({"data_dir": str(tmp_path)}), Prices()) as ledger:
         ledger.insert([make_row(1, started_at="1999-01-01T00:00:00Z")])
@@ -68,7 +83,7 @@ def test_a_ledger_that_fails_is_tried_again(
     monkeypatch.setattr(ledgers, "_EXPIRE_EVERY_S", 0.05)
     calls: list[int] = []
 
-    def fail(*_: object) -> int:
+    def fail(*_: object) -> Expired:
         calls.append(1)
         raise LedgerUnavailableError("the disk is full")
 

@@ -16,6 +16,7 @@ from streamgauge.ledger import (
     LEDGERS,
     NUMBER_KEYS,
     Cost,
+    Expired,
     Filter,
     Inserted,
     Ledger,
@@ -665,9 +666,9 @@ def test_an_attribute_of_another_ledger_is_a_key_if_the_filter_says_so(ledger: L
 def test_old_records_are_deleted_oldest_first_and_those_without_a_start_stay(ledger: Ledger) -> None:
     ledger.insert([make_row(number) for number in range(10)])
     ledger.insert([make_row(90, started_at=None)])
-    assert ledger.expire(at(5), 3) == 3
+    assert ledger.expire(at(5), 3) == Expired(3, more=True)
     assert ids(ledger) == names(3, 4, 5, 6, 7, 8, 9, 90)
-    assert (ledger.expire(at(5), 3), ledger.expire(at(5), 3)) == (2, 0)
+    assert (ledger.expire(at(5), 3), ledger.expire(at(5), 3)) == (Expired(2), Expired(0))
     assert ids(ledger) == names(5, 6, 7, 8, 9, 90)
     assert ledger.insert([make_row(1)]) == Inserted(new=1), "a record that comes again after its end is stored again"
 

@@ -70,6 +70,12 @@ class PostgresServer:
         """The URL of its database."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """The process id of the server, the parent of those that serve connections."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Starts it, and waits until it answers."""
         settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": str(self._directory), "fsync": "off",

@@ -416,3 +416,20 @@ def test_a_valid_id_from_the_tap_is_used() -> None:
     assert ids[0] == bytes(range(16))
     assert {len(one) for one in ids} == {16}
     assert len(set(ids)) == 4
+
+
+def test_with_a_share_some_streams_keep_their_text_and_every_stream_says_which() -> None:
+    """A stream outside of the share is masked as by default, and its segments make a record like any other."""
+    ids = iter([bytes(15) + b"\x01", b"\x00" * 12 + b"\xff" * 4])
+    recorder = Recorder(talk.settings(full_share=0.5), lambda _: next(ids))
+    reads = [head(SSE, ("transfer-encoding", "chunked")), chunked(*EVENTS)]
+    for number in (1, 2):
+        for message in (opened(stream=number), *arrivals(*reads, stream=number), ended(stream=number)):
+            recorder.handle(message)
+    segments = recorder.segments()
+    full, masked = (talk.Recorded([one for one in segments if one.stream == stream]) for stream in streams_of(segments))
+    assert [one.segments[0].opening.capture for one in (full, masked) if one.segments[0].opening] == ["full", "masked"]
+    assert full.content == BODY.replace(b": keep-alive\n", b":\n")
+    assert masked.content != full.content
+    assert len(masked.content) >= len(full.content) // 2
+    assert [read.stamp_ns for read in masked.reads] == [read.stamp_ns for read in full.reads]

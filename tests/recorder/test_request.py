@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import hmac
 import json
+import random
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from streamgauge.core.capture.segments import Opening, RequestFacts
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.recorder.request import MAX_CODED_REQUEST, RequestReader, digest, opening_of
+from streamgauge.recorder.stream_id import stream_id
 from tests.taps import talk
 from tests.taps.talk import KEY, opened
 
@@ -185,7 +187,7 @@ def test_facts_of_the_target(target: str, model: str | None, stream: bool | None
 def opening(
     target: str = "/v1/chat/completions", *headers: tuple[str, str], method: str = "POST", **more: object
 ) -> Opening:
-    return opening_of(opened(target, *headers, method=method), talk.settings(**more))  # type: ignore[arg-type]
+    return opening_of(opened(target, *headers, method=method), talk.settings(**more), "full")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_the_tenant_comes_from_the_header_or_the_credential() -> None:
 
 def attributes_of(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     started = msgspec.structs.replace(opened("/v1/messages"), attributes=list(pairs))
-    return opening_of(started, talk.settings("masked")).attributes
+    return opening_of(started, talk.settings("masked"), "masked").attributes
 
 
 def test_attributes_are_safe_and_bounded() -> None:
@@ -343,3 +345,25 @@ def test_a_path_that_is_not_an_llms_is_not_kept() -> None:
     assert opening("/secret/path?x=1").path is None
     assert opening("/secret/v1/messages?x=1").path == "/messages"
     assert opening("/v1/chat/completions/?x=1").path == "/chat/completions"
+
+
+# --- sampling -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_streams_is_captured_in_full_by_their_ids() -> None:
+    chance = random.Random(3)
+    ids = [stream_id(1_700_000_000_000_000_000, chance.getrandbits(74)) for _ in range(4_000)]
+    kept = {
+        share: {one for one in ids if talk.settings(full_share=share).capture_of(one) == "full"}
+        for share in (0.0, 0.1, 0.5, 1.0)
+    }
+    assert [len(kept[share]) for share in (0.0, 1.0)] == [0, 4_000]
+    assert 300 < len(kept[0.1]) < 500
+    assert 1_850 < len(kept[0.5]) < 2_150
+    assert kept[0.1] < kept[0.5], "a larger share adds streams, and takes none away"
+    assert kept[0.1] == {one for one in ids if talk.settings(full_share=0.1).capture_of(one) == "full"}
+
+
+def test_a_share_changes_nothing_where_all_streams_are_masked() -> None:
+    chosen = {talk.settings("masked", full_share=share).capture_of(bytes(16)) for share in (0.0, 0.5, 1.0)}
+    assert chosen == {"masked"}

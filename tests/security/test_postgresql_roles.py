@@ -1,8 +1,10 @@
 """The roles of docs/guides/postgresql-roles.md, made by the SQL of that page on a real PostgreSQL."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -12,6 +14,7 @@ from streamgauge.audit.runs import Runs
 from streamgauge.ledger import Ledger, LedgerUnavailableError, open_ledger
 from tests.cli.test_ledger_watch import an_audit
 from tests.ledger.rows import make_row
+from tests.ledger.test_partitions import TODAY, row_at, table_of
 from tests.postgres.server import USER, PostgresServer
 from tests.running import here
 
@@ -65,11 +68,16 @@ def database(empty: Database) -> Iterator[Database]:
     yield empty
 
 
-def write(database: Database, number: int = 1) -> None:
-    """What a worker does with the ledger: it stores records, known ones too, and reads the audit that was kept last."""
+_DAYS = itertools.count()
+
+
+def write(database: Database) -> None:
+    """What a worker does with the ledger: it stores records, known ones too, those of a new day too, and reads the audit that
+    was kept last.
+    """
     with database.ledger("writer") as ledger:
-        ledger.insert([make_row(number), make_row(number + 1)])
-        ledger.insert([make_row(number)])
+        ledger.insert([make_row(1), row_at(TODAY - next(_DAYS) * timedelta(days=1))])
+        ledger.insert([make_row(1)])
         Runs(ledger).last()
 
 
@@ -90,7 +98,8 @@ def audit(database: Database) -> None:
 
 def expire(database: Database) -> None:
     with database.ledger("writer") as ledger:
-        ledger.expire(2**62, 100)
+        while ledger.expire(2**62, 100).more:
+            pass
 
 
 JOBS: dict[str, Callable[[Database], None]] = {"writer": write, "reader": read, "auditor": audit}
@@ -99,7 +108,7 @@ JOBS: dict[str, Callable[[Database], None]] = {"writer": write, "reader": read, 
 def each_right(block: str) -> Iterator[tuple[str, str, str]]:
     """Each single right of a block of grants: right, object, role."""
     for line in statements(block):
-        if granted := re.fullmatch(r"GRANT (\w+) ON (SEQUENCE )?([\w, ]+) TO streamgauge_(\w+)", line):
+        if granted := re.fullmatch(r"GRANT (\w+) ON (SEQUENCE |FUNCTION )?([\w, ()]+) TO streamgauge_(\w+)", line):
             yield from ((granted[1], (granted[2] or "") + one, granted[4]) for one in granted[3].split(", "))
         else:
             assert line == "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
@@ -109,7 +118,7 @@ def test_each_role_does_its_job_and_needs_each_of_its_rights(database: Database)
     for job in JOBS.values():
         job(database)
     rights = list(each_right(blocks()[1]))
-    assert len(rights) == 11
+    assert len(rights) == 12
     for right, what, role in rights:
         database.run("streamgauge_owner", f"REVOKE {right} ON {what} FROM streamgauge_{role}")
         with pytest.raises(LedgerUnavailableError, match=DENIED):
@@ -118,7 +127,7 @@ def test_each_role_does_its_job_and_needs_each_of_its_rights(database: Database)
         JOBS[role](database)
 
 
-def test_the_writer_deletes_old_records_only_with_a_right_of_its_own(database: Database) -> None:
+def test_the_writer_drops_old_days_only_with_a_right_of_its_own(database: Database) -> None:
     write(database)
     with pytest.raises(LedgerUnavailableError, match=DENIED):
         expire(database)
@@ -133,11 +142,14 @@ FORBIDDEN = {
         "UPDATE records SET tenant = 'other'", "DELETE FROM records", "TRUNCATE records", "DROP TABLE records",
         "ALTER TABLE records ADD COLUMN more text", "UPDATE ledger_version SET version = 1",
         "INSERT INTO audit_runs VALUES (9, '')", "CREATE TABLE mine (one text)", "CREATE TEMP TABLE mine (one text)",
-        "CREATE SCHEMA mine",
+        "CREATE SCHEMA mine", "SELECT streamgauge_expire(0, 1)", f"DROP TABLE {table_of(TODAY + timedelta(days=1))}",
+        f"DELETE FROM {table_of(TODAY + timedelta(days=1))}", "ALTER TABLE records DETACH PARTITION records_default",
+        f"INSERT INTO {table_of(TODAY + timedelta(days=1))} (stream_id) VALUES ('x')",
     ),
     "reader": (
         "INSERT INTO records (stream_id, outcome, record) VALUES ('x', 'completed', '')", "UPDATE records SET tenant = ''",
         "DELETE FROM records", "SELECT * FROM audit_runs", "CREATE TABLE mine (one text)",
+        "SELECT streamgauge_make_day('2026-01-01')", "SELECT streamgauge_expire(0, 1)",
     ),
     "auditor": (
         "INSERT INTO records (stream_id, outcome, record) VALUES ('x', 'completed', '')", "DELETE FROM records",
@@ -149,7 +161,8 @@ FORBIDDEN = {
 @pytest.mark.parametrize("role", FORBIDDEN)
 def test_a_role_may_do_nothing_else(database: Database, role: str) -> None:
     """What an attacker gets who has its password."""
-    write(database)
+    with database.ledger("writer") as ledger:
+        ledger.insert([row_at(TODAY)])
     for statement in FORBIDDEN[role]:
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match=r"permission denied|must be owner"):
             database.run(f"streamgauge_{role}", statement)

@@ -66,8 +66,12 @@ def _expiring(ledger: Ledger, age_s: float | None) -> Iterator[None]:
         while not stopping.is_set():
             try:
                 before_us = int((time.time() - age_s) * 1_000_000)
-                while ledger.expire(before_us, _EXPIRE_ROWS) == _EXPIRE_ROWS and not stopping.wait(_EXPIRE_PAUSE_S):
-                    pass
+                more = True
+                while more and not stopping.is_set():
+                    expired = ledger.expire(before_us, _EXPIRE_ROWS)
+                    if expired.days:
+                        _LOG.info("the ledger dropped the records of %s (--ledger-age)", ", ".join(expired.days))
+                    more = expired.more and not stopping.wait(_EXPIRE_PAUSE_S)
             except LedgerUnavailableError as error:
                 _LOG.warning("old records cannot be deleted now, trying again in an hour: %s", error)
             stopping.wait(_EXPIRE_EVERY_S)

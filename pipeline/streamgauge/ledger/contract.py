@@ -137,6 +137,19 @@ class Total:
         return f"{Decimal(self.without_usage) / self.streams:.4f}" if self.streams else None
 
 
+@dataclass(frozen=True)
+class Expired:
+    """What one call of `expire` removed.
+
+    records: how many were deleted one by one. days: the days (YYYY-MM-DD, UTC) whose records were dropped together.
+    more: whether there may be more to remove.
+    """
+
+    records: int
+    days: tuple[str, ...] = ()
+    more: bool = False
+
+
 class Pricing(Protocol):
     """Says what a record costs."""
 
@@ -173,10 +186,12 @@ class Ledger(Reader, Protocol):
     def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
         """Store rows under their stream ids, in one transaction. Raises LedgerUnavailableError, then nothing is stored."""
 
-    def expire(self, before_us: int, limit: int) -> int:
-        """Delete at most `limit` records that started before a time (us since 1970, UTC), the oldest first.
+    def expire(self, before_us: int, limit: int) -> Expired:
+        """Remove records that started before a time (us since 1970, UTC): one step of it, the oldest first.
 
-        Returns how many were deleted. Records without a start stay. Raises LedgerUnavailableError.
+        SQLite: at most `limit` records. Records without a start stay. PostgreSQL: one whole UTC day that ended before, by
+        the time in the streams' ids; once there is no such day, at most `limit` records whose ids name no time, as in SQLite.
+        Raises LedgerUnavailableError.
         """
 
     def keep_audit(self, run: bytes) -> int:

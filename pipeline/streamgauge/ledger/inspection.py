@@ -18,6 +18,12 @@ FROM pg_catalog.pg_class WHERE relname IN ('ledger_version', 'records') AND pg_t
 """
 
 
+# A writer makes the partitions of new days. Null in tables of an earlier version, which have none.
+_MAY_MAKE_DAYS = """
+SELECT coalesce(has_function_privilege(to_regprocedure('streamgauge_make_day(date)'), 'EXECUTE'), true)
+"""
+
+
 @dataclass(frozen=True)
 class LedgerState:
     """`version`: of the tables, 0 if there are none yet. `writable`: whether this process may store records."""
@@ -91,7 +97,8 @@ def _state_of(connection: Any) -> LedgerState:
         if tables:
             raise LedgerUnavailableError("the database has a table `records` that is no ledger's")
         return LedgerState(0, one("SELECT has_schema_privilege(current_schema(), 'CREATE')") and not is_standby)
-    return LedgerState(one("SELECT version FROM ledger_version"), tables.get("records", False) and not is_standby)
+    writable = tables.get("records", False) and one(_MAY_MAKE_DAYS) and not is_standby
+    return LedgerState(one("SELECT version FROM ledger_version"), writable)
 
 
 def _first_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     Connection,
     and_,
@@ -25,6 +26,7 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from streamgauge.core.safe_values import is_attribute_name
 from streamgauge.ledger.contract import KEYS, Filter
+from streamgauge.ledger.partitions import HIGHEST, LOWEST, ids_between
 from streamgauge.ledger.schema import NO_START, NUMBER, TEXT, records, started
 from streamgauge.ledger.zones import zone_of
 
@@ -52,6 +54,33 @@ def _sqlite_date(element: UtcDate, compiler: Any, **options: Any) -> str:
 @compiles(UtcDate, "postgresql")
 def _postgresql_date(element: UtcDate, compiler: Any, **options: Any) -> str:
     return f"to_char(to_timestamp({compiler.process(element.clauses, **options)}) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+
+
+class InPartitions(GenericFunction[bool]):
+    """Whether an id lies between two texts, or names no time: with it PostgreSQL reads only the partitions of these days.
+
+    It is added to a condition on the start, which alone chooses. SQLite has no partitions: there it is always true.
+    """
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(InPartitions, "sqlite")
+def _sqlite_partitions(*_: Any, **__: Any) -> str:
+    return "1"
+
+
+@compiles(InPartitions, "postgresql")
+def _postgresql_partitions(element: InPartitions, compiler: Any, **options: Any) -> str:
+    stream_id, low, high = (compiler.process(one, **options) for one in element.clauses)
+    own = f"{stream_id} >= {low} AND {stream_id} < {high}"
+    return f"({own} OR {stream_id} < '{LOWEST}' OR {stream_id} >= '{HIGHEST}')"
+
+
+def in_partitions(since_us: int | None, until_us: int | None) -> ColumnElement[bool]:
+    """The condition that limits a query of starts in [since_us, until_us) to the partitions that hold them."""
+    return InPartitions(records.c.stream_id, *(literal(one, TEXT) for one in ids_between(since_us, until_us)))
 
 
 class Keys:
@@ -124,6 +153,7 @@ def range_of(chosen: Filter) -> ColumnElement[bool]:
         conditions.append(started < chosen.until_us)
     if conditions:
         conditions.append(records.c.started_us.is_not(None))
+        conditions.append(in_partitions(chosen.since_us, chosen.until_us))
     return and_(true(), *conditions)
 
 

@@ -1,7 +1,8 @@
 """Makes the tables of a ledger, and converts those of an earlier version in place, in one transaction.
 
 A step adds the columns of the later versions, and fills them from the records' own JSON. Records of earlier versions keep a
-cost of null: a price is added once, when a record is stored.
+cost of null: a price is added once, when a record is stored. In PostgreSQL the rows are then copied into a table with
+partitions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, bindparam, select, text, update
 
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.token_kinds import REPORTED
+from streamgauge.ledger import partitions
 from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, PRICE, attributes_column, kinds_of, region_of, wait_of
 from streamgauge.ledger.schema import ADDED, INDEXES, SCHEMA_VERSION, TOKENS, add_column, audit_runs, metadata, records
 
@@ -22,6 +24,8 @@ def bring_up_to_date(connection: Connection, version: int) -> None:
     """Make the tables of an empty database (version 0), or convert those of `version`. Leave any other as it is."""
     if version == 0:
         metadata.create_all(connection, checkfirst=False)
+        if _has_partitions(connection):
+            partitions.furnish(connection)
     elif 0 < version < SCHEMA_VERSION:
         _convert(connection, [name for later in ADDED if later > version for name in ADDED[later]])
 
@@ -29,11 +33,20 @@ def bring_up_to_date(connection: Connection, version: int) -> None:
 def _convert(connection: Connection, added: Sequence[str]) -> None:
     for name in added:
         connection.execute(text(add_column(name, connection.dialect)))
-    _fill(connection, added)
+    if added:
+        _fill(connection, added)
     for index in INDEXES:
         connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
-        index.create(connection, checkfirst=False)
+    if _has_partitions(connection):
+        partitions.partition(connection)  # makes the indexes, too
+    else:
+        for index in INDEXES:
+            index.create(connection, checkfirst=False)
     audit_runs.create(connection, checkfirst=True)
+
+
+def _has_partitions(connection: Connection) -> bool:
+    return connection.dialect.name == "postgresql"
 
 
 def _fill(connection: Connection, added: Sequence[str]) -> None:

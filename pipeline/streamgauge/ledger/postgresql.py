@@ -15,7 +15,8 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ProgrammingError
 
-from streamgauge.ledger.contract import LedgerUnavailableError, Pricing, UnsupportedLedgerError
+from streamgauge.ledger.contract import Expired, LedgerUnavailableError, Pricing, UnsupportedLedgerError
+from streamgauge.ledger.partitions import PREPARING, Partitions
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from streamgauge.ledger.store import SqlLedger
@@ -29,9 +30,8 @@ _TIMEOUTS: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-# Two processes that open an empty database make its tables one after the other: the key of the lock (any number of ours).
-_PREPARING = 0x5367_6C65_6467_6572
 
+_STARTED = COLUMNS.index("started_us")
 _VERSION_TABLE = "CREATE TABLE IF NOT EXISTS ledger_version (version integer NOT NULL)"
 # One statement, because another process may make both tables meanwhile; and a query, because to_regclass may answer from a
 # cache that is older than the lock.
@@ -58,6 +58,7 @@ class PostgresqlLedger(SqlLedger):
             raise UnsupportedLedgerError("the host in the ledger's URL contains an @: write an @ of a password as %40")
         super().__init__(_engine(url, known), f"the ledger {_shown(known)}", prices)
         self._create = create
+        self._partitions = Partitions(self._engine, self._name)
         with self._translated("opened"):
             try:
                 self._prepare()
@@ -85,7 +86,7 @@ class PostgresqlLedger(SqlLedger):
             return
         try:
             with self._writing() as connection:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _PREPARING})
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": PREPARING})
                 self._bring_up_to_date(connection)
         except ProgrammingError as error:
             if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
@@ -108,6 +109,11 @@ class PostgresqlLedger(SqlLedger):
         connection.execute(text("DELETE FROM ledger_version"))
         connection.execute(text("INSERT INTO ledger_version VALUES (:version)"), {"version": SCHEMA_VERSION})
 
+    def expire(self, before_us: int, limit: int) -> Expired:
+        """See Ledger.expire."""
+        with self._lock, self._translated("written"):
+            return self._partitions.expire(before_us, limit)
+
     def _cause(self, error: BaseException) -> str:
         """The server's first sentence: the others may quote values."""
         lines = str(error).strip().splitlines()
@@ -115,6 +121,7 @@ class PostgresqlLedger(SqlLedger):
 
     def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
         """One statement, since other writers may insert the same rows meanwhile: it waits for them."""
+        self._partitions.make(connection, {name: row[_STARTED] for name, row in rows.items()})
         ignoring = insert(records).on_conflict_do_nothing(index_elements=["stream_id"])
         values = [dict(zip(COLUMNS, row, strict=True)) for row in rows.values()]
         return set(connection.scalars(ignoring.returning(records.c.stream_id), values))

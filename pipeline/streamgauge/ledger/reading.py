@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, literal, select, tuple_
 
 from streamgauge.ledger.contract import Filter
-from streamgauge.ledger.keys import Keys, condition_of
+from streamgauge.ledger.keys import Keys, condition_of, in_partitions
 from streamgauge.ledger.schema import NO_START, NUMBER, TEXT, records, started
 
 # Records of one page (rows): some MB of JSON.
@@ -81,6 +81,7 @@ def _between(span: _Span) -> ColumnElement[bool]:
     # for each page, so that the time of a query would grow with the square of the number of pages.
     position = tuple_(started, records.c.stream_id)
     return and_(
+        in_partitions(span.after[0], span.before[0] + 1),
         started.between(span.after[0], span.before[0]),
         position > _position(span.after),
         position < _position(span.before),

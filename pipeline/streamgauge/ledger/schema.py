@@ -2,8 +2,8 @@
 
 Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other.
 Version 3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5
-added costs, disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits.
-`migrations.py` converts earlier versions.
+added costs, disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits. Version 6
+partitions the table of PostgreSQL by day (`partitions.py`). `migrations.py` converts earlier versions.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from sqlalchemy.schema import CreateColumn
 
 from streamgauge.ledger.row import KINDS, PRICE
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 # Stands for a missing start: it sorts after every start.
 NO_START = 2**63 - 1
@@ -44,7 +44,7 @@ TOKENS = (
     "input_cache_write_tokens", "input_cache_write_1h_tokens", "audio_input_tokens", "audio_output_tokens",
 )  # fmt: skip
 
-# The columns that each version added. A ledger of an earlier version gets them from the records' own JSON.
+# The columns that each version added (version 6: none). A ledger of an earlier version gets them from the records' own JSON.
 ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
@@ -78,6 +78,7 @@ records = Table(
     Column("price_source", TEXT),
     Column("price_date", TEXT),
     Column("record", LargeBinary, nullable=False),
+    postgresql_partition_by="RANGE (stream_id)",
 )  # fmt: skip
 
 # Results of audits that were kept, as the JSON of `audit/runs.py`, by their numbers from 1 on.

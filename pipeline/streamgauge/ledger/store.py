@@ -15,6 +15,7 @@ from streamgauge.ledger.adding import totals_of
 from streamgauge.ledger.contract import (
     ALL_RECORDS,
     KEYS,
+    Expired,
     Filter,
     Inserted,
     LedgerUnavailableError,
@@ -146,7 +147,7 @@ class SqlLedger:
         with self._translated("read"), self._reading() as connection:
             return has_attribute(connection, name)
 
-    def expire(self, before_us: int, limit: int) -> int:
+    def expire(self, before_us: int, limit: int) -> Expired:
         """See Ledger.expire."""
         oldest = (
             select(records.c.stream_id)
@@ -155,7 +156,8 @@ class SqlLedger:
             .limit(limit)
         )
         with self._lock, self._translated("written"), self._writing() as connection:
-            return connection.execute(delete(records).where(records.c.stream_id.in_(oldest))).rowcount
+            deleted = connection.execute(delete(records).where(records.c.stream_id.in_(oldest))).rowcount
+        return Expired(deleted, more=deleted == limit)
 
     def keep_audit(self, run: bytes) -> int:
         """See Ledger.keep_audit."""

@@ -69,8 +69,9 @@ class RecordedStream:
         self.behind = False
         self.body_capped = False
         self._zero = opened.at_ns
+        self._capture = settings.capture_of(stream)
         # Replaced in `begin`. It stays if `begin` fails, so that the stream still has an opening.
-        self._opening: Opening | None = Opening(opened.tap, settings.tap_version, settings.capture)
+        self._opening: Opening | None = Opening(opened.tap, settings.tap_version, self._capture)
         self._request: RequestReader | None = None
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
@@ -87,9 +88,9 @@ class RecordedStream:
 
     def begin(self, opened: RequestStarted, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
         """Process what is known when the request begins."""
-        opening = opening_of(opened, settings)
+        opening = opening_of(opened, settings, self._capture)
         yield_cpu()
-        masker = Masker(opening.path, settings.capture == "full", opened.dialect)
+        masker = Masker(opening.path, self._capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
         on_wire, began = opened.tap not in OFF_THE_WIRE, opened.wall_ns

@@ -47,6 +47,7 @@ from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.runtime.child import leave_terminal_to_parent, say
 from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
+from streamgauge.sampling_settings import SamplingSettings
 from streamgauge.spool import Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
 
@@ -81,7 +82,7 @@ _BUNDLES = 1
 
 
 @dataclass(frozen=True)
-class RecorderSettings(SpoolSettings):
+class RecorderSettings(SamplingSettings, SpoolSettings):
     """The parent's settings. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key.
 
     `tenants`: names of tenants by credential id.
@@ -104,7 +105,9 @@ class RecorderProcess:
         # A small spool has small transactions: a bundle of at most half of one fits, with the overhead of its row.
         bundle_bytes = min(BUNDLE_BYTES, spool.most_at_once // 2)
         self._recorder = Recorder(
-            CaptureSettings(settings.capture, __version__, key, settings.tenant_header, settings.tenants),
+            CaptureSettings(
+                settings.capture, __version__, key, settings.tenant_header, settings.tenants, settings.full_share
+            ),
             on_start=TenantHeaderCheck(settings.tenant_header, say).check,
             segment_bytes=bundle_bytes,
         )
@@ -113,14 +116,8 @@ class RecorderProcess:
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
         self._reserve = Reserve(settings.data_dir / "spool.reserve", settings.spool_bytes)
         self._reserve.keep()
-        self._writer = SpoolWriter(
-            instance,
-            spool,
-            counters,
-            settings,
-            WriteRefusals(str(settings.data_dir), counters, say, time.monotonic),
-            self._reserve,
-        )
+        refusals = WriteRefusals(str(settings.data_dir), counters, say, time.monotonic)
+        self._writer = SpoolWriter(instance, spool, counters, settings, refusals, self._reserve)
         self._flushed_ns = self._due_flush_ns = now
         self._credit = Credit()
         self._data_arrived = False

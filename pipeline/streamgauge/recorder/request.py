@@ -18,6 +18,7 @@ from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.core.safe_values import is_attribute_name, safe_code, safe_id, whole_number
 from streamgauge.recorder.budget import BodyBuffer, Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
+from streamgauge.sampling_settings import SamplingSettings
 
 # Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
 DIGEST_DIGITS = 32
@@ -101,7 +102,7 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     """How a recorder captures.
 
     `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id, for requests without a
-    tenant header.
+    tenant header. `full_share`: the part of the streams (0 to 1) that `capture` = full applies to; the others are masked.
     """
 
     capture: Literal["masked", "full"]
@@ -109,10 +110,24 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     key: bytes
     tenant_header: str | None = None
     tenants: dict[str, str] = {}
+    full_share: float = SamplingSettings.full_share
+
+    def capture_of(self, stream: bytes) -> Literal["masked", "full"]:
+        """How a stream is captured, by its id (16 bytes): always the same for the same id and share.
+
+        A stream that is captured in full with one share is so with every larger one.
+        """
+        if self.capture == "full" and int.from_bytes(stream[-_CHOSEN_BYTES:]) >= self.full_share * 256**_CHOSEN_BYTES:
+            return "masked"
+        return self.capture
 
 
-def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
-    """What is known when the request begins."""
+# The end of an id is random, or a digest. Its beginning is a time, and would choose streams of some moments.
+_CHOSEN_BYTES = 4
+
+
+def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Literal["masked", "full"]) -> Opening:
+    """What is known when the request begins. `capture`: how this stream is captured."""
     # If a name occurs twice, the first one counts. Blanks around a value are not part of it (RFC 9110, 5.5).
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
@@ -123,7 +138,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
     return Opening(
         tap=opened.tap,
         tap_version=settings.tap_version,
-        capture=settings.capture,
+        capture=capture,
         upstream=opened.upstream,
         path=endpoint_of(opened.method, opened.target),
         started_at_ns=opened.wall_ns,
