@@ -50,6 +50,7 @@ FIRST_EVENT = {
     "streamgauge_worker_lag_messages": "its absence has an alert of its own: LagNotExported",
     "streamgauge_ledger_rows_total": "no record has been stored: LedgerStoresNothing fires then",
     "streamgauge_clock_skew_seconds": "no bundle was confirmed: BrokerAway fires then",
+    "streamgauge_spans_total": "no --otlp is given",
 }
 
 
