@@ -86,6 +86,7 @@ LEDGER_ROWS = counter(
     "ledger_rows",
     "Records written to the ledger: new, same (a duplicate), different (another record for a known stream id).",
     "result",
+    page=2_000,
 )
 SPANS = counter(
     MetricSource.WORKER,
