@@ -137,7 +137,7 @@ def test_spans_that_a_receiver_rejects_are_lost() -> None:
         to.wait(sent=3, refused=2)
 
 
-def test_a_receiver_that_is_away_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with sending(url, request_s=0.5) as (sender, to):
         sender.put([record()])
