@@ -18,6 +18,7 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	$(BIN)/ruff check .
 	./scripts/install_packages 'bubblewrap systemd strace' bwrap systemd-analyze strace || echo 'tests that need them are skipped'
 	PYTHON=$(BIN)/python ./scripts/install_deploy_tools || echo 'tests that need them are skipped'
+	./scripts/install_collector >/dev/null || echo 'tests that need it are skipped'
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager || echo 'tests that need it are skipped'
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'tests that need them are skipped'
 	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'

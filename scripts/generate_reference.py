@@ -313,7 +313,7 @@ def _head_of(status: int, **facts: Any) -> Head:
 def _opening(upstream: str, path: str) -> Opening:
     return Opening(
         "proxy", "0.1.0", "masked", upstream=upstream, path=path, started_at_ns=_WALL_NS,
-        trace_id="4bf92f3577b34da6a3ce929d0e0e4736", tenant="team-river",
+        trace_id="4bf92f3577b34da6a3ce929d0e0e4736", parent_span_id="00f067aa0ba902b7", tenant="team-river",
         credential_id="9b1f4c2d7a8e3b5c6d0f1a2b3c4d5e6f", attempt=1, attributes=(("agent", "planner"),),
     )  # fmt: skip
 

@@ -73,6 +73,7 @@ _PROCESSES = (
     "tests/security/test_static_analysis.py",
     "tests/recorder/test_process.py",
     "tests/recorder/test_spool_writer.py::test_at_the_end_a_full_disk",
+    "tests/spans/test_collector.py",
     "tests/runtime/test_data_directory.py::test_children_that_inherited_it_keep_it",
     "tests/runtime/test_process_group.py",
     "tests/runtime/test_stopping.py",

@@ -25,6 +25,7 @@ from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.setting_types import ENV_PREFIX, ServerPort, Upstream, parse_address
+from streamgauge.span_settings import SpanHeader
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
@@ -46,6 +47,10 @@ def ports(*given: tuple[str, int]) -> tuple[ServerPort, ...]:
 
 def attributes(*given: tuple[str, str]) -> tuple[Attribute, ...]:
     return tuple(Attribute(name, header) for name, header in given)
+
+
+def headers(*given: tuple[str, str]) -> tuple[SpanHeader, ...]:
+    return tuple(SpanHeader(name, value) for name, value in given)
 
 
 # Each setting: default; then what is written in the file, the environment and on the command line, and what it means.
@@ -165,6 +170,14 @@ TABLE: dict[str, Ways] = {
     "admin_tls_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "admin_open": (False, (True, True), ("off", False), (True, True)),
     "admin_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "otlp": (None, ("http://f:4318", "http://f:4318"), ("https://e/otlp/", "https://e/otlp"), ("http://a", "http://a")),
+    "otlp_header": (
+        (),
+        (["f=1", "g = Basic Zg=="], headers(("f", "1"), ("g", "Basic Zg=="))),
+        ("e=1,h=2", headers(("e", "1,h=2"))),
+        (["authorization=Bearer a"], headers(("authorization", "Bearer a"))),
+    ),
+    "otlp_header_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
 }
 
 
@@ -316,7 +329,14 @@ def test_selected_settings_have_their_values_and_the_others() -> None:
 
 
 # Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.
-DECLARING = ("config.py", "admin_settings.py", "ledger_settings.py", "sampling_settings.py", "core/limits.py")
+DECLARING = (
+    "config.py",
+    "admin_settings.py",
+    "ledger_settings.py",
+    "sampling_settings.py",
+    "span_settings.py",
+    "core/limits.py",
+)
 
 
 def defaults_in(source: str) -> Iterator[tuple[str, ast.expr]]:
@@ -458,6 +478,18 @@ BAD: dict[str, tuple[str, str]] = {
     "a share that is no number": ("full_share", "nan"),
     "a share in percent": ("full_share", "50%"),
     "stall of zero": ("stall_seconds", "0"),
+    "spans to no URL": ("otlp", "collector:4318"),
+    "spans to another scheme": ("otlp", "grpc://collector:4317"),
+    "spans with a key": ("otlp", "http://user:secret@x"),
+    "spans with a key in a query": ("otlp", "https://x/?key=secret"),
+    "spans to port 0": ("otlp", "http://x:0"),
+    "spans to no port": ("otlp", "http://x:99999"),
+    "spans with a space in the path": ("otlp", "http://x/a b"),
+    "header of spans without a value": ("otlp_header", "authorization="),
+    "header of spans without a name": ("otlp_header", "Bearer secret"),
+    "header of spans with a space in its name": ("otlp_header", "my key=secret"),
+    "header of spans with a line's end": ("otlp_header", "a=secret\r\nx: y"),
+    "header of spans that the exporter sets": ("otlp_header", "Content-Type=secret"),
 }
 
 
@@ -508,6 +540,13 @@ def test_an_upstream_keeps_its_url(url: str) -> None:
 def test_the_ledger_is_in_the_data_directory_unless_named(tmp_path: Path) -> None:
     assert load({"data_dir": str(tmp_path)}).ledger_url == f"sqlite:///{tmp_path}/ledger.sqlite"
     assert load({"ledger": "sqlite:///x"}).ledger_url == "sqlite:///x"
+
+
+def test_a_header_of_spans_is_given_once_and_shown_nowhere() -> None:
+    with pytest.raises(UsageFault, match=r"a header is given twice: give each once$"):
+        load({"otlp_header": ["a=CANARY", "A=CANARY"]})
+    assert "CANARY" not in repr(load({"otlp_header": ["a=CANARY"]}))
+    assert "CANARY" not in repr(load({"otlp_header": ["a=CANARY"]}).otlp_header)
 
 
 def test_settings_do_not_change() -> None:

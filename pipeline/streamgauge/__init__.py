@@ -1,8 +1,8 @@
 """Streamgauge: how fast every LLM token stream came, how it ended, and what it used.
 
 records.py         public: the record for readers; record_parts.py: its parts
-config.py          the settings; ledger_settings.py, admin_settings.py: those of the ledger, of the admin port;
-                   setting_types.py, attribute_types.py: their types
+config.py          the settings; ledger_settings.py, admin_settings.py, span_settings.py: those of the ledger, the admin port
+                   and spans; setting_types.py, attribute_types.py: their types
 errors.py          what an operator can put right, and exit codes
 cli/               the command line, one module a command
 core/              pure: captured reads in, records out
@@ -14,6 +14,7 @@ kafka/             spool -> Kafka; topics, dead letters, and all that talks to a
 worker/            Kafka -> assembler -> records; faust/ and watchdog/
 ledger/            where records rest, in SQLite or PostgreSQL
 prices/            what a record costs: list prices, and those of the operator
+spans/             the ledger's new records as OpenTelemetry spans
 audit/             the ledger against what providers bill; invoices/ reads their exports
 doctor/            what would stop an installation from working, with the cures
 live/              the page on the admin port: open streams, timelines, the last hour

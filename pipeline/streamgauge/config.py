@@ -39,6 +39,7 @@ from streamgauge.setting_types import (
     whole,
 )
 from streamgauge.setting_types import declared as _set
+from streamgauge.span_settings import SpanSettings
 
 # What the topics have where neither a setting nor an existing topic says otherwise.
 DEFAULT_PARTITIONS = 8
@@ -153,7 +154,7 @@ class SpoolSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, AdminSettings):
+class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, AdminSettings, SpanSettings):
     """The value of every setting. `given`: where those come from that are not defaults: name -> option, variable or file.
 
     `Settings.x` is the default of x, except for `data_dir`; dataclasses of parts take their defaults from it.
@@ -388,7 +389,15 @@ def _declarations() -> dict[str, Setting]:
     """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
     by_name = {one.name: one for one in fields(Settings)}
-    for group in (Settings, ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, AdminSettings):
+    for group in (
+        Settings,
+        ProxySettings,
+        SamplingSettings,
+        SpoolSettings,
+        LedgerSettings,
+        AdminSettings,
+        SpanSettings,
+    ):
         for name in group.__annotations__:
             if "declared" in by_name[name].metadata:
                 *positional, more = by_name[name].metadata["declared"]

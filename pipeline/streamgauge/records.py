@@ -101,6 +101,9 @@ class Record(Part):
     """The first of the headers x-request-id, request-id, apim-request-id, x-generation-id; else the id in the error."""
     trace_id: str | None
     """The trace id of the request's `traceparent` header (W3C Trace Context): 32 hex digits."""
+    parent_span_id: str | None = None
+    """The id of the caller's span in the same header: 16 hex digits. null without a `trace_id`. Records of earlier
+    development versions lack this field."""
     tenant: str | None
     """The team or customer: the request's tenant header (`--tenant-header`), else the entry of `--tenants` for its key."""
     credential_id: str | None

@@ -227,6 +227,10 @@ EDGES: dict[str, set[str]] = {
     "ledger/budgets.py": set(),
     "ledger_settings.py": set(),
     "admin_settings.py": set(),
+    "span_settings.py": set(),
+    # Spans.
+    "spans/span.py": {"opentelemetry"},
+    "spans/sender.py": {"opentelemetry", "requests"},
     # Prices.
     "prices/catalogue.py": {"genai_prices"},
     "prices/price_file.py": set(),
@@ -270,6 +274,7 @@ ROOMS: dict[str, set[str]] = {
     "ledger_settings": {"setting_types"},
     "admin_settings": {"setting_types"},
     "sampling_settings": {"setting_types"},
+    "span_settings": {"ledger_settings", "runtime", "setting_types"},
     "config": {
         "admin_settings",
         "attribute_types",
@@ -278,6 +283,7 @@ ROOMS: dict[str, set[str]] = {
         "runtime",
         "sampling_settings",
         "setting_types",
+        "span_settings",
     },
     "core": set(),
     "spool": {"config", "core", "errors", "runtime"},
@@ -290,6 +296,7 @@ ROOMS: dict[str, set[str]] = {
     "live": {"core", "metrics", "runtime", "spool"},
     "local_delivery": {"core", "metrics", "runtime", "spool"},
     "kafka": {"config", "core", "errors", "runtime", "spool"},
+    "spans": {"metrics", "runtime"},
     "worker": {"config", "core", "errors", "kafka", "metrics", "runtime"},
     "doctor": {"config", "core", "errors", "kafka", "ledger", "runtime", "setting_types", "spool"},
     "recount": {"core"},
@@ -325,6 +332,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "ledger_settings.py": ("test_config.py", "cli/test_ledger.py"),
     "admin_settings.py": ("test_config.py", "cli/test_admin_port.py"),
     "sampling_settings.py": ("test_config.py", "recorder/test_request.py"),
+    "span_settings.py": ("test_config.py",),
     # Every ledger keeps the contract; what a schema is shows when an earlier one is converted.
     "ledger/contract.py": ("ledger/test_contract.py",),
     "ledger/store.py": ("ledger/test_contract.py",),

@@ -42,8 +42,8 @@ EVENTS = {
 ANSWERS = {"application/json": json.dumps(ERROR), "text/html": f"<html>{SECRET}</html>", "text/plain": SECRET}
 # What may differ: ids, times, transport, and what is known only from the text or from a request.
 LEFT_OUT = {
-    "stream_id", "tap", "tap_instance", "tap_version", "trace_id", "started_at", "timing", "request", "upstream",
-    "status_code", "request_digest", "capture", "endpoint", "cost",
+    "stream_id", "tap", "tap_instance", "tap_version", "trace_id", "parent_span_id", "started_at", "timing", "request",
+    "upstream", "status_code", "request_digest", "capture", "endpoint", "cost",
 }  # fmt: skip
 LEFT_OUT_COUNTS = {"reads", "segments", "client_bytes"}
 

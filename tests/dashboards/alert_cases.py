@@ -634,6 +634,23 @@ _OF_WORKERS = (
         "LedgerGetsDifferentRecords",
         {worker("streamgauge_ledger_rows_total", result="same"): f"_x{CHANGE} 0+50x{_LAST}"},
     ),
+    Case(
+        "the receiver of spans is away",
+        "SpansAreLost",
+        {
+            worker("streamgauge_spans_total", result="sent"): f"0+30x{CHANGE} 900x{_LAST}",
+            worker("streamgauge_spans_total", result="unreachable"): f"0x{CHANGE} 0+30x{_LAST}",
+        },
+        (Fired(_WORKER),),
+    ),
+    Case(
+        "spans were lost an hour ago",
+        "SpansAreLost",
+        {
+            worker("streamgauge_spans_total", result="sent"): f"0+30x{_LAST}",
+            worker("streamgauge_spans_total", result="queue_full"): f"700x{_LAST}",
+        },
+    ),
 )
 
 _OF_STREAMS = (

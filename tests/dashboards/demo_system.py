@@ -27,6 +27,7 @@ from tests.dashboards.monitoring import free_port, prometheus_with_rules
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.integration.provider import BEGIN, event
 from tests.running import start, wait_until_ready
+from tests.spans.receiver import Receiver
 
 _EVERY_S = 0.5
 _PATIENCE_S = 60.0
@@ -102,7 +103,8 @@ def _tap_and_worker(folder: Path, kafka: str, prefix: str, stack: ExitStack) -> 
     common = ["--kafka", kafka, "--topic-prefix", prefix]
     tap = ["--upstream", f"small={provider.url}", "--upstream", f"away=http://127.0.0.1:{free_port()}"]
     tap += ["--listen", at["clients"], "--tenant-header", "X-Team"]
-    commands = {"tap": tap, "worker": ["--metric-attribute", "tenant", *_money(folder)]}
+    receiver = stack.enter_context(serving(Receiver()))
+    commands = {"tap": tap, "worker": ["--metric-attribute", "tenant", "--otlp", receiver.url, *_money(folder)]}
     for name, more in commands.items():
         flags = [*common, *more, "--admin", at[name], "--data-dir", str(folder / name)]
         wait_until_ready(stack.enter_context(start(name, flags, folder / name)))

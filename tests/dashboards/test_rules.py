@@ -51,6 +51,7 @@ FIRST_EVENT = {
     "streamgauge_worker_committed_offset": "it comes and goes with the lag, whose absence has an alert",
     "streamgauge_ledger_rows_total": "it is 0 from the start: LedgerStoresNothing fires then",
     "streamgauge_clock_skew_seconds": "no bundle was confirmed: BrokerAway fires then",
+    "streamgauge_spans_total": "no --otlp is given",
 }
 
 

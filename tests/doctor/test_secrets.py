@@ -20,3 +20,11 @@ def test_files_that_others_can_read(tmp_path: Path) -> None:
     assert seen.cure.startswith(f"chmod 600 {password} ")
     assert found("secrets", installation("tap", tmp_path)) == []
     assert only("secrets", installation("tap", tmp_path, tls_key="/no/such")).level is OK, "the settings say it"
+
+
+def test_a_file_with_a_header_of_spans_is_a_secret(tmp_path: Path) -> None:
+    header = tmp_path / "header"
+    header.write_text("authorization=Bearer a")
+    header.chmod(0o644)
+    settings = installation("worker", tmp_path, otlp="http://h", otlp_header_file=str(header))
+    assert only("secrets", settings).level is WARN

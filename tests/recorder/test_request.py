@@ -268,7 +268,8 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     ],
 )
 def test_the_trace(traceparent: str, trace_id: str | None) -> None:
-    assert opening("/x", ("traceparent", traceparent)).trace_id == trace_id
+    made = opening("/x", ("traceparent", traceparent))
+    assert (made.trace_id, made.parent_span_id) == (trace_id, trace_id and PARENT)
 
 
 @pytest.mark.parametrize(

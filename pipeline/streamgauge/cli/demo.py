@@ -46,6 +46,8 @@ def run(settings: Settings, args: Arguments) -> int:
                 upstream_idle_timeout=UPSTREAM_IDLE_TIMEOUT_S,
                 drain_timeout=min(settings.drain_timeout, UPSTREAM_IDLE_TIMEOUT_S),
                 data_dir=data_dir,
+                otlp=None,  # the environment may name a receiver: simulated streams are not for it
+                otlp_header=(),
                 listen=settings.listen if "listen" in settings.given else _ANY_PORT,
                 admin=settings.admin if "admin" in settings.given else _ANY_PORT,
             )

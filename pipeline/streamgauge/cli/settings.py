@@ -16,6 +16,7 @@ from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import DONE, USAGE, UsageFault
 from streamgauge.runtime.nearest import nearest
 from streamgauge.setting_types import ServerPort, Setting, Upstream
+from streamgauge.span_settings import SpanHeader
 
 _COLUMNS = ("setting", "value", "from")
 SECRET = "***"  # noqa: S105 - shown in place of one
@@ -81,6 +82,8 @@ def _plain(setting: Setting, value: Any) -> Any:
             return f"{value.name}={value.port}" if value.name else str(value.port)
         case Attribute():
             return f"{value.name}={value.header}"
+        case SpanHeader():
+            return f"{value.name}={SECRET}"
         case _:
             return without_password(str(value)) if setting.secret else str(value)
 

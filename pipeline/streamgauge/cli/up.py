@@ -13,6 +13,7 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, check_attributes, running_tap, say, stop_signal, tap_settings
@@ -78,7 +79,11 @@ async def running_up(
     )
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
-    with opened_ledger(settings, prices) as ledger, contextlib.ExitStack() as files:
+    with (
+        exported_spans(settings, metrics) as take_rows,
+        opened_ledger(settings, prices) as ledger,
+        contextlib.ExitStack() as files,
+    ):
         watched.view.money = files.enter_context(watched_ledger(settings, ledger, metrics))
 
         def is_ready() -> bool:
@@ -96,7 +101,7 @@ async def running_up(
             for upstream in settings.upstream:
                 metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = files.enter_context(contextlib.closing(_state(settings)))
-            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new), watched)
+            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new, take_rows), watched)
             watched.view.scope = lambda: Scope({0: loop.assembler})
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
             assembling.start()
@@ -129,25 +134,35 @@ def _assemble(loop: LocalLoop) -> None:
 
 
 class Delivery:
-    """Stores records, then adds them to the metrics. After a crash records may come again; those are not observed twice."""
+    """Stores records, then adds them to the metrics. After a crash records may come again; those are not observed twice.
+
+    `take_rows` gets the rows that are new to the ledger.
+    """
 
     def __init__(
-        self, ledger: Ledger, metrics: Metrics, on_new_records: Callable[[list[Costed]], None] | None = None
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        on_new_records: Callable[[list[Costed]], None] | None = None,
+        take_rows: TakeRows = no_spans,
     ) -> None:
         self._ledger = ledger
         self._metrics = metrics
         self._on_new_records = on_new_records
+        self._take_rows = take_rows
         for result in table.RESULTS:  # so that the first records after a start show as growth
             metrics.add(table.LEDGER_ROWS.name, 0, result=result)
 
     def __call__(self, records: list[Record]) -> None:
         """Delivers records. Raises DeliveryFailed if the ledger is unavailable; then nothing is stored or observed."""
+        rows = [row_of(record) for record in records]
         try:
-            inserted = self._ledger.insert([row_of(record) for record in records])
+            inserted = self._ledger.insert(rows)
         except LedgerUnavailableError as error:
             raise DeliveryFailed(str(error)) from error
         for result in table.RESULTS:
             self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
+        self._take_rows(rows[place] for place in inserted.new_places)
         new = [(records[place], self._metrics.observe(records[place])) for place in inserted.new_places]
         if self._on_new_records is not None:
             self._on_new_records(new)

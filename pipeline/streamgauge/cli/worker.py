@@ -11,6 +11,7 @@ from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
@@ -65,16 +66,21 @@ def run(settings: Settings, args: Arguments) -> int:
             _LOG.info("page at %s/, metrics at %s/metrics, data in %s", admin.url, admin.url, settings.data_dir)
             yield
 
-    with opened_ledger(settings, prices) as ledger, watched_ledger(settings, ledger, metrics) as view.money:
+    with (
+        exported_spans(settings, metrics) as take_rows,
+        opened_ledger(settings, prices) as ledger,
+        watched_ledger(settings, ledger, metrics) as view.money,
+    ):
         start_known_upstreams(metrics, ledger)
-        return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port, view)
+        return run_worker(worker_settings, LedgerStore(ledger, take_rows), metrics, admin_port, view)
 
 
 class LedgerStore:
-    """Stores a worker's records, which are JSON bytes from their topic, in a ledger."""
+    """Stores a worker's records, which are JSON bytes from their topic, in a ledger. `take_rows` gets the new rows."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, take_rows: TakeRows = no_spans) -> None:
         self._ledger = ledger
+        self._take_rows = take_rows
 
     def insert(self, records: Sequence[bytes]) -> Stored:
         """Stores the records that can be read. Raises LedgerUnavailableError; then nothing is stored."""
@@ -86,4 +92,5 @@ class LedgerStore:
             except UnreadableRecordError:
                 unreadable.append(place)
         inserted = self._ledger.insert(rows) if rows else Inserted()
+        self._take_rows(rows[place] for place in inserted.new_places)
         return Stored(inserted.new, inserted.same, inserted.different, unreadable)

@@ -179,6 +179,7 @@ class Record(msgspec.Struct):
     response_id: str | None
     provider_request_id: str | None
     trace_id: str | None
+    parent_span_id: str | None
     tenant: str | None
     credential_id: str | None
     provider_organization: str | None

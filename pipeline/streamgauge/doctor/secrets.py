@@ -11,7 +11,7 @@ from streamgauge.doctor.threads import in_thread
 from streamgauge.runtime.ownership import READ, WRITE, mode_of, others_who_may
 
 # The ends of the names of such settings.
-_ENDS = ("_key", "_password_file", "_token_file", "ledger_file")
+_ENDS = ("_key", "_password_file", "_token_file", "_header_file", "ledger_file")
 
 
 async def find(installation: Installation) -> Sequence[Finding]:

@@ -70,7 +70,7 @@ LABELS: Mapping[str, Label] = {
     ),
     "activity": Label("what a partition of a worker does: waiting, decoding, applying, sending, committing", 7),
     "streaming": Label("whether the response was an event stream: true, false, unknown", 4),
-    "result": Label("the result", 6),
+    "result": Label("the result", 12),
     "stage": Label("the step that failed on a message", 8),
     "error_class": Label("the kind of failure", 16),
     "partition": Label("a partition of the segments topic", 66),

@@ -1,6 +1,7 @@
 """What one record adds to the metrics under OpenTelemetry's names. The rules are those of `observe.py`."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import growth
@@ -31,7 +32,7 @@ class OtelObserver:
         """Adds one record. `measured`: its times may enter histograms. `addition`: its tokens, without resumed ones."""
         operation, provider = OPERATIONS.get(record.dialect, UNKNOWN_OPERATION)
         labels = (operation, provider, observation.model)
-        failure = _error_type(record)
+        failure = error_type(record.error, record.outcome)
         if measured:
             self._time(table_otel.DURATION, observation, record.timing.end_s, *labels, failure)
             self._latencies(observation, record, labels)
@@ -82,9 +83,16 @@ def _by_modality(reported: Mapping[str, int], whole: str, audio: str) -> dict[st
     return {**({_AUDIO: spoken} if audio in reported else {}), _OTHER_MODALITY: total - spoken}
 
 
-def _error_type(record: Record) -> str | None:
+class Failure(Protocol):
+    """The error of a record."""
+
+    type: str | None
+    code: str | None
+    status: int | None
+
+
+def error_type(error: Failure | None, outcome: str) -> str | None:
     """Why the operation failed: the error's type, code or status, else the outcome; None if it completed."""
-    if record.error is not None:
-        error = record.error
-        return error.type or error.code or (str(error.status) if error.status is not None else record.outcome)
-    return None if record.outcome == "completed" else record.outcome
+    if error is not None:
+        return error.type or error.code or (str(error.status) if error.status is not None else outcome)
+    return None if outcome == "completed" else outcome

@@ -134,6 +134,15 @@ def _ledger(durations: Durations) -> list[Alert]:
             "The ledger keeps the first record. Check whether a capture file was sent twice (tap packets --pcap). If not, "
             "compare the versions of the workers, and check who may write to the records topic.",
         ),
+        Alert(
+            "SpansAreLost",
+            _grown('streamgauge_spans_total{result!="sent"}', durations),
+            0,
+            "ticket",
+            "{{ $labels.instance }} could not send records as spans",
+            "The receiver of --otlp is away, overloaded, or refuses them. streamgauge_spans_total has the reason, "
+            "the log says what to do. The ledger has all records.",
+        ),
     ]
 
 

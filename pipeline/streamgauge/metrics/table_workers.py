@@ -98,10 +98,20 @@ LEDGER_ROWS = counter(
     "ledger_rows",
     "Records written to the ledger: new, same (a duplicate), different (another record for a known stream id).",
     "result",
+    page=2_000,
+)
+SPANS = counter(
+    MetricSource.WORKER,
+    "spans",
+    "New records that became spans (--otlp), by what came of them: sent; or lost, since too many waited (queue_full), the "
+    "receiver gave no answer (unreachable), put them off too long (busy) or did not take them (refused), the record has no "
+    "start (no_span), or the process ended (stopped).",
+    "result",
+    page=2_000,
 )
 
 WORKER_METRICS: tuple[Metric, ...] = (
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
     DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS,
-    WORKER_BROKER, WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
+    WORKER_BROKER, WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS, SPANS,
 )  # fmt: skip

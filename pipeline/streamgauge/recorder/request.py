@@ -134,6 +134,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
     credential_id = _credential_id(headers, parameters, settings.key)
     tenant = safe_id(headers.get((settings.tenant_header or "").lower()))
+    trace_id, parent_span_id = _trace_of(headers.get("traceparent", ""))
     resumption = _resumption_of(opened.method, path, headers, parameters)
     return Opening(
         tap=opened.tap,
@@ -142,7 +143,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
         upstream=opened.upstream,
         path=endpoint_of(opened.method, opened.target),
         started_at_ns=opened.wall_ns,
-        trace_id=_trace_id(headers.get("traceparent", "")),
+        trace_id=trace_id,
         tenant=tenant or safe_id(settings.tenants.get(credential_id or "")),
         credential_id=credential_id,
         attempt=_attempt(headers.get("x-stainless-retry-count", "")),
@@ -151,6 +152,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
         dialect=opened.dialect,
         continues=resumption.continues,
         attributes=_attributes(opened.attributes),
+        parent_span_id=parent_span_id,
     )
 
 
@@ -197,11 +199,12 @@ def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def _trace_id(traceparent: str) -> str | None:
+def _trace_of(traceparent: str) -> tuple[str | None, str | None]:
+    """The trace and the caller's span that the header names; None for both if it is not valid."""
     found = _TRACEPARENT.fullmatch(traceparent.strip())
     if found is None or found[1] == "ff" or (found[1] == "00" and found[4]):
-        return None
-    return found[2] if found[2].strip("0") and found[3].strip("0") else None
+        return None, None
+    return (found[2], found[3]) if found[2].strip("0") and found[3].strip("0") else (None, None)
 
 
 def _attempt(retries: str) -> int | None:

@@ -69,7 +69,7 @@ _BODY_ALONE = (
         "a body tells nothing of its request",
         (
             "request", "request.*", "request_model", "request_digest", "credential_id", "tenant", "trace_id", "attempt",
-            "attributes.*",
+            "parent_span_id", "attributes.*",
             "resumed_from", "service_tier", "upstream",
         ),
     ),

@@ -267,6 +267,7 @@ ASKED = (
             "tenant": "team-a",
             "attributes": {"agent": "planner"},
             "trace_id": "0af7651916cd43dd8448eb211c80319c",
+            "parent_span_id": "b7ad6b7169203331",
             "attempt": 3,
             "resumed_from": "event-41",
             "credential_id": PRESENT,

@@ -120,7 +120,7 @@ def test_headers_by_allowlist_and_the_tenant_header() -> None:
         ("traceparent", "00-" + "1" * 32 + "-" + "2" * 16 + "-01"),
     ]
     made = record(exchange(request_headers=headers), tenant_header="X-Team")
-    assert (made.tenant, made.trace_id) == ("a-team", "1" * 32)
+    assert (made.tenant, made.trace_id, made.parent_span_id) == ("a-team", "1" * 32, "2" * 16)
     kept = segments(exchange(request_headers=headers, headers=[SSE, ("x-request-id", "r"), ("set-cookie", "A SECRET")]))
     assert "SECRET" not in repr(kept)
 

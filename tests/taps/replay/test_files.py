@@ -29,7 +29,8 @@ from tests.vectors.load import Vector, vectors
 # What a container has and a raw body does not; `endpoint` and `request` come from the request.
 KNOWN_MORE = (
     "stream_id", "upstream", "endpoint", "request", "request_model", "credential_id", "request_digest", "trace_id",
-    "started_at", "status_code", "content_encoding", "timing", "service_tier", "attempt", "resumed_from", "response_id",
+    "parent_span_id", "started_at", "status_code", "content_encoding", "timing", "service_tier", "attempt", "resumed_from",
+    "response_id",
 )  # fmt: skip
 # Vectors in which a status, a header or the path changes more than that, or whose body is not what replay is given.
 CONTAINED = [

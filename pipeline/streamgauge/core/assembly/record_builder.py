@@ -46,6 +46,7 @@ def record_of(state: StreamState) -> made.Record:
         response_id=identity.response_id or (opening.continues if opening else None),
         provider_request_id=_provider_request_id(state),
         trace_id=opening.trace_id if opening else None,
+        parent_span_id=opening.parent_span_id if opening else None,
         tenant=opening.tenant if opening else None,
         credential_id=opening.credential_id if opening else None,
         provider_organization=head.organization if head else None,

@@ -76,6 +76,8 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     continues: Word | None = None
     # Names and values of what the operator attributes requests to (`--attribute`).
     attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(max_length=MAX_ATTRIBUTES)] = ()
+    # The caller's span, which `traceparent` names beside `trace_id`: both are known, or neither.
+    parent_span_id: Word | None = None
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -260,6 +260,14 @@ _WORKERS = Row(
             queries=(Query(rate("ledger_rows_total", by="result"), "{{result}}"),),
         ),
         TimeSeries(
+            title="Spans",
+            help="Records per second that became OpenTelemetry spans, by what came of them; all but sent are lost.",
+            unit="reqps",
+            no_value="no --otlp",
+            alerts=("SpansAreLost",),
+            queries=(Query(rate("spans_total", by="result"), "{{result}}"),),
+        ),
+        TimeSeries(
             title="Exporter",
             help="Observations per second with a label value beyond its limit, failures of metric sources, running versions.",
             unit="short",

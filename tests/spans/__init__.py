@@ -1,0 +1,1 @@
+"""Spans: what they say of a record, and how they reach a receiver."""
