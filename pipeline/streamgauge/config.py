@@ -2,8 +2,8 @@
 
 A value comes from an option, else the environment (STREAMGAUGE_<NAME>), else the settings file (TOML), else the default:
 `cli/settings_sources.py`. A part of the program takes a setting under the same name, in a dataclass that `Settings.select`
-fills; settings that only one part uses are a group, which the part's dataclass inherits. Durations are in seconds, sizes in
-bytes. This module is imported by `--help`, so it imports nothing that is slow.
+fills; settings of one part alone are a group, which the part's dataclass inherits. Durations are in seconds, sizes in
+bytes. `--help` imports this module, so it imports nothing slow.
 """
 
 from collections.abc import Mapping
