@@ -161,7 +161,9 @@ def with_database(sizes: Sizes, faults: list[str]) -> list[list[str]]:
         faults.append(f"the ledger: {reason}")
         return []
     try:
-        return scale_ledger.table_rows(scale_ledger.measure(server, sizes.rows, sizes.days, sizes.written))
+        with fault_reported(f"a ledger of {sizes.rows:,} rows", faults.append):
+            return scale_ledger.table_rows(scale_ledger.measure(server, sizes.rows, sizes.days, sizes.written))
+        return []
     finally:
         server.remove()
 
