@@ -389,15 +389,7 @@ def _declarations() -> dict[str, Setting]:
     """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
     by_name = {one.name: one for one in fields(Settings)}
-    for group in (
-        Settings,
-        ProxySettings,
-        SamplingSettings,
-        SpoolSettings,
-        LedgerSettings,
-        AdminSettings,
-        SpanSettings,
-    ):
+    for group in (Settings, *Settings.__bases__):
         for name in group.__annotations__:
             if "declared" in by_name[name].metadata:
                 *positional, more = by_name[name].metadata["declared"]
