@@ -148,9 +148,7 @@ class SpoolSettings:
         _STORAGE,
     )
     # Three days, the retention of the segments topic: an outage over a weekend is delivered whole.
-    spool_age: float = _set(
-        seconds(), 3 * 24 * 3600.0, "discard data that could not be delivered for this long", _TAPS, _STORAGE
-    )
+    spool_age: float = _set(seconds(), 259_200.0, "discard data that was not delivered for this long", _TAPS, _STORAGE)
 
 
 @dataclass(frozen=True, kw_only=True)

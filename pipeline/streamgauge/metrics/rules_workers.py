@@ -127,7 +127,7 @@ def _ledger(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "LedgerGetsDifferentRecords",
-            _grown('streamgauge_ledger_rows_total{result="different"}', durations(10)),
+            _grown('streamgauge_ledger_rows_total{result="different"}', ten),
             0,
             "ticket",
             "The worker {{ $labels.instance }} wrote a different record for a stream that the ledger already has",
@@ -136,7 +136,7 @@ def _ledger(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "SpansAreLost",
-            _grown('streamgauge_spans_total{result!="sent"}', durations),
+            _grown('streamgauge_spans_total{result!="sent"}', ten),
             0,
             "ticket",
             "{{ $labels.instance }} could not send records as spans",

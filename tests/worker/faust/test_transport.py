@@ -275,7 +275,12 @@ def moving() -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "sets_back", [lambda consumer: consumer.seek_wait({PLACE: 0}), lambda consumer: consumer.perform_seek()]
+    "sets_back",
+    [
+        lambda consumer: consumer.seek_wait({PLACE: 0}),
+        lambda consumer: consumer.seek_after({PLACE: -1}),
+        lambda consumer: consumer.perform_seek(),
+    ],
 )
 def test_seek_waits_for_a_fetch(sets_back: Callable[[Any], Awaitable[None]]) -> None:
     """And who takes next takes from what there is then; a set that a rebalance empties means nothing, and not all."""

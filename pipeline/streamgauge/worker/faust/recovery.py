@@ -8,9 +8,13 @@ recovery in both cases, as often as needed.
 Faust waits without limit for the end of the changelog. But it drops messages that its thread fetched while a rebalance
 began, and they are not fetched again, so the recovery may never end. This module restarts a recovery that makes no
 progress; the restarted one continues at the same offset.
+
+Faust may also drop messages in the middle of the changelog and read on, so that the state lacks their entries: `delivery.py`
+finds that, and the recovery starts again before them.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.errors import (  # type: ignore[import-untyped]
@@ -22,6 +26,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, ServiceStopped
 from faust.tables.recovery import Recovery as FaustRecovery
+from faust.types import TP
 
 from streamgauge.worker.faust.store import FAUST_LOG
 
@@ -60,7 +65,8 @@ class Recovery(FaustRecovery):
             reason = f"no answer within {timeout or _QUIET_S} s"
         if self.should_stop:
             raise ServiceStopped
-        await self._restart(reason)
+        await self._start_again(reason)
+        raise RebalanceAgain
 
     async def _wait_while_reading(self, waiting: "asyncio.Future[Any]", signal: Any) -> Any:
         """Wait without limit; but return if the changelog is being read, and none of it arrived for _QUIET_S."""
@@ -76,7 +82,20 @@ class Recovery(FaustRecovery):
         finally:
             waiting.cancel()
 
-    async def _restart(self, reason: str) -> None:
+    async def _seek_offsets(self, consumer: Any, tps: set[TP], offsets: Mapping[TP, int], title: str) -> None:
+        """As Faust's, and tells the consumer which messages the recovery has."""
+        await consumer.seek_after({tp: offsets[tp] for tp in tps})
+
+    async def check_delivery(self, tp: TP, offset: int) -> None:
+        """Called with each new message of the changelog. Starts the recovery again if messages before it are lost."""
+        consumer: Any = self.app.consumer
+        rewind = consumer.delivery_check.delivered(tp, offset)
+        if rewind is not None:
+            self.active_offsets[tp] = rewind.offset
+            if rewind.is_lost and not self.signal_recovery_start.is_set():
+                await self._start_again(f"{tp.topic}-{tp.partition} was not read from {rewind.offset + 1} to {offset}")
+
+    async def _start_again(self, reason: str) -> None:
         """Start the recovery again. First discards the recovered partitions: they may have written state since, which the
         next attempt has to read."""
         self.log.warning("a step of the recovery failed (%s): the recovery starts again", reason)
@@ -84,7 +103,6 @@ class Recovery(FaustRecovery):
         for table in tables.values():
             await table.discard_recovered()
         self.signal_recovery_start.set()
-        raise RebalanceAgain
 
 
 class Tables(TableManager):

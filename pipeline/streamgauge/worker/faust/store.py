@@ -107,6 +107,12 @@ class StateTable(faust.Table[bytes, bytes]):
         for callback in self._restart_callbacks:
             await callback()
 
+    async def on_changelog_event(self, event: EventT[Any]) -> None:
+        """Called by the recovery with each new message, after it has counted it as read."""
+        await super().on_changelog_event(event)
+        recovery: Any = self.app.tables.recovery  # type: ignore[attr-defined]
+        await recovery.check_delivery(event.message.tp, event.message.offset)
+
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Call the recovery callbacks if the state is complete. After an interrupted recovery, the next one calls them."""
         if recovery_is_whole(self.app):

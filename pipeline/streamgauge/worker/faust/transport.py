@@ -36,6 +36,7 @@ from mode.services import Service, WaitResults
 from streamgauge.kafka.administrator import UNREACHABLE
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.security import Brokers
+from streamgauge.worker.faust.delivery import DeliveryCheck
 from streamgauge.worker.faust.group_leader import wait_for_topics_before_assigning
 from streamgauge.worker.faust.store import FAUST_LOG
 
@@ -138,6 +139,7 @@ class Consumer(Eager, driver.Consumer):
         super().__init__(*given, **more)
         # Held by fetches and seeks, which move the read positions. First come, first served.
         self.position_lock = asyncio.Lock()
+        self.delivery_check = DeliveryCheck()
         self._held: set[TP] = set()
 
     def hold(self, tp: TP) -> None:
@@ -165,12 +167,27 @@ class Consumer(Eager, driver.Consumer):
         async with self.position_lock:
             if not active_partitions:
                 return {}  # a rebalance has begun during the wait
-            return await super()._getmany(set(active_partitions), min(timeout, _FETCH_S))
+            wanted = set(active_partitions)
+            try:
+                records = await super()._getmany(wanted, min(timeout, _FETCH_S))
+            except BaseException:
+                self.delivery_check.fetch_failed(wanted)
+                raise
+            for tp, fetched in records.items():
+                self.delivery_check.fetched(tp, [record.offset for record in fetched])
+            return records
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """As Faust's, but not while a fetch uses the positions."""
         async with self.position_lock:
             await super().seek_wait(partitions)
+
+    async def seek_after(self, recovered: Mapping[TP, int]) -> None:
+        """Continue after these messages, the last that the recovery has; -1 for none. The last one is fetched once more."""
+        async with self.position_lock:
+            for tp, offset in recovered.items():
+                self.delivery_check.sought(tp, offset)
+            await super().seek_wait({tp: max(offset, 0) for tp, offset in recovered.items()})
 
     async def perform_seek(self) -> None:
         """As Faust's, but not while a fetch uses the positions."""
