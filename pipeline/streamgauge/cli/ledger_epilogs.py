@@ -61,7 +61,7 @@ examples:
   streamgauge ledger budgets budgets.toml
   streamgauge ledger budgets budgets.toml --month 2026-10 --output json
 
-The file is TOML: a table [[budget]] for each budget, with month_usd and one key, such as tenant = "search": tenant,
+The file is TOML: a table [[budget]] for each budget, with month_usd and one key, such as tenant = "search". Keys are tenant,
 model, request_model, response_model, upstream, dialect, endpoint, tap, credential_id, service_tier, or an attribute.
 
 The forecast goes on as the month went so far; there is none on the first day. Streams of without_price and without_usage
