@@ -20,7 +20,7 @@ from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer
 
 from streamgauge.worker.assignment import Assignment
-from streamgauge.worker.faust import app
+from streamgauge.worker.faust import app, recovery
 from streamgauge.worker.log import Log
 from streamgauge.worker.partition import Partition
 from streamgauge.worker.process import Worker
@@ -35,7 +35,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "sync": (CoordinatorGroupRebalance, "_send_sync_group_request"),
     "highwaters": (Recovery, "_build_highwaters"),
     "offsets": (Recovery, "_build_offsets"),
-    "seek": (Recovery, "_seek_offsets"),
+    "seek": (recovery.Recovery, "_seek_offsets"),
     "load": (Assignment, "_load"),
     "recognition": (TopicIdentityCheck, "check"),
     "perform_seek": (Consumer, "perform_seek"),
