@@ -22,12 +22,11 @@ from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from faust.assignor.partition_assignor import PartitionAssignor
-from faust.tables.recovery import Recovery
 
 from streamgauge.cli.worker import LedgerStore
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.worker.assignment import Assignment
-from streamgauge.worker.faust import transport
+from streamgauge.worker.faust import recovery, transport
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition
 from tests.integration import worker_process
@@ -154,19 +153,19 @@ def take_messages_late() -> None:
     """A fetch that began before a rebalance takes its messages after reading was set back and before it continues: as
     seen on a busy machine.
     """
-    take, set_back = Fetcher.fetched_records, Recovery._seek_offsets
+    take, set_back = Fetcher.fetched_records, recovery.Recovery._seek_offsets
 
     async def take_late(self: Fetcher, *given: Any, **more: Any) -> Any:
         await asyncio.sleep(_LATE_S)
         return await take(self, *given, **more)
 
-    async def set_back_and_pause(self: Recovery, *given: Any) -> None:
+    async def set_back_and_pause(self: recovery.Recovery, *given: Any) -> None:
         await set_back(self, *given)
         await asyncio.sleep(2 * _LATE_S)
 
     transport._FETCH_S = _FOR_EVER
     Fetcher.fetched_records = take_late
-    Recovery._seek_offsets = set_back_and_pause  # type: ignore[assignment, method-assign]
+    recovery.Recovery._seek_offsets = set_back_and_pause  # type: ignore[assignment, method-assign]
 
 
 def lose_changelog_once() -> None:
@@ -180,6 +179,23 @@ def lose_changelog_once() -> None:
         if changelog and not lost:
             lost.extend(changelog)
             return {place: messages for place, messages in taken.items() if place not in changelog}
+        return taken
+
+    transport.Consumer._getmany = take_and_lose  # type: ignore[method-assign]
+
+
+def lose_the_middle_of_the_changelog() -> None:
+    """The consumer gets all messages, and Faust delivers only the first and the last ones, as seen on a busy machine."""
+    take = transport.Consumer._getmany
+    lost: set[object] = set()
+
+    async def take_and_lose(self: transport.Consumer, *given: Any, **more: Any) -> Any:
+        taken = await take(self, *given, **more)
+        for place, messages in taken.items():
+            if place.topic.endswith(".state") and place not in lost and len(messages) > 3:
+                lost.add(place)
+                third = len(messages) // 3
+                taken[place] = [*messages[:third], *messages[2 * third :]]
         return taken
 
     transport.Consumer._getmany = take_and_lose  # type: ignore[method-assign]
@@ -228,6 +244,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         deny_the_group_unheard,
         take_messages_late,
         lose_changelog_once,
+        lose_the_middle_of_the_changelog,
         send_in_any_order,
         two_hours_ahead,
     )

@@ -138,8 +138,11 @@ def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
         assert leads.stop() == 0
 
 
-def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Faust once waited for messages that it had dropped, until the watchdog ended the worker two minutes later."""
+@pytest.mark.parametrize("fault", ["lose_changelog_once", "lose_the_middle_of_the_changelog"])
+def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_path: Path, fault: str) -> None:
+    """Faust once waited for messages that it had dropped, until the watchdog ended the worker two minutes later. Or it
+    read on after them, and records lacked the beginnings of their streams.
+    """
     bundles = list(SyntheticTap(45).bundles(STREAMS, segments=10))
     most = len(bundles) * MOST // 100
     settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -151,7 +154,7 @@ def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_
         first.kill()
     known = len(distinct(asyncio.run(read_all(kafka, f"{prefix}.records"))))
     write(kafka, prefix, bundles[most:])
-    with worker(tmp_path, module="tests.faults.faulty_worker", fault="lose_changelog_once", **settings) as again:
+    with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings) as again:
         assert_record_comes_soon(kafka, prefix, known, again)
         assert_all_once(kafka, prefix, STREAMS)
         assert again.stop() == 0, again.log
