@@ -100,9 +100,9 @@ def test_an_unknown_key_and_an_unknown_start() -> None:
     assert read_page(metrics.render()).value(REMAINING, upstream="nimbus", credential_id="unknown", kind="tokens") > 0
 
 
-def test_100_000_keys_stay_within_the_budget_and_the_page() -> None:
+def test_20_000_keys_stay_within_the_budget_and_the_page() -> None:
     metrics = Metrics()
-    for number in range(100_000):
+    for number in range(20_000):
         metrics.observe(limited(LIMIT, credential_id=f"{number:032x}"))
     body = metrics.render()
     page = read_page(body)
