@@ -52,6 +52,12 @@ def the_agent() -> int:
     return pid
 
 
+def started_by(one: Agent) -> int:
+    """The agent that was just started and may have ended: then it has no command line any more."""
+    assert one._process is not None
+    return one._process.pid
+
+
 def is_there(data_dir: Path) -> bool:
     return (data_dir / "run" / "recorder.sock").exists()
 
@@ -118,7 +124,7 @@ def test_a_failure_is_logged_once_and_not_retried_at_once(
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
         for _ in range(2):
             one.ensure_started()
-            pid = the_agent()
+            pid = started_by(one)
             wait_for(lambda pid=pid: not runs(pid), "its end")
         one.ensure_started()
     assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
@@ -129,7 +135,7 @@ def test_a_failure_is_logged_once_and_not_retried_at_once(
 def test_pauses_between_attempts_grow(data_dir: Path) -> None:
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
         one.ensure_started()
-        pid = the_agent()
+        pid = started_by(one)
         wait_for(lambda: not runs(pid), "its end")
         for _ in range(10):
             one.ensure_started()
