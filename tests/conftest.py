@@ -15,13 +15,12 @@ from hypothesis import settings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import fast, kept_logs
-from tests.few import FEW, examples
+from tests.few import examples
 from tests.spreading import ByCost
 from tests.streams import bundles_of, chat_segments
 
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
-_FEW = {"max_examples": examples(100)} if FEW else {}
-settings.register_profile("untimed", settings.default, deadline=None, **_FEW)
+settings.register_profile("untimed", settings.default, deadline=None, max_examples=examples(100))
 settings.load_profile("untimed")
 
 # A shell ignores Ctrl-C for what it runs in the background, and programs that tests start would inherit that.
