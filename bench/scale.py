@@ -55,7 +55,7 @@ class Constants:
 
     `tap`: by capture, relay and recorder together. `segments`: by capture and number of events. `record`: in its topic.
     `ledger_cpu`: by kind of ledger, the client's and, for PostgreSQL, the server's together. `ledger_rows_s`: rows a
-    second of one writer. `row_bytes`: by kind. A ledger that was not to be had is missing.
+    second of one writer. `row_bytes`: by kind. A ledger that could not be started is missing.
     """
 
     tap: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""Spans reach a receiver, or are lost for a reason that is counted; whatever it does, nobody waits for it."""
+"""A span reaches the receiver, or is lost for a reason that is counted. A slow receiver delays nothing else."""
 
 import contextlib
 import logging

@@ -61,7 +61,7 @@ def _whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when the block ends well, readable by its owner alone. Raises Unavailable."""
     part = None
     try:
-        # Its name cannot be foreseen, so that nobody who may write to the directory prepares a link or a file of that name.
+        # The name is random: another user of the directory cannot prepare a link or a file of that name.
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:_NAME_CHARS]}.", suffix=".part", dir=path.parent)
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
