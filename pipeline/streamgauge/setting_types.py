@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.nearest import nearest
@@ -250,6 +250,16 @@ def _is_ipv6(host: str) -> bool:
     return True
 
 
+def http_parts(url: str, shown: str) -> SplitResult | None:
+    """The parts of an http:// or https:// URL; None if it is none. `shown`: the URL in messages. Raises ValueError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"{shown!r} is not a URL: check its host and port") from None
+    return parts if parts.scheme in ("http", "https") and parts.hostname and port != 0 else None
+
+
 def parse_upstream(text: str, shown: str | None = None) -> Upstream:
     """NAME=URL, or URL alone for a single upstream. Raises ValueError, which quotes `shown` as above."""
     name, equals, url = text.partition("=")
@@ -258,12 +268,8 @@ def parse_upstream(text: str, shown: str | None = None) -> Upstream:
     shown = shown or redacted_value(text)
     if name and not _NAME.fullmatch(name):
         raise ValueError(f"{shown!r}: the name of an upstream may contain only letters, digits, '.', '_' and '-'")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{shown!r} is not a URL: check its host and port") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+    parts = http_parts(url, shown)
+    if parts is None or not parts.hostname:
         raise ValueError(f"{shown!r} is not an upstream: write NAME=URL, as in openai=https://api.openai.com")
     if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(url):
         raise ValueError(f"the upstream {shown!r} may contain only a scheme, host, port and path")

@@ -3,11 +3,10 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from streamgauge.ledger_settings import TO_LEDGER
 from streamgauge.runtime.redaction import redacted_value
-from streamgauge.setting_types import FILE, SettingType, declared
+from streamgauge.setting_types import FILE, SettingType, declared, http_parts
 
 # Characters that a request line may contain unchanged.
 _URL = re.compile("[!-~]+")
@@ -32,12 +31,8 @@ def _url(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("give a URL, as in http://127.0.0.1:4318")
     shown = redacted_value(value)
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{shown!r} is not a URL: check its host and port") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+    parts = http_parts(value, shown)
+    if parts is None:
         raise ValueError(f"{shown!r} is not a receiver of OTLP/HTTP: write a URL, as in http://127.0.0.1:4318")
     if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(value):
         raise ValueError(
