@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures scale soak chaos clean faults wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -65,6 +65,10 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(call into,dashboards/prometheus/slo/sloth.yml,$(BIN)/streamgauge rules generate --output sloth)
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
+
+properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a third of them
+	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 --dist loadscope -m hypothesis
+	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/core/assembly/test_plain_delta_members.py
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)

@@ -69,7 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # The tests' own variables, which their modules read when they are imported. The command line refuses unknown variables.
 _OWN_VARIABLES = tuple(
-    f"STREAMGAUGE_{name}" for name in ("ALERTS", "FEW_EXAMPLES", "REQUESTS", "SIMULATION_SCHEDULES", "SIMULATION_SEED")
+    f"STREAMGAUGE_{name}"
+    for name in ("ALERTS", "ALL_EXAMPLES", "FEW_EXAMPLES", "REQUESTS", "SIMULATION_SCHEDULES", "SIMULATION_SEED")
 )
 
 

@@ -26,9 +26,12 @@ def make_usage(input_tokens: int | None = 10, output_tokens: int | None = 5, **c
 ABSENT = make_usage(None, None, source="absent")
 
 
+_BUCKETS = gap_buckets(0.0, 0.02, 0.02, 0.06)
+
+
 def make_timing(**changes: Any) -> Timing:
     timing = Timing(
-        Gaps(4, max_s=0.06, stalls=0, buckets=gap_buckets(0.0, 0.02, 0.02, 0.06)),
+        Gaps(4, max_s=0.06, stalls=0, buckets=list(_BUCKETS)),
         headers_s=0.1,
         first_byte_s=0.15,
         first_event_s=0.15,

@@ -14,12 +14,12 @@ from bench.wires import wire
 
 from streamgauge.core.dialects import BY_NAME
 from tests.core.assembly.test_plain_deltas import NAMES, canonical, same
-from tests.few import FEW
+from tests.few import ONE_OF
 
 _ABSENT = object()
 _VALUES: tuple[Any, ...] = ("", 0, None, [], True, "x", 1.5, _ABSENT)
-# Of these values a whole run tries each at each path.
-_EVERY = 4 if FEW else 1
+# At each path one of this many values is tried; the next path begins with the next value.
+_EVERY = min(4, ONE_OF)
 
 Path = tuple[str | int, ...]
 
