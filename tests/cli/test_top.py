@@ -5,7 +5,7 @@ import http.server
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -138,45 +138,42 @@ def test_bars_and_seconds() -> None:
     ]
 
 
-def test_on_a_terminal_it_follows_until_ctrl_c(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def followed(served: Served, monkeypatch: pytest.MonkeyPatch, at_pause: Callable[[int], None]) -> str:
+    """What a terminal shows until Ctrl-C in the third pause. `at_pause`: called with the number of the pause, from 1."""
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
+        at_pause(len(pauses))
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("streamgauge.cli.top.time.sleep", sleep)
-    console = Console(width=140, height=30, force_terminal=True, file=io.StringIO())
+    shown_on = io.StringIO()
+    console = Console(width=140, height=30, force_terminal=True, file=shown_on)
     monkeypatch.setattr("streamgauge.cli.top.Console", lambda **_: console)
     code, _, errors = run(served.url.removeprefix("http://"), "--interval", "0.5")
     assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().count("3 open streams, 1 silent") >= 3
+    return shown_on.getvalue()
+
+
+def test_on_a_terminal_it_follows_until_ctrl_c(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = followed(served, monkeypatch, lambda _: None)
+    assert text.count("3 open streams, 1 silent") >= 3
 
 
 def test_a_failed_answer_is_shown_and_the_next_one_is_asked_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that restarts ended the view. Without a first answer there is nothing to follow."""
-    pauses: list[float] = []
     original = served.process.view.overview
 
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        served.process.view.overview = original if len(pauses) > 1 else lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
-        if len(pauses) == 3:
-            raise KeyboardInterrupt
+    def fail_once(pause: int) -> None:
+        served.process.view.overview = original if pause > 1 else lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
 
-    monkeypatch.setattr("streamgauge.cli.top.time.sleep", sleep)
-    console = Console(width=140, height=30, force_terminal=True, file=io.StringIO())
-    monkeypatch.setattr("streamgauge.cli.top.Console", lambda **_: console)
-    code, _, errors = run(served.url.removeprefix("http://"), "--interval", "0.5")
-    assert (code, errors, pauses) == (DONE, "", [0.5] * 3)
-    assert isinstance(console.file, io.StringIO)
-    shown_text = console.file.getvalue()
-    assert shown_text.count("answered 500: internal error") == 1
-    assert shown_text.count("3 open streams, 1 silent") >= 3
+    text = followed(served, monkeypatch, fail_once)
+    assert text.count("answered 500: internal error") == 1
+    assert text.count("3 open streams, 1 silent") >= 3
     assert run("127.0.0.1:1")[0] == UNAVAILABLE
 
 

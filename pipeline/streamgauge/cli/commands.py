@@ -64,6 +64,7 @@ class Arguments(SimpleNamespace):
     settings: dict[str, Any]
 
 
+HELP = ("-h", "--help")
 CONFIG = Option("--config", "settings file (TOML); or set STREAMGAUGE_CONFIG in the environment", "FILE")
 
 
@@ -368,3 +369,24 @@ def first_words() -> dict[str, str]:
     known = {path: command.about for path, command in COMMANDS.items()}
     firsts = dict.fromkeys(path.partition(" ")[0] for path in COMMANDS)
     return {first: known.get(first) or GROUPS[first].about for first in firsts}
+
+
+def options_of(path: str) -> list[Option | Setting]:
+    """The options and arguments of a command, in the order of the help; none if there is no such command."""
+    command = COMMANDS.get(path)
+    return [*command.options, CONFIG, *command.settings] if command else []
+
+
+def flags_of(one: Option | Setting) -> tuple[str, ...]:
+    """The words that are written for an option."""
+    return (one.name,) if isinstance(one, Option) else (one.flag, *one.aliases)
+
+
+def is_switch(one: Option | Setting) -> bool:
+    """Whether an option has no value."""
+    return one.kind is bool if isinstance(one, Option) else one.type.is_switch
+
+
+def is_argument(one: Option | Setting) -> bool:
+    """Whether it is an argument, which is given by its position."""
+    return isinstance(one, Option) and one.is_argument

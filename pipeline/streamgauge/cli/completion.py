@@ -10,9 +10,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from streamgauge.cli.commands import COMMANDS, GROUPS, first_words, second_words
+from streamgauge.cli.commands import (
+    COMMANDS,
+    GROUPS,
+    HELP,
+    first_words,
+    flags_of,
+    is_argument,
+    is_switch,
+    options_of,
+    second_words,
+)
 from streamgauge.cli.options import Option
-from streamgauge.cli.parser import HELP, flags_of, is_argument, is_switch, options_of
 from streamgauge.setting_types import Setting
 
 _BASH = """\

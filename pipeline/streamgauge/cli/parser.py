@@ -15,9 +15,14 @@ from streamgauge.cli.commands import (
     COMMANDS,
     CONFIG,
     GROUPS,
+    HELP,
     Arguments,
     Command,
     first_words,
+    flags_of,
+    is_argument,
+    is_switch,
+    options_of,
     second_words,
 )
 from streamgauge.cli.help_text import print_help, usage
@@ -27,7 +32,6 @@ from streamgauge.runtime.redaction import redacted_text
 from streamgauge.setting_types import Setting
 
 PROGRAM = "streamgauge"
-HELP = ("-h", "--help")
 
 
 def parse(words: Sequence[str]) -> Arguments:
@@ -94,30 +98,9 @@ def _fail(path: str, sentence: str) -> NoReturn:
 # --- options --------------------------------------------------------------------------------------------------------
 
 
-def options_of(path: str) -> list[Option | Setting]:
-    """The options and arguments of a command, in the order of the help; none if there is no such command."""
-    command = COMMANDS.get(path)
-    return [*command.options, CONFIG, *command.settings] if command else []
-
-
 def _own_options_of(command: Command) -> list[Option | Setting]:
     """Without those that it takes from other commands."""
     return [*command.options, CONFIG, *([] if command.takes else command.settings)]
-
-
-def flags_of(one: Option | Setting) -> tuple[str, ...]:
-    """The words that are written for an option."""
-    return (one.name,) if isinstance(one, Option) else (one.flag, *one.aliases)
-
-
-def is_switch(one: Option | Setting) -> bool:
-    """Whether an option has no value."""
-    return one.kind is bool if isinstance(one, Option) else one.type.is_switch
-
-
-def is_argument(one: Option | Setting) -> bool:
-    """Whether it is an argument, which is given by its position."""
-    return isinstance(one, Option) and one.is_argument
 
 
 def _key(one: Option | Setting) -> str:
