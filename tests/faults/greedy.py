@@ -1,15 +1,13 @@
 """Clients and upstreams that use as much as they can, next to an ordinary one, through a real `streamgauge up`."""
 
 import contextlib
-import resource
+import itertools
 import socket
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.processes import children
 from tests.running import PATIENCE_S, Running, wait_for
 
 ORDINARY = (
@@ -17,43 +15,60 @@ ORDINARY = (
     b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 )
 
-# Sent before the recorder's memory is checked: little compared with what the relay holds for it (bytes).
-_STEP_BYTES = 1024 * 1024
+# Half of what the relay holds for a recorder that is behind (bytes).
+_STEP_BYTES = 8 * 1024 * 1024
 
 
-@contextlib.contextmanager
-def upstream(floods: Sequence[bytes] = ()) -> Iterator[str]:
-    """The URL of an upstream that answers `/N/v1/chat/completions` with flood number N, any other path with an ordinary
-    response.
-    """
-    with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
-        threading.Thread(target=_serve, args=(listening, floods), daemon=True).start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
+class Upstream:
+    """Answers `/N/v1/chat/completions` with flood number N, any other path with an ordinary response."""
 
+    def __init__(self, floods: Sequence[bytes] = ()) -> None:
+        self._floods = floods
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._received: list[int] = []  # bytes of each request's body
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
-def _serve(listening: socket.socket, floods: Sequence[bytes]) -> None:
-    while True:
-        try:
-            connection, _ = listening.accept()
-        except OSError:  # the test is over
-            return
-        threading.Thread(target=_answer, args=(connection, floods), daemon=True).start()
+    def __enter__(self) -> "Upstream":
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
 
-def _answer(connection: socket.socket, floods: Sequence[bytes]) -> None:
-    """One request, whose body has Content-Length, and its response."""
-    with contextlib.suppress(OSError), connection, connection.makefile("rb") as request:
-        path = request.readline().split()[1].decode()
-        length = 0
-        while (line := request.readline().strip()) != b"":
-            if line.lower().startswith(b"content-length:"):
-                length = int(line.partition(b":")[2])
-        request.read(length)
-        first = path.split("/")[1]
-        body = floods[int(first)] if first.isdigit() else ORDINARY
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-        connection.sendall(head % len(body) + body)
+    @property
+    def received(self) -> int:
+        """The bytes of all requests' bodies so far."""
+        return sum(self._received)
+
+    def has_received(self, size: int) -> bool:
+        return self.received >= size
+
+    def _serve(self) -> None:
+        for number in itertools.count():
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:  # the test is over
+                return
+            self._received.append(0)
+            threading.Thread(target=self._answer, args=(connection, number), daemon=True).start()
+
+    def _answer(self, connection: socket.socket, number: int) -> None:
+        """One request, whose body has Content-Length, and its response."""
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as request:
+            path = request.readline().split()[1].decode()
+            length = 0
+            while (line := request.readline().strip()) != b"":
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            while self._received[number] < length and (piece := request.read1(length - self._received[number])):
+                self._received[number] += len(piece)
+            first = path.split("/")[1]
+            body = self._floods[int(first)] if first.isdigit() else ORDINARY
+            head = (
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+            )
+            connection.sendall(head % len(body) + body)
 
 
 def connect(up: Running) -> socket.socket:
@@ -73,31 +88,23 @@ def ask(up: Running, path: str = "", body: bytes = b'{"model":"m-1","n":1}') -> 
 
 
 @contextlib.contextmanager
-def stalled_uploads(up: Running, count: int, size: int) -> Iterator[None]:
-    """Requests of which this many bytes have been sent, and more are announced. The recorder holds all of these bytes."""
-    held = _recorder_bytes(up)
+def stalled_uploads(up: Running, upstream: Upstream, count: int) -> Iterator[int]:
+    """Requests of which 16 MiB have been sent, and more are announced. The relay has read all of these bytes, and its
+    recorder reads them before those of a later request. Yields how many ordinary requests were made.
+    """
     with contextlib.ExitStack() as stack:
-        for _ in range(count):
-            client = stack.enter_context(connect(up))
-            client.sendall(_request("", size + 1_000_000))
-            for at in range(0, size, _STEP_BYTES):
-                step = min(_STEP_BYTES, size - at)
-                client.sendall(b"a" * step)
-                held += step
-                wait_for(partial(_holds, up, held), f"{held} bytes in the recorder")
-        yield
-
-
-def _holds(up: Running, size: int) -> bool:
-    """Whether the recorder's memory has grown by this: pieces take a seventh more than their bytes."""
-    return _recorder_bytes(up) >= size
-
-
-def _recorder_bytes(up: Running) -> int:
-    """The resident memory of the tap's recorder."""
-    [recorder] = [pid for pid, line in children(up.process.pid).items() if "streamgauge.recorder.process" in line]
-    resident = Path(f"/proc/{recorder}/statm").read_text().split()[1]
-    return int(resident) * resource.getpagesize()
+        for step in range(2 * count):
+            if step:
+                # The record of a later request shows that the recorder has read the step before: little waits for it.
+                ask(up)
+                up.wait_for_records(step)
+            if step % 2 == 0:
+                client = stack.enter_context(connect(up))
+                client.sendall(_request("", 2 * _STEP_BYTES + 1_000_000))
+            expected = upstream.received + _STEP_BYTES
+            client.sendall(b"a" * _STEP_BYTES)
+            wait_for(partial(upstream.has_received, expected), f"{expected} bytes at the upstream")
+        yield step
 
 
 def _request(path: str, length: int) -> bytes:

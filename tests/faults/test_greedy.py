@@ -24,26 +24,32 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def up(data_dir: Path) -> Iterator[Running]:
-    with greedy.upstream() as url, start_up(url, data_dir) as running:
+def upstream() -> Iterator[greedy.Upstream]:
+    with greedy.Upstream() as running:
+        yield running
+
+
+@pytest.fixture
+def up(upstream: greedy.Upstream, data_dir: Path) -> Iterator[Running]:
+    with start_up(upstream.url, data_dir) as running:
         yield running
         assert running.stop() == 0, running.log
 
 
-def test_uploads_that_stall_do_not_take_the_request_facts_of_others(up: Running) -> None:
+def test_uploads_that_stall_do_not_take_the_request_facts_of_others(up: Running, upstream: greedy.Upstream) -> None:
     """Sixteen of 16 MiB use the whole memory of a recorder."""
-    with greedy.stalled_uploads(up, 16, 16 * MIB):
+    with greedy.stalled_uploads(up, upstream, 16) as ordinary:
         body = b'{"model":"m-1","n":1,"stream":true,"pad":"%s"}' % (b"p" * 200_000)
         for _ in range(3):
             assert greedy.ask(up, body=body) > len(greedy.ORDINARY)
-        honest = up.wait_for_records(3)
+        honest = up.wait_for_records(ordinary + 3)[ordinary:]
     for record in honest:
         assert record["request_model"] == "m-1"
         assert record["request"]["n"] == 1
         assert record["request"]["stream"] is True
         assert record["request_digest"]
         assert record["integrity"] == {**record["integrity"], "complete": True, "reasons": []}
-    stalled = [record for record in up.wait_for_records(19) if record["outcome"] == "client_abort"]
+    stalled = [record for record in up.wait_for_records(ordinary + 19) if record["outcome"] == "client_abort"]
     assert len(stalled) == 16
     capped = [record for record in stalled if record["integrity"]["reasons"]]
     assert 1 <= len(capped) <= 4
@@ -54,7 +60,7 @@ def test_uploads_that_stall_do_not_take_the_request_facts_of_others(up: Running)
 @pytest.mark.parametrize(("count", "size"), [(4, 4 * MIB), (40, MIB // 2)])
 def test_p5_floods_of_tiny_events_do_not_delay_the_records_of_others(data_dir: Path, count: int, size: int) -> None:
     floods = [event * (size // len(event)) for event in TINY]
-    with greedy.upstream(floods) as url, start_up(url, data_dir) as up:
+    with greedy.Upstream(floods) as upstream, start_up(upstream.url, data_dir) as up:
         asking = [threading.Thread(target=greedy.ask, args=(up, f"/{number % len(floods)}")) for number in range(count)]
         for one in asking:
             one.start()

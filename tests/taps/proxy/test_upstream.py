@@ -125,6 +125,26 @@ def test_f8_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Pa
         assert server.requests == REQUESTS
 
 
+def test_f8_a_close_that_crosses_the_next_request_costs_no_request(tmp_path: Path) -> None:
+    """The server closes when it sees the next request on the connection, and does not read it."""
+
+    def crossing(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(OK)
+        with one:
+            one.recv(1, socket.MSG_PEEK)
+
+    with (
+        RawUpstream(crossing) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, watch_s=PATIENCE_S)) as relay,
+        relay.connect() as client,
+    ):
+        for _ in range(10):
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        assert upstream.connections == 10
+
+
 def test_connections_are_reused_if_one_stayed_open(tmp_path: Path) -> None:
     with RawUpstream(answering(*[OK] * 100)) as upstream:
         with RunningRelay(settings_for(tmp_path, upstream.url, watch_s=WATCH_S)) as relay, relay.connect() as client:
