@@ -173,7 +173,7 @@ def a_forked_child_closes_its_pump() -> None:
     pump.close()
 
 
-def a_byte_passes_while_a_batch_is_made() -> None:
+def f2_a_byte_passes_while_a_batch_is_made() -> None:
     """The objects that `collect` returns are created while the thread can move other flows."""
     pump, seen = pump_of(batch=1 << 20)
     held, other = Flow(pump, 1), Flow(pump, 2)
@@ -188,7 +188,7 @@ def a_byte_passes_while_a_batch_is_made() -> None:
     pump.close()
 
 
-def calls_do_not_wait_for_a_send() -> None:
+def f2_calls_do_not_wait_for_a_send() -> None:
     """While the thread sends, the relay can hand over, collect and query any flow, and recall others."""
     pump, _ = pump_of()
     slow, other = Flow(pump, 1), Flow(pump, 2)
@@ -211,7 +211,7 @@ def calls_do_not_wait_for_a_send() -> None:
     pump.close()
 
 
-def nothing_waits_for_the_interpreter_with_the_mutex() -> None:
+def f2_nothing_waits_for_the_interpreter_with_the_mutex() -> None:
     """A Python thread that waits for the pump does not make the pump wait for the interpreter."""
     pump, _ = pump_of()
     slow, other = Flow(pump, 1), Flow(pump, 2)
@@ -327,9 +327,9 @@ CASES = (
     close_needs_no_descriptor,
     a_pump_that_cannot_be_made_leaves_no_descriptor_open,
     a_forked_child_closes_its_pump,
-    a_byte_passes_while_a_batch_is_made,
-    calls_do_not_wait_for_a_send,
-    nothing_waits_for_the_interpreter_with_the_mutex,
+    f2_a_byte_passes_while_a_batch_is_made,
+    f2_calls_do_not_wait_for_a_send,
+    f2_nothing_waits_for_the_interpreter_with_the_mutex,
     an_unfinished_read_is_not_lost_for_want_of_memory,
     a_pump_that_waits_for_memory_can_be_closed,
     without_memory_reads_are_dropped_and_responses_come_back,
