@@ -29,6 +29,7 @@ ROWS = {
         "an upstream closes a kept-alive connection up to 50 ms after its answer without announcing it",
         "no error that a fresh connection would not have had",
         (
+            f"{_UPSTREAM}::test_f8_a_close_that_crosses_the_next_request_costs_no_request",
             f"{_UPSTREAM}::test_f8_a_server_that_closes_after_its_answers_costs_no_request",
             f"{_UPSTREAM}::test_connections_of_a_server_that_starts_to_close_early_are_no_longer_reused",
             f"{_UPSTREAM}::test_a_kept_connection_that_breaks_when_a_request_is_written",
