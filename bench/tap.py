@@ -20,13 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.kafka_broker.jars import NoBrokerError
+from tests.ports import free_port
 
 from bench.document import replace_section
 from bench.load.client import BrokenError, TooSlowError
 from bench.measure import Others, cores, started_on
 from bench.peers.bare_c import bare_c
 from bench.peers.broker import broker
-from bench.peers.peer import MissingError, Origin, Peer, free_port, started, upstream
+from bench.peers.peer import MissingError, Origin, Peer, started, upstream
 from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import tap
 from bench.peers.tls_upstream import tls_upstream

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers.peer import MissingError, Origin, Peer, free_port, started
+from tests.ports import free_port
+
+from bench.peers.peer import MissingError, Origin, Peer, started
 
 _SOURCE = Path(__file__).with_name("bare_relay.c")
 

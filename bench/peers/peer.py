@@ -70,12 +70,6 @@ class Peer:
         return sum(peak_mib(pid) for pid in self.pids)
 
 
-def free_port() -> int:
-    """A port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def started(command: Sequence[str], port: int, log: Path, processes: int = 1) -> Iterator[Peer]:
     """Runs a command that listens on `port` with this many processes. Raises MissingError if they do not start."""

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers.peer import MissingError, Origin, Peer, free_port, started
+from tests.ports import free_port
+
+from bench.peers.peer import MissingError, Origin, Peer, started
 from bench.peers.tls_upstream import UPSTREAM_NAME
 
 # Where Debian installs them; not every user's PATH has these folders.

@@ -18,7 +18,7 @@ import pytest
 from bench.load.answer import LAST_CHUNK, LLM_PATH, MARK, marks, parse_request, request
 from bench.load.client import BrokenError, Result, burst, paced, sequential
 from bench.measure import Others, cpu_seconds, peak_mib, tree
-from bench.peers.peer import MissingError, Origin, Peer, free_port, started
+from bench.peers.peer import MissingError, Origin, Peer, started
 from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import faults_of
 from bench.peers.tls_upstream import UPSTREAM_NAME, tls_upstream
@@ -28,6 +28,7 @@ from bench.tap_table import DIRECT, TLS, ratio, report
 
 from streamgauge.spool.read_counters import Balance
 from tests.integration.provider import provider
+from tests.ports import free_port
 
 TINY = Sizes(bursts=1, seconds=0.1, requests=3, share=0.04)
 PYTHON_PEER = "aiohttp"

@@ -1,9 +1,7 @@
 """Counts under load, SIGTERM, SIGKILL: what `up` guarantees when it does not see the end of a stream."""
 
 import asyncio
-import contextlib
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from tests.blackbox import provider
 from tests.blackbox.client import talk
 from tests.blackbox.rig import Rig, chunked, judged
 from tests.blackbox.streams import chat
+from tests.ports import free_port
 from tests.running import start_up
 
 READS = "streamgauge_tap_reads_"
@@ -91,11 +90,6 @@ def test_sigterm_lets_streams_end_and_stores_those_that_do_not(tmp_path: Path) -
         assert other[0]["usage"]["output_tokens"] is None
 
     judged(tmp_path, work, "--drain-timeout", "6")
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        return int(taken.getsockname()[1])
 
 
 def test_sigkill_of_the_main_process_and_a_start_on_the_same_ports(tmp_path: Path) -> None:

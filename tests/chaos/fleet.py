@@ -183,8 +183,10 @@ class Fleet:
         return found
 
     def url_of(self, number: int) -> str:
-        """The address for clients of a tap; valid while it runs."""
-        running = self.taps[number].running
-        assert running is not None
-        found = re.search(r": http://([^/\s]+)\S* -> ", running.log)
-        return f"http://{found[1]}" if found else "http://127.0.0.1:1"
+        """The address for clients of a tap; "" while it has none: another program may already listen at that of a tap that
+        has ended.
+        """
+        seat = self.taps[number]
+        assert seat.running is not None
+        found = re.search(r": http://([^/\s]+)\S* -> ", seat.running.log)
+        return f"http://{found[1]}" if found and seat.alive else ""

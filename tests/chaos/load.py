@@ -125,11 +125,14 @@ def truth_of(scenario: Scenario) -> dict[str, Any]:
 
 
 async def ask_on(source: str, url: Callable[[], str], truth: Truth, seed: int, over: asyncio.Event) -> None:
-    """One stream after another through the tap `source` at `url()`, until the load ends."""
+    """One stream after another through the tap `source` at `url()` (waits while that is ""), until the load ends."""
     chance = random.Random(seed)
     while not over.is_set():
         scenario = chance.choice(PLAYED)
         address = urlsplit(url())
+        if not address.hostname:
+            await asyncio.sleep(_RETRY_S)
+            continue
         # The kernel may accept a connection for a tap that ends at that moment: the stream began before, whenever it is
         # noticed here.
         began_at = time.time()

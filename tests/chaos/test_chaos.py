@@ -131,6 +131,18 @@ def test_every_stream_has_one_record_whatever_is_killed(tmp_path: Path) -> None:
     assert {"completed", "abandoned", "client_abort", "stream_error", "truncated"} <= result.verdict["outcomes"].keys()
 
 
+def test_a_tap_that_has_ended_has_no_address(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 0, 1)
+    log = tmp_path / "tap-0.log"
+    log.write_text("tap: http://127.0.0.1:4000/a -> http://127.0.0.1:5000\n")
+    with subprocess.Popen(["sleep", "600"], text=True) as process:
+        fleet.taps[0].running = Running(process, log, 0, tmp_path)
+        assert fleet.url_of(0) == "http://127.0.0.1:4000"
+        process.kill()
+        process.wait()
+        assert fleet.url_of(0) == ""
+
+
 def test_why_a_process_ended_is_its_last_error() -> None:
     stuck = '{"at":2,"level":"error","part":"streamgauge.worker","message":"the worker is stuck and exits: why"}'
     stopping = '{"at":3,"level":"info","part":"streamgauge.worker.faust.transport","message":"Stopping..."}'

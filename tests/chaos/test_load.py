@@ -53,6 +53,18 @@ def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.Monkey
     assert [one.began_at <= at for one, at in zip(truth.streams, had, strict=True)] == [True]
 
 
+def test_no_stream_begins_while_the_tap_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may listen at the last address of a tap that has ended."""
+    over, truth = asyncio.Event(), Truth([("kills", 0.0)])
+
+    async def end(_: float) -> None:
+        over.set()
+
+    monkeypatch.setattr(asyncio, "sleep", end)
+    asyncio.run(ask_on("tap-0", lambda: "", truth, 1, over))
+    assert truth.streams == []
+
+
 def test_facts_of_a_stream_include_the_kills_of_its_tap() -> None:
     truth = Truth(
         [("kills", 0.0)],

@@ -71,7 +71,8 @@ def test_a_failure_is_1_and_stands_with_its_cure_in_text_and_json(tmp_path: Path
     ],
 )
 def test_settings_that_do_not_fit_are_failures(more: list[str], says: str, tmp_path: Path) -> None:
-    done = here("doctor", "up", *options(tmp_path, "--upstream", "doctor=http://127.0.0.1:1", *more))
+    doctor = ["--upstream", "doctor=http://127.0.0.1:1", "--serve", "127.0.0.1:0"]
+    done = here("doctor", "up", *options(tmp_path, *doctor, *more))
     assert done.returncode == FOUND
     [line] = [line for line in done.stdout.splitlines() if line.startswith("fail  settings")]
     assert says in line

@@ -23,9 +23,10 @@ from streamgauge.metrics.dashboards.variables import TPOT_OBJECTIVE
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import prometheus_rules
 from streamgauge.metrics.rules import Durations
-from tests.dashboards.monitoring import free_port, prometheus_with_rules
+from tests.dashboards.monitoring import prometheus_with_rules
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.integration.provider import BEGIN, event
+from tests.ports import free_port
 from tests.running import start, wait_until_ready
 from tests.spans.receiver import Receiver
 
@@ -64,6 +65,7 @@ _PRICES = """
 [[price]]
 model = "small-1"
 from = 2026-01-01
+from tests.ports import free_port
 input = 2
 input_cached = 0.5
 cache_write = 2.5

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -16,15 +15,10 @@ from typing import Any
 import yaml
 
 from tests.http_serving import LocalServer, Quiet, serving
+from tests.ports import free_port
 
 # How long a program may take to start (seconds).
 _PATIENCE_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class Notified(LocalServer):

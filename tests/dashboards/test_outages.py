@@ -22,12 +22,13 @@ import yaml
 
 from streamgauge.metrics.rule_files import prometheus_rules
 from streamgauge.metrics.rules import Durations
-from tests.dashboards.monitoring import Monitoring, free_port, monitoring
+from tests.dashboards.monitoring import Monitoring, monitoring
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.integration.provider import BEGIN, Provider, event, provider
 from tests.kafka_broker.administration import delete_topics
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import make_topics
+from tests.ports import free_port
 from tests.running import Running, start, wait_for, wait_until_ready
 
 PROMETHEUS = Path(__file__).parents[2] / "dashboards" / "prometheus"

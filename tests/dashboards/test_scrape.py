@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import time
 import urllib.request
@@ -22,17 +21,12 @@ from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.table_otel import OtelNames
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.metrics.records import make_record, make_timing
+from tests.ports import free_port
 from tests.taps.proxy.pki import make_pki
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards" / "prometheus" / "rules"
 PATIENCE_S = 90  # with a slow machine's share of CPU; usually it takes 3 s
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peers.peer import free_port, started
+from bench.peers.peer import started
 
 from tests.deploy.tools import ROOT, tool
+from tests.ports import free_port
 from tests.running import wait_for
 
 GUIDE = ROOT / "docs" / "guides" / "deployment.md"

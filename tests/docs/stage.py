@@ -23,8 +23,8 @@ from pathlib import Path
 from streamgauge_demo.scenario import Scenario
 from streamgauge_demo.scenarios import BY_MODEL
 from streamgauge_demo.simulator import Simulator
-from tests.dashboards.monitoring import free_port
 from tests.docs.blocks import ROOT, Block, agrees, steps
+from tests.ports import free_port
 from tests.running import CLEAN, PATIENCE_S, wait_for
 
 # The names of models in the documents, and what the simulator plays for each.

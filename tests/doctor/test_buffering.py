@@ -1,17 +1,20 @@
 """A slow stream through a real tap, and through a real nginx that buffers or does not."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from bench.peers.peer import MissingError, free_port, started
+from bench.peers.peer import MissingError, started
 from bench.peers.servers import program_of
 
 from streamgauge.doctor.findings import Finding
+from streamgauge.doctor.slow_stream import serving
 from streamgauge.setting_types import parse_address
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
+from tests.ports import free_port
 from tests.running import start, start_up, wait_until_ready
 from tests.runtime.test_certificates import Locked
 
@@ -129,6 +132,28 @@ def test_a_tap_with_tls_whose_key_has_a_password(tmp_path: Path) -> None:
         [listen] = re.findall(r": https://([^/\s]+)\S* -> ", running.log)
         options = {"upstream": f"doctor={doctor}", "listen": listen, **files}
         assert only("buffering", installation("up", tmp_path, **options)).level is OK
+
+
+def test_connections_of_other_clients_are_closed_at_the_end() -> None:
+    """One that sends no request, and one that does not read its answer to the end."""
+    port = free_port()
+
+    async def ask() -> list[bytes]:
+        async with serving("127.0.0.1", port) as stream:
+            silent, early = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            early[1].write(b"GET /slow-stream?1 HTTP/1.1\r\n\r\n")
+            head = await early[0].readuntil(b"\n\n\r\n")
+            assert len(stream.open) == 2
+        rests = []
+        for reader, writer in (silent, early):
+            try:
+                rests.append(await reader.read())
+            except ConnectionResetError:
+                rests.append(b"")
+            writer.close()
+        return [head[:15], *rests]
+
+    assert asyncio.run(ask()) == [b"HTTP/1.1 200 OK", b"", b""]
 
 
 def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:

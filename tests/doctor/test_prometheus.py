@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.monitoring import free_port, prometheus_with_rules
+from tests.dashboards.monitoring import prometheus_with_rules
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
 from tests.doctor.test_upstreams import answer, plain
+from tests.ports import free_port
 from tests.running import start_up, wait_for
 from tests.taps.proxy.rig import RawUpstream
 

@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
+from tests.ports import free_port
 from tests.taps.proxy.pki import Pki, make_pki, write
 from tests.taps.proxy.rig import RawUpstream, receive_head
 
@@ -121,15 +122,12 @@ def test_servers_that_cannot_be_used(tmp_path: Path) -> None:
         receive_head(one)
 
     with (
-        socket.create_server(("127.0.0.1", 0)) as unused,
         RawUpstream(plain(b"+PONG\r\n\r\n")) as redis,
         RawUpstream(closes) as silent,
         RawUpstream(plain(answer())) as no_tls,
     ):
-        refused = unused.getsockname()[1]
-        unused.close()
         urls = [
-            f"refused=http://127.0.0.1:{refused}",
+            f"refused=http://127.0.0.1:{free_port()}",
             "unknown=https://no-such-host.invalid",
             f"redis={redis.url}",
             f"silent={silent.url}",

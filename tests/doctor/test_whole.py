@@ -5,9 +5,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from bench.peers.peer import free_port
 
 from tests.doctor.test_upstreams import answer, plain
+from tests.ports import free_port
 from tests.running import here, start, start_tap, wait_until_ready
 from tests.taps.proxy.rig import RawUpstream
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from bench.peers.peer import free_port
 from openai import AsyncOpenAI
 
 from streamgauge.kafka.topics import Topics
@@ -26,6 +25,7 @@ from tests.deploy.balancer import Balancer, Places, balancer
 from tests.integration.synthetic import distinct
 from tests.integration.test_chain import count_of
 from tests.kafka_broker.reading import read_all
+from tests.ports import free_port
 from tests.running import Running, start, wait_for, wait_until_ready
 
 # Streams of four seconds: each tap has some open when it is asked to stop.

@@ -1,19 +1,15 @@
 """Addresses of brokers on this machine: free ones, and whether one is served."""
 
-import random
 import socket
 import struct
 from collections.abc import Iterator
 
-_HOST = "127.0.0.1"
-
-# Below Linux's ephemeral ports (32768 and up): while the broker is down no client's own socket can sit on its port.
-_PORTS = range(20_000, 32_000)
+from tests.ports import HOST, free_ports
 
 
 def free() -> Iterator[str]:
     """Addresses without a listener, in no order."""
-    return (f"{_HOST}:{port}" for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
+    return (f"{HOST}:{port}" for port in free_ports())
 
 
 def serves(address: str) -> bool:
@@ -28,9 +24,3 @@ def serves(address: str) -> bool:
     except OSError:
         return False
     return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex((_HOST, port)) != 0

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 # Time until a server answers, with room for a machine that runs other tests (seconds).
@@ -53,9 +54,7 @@ class PostgresServer:
         self._directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # pytest's directories are closed to others
         if self._account is not None:
             os.chown(self._directory, self._account.pw_uid, self._account.pw_gid)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._run("initdb", "-D", str(self._data), "-U", USER, "--auth=trust", "--no-sync", "--encoding=UTF8",
                   "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.monitoring import free_port
+from tests.ports import free_port
 from tests.running import wait_for
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ from streamgauge.core.record import encode_record
 from streamgauge.spans import sender as module
 from streamgauge.spans.sender import BUSY, NO_SPAN, QUEUE_FULL, REFUSED, SENT, STOPPED, UNREACHABLE, SpanSender
 from streamgauge.spans.span import span_of
-from tests.dashboards.monitoring import free_port
 from tests.http_serving import serving
 from tests.metrics.records import make_record
+from tests.ports import free_port
 from tests.running import wait_for
 from tests.spans.receiver import Answer, Receiver
 

@@ -19,6 +19,7 @@ from streamgauge.taps import httpx as httpx_module
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.background_sender import BackgroundSender
+from tests.ports import free_port
 from tests.recorder.test_process import Recording, records
 from tests.taps.asking import (
     BODY,
@@ -90,8 +91,7 @@ def test_an_upstream_that_breaks_off(
 
 
 def test_no_server_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}{CHAT}"
+    url = f"http://127.0.0.1:{free_port()}{CHAT}"
     plain, tapped = (Asker(*way, data_dir).ask(url) for data_dir in (None, tmp_path))
     assert plain == tapped
     assert tapped.error is not None

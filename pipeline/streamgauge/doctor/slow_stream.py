@@ -37,9 +37,12 @@ class StreamFailedError(Exception):
 
 @dataclass
 class SlowStream:
-    """The server. `sent`: by the number in a request's query, when each event was written (monotonic seconds)."""
+    """The server. `sent`: by the number in a request's query, when each event was written (monotonic seconds); `open`:
+    the connections that are being answered.
+    """
 
     sent: dict[str, list[float]] = field(default_factory=dict)
+    open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
     _numbers: Any = field(default_factory=itertools.count)
 
     def next_number(self) -> str:
@@ -48,6 +51,9 @@ class SlowStream:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one request."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.open[task] = writer
         with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             head = await reader.readuntil(b"\r\n\r\n")
             _, target, version = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
@@ -64,17 +70,23 @@ class SlowStream:
             writer.write(b"0\r\n\r\n" if chunked else b"")
             await writer.drain()
         writer.close()
+        del self.open[task]
 
 
 @asynccontextmanager
 async def serving(host: str, port: int) -> AsyncIterator[SlowStream]:
-    """The stream at this address, as a context. Raises OSError if the address cannot be used."""
+    """The stream at this address, as a context; at its end all connections are closed. Raises OSError if the address
+    cannot be used.
+    """
     stream = SlowStream()
     server = await asyncio.start_server(stream.serve, host, port)
     try:
         yield stream
     finally:
         server.close()
+        for client in stream.open.values():
+            client.transport.abort()
+        await asyncio.gather(*stream.open)
 
 
 def arrivals(url: str, tls: ssl.SSLContext | None) -> list[float]:

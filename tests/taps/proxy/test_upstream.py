@@ -16,6 +16,7 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded, RequestSent
 from streamgauge.taps.proxy.upstream import WATCH_S
 from streamgauge.taps.proxy.wire import Wire
+from tests.ports import free_port
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -450,8 +451,7 @@ def test_addresses_that_refuse_are_skipped(
 
 
 def test_addresses_that_all_stay_silent_are_a_504(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     listening, fillers = unanswered(port)
     monkeypatch.setattr(Resolving, "known", addresses("127.0.0.2", "127.0.0.2", port=port))
     monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
