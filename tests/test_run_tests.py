@@ -43,7 +43,8 @@ def test_a_failure_is_red(tmp_path: Path, tests: dict[str, str], listed: str, co
     shutil.copy(ROOT / "scripts" / "run_tests", tmp_path / "scripts")
     # In a new clone the script first collects the tests once, which one case shows.
     (tmp_path / "tests" / ("new" if code == 0 and not listed else "__pycache__")).mkdir(parents=True)
-    (tmp_path / "tests" / "kafka_broker").symlink_to(ROOT / "tests" / "kafka_broker")
+    for part in ("kafka_broker", "ports.py"):
+        (tmp_path / "tests" / part).symlink_to(ROOT / "tests" / part)
     (tmp_path / "tests" / "unsteady.toml").write_text(listed)
     for name, content in tests.items():
         (tmp_path / "tests" / f"test_{name}.py").write_text(content)

@@ -65,7 +65,6 @@ _PRICES = """
 [[price]]
 model = "small-1"
 from = 2026-01-01
-from tests.ports import free_port
 input = 2
 input_cached = 0.5
 cache_write = 2.5
