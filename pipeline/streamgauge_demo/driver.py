@@ -1,13 +1,16 @@
 """Runs the official clients with a base URL: unmodified, without retries, one call for each scenario.
 
 Sync and async clients share this code; they differ only in whether a result must be awaited. The clients' libraries are
-imported when they are used: to import them takes more than a second.
+imported when they are used: to import them takes more than a second, so the demo runs all clients on `clients_loop`.
 """
 
 import asyncio
+import contextlib
 import inspect
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 from streamgauge_demo.asking import arguments
@@ -102,8 +105,8 @@ async def drive_all(
     root: str,
     *,
     concurrency: int,
-    started: Callable[[Scenario], None],
-    ended: Callable[[Scenario, Seen], None],
+    started: Callable[[Scenario], object],
+    ended: Callable[[Scenario, Seen], object],
     sync_every: int = 0,
 ) -> None:
     """Runs each scenario once, `concurrency` at a time, in order. Every `sync_every`-th uses a sync client in a thread (0:
@@ -126,6 +129,28 @@ async def drive_all(
                 group.create_task(one(number, scenario))
     finally:
         await clients.close()
+
+
+@contextlib.contextmanager
+def clients_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop in a thread of its own: clients import their libraries there and build their types, without a delay of
+    the loop that runs the tap and its pages. At the end it cancels its tasks and waits for its threads.
+    """
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def until_done() -> None:
+        done = asyncio.Event()
+        begun.set_result((asyncio.get_running_loop(), done))
+        await done.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(until_done()), name="clients")
+    thread.start()
+    loop, done = begun.result()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join()
 
 
 async def _iterate(stream: Any, scenario: Scenario, seen: Seen, begun: float, watch: Watcher | None) -> None:

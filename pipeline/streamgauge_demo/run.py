@@ -10,7 +10,7 @@ from typing import Protocol
 from rich.console import Console
 
 from streamgauge_demo.child import simulator_process
-from streamgauge_demo.driver import drive_all
+from streamgauge_demo.driver import clients_loop, drive_all
 from streamgauge_demo.results import Results
 from streamgauge_demo.scenario import Finale, Scenario
 from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
@@ -67,10 +67,11 @@ async def run_demo(
     """
     results = Results(scenarios)
     async with simulator_process(time_scale) as simulator:
-        async with start_up(dict.fromkeys(UPSTREAMS, simulator.url)) as tap:
-            with View(results, Console(stderr=True) if as_json else console) as view:
-                view.say(f"simulated providers at {simulator.url}, tap at {tap.url}: {', '.join(UPSTREAMS)}")
-                await _play(tap, view, results, stop if serve else None)
+        with clients_loop() as clients:
+            async with start_up(dict.fromkeys(UPSTREAMS, simulator.url)) as tap:
+                with View(results, console, stderr=as_json) as view:
+                    view.say(f"simulated providers at {simulator.url}, tap at {tap.url}: {', '.join(UPSTREAMS)}")
+                    await _play(tap, view, results, clients, stop if serve else None)
         told = await simulator.told()
         if as_json:
             sys.stdout.write(json.dumps(results.summary(told)) + "\n")
@@ -79,32 +80,37 @@ async def run_demo(
     return 0 if serve or results.as_expected else 1
 
 
-async def _play(tap: Tap, view: View, results: Results, stop: asyncio.Event | None) -> None:
+async def _play(
+    tap: Tap, view: View, results: Results, clients: asyncio.AbstractEventLoop, stop: asyncio.Event | None
+) -> None:
     """Runs rounds of traffic until `stop` is set, or one round if it is None; then reads the remaining records."""
     reading = asyncio.create_task(_read(tap, view))
     try:
         while not (stop and stop.is_set()):
-            traffic = asyncio.create_task(_round(tap, view, results.scenarios))
+            traffic = asyncio.create_task(_round(tap, view, results.scenarios, clients))
             await _until(traffic, reading, stop)
             if stop is None:
                 break
             await _until(asyncio.create_task(asyncio.sleep(ROUND_REST_S)), reading, stop)
-        results.interrupted.update(view.under_way)
         await _last_records(results, reading)
+        # Only now: a client's thread may have begun one more request while the round was stopped.
+        results.interrupted.update(view.under_way)
     finally:
         await _cancelled(reading)
 
 
-async def _round(tap: Tap, view: View, scenarios: Sequence[Scenario]) -> None:
+async def _round(tap: Tap, view: View, scenarios: Sequence[Scenario], clients: asyncio.AbstractEventLoop) -> None:
     """Plays each scenario once, the longest first, so that the round does not end with a single long one."""
-    await drive_all(
+    loop = asyncio.get_running_loop()
+    driving = drive_all(
         sorted(scenarios, key=_duration_s, reverse=True),
         tap.url,
         concurrency=CONCURRENCY,
-        started=view.started,
-        ended=view.ended,
+        started=lambda scenario: loop.call_soon_threadsafe(view.started, scenario),
+        ended=lambda scenario, seen: loop.call_soon_threadsafe(view.ended, scenario, seen),
         sync_every=SYNC_EVERY,
     )
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(driving, clients))
 
 
 def _duration_s(scenario: Scenario) -> float:

@@ -17,7 +17,7 @@ from streamgauge_demo.tally import Seen
 from streamgauge_demo.truth import Told
 from streamgauge_demo.verdict import Json, member
 
-# The width if stdout is not a terminal (columns): wide enough for every line.
+# The width if the output is not a terminal (columns): wide enough for every line.
 PLAIN_WIDTH = 160
 
 # Lines of a terminal that the live table leaves for its head, its frame and the prompt.
@@ -37,11 +37,11 @@ _RIGHT = ("TTFT", "gaps p50", "gaps p95", "usage")
 class View:
     """A context manager: shows what it is given while it is open; `summary` is for afterwards."""
 
-    def __init__(self, results: Results, console: Console | None = None) -> None:
+    def __init__(self, results: Results, console: Console | None = None, *, stderr: bool = False) -> None:
         self._results = results
-        self._console = console or Console()
+        self._console = console or Console(stderr=stderr)
         if console is None and not self._console.is_terminal:
-            self._console = Console(width=PLAIN_WIDTH)
+            self._console = Console(stderr=stderr, width=PLAIN_WIDTH)
         self._begun = time.monotonic()
         self.under_way: list[str] = []
         self._done: deque[Json] = deque(maxlen=MAX_SHOWN)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from streamgauge.ledger import open_ledger
-from streamgauge_demo.run import StartUp, run_demo
+from streamgauge_demo.driver import Clients
+from streamgauge_demo.run import StartUp, Tap, run_demo
 from streamgauge_demo.scenario import Scenario
 from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
 from streamgauge_demo.verdict import Json
@@ -92,6 +94,29 @@ def test_the_summary_as_one_json_document(tmp_path: Path, capsys: pytest.Capture
     assert [bool(one["differences"]) for one in summary["scenarios"]] == [True, False, False, False]
     assert summary["scenarios"][0]["seen"] == {"completed, tool_calls": 1}
     assert "simulated providers at http://" in printed.err
+
+
+def test_clients_that_block_their_event_loop_do_not_block_that_of_the_tap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The import of the clients' libraries takes seconds, in which the tap's pages must answer."""
+    tap_loop: list[asyncio.AbstractEventLoop] = []
+
+    class Blocking(Clients):
+        def __init__(self, *, sync: bool) -> None:
+            answered = threading.Event()
+            tap_loop[0].call_soon_threadsafe(answered.set)
+            assert answered.wait(60)
+            super().__init__(sync=sync)
+
+    @asynccontextmanager
+    async def start(upstreams: Mapping[str, str]) -> AsyncIterator[Tap]:
+        tap_loop.append(asyncio.get_running_loop())
+        async with up(tmp_path)(upstreams) as tap:
+            yield tap
+
+    monkeypatch.setattr("streamgauge_demo.driver.Clients", Blocking)
+    assert asyncio.run(run_demo(start, scenarios=A_FEW, time_scale=QUICK, console=Console(file=StringIO()))) == 0
 
 
 def test_serving_continues_until_it_is_stopped(tmp_path: Path) -> None:
