@@ -56,6 +56,7 @@ class Incident(StrEnum):
     CLIENT_REFUSED = "client_refused"  # connections closed at once: their address had reached its limit
     CLIENT_SHED = "client_shed"  # idle connections closed to make room for others
     PUMP_OFF = "pump_off"  # relays crashed so often that the tap went on without the pump
+    APP_REFUSED = "app_refused"  # attempts of applications to begin a capture while all their slots were taken
 
 
 class Refusal(StrEnum):

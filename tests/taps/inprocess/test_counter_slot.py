@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from streamgauge.errors import Unavailable
-from streamgauge.spool.read_counters import MAX_APPS, DropReason, close_app_balances, close_balance, read_balance
+from streamgauge.spool.read_counters import (
+    MAX_APPS,
+    DropReason,
+    close_app_balances,
+    close_balance,
+    read_balance,
+    read_incidents,
+)
 from streamgauge.taps.inprocess.counter_slot import CounterSlot, TooManyError
 
 KILLED = """
@@ -86,10 +93,12 @@ def test_a_tap_that_starts_ignores_what_a_running_process_holds(tmp_path: Path) 
     living.close()
 
 
-def test_all_roles_taken(tmp_path: Path) -> None:
+def test_processes_beyond_the_last_slot_are_refused_and_counted(tmp_path: Path) -> None:
     roles = [CounterSlot(tmp_path) for _ in range(MAX_APPS)]
-    with pytest.raises(TooManyError, match=str(tmp_path)):
-        CounterSlot(tmp_path)
+    for count in (1, 2):
+        with pytest.raises(TooManyError, match=str(tmp_path)):
+            CounterSlot(tmp_path)
+        assert read_incidents(tmp_path / "counters")["app_refused"] == count
     for role in roles:
         role.close()
     CounterSlot(tmp_path).close()

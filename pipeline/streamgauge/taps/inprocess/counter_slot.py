@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from streamgauge.runtime.data_directory import make_data_dir
-from streamgauge.spool.read_counters import MAX_APPS, Counters, app_lock
+from streamgauge.spool.read_counters import MAX_APPS, Counters, Incident, app_lock
 
 
 class TooManyError(OSError):
@@ -49,11 +49,27 @@ class CounterSlot:
 
 def _claimed(path: Path) -> tuple[int, int]:
     for index in range(MAX_APPS):
-        lock = os.open(app_lock(path, index), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = _opened(app_lock(path, index))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
         else:
             return index, lock
+    _count_refusal(path)
     raise TooManyError(f"more than {MAX_APPS} application processes use the data directory {path.parent}")
+
+
+def _count_refusal(path: Path) -> None:
+    """Counts in the last slot an incident that its owner never counts. The lock is for the other refused processes."""
+    lock = _opened(path.parent / "apps" / "refused.lock")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with Counters(path, f"app-{MAX_APPS - 1}") as counters:
+            counters.happened(Incident.APP_REFUSED)
+    finally:
+        os.close(lock)
+
+
+def _opened(lock: Path) -> int:
+    return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
