@@ -13,7 +13,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import RateLimit
-from streamgauge.live.view import MAX_ROWS, Scope
+from streamgauge.live.view import MAX_KEPT, MAX_ROWS, SHARE, Scope
 from tests.live.streams import SECOND, Process, read_of, segment, token
 from tests.metrics.records import make_record
 from tests.streams import FINISH, INSTANCE, MS, bundles_of, interleaved, stream_id
@@ -93,6 +93,30 @@ def test_no_more_rows_than_the_limit(process: Process) -> None:
     open_streams = process.view.overview(10**6).open
     assert len(open_streams.streams) == MAX_ROWS
     assert open_streams.total == 300 == len(open_streams.streams) + open_streams.not_shown
+
+
+def test_an_answer_that_took_long_is_given_again_for_twenty_times_as_long(process: Process) -> None:
+    visits = []
+
+    def slow() -> Scope:
+        visits.append(process.clock.now)
+        process.clock.now += 0.2
+        return Scope({0: process.assembler})
+
+    process.view.scope = slow
+    first = process.view.overview(rows=5)
+    assert process.view.overview(rows=5) is first
+    process.clock.now += 0.2 / SHARE - 0.1
+    assert process.view.overview(rows=5) is first
+    assert process.view.overview(rows=6) is not first
+    assert len(visits) == 2
+    process.clock.now += 0.2
+    assert process.view.overview(rows=5) is not first
+    for rows in range(MAX_KEPT + 1):
+        process.view.overview(rows=rows)
+    assert len(visits) == 3 + MAX_KEPT + 1
+    process.view.overview(rows=0)  # the oldest is forgotten
+    assert len(visits) == 3 + MAX_KEPT + 2
 
 
 def test_an_error_in_an_open_stream_is_shown_at_once(process: Process) -> None:
