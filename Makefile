@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,7 @@ help:  ## show this
 demo: $(INSTALLED)  ## play simulated providers through the real tap, print what is seen
 	$(BIN)/streamgauge demo
 
-test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a real Kafka of their own
+test: $(INSTALLED)  ## format, lint, and all tests, with a real Kafka of their own
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	./scripts/install_packages 'bubblewrap systemd strace' bwrap systemd-analyze strace || echo 'tests that need them are skipped'
@@ -25,9 +25,10 @@ test: $(INSTALLED)  ## everything: format, lint, types, and all tests, with a re
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
 	./scripts/install_packages 'zsh fish' zsh fish || echo 'tests that need them are skipped'
 	@mkdir -p build
-	@# The type checker takes more than a minute of one core: it runs beside the tests, and its result stands below theirs.
-	$(BIN)/mypy >build/types.txt 2>&1 & ./scripts/run_tests ; tests=$$?; \
-		wait $$!; types=$$?; cat build/types.txt; exit $$((tests ? tests : types))
+	./scripts/run_tests
+
+types: $(INSTALLED)  ## strict types: of the package, the tests and the benchmarks
+	$(BIN)/mypy
 
 interpreters: $(INSTALLED)  ## the tests of core and command line on each further CPython found here, and a tap alone on each
 	./scripts/test_interpreters

@@ -167,7 +167,7 @@ async def workers(
         settings: dict[str, Any] = {"bootstrap": kafka.bootstrap, "prefix": prefix, "checkpoint_s": checkpoint_s}
         if ledger:
             settings["ledger"] = f"sqlite:///{directory / 'ledger.sqlite'}"
-        running = [stack.enter_context(worker(directory, **settings)) for _ in range(count)]
+        running = [stack.enter_context(worker(directory, fresh=True, **settings)) for _ in range(count)]
         for process in running:
             process.wait_ready()
 

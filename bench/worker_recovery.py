@@ -145,4 +145,4 @@ async def _end(kafka: Kafka, prefix: str, opened: OpenStreams, records: Records)
 def _started(stack: contextlib.ExitStack, directory: Path, settings: dict[str, str]) -> WorkerProcess:
     """A worker that is ready, on the core of the readers."""
     with started_on(cores()[1]):
-        return stack.enter_context(worker(directory, **settings)).wait_ready()
+        return stack.enter_context(worker(directory, fresh=True, **settings)).wait_ready()

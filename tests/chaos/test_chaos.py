@@ -29,7 +29,7 @@ SHORT = Plan(
     up_s=3,
     down_s=2,
     takeover_s=60,
-    clients=6,
+    clients=3,
 )
 
 

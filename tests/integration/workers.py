@@ -1,8 +1,6 @@
 """Workers as processes, for tests."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import kept_logs
+from tests.integration.starting import ForkedProcess, Process, run_fresh
 
 # Time until a worker is ready, with room for a machine that runs other tests (seconds).
 _READY_S = 60
@@ -17,20 +16,28 @@ _STOP_S = 60
 
 
 class WorkerProcess:
-    """A running worker. `log`: what it wrote to stderr; `metrics`: what it printed at its end."""
+    """A running worker. `log`: what it wrote to stderr; `metrics`: what it printed at its end.
 
-    def __init__(self, directory: Path, module: str = "tests.integration.worker_process", **settings: Any) -> None:
+    `fresh`: in a new interpreter, instead of in a fork of one that has imported Faust.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        module: str = "tests.integration.worker_process",
+        *,
+        fresh: bool = False,
+        **settings: Any,
+    ) -> None:
         settings.setdefault("data_dir", str(directory / "data"))
         directory.mkdir(parents=True, exist_ok=True)
         self._stderr = directory / f"worker-{time.monotonic_ns()}.err"
         self._stdout = self._stderr.with_suffix(".out")
+        self._stdout.touch()
+        self._stderr.touch()
         kept_logs.add(self._stderr)
-        with self._stderr.open("wb") as errors, self._stdout.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.starting", module, json.dumps(settings)],
-                stdout=output,
-                stderr=errors,
-            )
+        start = run_fresh if fresh else ForkedProcess
+        self.process: Process = start(module, json.dumps(settings), self._stdout, self._stderr)
 
     @property
     def log(self) -> str:

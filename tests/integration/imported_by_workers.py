@@ -1,0 +1,9 @@
+"""What the processes of workers import. A fork of a process that has imported this module starts at once."""
+
+import gc
+
+import streamgauge.cli.worker
+import streamgauge.worker.faust.app
+import streamgauge.worker.process  # noqa: F401
+
+gc.freeze()  # so that collections in a fork copy no page of what is imported
