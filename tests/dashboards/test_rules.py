@@ -55,7 +55,7 @@ FIRST_EVENT = {
 }
 
 
-# Minutes. A case of this length or more is evaluated every 10 minutes, others every 5, or every minute if a case is looked at
+# Minutes. A case of this length or more is evaluated every 10 minutes, others every 5, or every minute if it is looked at
 # between two such evaluations: promtool evaluates every rule each time, which took most of the time of these tests.
 LONG_CASE_MINUTES = 1_000
 LONG_STEP_MINUTES, STEP_MINUTES = 10, 5
@@ -235,20 +235,29 @@ def unit_test(case: Case) -> dict[str, Any]:
     }
 
 
-def write_tests(folder: Path, cases: Sequence[Case], rules: str | None = None, minutes: int = 0) -> Path:
+def write_tests(folder: Path, cases: Sequence[Case], rules: str | None = None) -> list[Path]:
+    """A file for the cases of each step, beside that of the rules."""
     (folder / "rules.yml").write_text(prometheus_rules() if rules is None else rules)
-    path = folder / "test.yml"
-    tests = [unit_test(case) for case in cases]
-    content = {"rule_files": ["rules.yml"], "evaluation_interval": f"{minutes or step_minutes(cases)}m", "tests": tests}
-    path.write_text(yaml.safe_dump(content))
-    return path
+    by_step: dict[int, list[Case]] = {}
+    for case in cases:
+        by_step.setdefault(step_minutes(case), []).append(case)
+    paths = []
+    for step, some in by_step.items():
+        content = {
+            "rule_files": ["rules.yml"],
+            "evaluation_interval": f"{step}m",
+            "tests": [unit_test(case) for case in some],
+        }
+        paths.append(folder / f"test-{step}.yml")
+        paths[-1].write_text(yaml.safe_dump(content))
+    return paths
 
 
-def step_minutes(cases: Sequence[Case]) -> int:
-    """Minutes between two evaluations of the rules: each case is looked at when they have just been evaluated."""
-    if any(case.minutes >= LONG_CASE_MINUTES for case in cases):
+def step_minutes(case: Case) -> int:
+    """Minutes between two evaluations of the rules: a case is looked at when they have just been evaluated."""
+    if case.minutes >= LONG_CASE_MINUTES:
         return LONG_STEP_MINUTES
-    return 1 if any(case.at % STEP_MINUTES for case in cases) else STEP_MINUTES
+    return 1 if case.at % STEP_MINUTES else STEP_MINUTES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -266,7 +275,7 @@ def test_every_severity_of_an_alert_fires_in_a_case(alert: Alert) -> None:
 @pytest.mark.parametrize("name", ["", *NAMES])
 def test_it_fires_on_its_cases_alone(name: str, tmp_path: Path, prometheus_tools: None) -> None:
     cases = [case for case in (*CASES, HEALTHY_CASE) if case.alert == name]
-    promtool("test", "rules", write_tests(tmp_path, cases))
+    promtool("test", "rules", *write_tests(tmp_path, cases))
 
 
 def test_a_rule_that_never_fires_is_found(tmp_path: Path, prometheus_tools: None) -> None:
@@ -276,8 +285,8 @@ def test_a_rule_that_never_fires_is_found(tmp_path: Path, prometheus_tools: None
         for rule in group["rules"]:
             rule["expr"] = "vector(1) > 2"
     firing = [case for case in CASES if case.fired and case.minutes < LONG_CASE_MINUTES]
-    path = write_tests(tmp_path, firing, yaml.safe_dump(content), STEP_MINUTES)
-    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    paths = write_tests(tmp_path, firing, yaml.safe_dump(content))
+    done = subprocess.run(["promtool", "test", "rules", *paths], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert len(re.findall(r"alertname: ", done.stdout + done.stderr)) >= len(firing)
 
