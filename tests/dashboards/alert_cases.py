@@ -205,6 +205,15 @@ def _cached(cached_per_minute: int) -> dict[str, str | None]:
     }
 
 
+def _cached_before_a_restart() -> dict[str, str | None]:
+    """The same day; then all workers start again, and no stream reports cached tokens."""
+    tokens = "usage_tokens_total"
+    return {
+        stream(tokens, model="gpt-4o", kind="input_cached"): "0+1000x1500 stale",
+        stream(tokens, model="gpt-4o", kind="input_uncached"): "0+1000x1500 0+2000x200",
+    }
+
+
 # A day, and an hour after the change.
 _DAY_LOOK, _DAY_LAST = 1_600, 1_700
 
@@ -757,6 +766,14 @@ _OF_STREAMS = (
         "CacheShareFallen",
         _cached(100),
         (Fired(_MODEL, "5%"),),
+        at=_DAY_LOOK,
+        minutes=_DAY_LAST,
+    ),
+    Case(
+        "the cache is not used any more since the workers were started again",
+        "CacheShareFallen",
+        _cached_before_a_restart(),
+        (Fired(_MODEL, "0%"),),
         at=_DAY_LOOK,
         minutes=_DAY_LAST,
     ),

@@ -134,7 +134,8 @@ def _cache_share(durations: Durations) -> Alert:
     # The kinds are disjoint: those of input add up to all input tokens.
     cached, tokens = (f"streamgauge_usage_tokens_total{{kind{kind}}}" for kind in ('="input_cached"', '=~"input_.*"'))
     enough = _of(tokens, hour, by)
-    now = f"{_of(cached, hour, by)} / {enough}"
+    # After a restart of all workers there is no series of cached tokens until a stream reports some.
+    now = f"({_of(cached, hour, by)}\n  or 0 * {enough})\n  / {enough}"
     before = f"{_of(cached, day, by, hour)} / {_of(tokens, day, by, hour)}"
     return Alert(
         "CacheShareFallen",
