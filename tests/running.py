@@ -19,6 +19,7 @@ from unittest import mock
 from streamgauge.cli.main import main
 from streamgauge.ledger import LedgerUnavailableError, open_ledger
 from tests import kept_logs
+from tests.starting import ForkedProcess, Process, fits_a_fork
 
 # The machine is shared: what takes a second alone may take this long (seconds).
 PATIENCE_S = 60.0
@@ -26,11 +27,17 @@ PATIENCE_S = 60.0
 # Flags that a test may omit; the environment of the test run must not reach the command.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 
+# Tests in which a command may be a fork of a process that has imported it (tests/starting.py): they are of what it does
+# while it runs. In all others it is started as a user starts it.
+_OF_WHAT_RUNS = tuple(
+    f"tests/{name}/" for name in ("chaos", "dashboards", "faults", "integration", "live", "metrics", "spans", "taps")
+)
+
 
 class Running:
     """A running command. `url`: where clients connect; `admin`: the admin port's base URL."""
 
-    def __init__(self, process: "subprocess.Popen[str]", log: Path, begins: int, data_dir: Path) -> None:
+    def __init__(self, process: Process, log: Path, begins: int, data_dir: Path) -> None:
         self.process = process
         self.data_dir = data_dir
         self._log = log
@@ -157,6 +164,10 @@ def wait_until_ready(running: Running) -> None:
     wait_for(lambda: running.get("/health/ready")[0] == 200, "readiness")
 
 
+def _may_fork() -> bool:
+    return os.environ.get("PYTEST_CURRENT_TEST", "").startswith(_OF_WHAT_RUNS)
+
+
 @contextlib.contextmanager
 def start(
     name: str,
@@ -170,16 +181,20 @@ def start(
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / f"{data_dir.name}.log"
     kept_logs.add(log)
+    variables = {**CLEAN, **environment}
     with log.open("a") as errors:
         begins = log.stat().st_size
-        process = subprocess.Popen(
-            [*around, python, "-m", "streamgauge", name, *flags],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            text=True,
-            env={**CLEAN, **environment},
-        )
+        process: Process
+        if not around and python == sys.executable and _may_fork() and fits_a_fork(variables):
+            process = ForkedProcess("streamgauge", [name, *flags], Path(os.devnull), log, variables)
+        else:
+            process = subprocess.Popen(
+                [*around, python, "-m", "streamgauge", name, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=variables,
+            )
     try:
         yield Running(process, log, begins, data_dir)
     finally:

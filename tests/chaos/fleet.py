@@ -161,7 +161,8 @@ class Fleet:
 
     def _note(self, seat: Seat) -> None:
         assert seat.running is not None
-        code = seat.running.process.returncode
+        code = seat.running.process.poll()
+        assert code is not None
         if code != -signal.SIGKILL:
             self.left.append(Left(seat.name, code, reason(seat.running.log), self.phase))
 

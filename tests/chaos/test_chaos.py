@@ -104,7 +104,7 @@ def test_a_process_that_has_ended_is_not_stopped() -> None:
         try:
             seat = Seat("worker-0", "worker", [], Path())
             assert not seat.signal(signal.SIGSTOP)
-            seat.running = Running(process, Path(), 0, Path())  # type: ignore[arg-type]
+            seat.running = Running(process, Path(), 0, Path())
             assert seat.signal(signal.SIGSTOP)
         finally:
             process.kill()

@@ -75,6 +75,8 @@ def test_v1_workers_with_the_oldest_versions_make_the_same_records(
             monkeypatch.setenv("PYTHONPATH", newest)
         with worker(tmp_path, bootstrap=kafka, prefix=prefix, checkpoint_s=0.2) as process:
             process.wait_ready()
+            loaded = Path(f"/proc/{process.process.pid}/maps").read_text()
+            assert (str(FOLDER) in loaded) is bool(turn % 2)
             write(kafka, prefix, bundles[start:end])
             if turn < len(edges) - 2:
                 time.sleep(1)

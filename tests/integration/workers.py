@@ -1,6 +1,7 @@
 """Workers as processes, for tests."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import kept_logs
-from tests.integration.starting import ForkedProcess, Process, run_fresh
+from tests.starting import ForkedProcess, Process, fits_a_fork, run_fresh
 
 # Time until a worker is ready, with room for a machine that runs other tests (seconds).
 _READY_S = 60
@@ -18,7 +19,7 @@ _STOP_S = 60
 class WorkerProcess:
     """A running worker. `log`: what it wrote to stderr; `metrics`: what it printed at its end.
 
-    `fresh`: in a new interpreter, instead of in a fork of one that has imported Faust.
+    `fresh`: in a new interpreter, also where a fork would do (tests/starting.py).
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class WorkerProcess:
         self._stdout.touch()
         self._stderr.touch()
         kept_logs.add(self._stderr)
-        start = run_fresh if fresh else ForkedProcess
-        self.process: Process = start(module, json.dumps(settings), self._stdout, self._stderr)
+        given = (module, [json.dumps(settings)], self._stdout, self._stderr)
+        may_fork = not fresh and fits_a_fork(os.environ)
+        self.process: Process = ForkedProcess(*given, os.environ) if may_fork else run_fresh(*given)
 
     @property
     def log(self) -> str:

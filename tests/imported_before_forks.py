@@ -1,7 +1,9 @@
-"""What the processes of workers import. A fork of a process that has imported this module starts at once."""
+"""What the processes import that tests start. A fork of a process that has imported this module starts at once."""
 
 import gc
 
+import streamgauge.cli.tap
+import streamgauge.cli.up
 import streamgauge.cli.worker
 import streamgauge.worker.faust.app
 import streamgauge.worker.process  # noqa: F401
