@@ -291,6 +291,8 @@ def _labels_match(tree: Expr, target: Json, dashboard: Json) -> Iterator[str]:
 def _has_legend(tree: Expr, target: Json, dashboard: Json) -> Iterator[str]:
     if not target.get("legendFormat") or target["legendFormat"] == "__auto":
         yield "a query needs a legend"
+    elif "vector(0)" in target["expr"] and target["legendFormat"].startswith("{{"):
+        yield "the 0 of a query without series has no labels: the legend begins with a word"
 
 
 def _rate_interval(tree: Expr, target: Json, dashboard: Json) -> Iterator[str]:

@@ -84,7 +84,7 @@ QUERIES = {
         (f"{_GOOD} / ({_GOOD.replace('by (outcome)', 'by (model)')} > 0)", "{{outcome}}"),
         (f"{_GOOD} / on (model) ({_GOOD} > 0)", "{{outcome}}"),
     ],
-    "target-legend": [(_GOOD, ""), (_GOOD, "__auto")],
+    "target-legend": [(_GOOD, ""), (_GOOD, "__auto"), (f"{_GOOD} or on () vector(0)", "{{outcome}}")],
     "target-no-nan": [
         (f"{_GOOD} / {_GOOD}", "{{outcome}}"),
         (f"{_GOOD} / ({_GOOD} >= 0)", "{{outcome}}"),

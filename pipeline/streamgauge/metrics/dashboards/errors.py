@@ -60,7 +60,7 @@ _OUTCOMES = Row(
             queries=(
                 Query(
                     seldom(rate("streams_without_token_total", by="outcome, streaming")),
-                    "{{outcome}}, streaming: {{streaming}}",
+                    "no token {{outcome}} streaming {{streaming}}",
                 ),
             ),
         ),

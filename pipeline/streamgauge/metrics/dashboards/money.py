@@ -92,7 +92,7 @@ COST = Row(
             help="Streams per second with usage, in no cost: an unknown model, tier or region.",
             unit="reqps",
             alerts=("PricesMissing",),
-            queries=(Query(seldom(rate("unpriced_streams_total", by=_BY_MODEL)), "{{upstream}} {{model}}"),),
+            queries=(Query(seldom(rate("unpriced_streams_total", by=_BY_MODEL)), "no price {{upstream}} {{model}}"),),
         ),
     ),
 )
