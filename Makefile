@@ -119,7 +119,7 @@ scale: $(INSTALLED)  ## what a stream costs, and the tested limits, written into
 	$(BIN)/python -m bench.scale --document docs/scale.md
 	$(BIN)/python -m bench.scale_limits --document docs/scale.md
 
-alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (five minutes)
+alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (seven minutes)
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager
 	STREAMGAUGE_ALERTS=1 $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -s tests/dashboards/test_outages.py
 

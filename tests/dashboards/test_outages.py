@@ -23,6 +23,7 @@ import yaml
 from streamgauge.metrics.rule_files import prometheus_rules
 from streamgauge.metrics.rules import Durations
 from tests.dashboards.monitoring import Monitoring, monitoring
+from tests.faults.small_disk import SmallDisk, small_disk
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.integration.provider import BEGIN, Provider, event, provider
 from tests.kafka_broker.administration import delete_topics
@@ -41,6 +42,10 @@ PATIENCE_S = 150.0
 QUIET_S, WATCHED_S = 40.0, 5.0
 SILENT_STREAMS = 7
 LOST = frozenset({"TapDropsReads"})
+# The disk of the tap's data directory, and the limit of its spool (bytes).
+DISK_SIZE, SPOOL_BYTES = "96m", 32 * 1024 * 1024
+
+__all__ = ["small_disk"]
 
 
 class Fixed(LocalServer):
@@ -102,8 +107,12 @@ def traffic(system: "System", *upstreams: str) -> Iterator[None]:
 class System:
     """A broker, a tap and two workers, whose ports stay the same over restarts."""
 
-    def __init__(self, broker: Broker, folder: Path, upstreams: dict[str, str], stack: ExitStack) -> None:
+    def __init__(
+        self, broker: Broker, folder: Path, disk: SmallDisk, upstreams: dict[str, str], stack: ExitStack
+    ) -> None:
         self.broker = broker
+        disk.resize(DISK_SIZE)
+        self._disk = disk.path
         self.admin = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         self._prefix = make_topics(broker.bootstrap)
         self._folder = folder
@@ -118,7 +127,7 @@ class System:
 
     def _tap(self) -> Running:
         flags = ["--kafka", self.broker.bootstrap, "--topic-prefix", self._prefix, "--admin", self.tap_admin]
-        flags += ["--data-dir", str(self._folder / "tap"), "--listen", self._listen]
+        flags += ["--data-dir", str(self._disk / "tap"), "--listen", self._listen, "--spool-bytes", str(SPOOL_BYTES)]
         flags += [flag for name, url in self._upstreams.items() for flag in ("--upstream", f"{name}={url}")]
         running = self._stack.enter_context(start("tap", flags, self._folder / "tap"))
         running.url = f"http://{self._listen}"
@@ -130,6 +139,17 @@ class System:
 
     def restart_tap(self) -> None:
         self.tap = self._tap()
+
+    def fill_disk(self) -> None:
+        with (
+            (self._disk / "filler").open("wb", buffering=0) as filler,
+            contextlib.suppress(OSError),
+        ):  # no space is left
+            while True:
+                filler.write(bytes(64 * 1024))
+
+    def free_disk(self) -> None:
+        (self._disk / "filler").unlink()
 
     def delete_topics(self) -> None:
         asyncio.run(delete_topics(self.broker.bootstrap, self._prefix))
@@ -220,14 +240,14 @@ def inhibited() -> dict[str, Any]:
 
 
 @contextmanager
-def monitored_system(broker: Broker, folder: Path) -> Iterator[tuple[System, Provider, Monitoring]]:
+def monitored_system(broker: Broker, folder: Path, disk: SmallDisk) -> Iterator[tuple[System, Provider, Monitoring]]:
     """A system under traffic; the provider of its upstream `hanging`; and its monitoring."""
     with ExitStack() as stack:
         small, hanging = (stack.enter_context(provider()) for _ in range(2))
         answers = {"limited": LIMITED, "cut": CUT, "silent-on-usage": WITHOUT_USAGE}
         upstreams = {name: stack.enter_context(serving(Fixed(*answer))).url for name, answer in answers.items()}
         upstreams |= {"small": small.url, "hanging": hanging.url, "closed": f"http://127.0.0.1:{free_port()}"}
-        system = System(broker, folder, upstreams, stack)
+        system = System(broker, folder, disk, upstreams, stack)
         rules = prometheus_rules(durations=Durations(FACTOR), runbooks="https://example.org/runbooks")
         targets = {"tap": [system.tap_admin], "worker": system.admin}
         monitored = stack.enter_context(monitoring(folder / "monitoring", targets, rules, inhibited()))
@@ -235,10 +255,12 @@ def monitored_system(broker: Broker, folder: Path) -> Iterator[tuple[System, Pro
         yield system, hanging, monitored
 
 
-@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes five minutes alone: make alerts")
+@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes seven minutes alone: make alerts")
 @pytest.mark.timeout(1_500)
-def test_each_outage_has_its_alert(own_broker: Callable[..., Broker], tmp_path: Path, alertmanager_tools: None) -> None:
-    with monitored_system(own_broker(), tmp_path) as (system, hanging, monitored):
+def test_each_outage_has_its_alert(
+    own_broker: Callable[..., Broker], tmp_path: Path, small_disk: SmallDisk, alertmanager_tools: None
+) -> None:
+    with monitored_system(own_broker(), tmp_path, small_disk) as (system, hanging, monitored):
         outages = Outages(monitored)
         outages.quiet(QUIET_S)
         of_upstreams(outages, system, hanging)
@@ -296,6 +318,13 @@ def of_processes(outages: Outages, system: System) -> None:
         system.broker.start,
         {("BrokerAway", address) for address in (tap, *workers)},
     )
+    outages.cause(
+        "the tap's disk was full",
+        system.fill_disk,
+        system.free_disk,
+        {("SpoolWritesRefused", tap), ("DiskAlmostFull", tap)},
+        LOST,
+    )
     # A tap that was killed loses what was on its way to the spool, and counts it when it is back.
     outages.cause("the tap was killed", system.kill_tap, system.restart_tap, {("TapDown", tap), ("NoTap", "")}, LOST)
 
@@ -323,6 +352,7 @@ def check_notifications(monitored: Monitoring) -> None:
     wait_for(lambda: "BrokerProblem" in monitored.notified.names(), "the last notification", PATIENCE_S)
     notified = monitored.notified.names() - {"PartitionsWithoutOwner"} - LOST
     ended = {"UpstreamUnreachable", "ProviderAnswersErrors", "StreamsSilent", "NoWorker", "BrokerAway", "NoTap"}
+    ended |= {"SpoolWritesRefused", "DiskAlmostFull"}
     staying = {"WorkerDown", "StreamsTruncated", "StreamsBreakMidway", "UsageMissing", "BrokerProblem"}
     assert notified == ended | staying, "NoTap inhibits TapDown"
     assert monitored.notified.names("resolved") >= ended
