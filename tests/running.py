@@ -28,10 +28,11 @@ PATIENCE_S = 60.0
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 
 # Tests in which a command may be a fork of a process that has imported it (tests/starting.py): they are of what it does
-# while it runs. In all others it is started as a user starts it.
+# while it runs. In all others, and where its command line is looked at, it is started as a user starts it.
 _OF_WHAT_RUNS = tuple(
     f"tests/{name}/" for name in ("chaos", "dashboards", "faults", "integration", "live", "metrics", "spans", "taps")
 )
+_OF_COMMAND_LINES = ("tests/faults/test_broker_security.py",)
 
 
 class Running:
@@ -165,7 +166,8 @@ def wait_until_ready(running: Running) -> None:
 
 
 def _may_fork() -> bool:
-    return os.environ.get("PYTEST_CURRENT_TEST", "").startswith(_OF_WHAT_RUNS)
+    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    return test.startswith(_OF_WHAT_RUNS) and not test.startswith(_OF_COMMAND_LINES)
 
 
 @contextlib.contextmanager
