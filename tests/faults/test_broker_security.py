@@ -47,7 +47,7 @@ async def all_through(door: Door, worker_door: Door, folder: Path, prefix: str) 
             await asyncio.to_thread(wait_until_ready, worker)
             await rig.traffic.run_for(1)
             await rig.deliver_all()
-            rig.traffic.judge()
+            rig.traffic.judge_bytes()
             streams = len(rig.traffic.pairs)
             records = await asyncio.to_thread(worker.wait_for_records, streams)
             assert len({record["stream_id"] for record in records}) == len(records) == streams

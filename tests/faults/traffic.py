@@ -154,11 +154,15 @@ class Traffic:
         direct, tapped = await asyncio.gather(ask(self.direct, number), ask(self.tapped, number))
         return direct, tapped
 
-    def judge(self) -> None:
-        """Every byte is the provider's; first bytes and gaps are the provider's within BOUND_S."""
+    def judge_bytes(self) -> None:
+        """Every byte is the provider's."""
         for direct, tapped in self.pairs:
             assert _body(tapped.data) == _body(direct.data)
             assert tapped.data.endswith(_LAST_CHUNK)
+
+    def judge(self) -> None:
+        """Every byte is the provider's; first bytes and gaps are the provider's within BOUND_S."""
+        self.judge_bytes()
         for measure in ("first_s", "gap_s"):
             straight = statistics.median(getattr(direct, measure) for direct, _ in self.pairs)
             through = statistics.median(getattr(tapped, measure) for _, tapped in self.pairs)
