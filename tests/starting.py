@@ -8,12 +8,13 @@ does: that would take a tenth of a second, each time.
 """
 
 import gc
-import multiprocessing
+import multiprocessing.connection
 import os
 import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -48,15 +49,17 @@ class ForkedProcess:
         self._module = module
         given = (module, list(arguments), stdout, stderr, dict(environment), Path.cwd())
         self._process = _FORK_SERVER.Process(target=_run_with, args=given, daemon=True)
+        self._one_reader = threading.Lock()  # the fork server sends the exit code once: a second reader would get 255
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        with self._one_reader:
+            return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
+        multiprocessing.connection.wait([self._process.sentinel], timeout)
         code = self.poll()
         if code is None:
             raise subprocess.TimeoutExpired(self._module, timeout or 0.0)
