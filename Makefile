@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -75,6 +75,9 @@ SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
 	./scripts/fuzz all --seconds $(SECONDS)
 	./scripts/fuzz requests --seconds $(SECONDS)
+
+bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take, written into docs/performance.md (twenty minutes, 25 GB in /tmp)
+	$(BIN)/python -m bench.audit --document docs/performance.md
 
 bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event, written into docs/performance.md
 	$(BIN)/python -m bench.capture --document docs/performance.md

@@ -1,59 +1,72 @@
-"""The time of an audit of a month, compared with a loop that only reads the month's records from the ledger.
+"""What an audit takes: of a month in a ledger of a year, and with invoices of gigabytes.
 
-    python -m bench.audit [--rows N] [--differing N] [--ledger FILE]
+    python -m bench.audit [--rows N] [--bytes N] [--document FILE]
 
-Writes a ledger of N records in a month (a file that exists is used as it is), and an invoice that agrees with it but for
-some cells. Prints the times of both, their ratio, and the memory of the process.
+Writes a ledger of N records of a year, and an invoice for March that agrees with it but for some cells; then invoices of N
+bytes, the last of them with a bad last row. `streamgauge audit` compares each. The time for the ledger is also a ratio to
+that of a loop that only reads the month's records. Both files are deleted at the end: they take 2.2 kB a row, and N bytes.
 """
 
 import argparse
 import json
-import resource
+import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
+from tests.audit.invoices.large import write
 from tests.metrics.records import make_record, make_usage
 
-from streamgauge.audit.invoices import open_invoice
-from streamgauge.audit.mapping import Mapping
-from streamgauge.audit.ours import Ours
+from bench.document import replace_section, table
 from streamgauge.audit.period import Period
-from streamgauge.audit.reconcile import reconcile
-from streamgauge.audit.theirs import Theirs
+from streamgauge.errors import FOUND, USAGE
 from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, row_of
 
-PERIOD = Period.of("2026-03-01", "2026-04-01", "UTC")
+YEAR = Period.of("2026-01-01", "2027-01-01", "UTC")
+MONTH = Period.of("2026-03-01", "2026-04-01", "UTC")
 MODELS = ("gpt-4o-2024-08-06", "o3-2025-04-16", "gpt-4o-mini-2024-07-18", "gpt-5-2025-08-07")
+# Cells of a day and a model in which the invoice has a request too much.
+DIFFERING = 4
+# Invoices: the export, and what its last row has in place of its number.
+BILLS = {"OpenAI usage (API)": None, "OpenRouter activity (a row a request)": None, "OpenAI usage (API), refused": "-1"}
 BATCH = 5_000
-_DAY_S = 86_400
-_START_S = 1_772_323_200
+_US = 10**6
+_DAY_US = 86_400 * _US
+
+
+class Measured(NamedTuple):
+    """A run of `streamgauge audit`: its exit code, seconds, and the peak of its memory (MiB)."""
+
+    code: int
+    seconds: float
+    peak_mib: float
 
 
 def rows(count: int) -> Iterator[LedgerRow]:
-    """Records that are spread over the month and over four models."""
+    """Records that are spread over the year and over four models."""
     templates = []
     for model in MODELS:
         usage = make_usage(1_200, 300, input_cached_tokens=200)
         made = row_of(make_record(upstream="openai", response_model=model, usage=usage, response_id="resp_0"))
         cost = b'{"usd":"0.005750","price_source":"list","price_date":null}}'
         templates.append(replace(made, record=made.record.removesuffix(b"null}") + cost))
-    step = 31 * _DAY_S / count
+    step_us = (YEAR.until_us - YEAR.since_us) / count
     for number in range(count):
         one = templates[number % len(templates)]
-        at = int(number * step * 10**6)
-        day, rest = divmod(at // 10**6, _DAY_S)
-        started = f"2026-03-{day + 1:02}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}.{at % 10**6:06}Z"
-        name = str(UUID(int=(at << 80) | (7 << 76) | (2 << 62) | number))
+        started_us = YEAR.since_us + int(number * step_us)
+        started = datetime.fromtimestamp(started_us // _US, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        name = str(UUID(int=(started_us // 1_000 << 80) | (7 << 76) | (2 << 62) | number))
         record = one.record.replace(one.stream_id.encode(), name.encode(), 1)
-        record = record.replace(b"2026-03-01T12:00:00.000000Z", started.encode(), 1)
+        record = record.replace(b"2026-03-01T12:00:00.000000Z", f"{started}.{started_us % _US:06}Z".encode(), 1)
         record = record.replace(b"resp_0", b"resp_%d" % number, 1)
-        yield replace(one, stream_id=name, started_us=_START_S * 10**6 + at, day=started[:10], record=record)
+        yield replace(one, stream_id=name, started_us=started_us, day=started[:10], record=record)
 
 
 def write_ledger(path: Path, count: int) -> None:
@@ -67,13 +80,13 @@ def write_ledger(path: Path, count: int) -> None:
         ledger.insert(batch)
 
 
-def invoice(ledger: SqliteLedger, differing: int) -> str:
-    """OpenAI's usage for the ledger; the first `differing` cells have a request too much."""
+def invoice(ledger: SqliteLedger) -> str:
+    """OpenAI's usage for the month of the ledger; DIFFERING cells have a request too much."""
     buckets: dict[str, list[dict[str, object]]] = {}
-    totals = ledger.totals(["day", "model"], Filter(PERIOD.since_us, PERIOD.until_us))
+    totals = ledger.totals(["day", "model"], Filter(MONTH.since_us, MONTH.until_us))
     for place, total in enumerate(totals):
         day, model = total.keys
-        more = place < differing
+        more = place < DIFFERING
         buckets.setdefault(str(day), []).append(
             {
                 "object": "organization.usage.completions.result",
@@ -86,40 +99,73 @@ def invoice(ledger: SqliteLedger, differing: int) -> str:
         )
     data = []
     for day, results in buckets.items():
-        start = _START_S + (int(day[-2:]) - 1) * _DAY_S
-        data.append({"object": "bucket", "start_time": start, "end_time": start + _DAY_S, "results": results})
+        start = (MONTH.since_us + (int(day[-2:]) - 1) * _DAY_US) // _US
+        data.append({"object": "bucket", "start_time": start, "end_time": start + 86_400, "results": results})
     return json.dumps({"object": "page", "data": data, "has_more": False})
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def audit(ledger: Path, bill: Path) -> Measured:
+    """Runs `streamgauge audit` of the month."""
+    flags = ["--ledger", f"sqlite:///{ledger}", "--invoice", str(bill), "--from", MONTH.first, "--to", MONTH.end]
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "streamgauge", "audit", *flags], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Measured(process.returncode, time.perf_counter() - began, used.ru_maxrss / 1024)
+
+
+def _check(found: Measured, code: int, what: str) -> None:
+    if found.code != code:
+        raise SystemExit(f"{what}: the audit ended with {found.code} instead of {code}")
+
+
+def of_month(folder: Path, count: int) -> list[str]:
+    """The row for the ledger."""
+    path, bill = folder / "ledger.sqlite", folder / "usage.json"
+    write_ledger(path, count)
+    with SqliteLedger(path) as ledger:
+        bill.write_text(invoice(ledger))
+        began = time.perf_counter()
+        chosen = sum(1 for _ in ledger.query(chosen=Filter(MONTH.since_us, MONTH.until_us)))
+        floor = time.perf_counter() - began
+    found = audit(path, bill)
+    _check(found, FOUND, "the month")
+    what = f"a month of {chosen:,} records, in a ledger of {count:,}"
+    return [what, _size(path), f"{found.seconds:.1f}", f"{found.seconds / floor:.2f}", f"{found.peak_mib:.0f}"]
+
+
+def of_bills(folder: Path, size: int) -> Iterator[list[str]]:
+    """The rows for invoices, with a ledger that holds no record of theirs."""
+    ledger, path = folder / "empty.sqlite", folder / "bill"
+    write_ledger(ledger, 1)
+    for name, last in BILLS.items():
+        count = write(name.removesuffix(", refused"), path, size, last)
+        found = audit(ledger, path)
+        _check(found, FOUND if last is None else USAGE, name)
+        yield [f"{name}: {count:,} rows", _size(path), f"{found.seconds:.1f}", "", f"{found.peak_mib:.0f}"]
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / 1e9:.2f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.audit", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--differing", type=int, default=4)
-    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--bytes", type=int, default=2_000_000_000)
+    parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
     given = parser.parse_args(arguments)
+    lines = [["what is compared", "file, GB", "seconds", "reading alone = 1", "memory, MiB"]]
     with tempfile.TemporaryDirectory() as folder:
-        path = given.ledger or Path(folder) / "ledger.sqlite"
-        if not path.exists():
-            write_ledger(path, given.rows)
-        with SqliteLedger(path) as ledger:
-            bill = Path(folder) / "usage.json"
-            bill.write_text(invoice(ledger, given.differing))
-            began = time.perf_counter()
-            count = sum(1 for _ in ledger.query(chosen=Filter(PERIOD.since_us, PERIOD.until_us)))
-            floor = time.perf_counter() - began
-            began = time.perf_counter()
-            theirs = Theirs([open_invoice(bill, {})], PERIOD, Mapping())
-            found = reconcile(Ours(ledger, PERIOD, Mapping()), theirs, PERIOD, Decimal(0))
-            seconds = time.perf_counter() - began
-    causes = sum(len(cell.explanations) for cell in found.cells)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{count} records, {len(found.cells)} cells, {causes} explanations")
-    print(
-        f"reading alone {floor:.1f} s, audit {seconds:.1f} s ({seconds / count * 1e6:.1f} us a record), {peak:.0f} MiB"
-    )
-    print(f"ratio {seconds / floor:.2f}")
-    return 0
+        lines.append(of_month(Path(folder), given.rows))
+        print(*lines[-1], sep="  ", flush=True)
+        (Path(folder) / "ledger.sqlite").unlink()
+        for line in of_bills(Path(folder), given.bytes):
+            lines.append(line)
+            print(*line, sep="  ", flush=True)
+    if given.document is not None:
+        replace_section(given.document, "audit", table(lines))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
