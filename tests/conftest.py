@@ -15,6 +15,7 @@ from hypothesis import settings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import fast, kept_logs
+from tests.cores import wait_for_room
 from tests.few import examples
 from tests.spreading import ByCost
 from tests.streams import bundles_of, chat_segments
@@ -104,6 +105,16 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return (yield from _without_processes(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """In a run of several test processes, a test that starts programs begins, with its limit of time, when the cores have
+    room.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ and fast.is_slow(item.nodeid, getattr(item, "fixturenames", ())):
+        wait_for_room()
+    return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

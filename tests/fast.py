@@ -115,7 +115,7 @@ _LONG = (
     "tests/kafka/test_dead_letters.py::test_a_broker_that_goes_away",
     "tests/kafka/test_topics.py::test_broker_that_hangs",
     "tests/ledger/test_adding.py",
-    "tests/metrics/test_attribute_labels.py::test_20_000_values",
+    "tests/metrics/test_attribute_labels.py::test_100_000_values",
     "tests/metrics/test_prometheus.py::test_l1_100_000_models",
     "tests/metrics/test_prometheus.py::test_l1_hostile_names",
     "tests/metrics/test_truth.py",

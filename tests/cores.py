@@ -1,0 +1,43 @@
+"""Lets a test wait before it begins while too many programs want the cores.
+
+Eight test processes use two cores well, since most tests wait for programs. But if several of them start such programs at
+the same time, more than sixty may be runnable, and each bound of time that a test or the product has is exceeded. The
+cores are in use either way, so waiting costs no time.
+"""
+
+import fcntl
+import os
+import tempfile
+import time
+from pathlib import Path
+
+# Runnable programs with which a test begins, for each core.
+RUNNABLE_PER_CORE = 4
+# Between two looks, and the longest wait (s): what else runs on the machine may use the cores for ever.
+LOOK_S, LONGEST_S = 0.1, 10.0
+
+
+def runnable(loadavg: Path = Path("/proc/loadavg")) -> int:
+    """How many programs run or could run now, this one included; 0 where the system does not say it."""
+    try:
+        return int(loadavg.read_text().split()[3].partition("/")[0])
+    except OSError:
+        return 0
+
+
+def wait_for_room(
+    loadavg: Path = Path("/proc/loadavg"), longest_s: float = LONGEST_S, lock: Path | None = None
+) -> None:
+    """Waits while more programs are runnable than RUNNABLE_PER_CORE allows. Of several test processes that wait, one looks
+    at a time, so that they do not all begin at the same moment. `lock`: the file that they share.
+    """
+    most = RUNNABLE_PER_CORE * (os.cpu_count() or 1)
+    if runnable(loadavg) <= most:
+        return
+    ends = time.monotonic() + longest_s
+    with (lock or Path(tempfile.gettempdir()) / f"streamgauge-tests-{os.getuid()}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        while time.monotonic() < ends:
+            time.sleep(LOOK_S)
+            if runnable(loadavg) <= most:
+                return
