@@ -235,11 +235,12 @@ EDGES: dict[str, set[str]] = {
     "prices/catalogue.py": {"genai_prices"},
     "prices/price_file.py": set(),
     "local_delivery.py": set(),
-    # The audit: its files.
+    # The audit: its files, and its temporary tables.
     "audit/invoices/__init__.py": set(),
     "audit/invoices/file.py": set(),
     "audit/recounts.py": set(),
     "audit/result.py": set(),
+    "audit/temporary.py": set(),
     # Recounts of tokens: the tokenizer's engine, and the files of vocabularies.
     "recount/tokenizer.py": {"tiktoken"},
     "recount/vocabularies.py": set(),

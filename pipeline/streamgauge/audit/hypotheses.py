@@ -4,16 +4,16 @@
 over, or if what is left over has a cause with evidence of its own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, negated, plus, total_of, usd_total
+from streamgauge.audit.amounts import EXACT, ZERO, Tokens, minus, negated, plus, total_of, usd_minus, usd_total
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
-from streamgauge.audit.invoices import InvoiceLine
-from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.ours import OurStream
+from streamgauge.audit.request_rows import RequestRows, total_billed
 from streamgauge.audit.subsets import Search
 
 # Streams of a cell in which a search for streams is combined with two hypotheses.
@@ -30,26 +30,6 @@ _CACHE_PATTERNS = (
 )  # fmt: skip
 
 Change = Callable[[OurStream], Tokens]
-
-
-@dataclass(frozen=True)
-class Requests:
-    """Rows that are each for one request.
-
-    rows: by its id, with their cell. unseen: by cell, those that are for no stream that was read.
-    """
-
-    rows: Mapping[str, tuple[Place, InvoiceLine]]
-    unseen: Mapping[Place, Sequence[InvoiceLine]]
-
-    @classmethod
-    def of(cls, rows: Mapping[str, tuple[Place, InvoiceLine]], ours: Set[str]) -> "Requests":
-        """The rows; `ours`: the response ids of our streams that were read."""
-        unseen: dict[Place, list[InvoiceLine]] = {}
-        for name in sorted(rows.keys() - ours):
-            place, line = rows[name]
-            unseen.setdefault(place, []).append(line)
-        return cls(rows, unseen)
 
 
 @dataclass(frozen=True)
@@ -122,13 +102,11 @@ def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator
                 yield Combination(parts, total_of(one.tokens for one in parts), sum(one.requests for one in parts))
 
 
-def hypotheses_of(cell: Cell, requests: Requests, folding: Folding) -> list[Hypothesis]:
+def hypotheses_of(cell: Cell, requests: RequestRows | None, folding: Folding) -> list[Hypothesis]:
     """The hypotheses of a cell, the most certain first. With a row for each request, most are known exactly."""
-    found = [_missing(cell, requests), _aborted(cell, requests, folding)] if requests.rows else []
+    found = [] if requests is None else [_missing(cell, requests), _aborted(cell, requests)]
     found += [*_duplicates(cell, folding), *_reasoning(cell), *_cache(cell)]
-    found += [] if requests.rows else _retries(cell)
-    if requests.rows:
-        found += _unseen(cell, requests, folding)
+    found += _retries(cell) if requests is None else _unseen(cell, requests)
     known = {one.cause for one in cell.explanations}
     return [one for one in found if one.tokens != ZERO and one.cause not in known]
 
@@ -245,44 +223,39 @@ def is_cache_shift(rest: Tokens) -> bool:
     return rest != ZERO and rest.input == 0 and rest.output == 0
 
 
-def _missing(cell: Cell, requests: Requests) -> Hypothesis:
+def _missing(cell: Cell, requests: RequestRows) -> Hypothesis:
     """Streams whose request has no row on any day that was read."""
-    streams = [one for one in cell.billed if one.response_id and one.response_id not in requests.rows]
+    streams = [one for one in cell.billed if one.response_id and not requests.is_billed(one.response_id)]
     return Hypothesis("missing_from_invoice", negated(tokens_of(streams)), minus_usd(usd_of(streams)), tuple(streams))
 
 
-def _aborted(cell: Cell, requests: Requests, folding: Folding) -> Hypothesis:
+def _aborted(cell: Cell, requests: RequestRows) -> Hypothesis:
     """What is billed for streams of the cell beyond what they reported before they ended."""
     tokens, streams = ZERO, []
     for one in cell.streams:
-        place, line = requests.rows.get(one.response_id or "", (None, None))
-        if line is not None and place == cell.place and line.tokens is not None and not one.is_final:
+        billed = None if one.is_final or not one.response_id else requests.billed_in(cell.place, one.response_id)
+        if billed is not None:
             streams.append(one)
-            tokens = plus(tokens, minus(folding.tokens(cell.place.provider, line.tokens), one.tokens))
+            tokens = plus(tokens, minus(billed.tokens, one.tokens))
     requests_added = sum(not one.has_usage for one in streams)
     return Hypothesis("aborted_without_usage", tokens, None, tuple(streams), requests_added)
 
 
-def _unseen(cell: Cell, requests: Requests, folding: Folding) -> list[Hypothesis]:
+def _unseen(cell: Cell, requests: RequestRows) -> list[Hypothesis]:
     """Rows of the cell whose request is in no stream that was read: those of failed attempts, and the others."""
-    lines = list(requests.unseen.get(cell.place, ()))
-    counts = {line.digest: folding.tokens(cell.place.provider, line.tokens or ZERO) for line in lines}
-    retried, attempts = [], []
+    attempts: dict[int, list[OurStream]] = {}
     for attempt, other in attempts_of(cell):
-        found = next((line for line in lines if counts[line.digest].input == other.tokens.input), None)
-        if found is not None:
-            lines.remove(found)
-            retried.append(found)
-            attempts.append(attempt)
+        attempts.setdefault(other.tokens.input, []).append(attempt)
+    retried, streams = [], []
+    for count, some in attempts.items():
+        found = requests.unseen(cell.place, count, len(some))
+        retried += found
+        streams += some[: len(found)]
+    again, whole = total_billed(retried), requests.unseen_total(cell.place)
+    rest_usd = usd_minus(whole.usd, again.usd)
     return [
-        Hypothesis(
-            cause,
-            total_of(counts[line.digest] for line in some),
-            usd_total(line.usd for line in some),
-            tuple(streams),
-            len(some),
-        )
-        for cause, some, streams in (("retries_billed_twice", retried, attempts), ("coverage", lines, []))
+        Hypothesis("retries_billed_twice", again.tokens, again.usd, tuple(streams), again.rows),
+        Hypothesis("coverage", minus(whole.tokens, again.tokens), rest_usd, (), whole.rows - again.rows),
     ]
 
 

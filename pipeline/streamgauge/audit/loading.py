@@ -4,11 +4,10 @@ from collections.abc import Container, Iterable, Mapping
 
 from streamgauge.audit.amounts import ZERO
 from streamgauge.audit.cells import Cell, Folding
-from streamgauge.audit.hypotheses import Requests
-from streamgauge.audit.invoices import InvoiceLine
 from streamgauge.audit.moves import place_order
 from streamgauge.audit.ours import Ours, Place
 from streamgauge.audit.period import DayOf, Period, day_after
+from streamgauge.audit.request_rows import Billed, RequestRows
 from streamgauge.audit.theirs import Theirs
 
 # Streams that are held for the search (some 150 MB). The cells with the fewest come first; the others are compared, and
@@ -46,23 +45,24 @@ def load_streams(
 
 def load_requests(
     cells: Mapping[Place, Cell], theirs: Theirs, folding: Folding, places: Iterable[Place]
-) -> Mapping[str, Requests]:
+) -> Mapping[str, RequestRows]:
     """The rows for single requests in the cells at `places`, by provider, from another reading of the invoices."""
     wanted = {place for place in places if cells[place].shape.has_request_ids}
-    rows: dict[str, dict[str, tuple[Place, InvoiceLine]]] = {}
-    ids: dict[str, set[str]] = {}
-    if wanted:
-        providers = {place.provider for place in wanted}
-        for place, line in theirs.lines(lambda place: place.provider in providers and folding.place(place) in wanted):
-            if line.request_id is not None:
-                found = rows.setdefault(line.provider, {})
-                known = found.get(line.request_id)
-                if known is None or line.digest < known[1].digest:  # the same one in every order of the files
-                    found[line.request_id] = (folding.place(place), line)
-    for place in wanted:
-        own = ids.setdefault(place.provider, set())
-        own.update(one.response_id for one in cells[place].streams if one.response_id)
-    return {provider: Requests.of(found, ids[provider]) for provider, found in rows.items()}
+    providers = {place.provider for place in wanted}
+    found: dict[str, RequestRows] = {}
+    if not wanted:
+        return found
+    for place, line in theirs.lines(lambda place: place.provider in providers and folding.place(place) in wanted):
+        if line.request_id is not None and line.tokens is not None:
+            rows = found.get(line.provider)
+            if rows is None:
+                rows = found[line.provider] = RequestRows()
+            billed = Billed(folding.tokens(line.provider, line.tokens), line.usd)
+            rows.add(line.request_id, line.digest, folding.place(place), billed)
+    for provider, rows in found.items():
+        streams = (one for place in wanted if place.provider == provider for one in cells[place].streams)
+        rows.begin({one.response_id for one in streams if one.response_id})
+    return found
 
 
 def _wanted(cells: Mapping[Place, Cell]) -> dict[Place, None]:

@@ -1,7 +1,7 @@
 """Reconciles the ledger with invoices: adds both up by cell, and finds the causes of each difference.
 
 The ledger is read once for the sums; again for the streams of cells that differ, and of those nearby. What a pass keeps is
-bounded: sums by cell, and the streams of `loading.py`.
+bounded: sums by cell, the streams of `loading.py`, and temporary tables, which are in files when they are large.
 """
 
 from collections import Counter
@@ -13,22 +13,23 @@ from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_p
 from streamgauge.audit.cells import Cell, Folding, OurCell, ids_of
 from streamgauge.audit.evidence import explain_exact, explain_lack, explain_predicted, explain_unseen
 from streamgauge.audit.findings import Finding, Findings
-from streamgauge.audit.hypotheses import Combination, Requests, Tools, combinations_of, hypotheses_of, minus_usd
+from streamgauge.audit.hypotheses import Combination, Tools, combinations_of, hypotheses_of, minus_usd
 from streamgauge.audit.loading import load_requests, load_streams
 from streamgauge.audit.money import explain_money, explain_prices
 from streamgauge.audit.moves import Moves, place_order
 from streamgauge.audit.ours import Ours, OurStream, Place
 from streamgauge.audit.period import QUARTER_US, DayOf, Period, day_after
 from streamgauge.audit.rates import Rates, folded, rates_of
+from streamgauge.audit.request_rows import RequestRows
 from streamgauge.audit.resumed import Resumed
 from streamgauge.audit.subsets import Search
+from streamgauge.audit.temporary import temporary_file_errors
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.zones import zone_shift
 
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000
 
-_NO_REQUESTS = Requests.of({}, set())
 _NOT_COMPARED = "these streams have no cost, so that the money that is billed for their lines is not compared"
 _UNREADABLE = "these records lack members, or have some of another type: the audit leaves them out"
 
@@ -52,10 +53,11 @@ class _Sums:
     unmapped: Counter[str] = field(default_factory=Counter)
 
 
+@temporary_file_errors()
 def reconcile(
     ours: Ours, theirs: Theirs, period: Period, tolerance_usd: Decimal, miscounted: Set[str] = frozenset()
 ) -> Reconciled:
-    """Compare both sides. `miscounted`: as in Findings. Raises InvoiceError, or LedgerUnavailableError."""
+    """Compare both sides. `miscounted`: as in Findings. Raises InvoiceError, LedgerUnavailableError or Unavailable."""
     theirs.read()
     findings = Findings(period, miscounted)
     sums = _sums_of(ours, theirs.shapes, findings, period)
@@ -243,7 +245,7 @@ class _Moved:
 
 def _explain(
     cells: dict[Place, Cell],
-    rows: Mapping[str, Requests],
+    rows: Mapping[str, RequestRows],
     folding: Folding,
     end_us: Callable[[str], int],
     tolerance: Decimal,
@@ -255,9 +257,9 @@ def _explain(
     def combinations(cell: Cell) -> list[Combination]:
         key = (cell.place, len(cell.explanations), len(cell.came))
         if key not in known:
-            own = rows.get(cell.place.provider, _NO_REQUESTS)
+            own = rows.get(cell.place.provider)
             found = hypotheses_of(cell, own, folding)
-            known[key] = list(combinations_of(found, 3 if own.rows else 2))
+            known[key] = list(combinations_of(found, 2 if own is None else 3))
         return known[key]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))

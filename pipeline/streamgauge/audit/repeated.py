@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, plus, usd_plus
 from streamgauge.audit.invoices import InvoiceLine
+from streamgauge.audit.temporary import temporary_table
 
 # Different rows of a cell that are held, to be tried one by one. Of more, only all together are tried.
 MAX_EACH = 8
@@ -93,3 +94,27 @@ class SeenDigests:
                 known = False
                 self._bits[place] |= 1 << bit
         return known
+
+
+class DigestCounts:
+    """Counts rows by digest, exactly: those of the digests that were added before. It is false if none was."""
+
+    def __init__(self) -> None:
+        self._table = temporary_table("CREATE TABLE counts (digest BLOB PRIMARY KEY, rows INTEGER) WITHOUT ROWID")
+        self._any = False
+
+    def __bool__(self) -> bool:
+        return self._any
+
+    def add(self, digest: bytes) -> None:
+        """Count this digest from now on."""
+        self._table.execute("INSERT OR IGNORE INTO counts VALUES (?, 0)", (digest,))
+        self._any = True
+
+    def before(self, digest: bytes) -> int:
+        """How many rows with this digest were counted before this one; 0 for one that was not added."""
+        found = self._table.execute("SELECT rows FROM counts WHERE digest = ?", (digest,)).fetchone()
+        if found is None:
+            return 0
+        self._table.execute("UPDATE counts SET rows = rows + 1 WHERE digest = ?", (digest,))
+        return int(found[0])

@@ -9,7 +9,7 @@ from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, Invoic
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Place
 from streamgauge.audit.period import DAY_US, DayOf, Period
-from streamgauge.audit.repeated import Repeated, SeenDigests
+from streamgauge.audit.repeated import DigestCounts, Repeated, SeenDigests
 
 # A bucket of a day that a change of the clock makes longer (25 hours).
 _LONGEST_DAY_US = DAY_US + DAY_US // 24
@@ -100,8 +100,7 @@ class Theirs:
 
     def read(self) -> None:
         """Read every file. Raises InvoiceError."""
-        seen_rows = SeenDigests()
-        again: dict[bytes, int] = {}
+        seen_rows, again = SeenDigests(), DigestCounts()
         for file in self.files:
             seen: dict[str, _Seen] = {}
             for line in file.lines():
@@ -114,7 +113,7 @@ class Theirs:
                     one.kinds.add(line.kind)
                 self._add(file, line)
                 if seen_rows.had(line.digest):
-                    again[line.digest] = 0
+                    again.add(line.digest)
             assert file.format is not None
             for provider, one in seen.items():
                 self._shape(provider, one, file.format)
@@ -165,11 +164,9 @@ class Theirs:
         if found.has_tokens:
             shape.splits &= (found.splits & seen.kinds) if seen.unsplit else found.splits
 
-    def _find_repeated(self, again: dict[bytes, int]) -> None:
+    def _find_repeated(self, again: DigestCounts) -> None:
         """Add up the rows that the filter found twice, by their whole digests: the filter may be wrong."""
         for place, line in self.lines(lambda _: True):
-            count = again.get(line.digest)
-            if count is not None:
-                again[line.digest] = count + 1
-                if count:
-                    self.cells[place].repeated.add(line, is_second=count == 1)
+            before = again.before(line.digest)
+            if before:
+                self.cells[place].repeated.add(line, is_second=before == 1)
