@@ -20,15 +20,15 @@ def write(name: str, path: Path, size: int, last: str | None = None) -> int:
     sample = BY_NAME[name]
     head, row, end = parts(sample)
     between = "," if sample.is_json else ""
-    before, after = row.split(_NUMBER)
+    pieces = row.split(_NUMBER)
     number = 0
     with path.open("w") as file:
         file.write(head)
         while file.tell() < size:
             numbers = range(number + 1, number + 1 + _ROWS_AT_ONCE)
-            file.write("".join(f"{before}{one}{after}{between}" for one in numbers))
+            file.write("".join(str(one).join(pieces) + between for one in numbers))
             number = numbers[-1]
-        file.write(f"{before}{number + 1 if last is None else last}{after}{end}")
+        file.write((str(number + 1) if last is None else last).join(pieces) + end)
     return number + 1
 
 
@@ -39,6 +39,6 @@ def parts(sample: Sample) -> tuple[str, str, str]:
         one = json.dumps({**sample.rows[0], name: _NUMBER if name == "amount" else int(_NUMBER)})
         head, _, end = sample.text([{"@": 1}]).partition('{"@": 1}')
         return head, one, end
-    column = next(name for name in ("tokens_completion", "ConsumedQuantity") if name in sample.rows[0])
-    head, one = sample.text([{**sample.rows[0], column: int(_NUMBER)}]).splitlines(keepends=True)
+    columns = {"tokens_completion", "generation_id", "ConsumedQuantity"} & sample.rows[0].keys()
+    head, one = sample.text([{**sample.rows[0], **dict.fromkeys(columns, _NUMBER)}]).splitlines(keepends=True)
     return head, one, ""
