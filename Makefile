@@ -76,7 +76,7 @@ fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay wi
 	./scripts/fuzz all --seconds $(SECONDS)
 	./scripts/fuzz requests --seconds $(SECONDS)
 
-bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take, written into docs/performance.md (twenty minutes, 25 GB in /tmp)
+bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take, written into docs/performance.md (an hour, 40 GB in /tmp)
 	$(BIN)/python -m bench.audit --document docs/performance.md
 
 bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event, written into docs/performance.md
@@ -122,7 +122,7 @@ scale: $(INSTALLED)  ## what a stream costs, and the tested limits, written into
 	$(BIN)/python -m bench.scale --document docs/scale.md
 	$(BIN)/python -m bench.scale_limits --document docs/scale.md
 
-alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (seven minutes)
+alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (nine minutes)
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager
 	STREAMGAUGE_ALERTS=1 $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -s tests/dashboards/test_outages.py
 

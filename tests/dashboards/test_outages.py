@@ -25,10 +25,11 @@ from streamgauge.metrics.rules import Durations
 from tests.dashboards.monitoring import Monitoring, monitoring
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.http_serving import LocalServer, Quiet, serving
-from tests.integration.provider import BEGIN, Provider, event, provider
+from tests.integration.provider import BEGIN, REST, Provider, event, provider
+from tests.integration.test_worker import write
 from tests.kafka_broker.administration import delete_topics
 from tests.kafka_broker.broker import Broker
-from tests.kafka_broker.fixtures import make_topics
+from tests.kafka_broker.fixtures import PARTITIONS, make_topics
 from tests.ports import free_port
 from tests.running import Running, start, wait_for, wait_until_ready
 
@@ -49,11 +50,12 @@ __all__ = ["small_disk"]
 
 
 class Fixed(LocalServer):
-    """A provider that gives one answer to all."""
+    """A provider that gives one answer to all, after some seconds."""
 
-    def __init__(self, status: int, content_type: str, body: bytes) -> None:
+    def __init__(self, status: int, content_type: str, body: bytes, after_s: float = 0.0) -> None:
         super().__init__(_Fixed)
         self.answer = status, content_type, body
+        self.after_s = after_s
 
 
 class _Fixed(Quiet, BaseHTTPRequestHandler):
@@ -61,6 +63,7 @@ class _Fixed(Quiet, BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
+        time.sleep(self.server.after_s)
         status, content_type, body = self.server.answer
         self.send_response(status)
         self.send_header("content-type", content_type)
@@ -71,8 +74,12 @@ class _Fixed(Quiet, BaseHTTPRequestHandler):
 
 EVENTS = "text/event-stream"
 LIMITED = (429, "application/json", b'{"error":{"type":"rate_limit_error","message":"slow down"}}')
+UNAVAILABLE = (503, "application/json", b'{"error":{"type":"overloaded_error","message":"come back"}}')
 CUT = (200, EVENTS, BEGIN)
+ERRING = (200, EVENTS, BEGIN + b'data: {"error":{"message":"no worker left","type":"server_error","code":null}}\n\n')
 WITHOUT_USAGE = (200, EVENTS, BEGIN + event(delta={}, finish_reason="stop") + b"data: [DONE]\n\n")
+# Later than the objective of the first token (5 s); by so many clients, that several streams a second end.
+LATE, LATE_CLIENTS = (200, EVENTS, BEGIN + REST, 6.0), 10
 
 
 def ask(system: "System", upstream: str) -> None:
@@ -150,6 +157,9 @@ class System:
 
     def free_disk(self) -> None:
         (self._disk / "filler").unlink()
+
+    def write_garbage(self) -> None:
+        write(self.broker.bootstrap, self._prefix, [(partition, b"no bundle") for partition in range(PARTITIONS)])
 
     def delete_topics(self) -> None:
         asyncio.run(delete_topics(self.broker.bootstrap, self._prefix))
@@ -244,7 +254,8 @@ def monitored_system(broker: Broker, folder: Path, disk: SmallDisk) -> Iterator[
     """A system under traffic; the provider of its upstream `hanging`; and its monitoring."""
     with ExitStack() as stack:
         small, hanging = (stack.enter_context(provider()) for _ in range(2))
-        answers = {"limited": LIMITED, "cut": CUT, "silent-on-usage": WITHOUT_USAGE}
+        answers: dict[str, Any] = {"limited": LIMITED, "unavailable": UNAVAILABLE, "cut": CUT, "erring": ERRING}
+        answers |= {"silent-on-usage": WITHOUT_USAGE, "late": LATE}
         upstreams = {name: stack.enter_context(serving(Fixed(*answer))).url for name, answer in answers.items()}
         upstreams |= {"small": small.url, "hanging": hanging.url, "closed": f"http://127.0.0.1:{free_port()}"}
         system = System(broker, folder, disk, upstreams, stack)
@@ -255,7 +266,7 @@ def monitored_system(broker: Broker, folder: Path, disk: SmallDisk) -> Iterator[
         yield system, hanging, monitored
 
 
-@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes seven minutes alone: make alerts")
+@pytest.mark.skipif(not os.environ.get("STREAMGAUGE_ALERTS"), reason="takes nine minutes alone: make alerts")
 @pytest.mark.timeout(1_500)
 def test_each_outage_has_its_alert(
     own_broker: Callable[..., Broker], tmp_path: Path, small_disk: SmallDisk, alertmanager_tools: None
@@ -284,6 +295,12 @@ def of_upstreams(outages: Outages, system: System, hanging: Provider) -> None:
         clients.close,
         {("ProviderAnswersErrors", "limited")},
     )
+    outages.cause(
+        "a provider answers 503",
+        lambda: clients.enter_context(traffic(system, "unavailable")),
+        clients.close,
+        {("ProviderAnswersErrors", "unavailable")},
+    )
     streams: list[threading.Thread] = []
     outages.cause(
         "streams hang",
@@ -298,6 +315,12 @@ def of_upstreams(outages: Outages, system: System, hanging: Provider) -> None:
 def of_processes(outages: Outages, system: System) -> None:
     tap, workers = system.tap_admin, system.admin
     all_down = {("WorkerDown", address) for address in workers}
+    outages.cause(
+        "messages cannot be read",
+        system.write_garbage,
+        lambda: None,
+        {("DeadLettersArrive", address) for address in workers},
+    )
     # The other worker gets the partitions when Kafka's session of 10 s is over, which is not shortened.
     outages.cause(
         "a worker was killed",
@@ -330,14 +353,17 @@ def of_processes(outages: Outages, system: System) -> None:
 
 
 def that_stay(outages: Outages, system: System) -> None:
-    with traffic(system, "cut", "silent-on-usage"):
+    broken = {("StreamsTruncated", "cut"), ("StreamsBreakMidway", "cut"), ("StreamsBreakMidway", "erring")}
+    with traffic(system, "cut", "erring", "silent-on-usage"):
         outages.cause(
-            "streams are cut, and others report no usage",
+            "streams are cut or get an error after HTTP 200, and others report no usage",
             lambda: None,
             None,
-            {("StreamsTruncated", "cut"), ("StreamsBreakMidway", "cut"), ("UsageMissing", "silent-on-usage")},
+            broken | {("UsageMissing", "silent-on-usage")},
             LOST,
         )
+    with traffic(system, *["late"] * LATE_CLIENTS):
+        outages.cause("first tokens come late", lambda: None, None, {("TimeToFirstTokenHigh", "late")}, LOST)
     outages.cause(
         "the topics were deleted",
         system.delete_topics,
@@ -352,8 +378,15 @@ def check_notifications(monitored: Monitoring) -> None:
     wait_for(lambda: "BrokerProblem" in monitored.notified.names(), "the last notification", PATIENCE_S)
     notified = monitored.notified.names() - {"PartitionsWithoutOwner"} - LOST
     ended = {"UpstreamUnreachable", "ProviderAnswersErrors", "StreamsSilent", "NoWorker", "BrokerAway", "NoTap"}
-    ended |= {"SpoolWritesRefused", "DiskAlmostFull"}
-    staying = {"WorkerDown", "StreamsTruncated", "StreamsBreakMidway", "UsageMissing", "BrokerProblem"}
+    ended |= {"SpoolWritesRefused", "DiskAlmostFull", "DeadLettersArrive"}
+    staying = {
+        "WorkerDown",
+        "StreamsTruncated",
+        "StreamsBreakMidway",
+        "UsageMissing",
+        "BrokerProblem",
+        "TimeToFirstTokenHigh",
+    }
     assert notified == ended | staying, "NoTap inhibits TapDown"
     assert monitored.notified.names("resolved") >= ended
     for receiver, alert in monitored.notified.alerts:
