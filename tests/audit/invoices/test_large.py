@@ -10,8 +10,8 @@ from tests.audit.invoices.large import KINDS, parts, write
 from tests.audit.invoices.samples import BY_NAME
 
 # Files of these sizes are read (bytes), and the larger one may take this much more memory (bytes): less than its text.
-SMALL, LARGE = 1_000_000, 4_000_000
-MORE = 2_500_000
+SMALL, LARGE = 2_000_000, 6_000_000
+MORE = 3_500_000
 # The limit for a file of 2 GB (bytes), which `make bench-audit` reads.
 LIMIT = 512 * 1024**2
 
