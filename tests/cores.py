@@ -15,6 +15,10 @@ from pathlib import Path
 RUNNABLE_PER_CORE = 4
 # Between two looks, and the longest wait (s): what else runs on the machine may use the cores for ever.
 LOOK_S, LONGEST_S = 0.1, 10.0
+# After so many waits without room, one after the other, no test of this process waits any more.
+MOST_IN_VAIN = 6
+
+_in_vain = 0
 
 
 def runnable(loadavg: Path = Path("/proc/loadavg")) -> int:
@@ -31,8 +35,9 @@ def wait_for_room(
     """Waits while more programs are runnable than RUNNABLE_PER_CORE allows. Of several test processes that wait, one looks
     at a time, so that they do not all begin at the same moment. `lock`: the file that they share.
     """
+    global _in_vain
     most = RUNNABLE_PER_CORE * (os.cpu_count() or 1)
-    if runnable(loadavg) <= most:
+    if _in_vain >= MOST_IN_VAIN or runnable(loadavg) <= most:
         return
     ends = time.monotonic() + longest_s
     with (lock or Path(tempfile.gettempdir()) / f"streamgauge-tests-{os.getuid()}.lock").open("w") as file:
@@ -40,4 +45,6 @@ def wait_for_room(
         while time.monotonic() < ends:
             time.sleep(LOOK_S)
             if runnable(loadavg) <= most:
+                _in_vain = 0
                 return
+    _in_vain += 1
