@@ -15,7 +15,7 @@ from hypothesis import settings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import fast, kept_logs
-from tests.cores import wait_for_room
+from tests.cores import Cores
 from tests.few import examples
 from tests.spreading import ByCost
 from tests.streams import bundles_of, chat_segments
@@ -107,13 +107,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return (yield from _without_processes(item))
 
 
+_CORES = Cores()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """In a run of several test processes, a test that starts programs begins, with its limit of time, when the cores have
     room.
     """
     if "PYTEST_XDIST_WORKER" in os.environ and fast.is_slow(item.nodeid, getattr(item, "fixturenames", ())):
-        wait_for_room()
+        _CORES.wait_for_room()
     return (yield)
 
 

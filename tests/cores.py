@@ -18,8 +18,6 @@ LOOK_S, LONGEST_S = 0.1, 10.0
 # After so many waits without room, one after the other, no test of this process waits any more.
 MOST_IN_VAIN = 6
 
-_in_vain = 0
-
 
 def runnable(loadavg: Path = Path("/proc/loadavg")) -> int:
     """How many programs run or could run now, this one included; 0 where the system does not say it."""
@@ -29,22 +27,32 @@ def runnable(loadavg: Path = Path("/proc/loadavg")) -> int:
         return 0
 
 
-def wait_for_room(
-    loadavg: Path = Path("/proc/loadavg"), longest_s: float = LONGEST_S, lock: Path | None = None
-) -> None:
-    """Waits while more programs are runnable than RUNNABLE_PER_CORE allows. Of several test processes that wait, one looks
-    at a time, so that they do not all begin at the same moment. `lock`: the file that they share.
-    """
-    global _in_vain
-    most = RUNNABLE_PER_CORE * (os.cpu_count() or 1)
-    if _in_vain >= MOST_IN_VAIN or runnable(loadavg) <= most:
-        return
-    ends = time.monotonic() + longest_s
-    with (lock or Path(tempfile.gettempdir()) / f"streamgauge-tests-{os.getuid()}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        while time.monotonic() < ends:
-            time.sleep(LOOK_S)
-            if runnable(loadavg) <= most:
-                _in_vain = 0
-                return
-    _in_vain += 1
+class Cores:
+    """What one test process knows of them. `lock`: a file that all test processes share; `longest_s`: of one wait."""
+
+    def __init__(
+        self, loadavg: Path = Path("/proc/loadavg"), longest_s: float = LONGEST_S, lock: Path | None = None
+    ) -> None:
+        self._loadavg = loadavg
+        self._longest_s = longest_s
+        self._lock = lock or Path(tempfile.gettempdir()) / f"streamgauge-tests-{os.getuid()}.lock"
+        self._in_vain = 0
+
+    def wait_for_room(self) -> None:
+        """Waits while more programs are runnable than RUNNABLE_PER_CORE allows. Of several test processes that wait, one
+        looks at a time, so that they do not all begin at the same moment.
+        """
+        if self._in_vain >= MOST_IN_VAIN or self._have_room():
+            return
+        ends = time.monotonic() + self._longest_s
+        with self._lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            while time.monotonic() < ends:
+                time.sleep(LOOK_S)
+                if self._have_room():
+                    self._in_vain = 0
+                    return
+        self._in_vain += 1
+
+    def _have_room(self) -> bool:
+        return runnable(self._loadavg) <= RUNNABLE_PER_CORE * (os.cpu_count() or 1)

@@ -1,14 +1,12 @@
 """A test waits while too many programs want the cores, and not for ever."""
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
 
-import pytest
-
-from tests import cores
-from tests.cores import LOOK_S, MOST_IN_VAIN, RUNNABLE_PER_CORE, runnable, wait_for_room
+from tests.cores import LOOK_S, MOST_IN_VAIN, RUNNABLE_PER_CORE, Cores, runnable
 
 MOST = RUNNABLE_PER_CORE * (os.cpu_count() or 1)
 
@@ -28,7 +26,7 @@ def test_it_reads_what_the_kernel_says(tmp_path: Path) -> None:
 
 def test_with_room_it_does_not_wait(tmp_path: Path) -> None:
     write(tmp_path / "loadavg", MOST)
-    wait_for_room(tmp_path / "loadavg", 60, tmp_path / "missing" / "lock")
+    Cores(tmp_path / "loadavg", 60, tmp_path / "missing" / "lock").wait_for_room()
 
 
 def test_it_waits_until_there_is_room(tmp_path: Path) -> None:
@@ -36,7 +34,7 @@ def test_it_waits_until_there_is_room(tmp_path: Path) -> None:
     write(path, MOST + 1)
 
     def wait() -> None:
-        wait_for_room(path, 60, tmp_path / "lock")
+        Cores(path, 60, tmp_path / "lock").wait_for_room()
         began.set()
 
     thread = threading.Thread(target=wait)
@@ -47,11 +45,14 @@ def test_it_waits_until_there_is_room(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "_in_vain", 0)
+def test_it_does_not_wait_for_ever(tmp_path: Path) -> None:
     write(tmp_path / "loadavg", MOST + 1)
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    cores = Cores(tmp_path / "loadavg", 3 * LOOK_S, folder / "lock")
     for _ in range(MOST_IN_VAIN):
         began = time.monotonic()
-        wait_for_room(tmp_path / "loadavg", 3 * LOOK_S, tmp_path / "lock")
+        cores.wait_for_room()
         assert time.monotonic() - began >= 2 * LOOK_S
-    wait_for_room(tmp_path / "loadavg", 60, tmp_path / "missing" / "lock")
+    shutil.rmtree(folder)
+    cores.wait_for_room()  # without the lock
