@@ -24,7 +24,7 @@ _Ago = Callable[[str], str]
 
 
 class _Compared(NamedTuple):
-    """A number of now and of a week ago."""
+    """A number of now and of a week ago. width: of its tile."""
 
     title: str
     help: str
@@ -32,6 +32,7 @@ class _Compared(NamedTuple):
     query: _Ago
     thresholds: tuple[Threshold, ...]
     alert: str = ""
+    width: int = 6
 
 
 def _tile(one: _Compared) -> Tile:
@@ -43,6 +44,7 @@ def _tile(one: _Compared) -> Tile:
         thresholds=one.thresholds,
         alerts=(one.alert,) if one.alert else (),
         decimals=None if one.unit == "short" else 2,
+        width=one.width,
     )
 
 
@@ -100,6 +102,7 @@ _TILES = (
         ),
         (Threshold(None, GREEN), Threshold(0.05, YELLOW), Threshold(0.5, RED)),
         "ProviderAnswersErrors",
+        width=5,
     ),
     _Compared(
         "Usage missing",
@@ -109,6 +112,7 @@ _TILES = (
         lambda ago: share(_without_usage(ago), increase("stream_outcomes_total", 'outcome="completed"', ago=ago)),
         at_most(1 - _OBJECTIVES.usage),
         "UsageMissing",
+        width=5,
     ),
     _Compared(
         "Money an hour",
@@ -118,6 +122,7 @@ _TILES = (
         lambda ago: an_hour("cost_usd_total", "", window=RANGE, ago=ago),
         (Threshold(None, GREEN), Threshold(10.0, YELLOW), Threshold(100.0, RED)),
         "CostAnomaly",
+        width=5,
     ),
     _Compared(
         "Reads dropped",
@@ -126,6 +131,7 @@ _TILES = (
         lambda ago: seldom(increase("tap_reads_dropped_total", ago=ago)),
         NONE_AT_ALL,
         "TapDropsReads",
+        width=4,
     ),
     _Compared(
         "Incomplete records",
@@ -133,6 +139,7 @@ _TILES = (
         "percentunit",
         lambda ago: share(increase("incomplete_records_total", ago=ago), increase("stream_outcomes_total", ago=ago)),
         at_most(0.01),
+        width=5,
     ),
 )
 
@@ -185,7 +192,7 @@ def _models() -> Table:
         queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
         labels={"model": Column("model", width=230, links=tuple(_model_links()))},
         values=tuple(
-            Column(name, one.unit, () if ago else one.thresholds, decimals=2, width=130)
+            Column(name, one.unit, () if ago else one.thresholds, decimals=2, width=145 if ago else 115)
             for (one, ago), name in zip(compared, names, strict=True)
         ),
         height=9,
