@@ -9,12 +9,12 @@ that of a loop that only reads the month's records. Both files are deleted at th
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.audit.invoices.large import write
 from tests.metrics.records import make_record, make_usage
 
 from bench.document import replace_section, table
+from bench.measure import peak_mib
 from streamgauge.audit.period import Period
 from streamgauge.errors import FOUND, USAGE
 from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, row_of
@@ -37,6 +38,8 @@ DIFFERING = 4
 # Invoices: the export, and what its last row has in place of its number.
 BILLS = {"OpenAI usage (API)": None, "OpenRouter activity (a row a request)": None, "OpenAI usage (API), refused": "-1"}
 BATCH = 5_000
+# How often the memory of an audit is read (seconds).
+LOOK_S = 0.02
 _US = 10**6
 _DAY_US = 86_400 * _US
 
@@ -107,11 +110,14 @@ def invoice(ledger: SqliteLedger) -> str:
 def audit(ledger: Path, bill: Path) -> Measured:
     """Runs `streamgauge audit` of the month."""
     flags = ["--ledger", f"sqlite:///{ledger}", "--invoice", str(bill), "--from", MONTH.first, "--to", MONTH.end]
-    began = time.perf_counter()
+    began, peak = time.perf_counter(), 0.0
     process = subprocess.Popen([sys.executable, "-m", "streamgauge", "audit", *flags], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return Measured(process.returncode, time.perf_counter() - began, used.ru_maxrss / 1024)
+    # The resource usage of an ended process would also count the memory of this one, which started it.
+    while (code := process.poll()) is None:
+        with suppress(OSError):
+            peak = peak_mib(process.pid)
+        time.sleep(LOOK_S)
+    return Measured(code, time.perf_counter() - began, peak)
 
 
 def _check(found: Measured, code: int, what: str) -> None:
