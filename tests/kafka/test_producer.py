@@ -19,6 +19,7 @@ from aiokafka.errors import (
     UnknownError,
 )
 
+from streamgauge.kafka.cancelling import end_task
 from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.reading import read_all
@@ -85,6 +86,26 @@ def test_refused_message_breaks_the_producer_until_it_is_renewed(kafka: str, pre
         (b"one", None, ()),
         (b"two", b"key", (("name", b"text"),)),
     ]
+
+
+@pytest.mark.kafka
+def test_it_stops_after_a_stop_that_was_cut_off_at_any_moment(kafka: str, prefix: str) -> None:
+    async def work(steps: int) -> bool:
+        producer = Producer(kafka, max_message_bytes=2**20, batch_bytes=2**18)
+        assert await producer.start()
+        await (await producer.send(Message(f"{prefix}.records", b"one", partition=0)))
+        stopping = asyncio.ensure_future(producer._producer.stop())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        was_cut_off = not stopping.done()
+        await end_task(stopping)
+        await producer.stop(0)
+        return was_cut_off
+
+    steps = 0
+    while asyncio.run(work(steps)):
+        steps += 1
+    assert steps > 3
 
 
 def test_producer_without_a_broker_does_not_start_and_stops() -> None:

@@ -1,7 +1,9 @@
-"""Cancel a task that may be running code of aiokafka.
+"""Cancel a task that may be running code of aiokafka, and close a client that such a task was closing.
 
 aiokafka suppresses CancelledError while it waits for its own tasks, for example in `AIOKafkaClient.close`. A task that is
-cancelled once at that moment continues, and a caller that waits for its end waits without limit.
+cancelled once at that moment continues, and a caller that waits for its end waits without limit. A task that is cancelled
+later in the same method cancels futures of the connections, and each later `close` raises their CancelledError, although
+its caller was not cancelled.
 """
 
 import asyncio
@@ -17,6 +19,23 @@ async def end_task(task: "asyncio.Future[Any]") -> None:
         task.cancel()
         await asyncio.wait({task}, timeout=_AGAIN_S)
     retrieve_exception(task)
+
+
+async def close_client(client: Any) -> None:
+    """Close the connections of an AIOKafkaClient. Raises CancelledError only if the caller is cancelled."""
+    closing = asyncio.ensure_future(client.close())
+    try:
+        await asyncio.wait({closing})
+    except asyncio.CancelledError:
+        end_in_background(closing)
+        raise
+    if not closing.cancelled():
+        closing.result()
+
+
+def error_of(future: "asyncio.Future[Any]") -> BaseException | None:
+    """How a done future failed: its error, or CancelledError if it was cancelled. None if it has a result."""
+    return asyncio.CancelledError() if future.cancelled() else future.exception()
 
 
 def retrieve_exception(future: "asyncio.Future[Any]") -> None:

@@ -32,7 +32,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     UnknownProducerId,
 )
 
-from streamgauge.kafka.cancelling import end_task
+from streamgauge.kafka.cancelling import close_client, end_task
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.security import Brokers, brokers_at
 
@@ -213,7 +213,7 @@ class Producer:
 async def _discard(producer: Any) -> None:
     """Disconnect a producer and fail its buffered messages. aiokafka's own `stop` waits until all are delivered."""
     producer._closed = True
-    await producer.client.close()
+    await close_client(producer.client)
     sender = producer._sender.sender_task
     if sender is not None and not sender.done():
         sender.cancel()

@@ -18,7 +18,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.kafka.administrator import Kind, Operation, Right, denied
-from streamgauge.kafka.cancelling import end_task
+from streamgauge.kafka.cancelling import end_task, error_of
 from streamgauge.kafka.log_throttle import BrokerMonitor, described_of_client
 from streamgauge.kafka.producer import Producer
 from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
@@ -228,7 +228,7 @@ class Worker:
         done, waiting = await asyncio.wait(parts, timeout=timeout_s + _TEARDOWN_S / 2)
         self.hung = self.hung or bool(waiting)
         for part in done:
-            if (error := part.exception()) is not None:
+            if (error := error_of(part)) is not None:
                 _LOG.warning(
                     "a connection to the broker did not close cleanly: %s", described_of_client(error), exc_info=error
                 )

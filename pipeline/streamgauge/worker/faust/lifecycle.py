@@ -6,7 +6,7 @@ from typing import cast
 
 import faust
 
-from streamgauge.kafka.cancelling import end_task
+from streamgauge.kafka.cancelling import end_task, error_of
 from streamgauge.kafka.log_throttle import described_of_client
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import StateTable
@@ -48,6 +48,6 @@ class FaustLifecycle:
         if self._starting is not None:
             await end_task(self._starting)
         for task in done:
-            if (error := task.exception()) is not None:
+            if (error := error_of(task)) is not None:
                 _LOG.warning("Faust did not stop cleanly: %s", described_of_client(error), exc_info=error)
         return bool(done)
