@@ -3,6 +3,7 @@
 from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from streamgauge.errors import UsageFault
 from streamgauge.ledger.zones import zone_of
@@ -109,6 +110,8 @@ class DayOf:
         return day
 
 
+# Remembered: each row and each stream asks for the day before or after one of the few days of a period.
+@lru_cache(maxsize=1_000)
 def day_after(day: str, days: int) -> str:
     """The day that lies so many days after another one."""
     return (datetime.strptime(day, "%Y-%m-%d") + timedelta(days=days)).strftime("%Y-%m-%d")
