@@ -44,8 +44,9 @@ _BALANCE_ROW = Row(
             queries=(Query(seldom(increase("dead_letters_total", by="instance")), "dead letters {{instance}}"),),
         ),
         Tile(
-            title="Messages deleted unread in the time range",
-            help="Messages that were deleted from Kafka before a worker read them, and how often that happened.",
+            title="Messages deleted unread",
+            help="Messages that were deleted from Kafka before a worker read them, and how often that happened. "
+            "Over the time range.",
             unit="short",
             no_value=_NO_WORKER,
             alerts=("LogLostMessages",),
