@@ -365,6 +365,7 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
         max_request_body=MAX_BODY,
         pump=pump,
         watch_s=0.0,  # connections are reused from the start
+        connect_timeout=3 * PATIENCE_S,  # a machine that stands still is no fault of the relay
     )
     relay = await serve(settings, listening)
     finished: list[tuple[Story, list[FinishedTalk]]] = []
