@@ -119,7 +119,7 @@ class System:
     ) -> None:
         self.broker = broker
         disk.resize(DISK_SIZE)
-        self._disk = disk.path
+        self.disk = disk
         self.admin = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         self._prefix = make_topics(broker.bootstrap)
         self._folder = folder
@@ -134,7 +134,14 @@ class System:
 
     def _tap(self) -> Running:
         flags = ["--kafka", self.broker.bootstrap, "--topic-prefix", self._prefix, "--admin", self.tap_admin]
-        flags += ["--data-dir", str(self._disk / "tap"), "--listen", self._listen, "--spool-bytes", str(SPOOL_BYTES)]
+        flags += [
+            "--data-dir",
+            str(self.disk.path / "tap"),
+            "--listen",
+            self._listen,
+            "--spool-bytes",
+            str(SPOOL_BYTES),
+        ]
         flags += [flag for name, url in self._upstreams.items() for flag in ("--upstream", f"{name}={url}")]
         running = self._stack.enter_context(start("tap", flags, self._folder / "tap"))
         running.url = f"http://{self._listen}"
@@ -146,17 +153,6 @@ class System:
 
     def restart_tap(self) -> None:
         self.tap = self._tap()
-
-    def fill_disk(self) -> None:
-        with (
-            (self._disk / "filler").open("wb", buffering=0) as filler,
-            contextlib.suppress(OSError),
-        ):  # no space is left
-            while True:
-                filler.write(bytes(64 * 1024))
-
-    def free_disk(self) -> None:
-        (self._disk / "filler").unlink()
 
     def write_garbage(self) -> None:
         write(self.broker.bootstrap, self._prefix, [(partition, b"no bundle") for partition in range(PARTITIONS)])
@@ -341,10 +337,11 @@ def of_processes(outages: Outages, system: System) -> None:
         system.broker.start,
         {("BrokerAway", address) for address in (tap, *workers)},
     )
+    full = ExitStack()
     outages.cause(
         "the tap's disk was full",
-        system.fill_disk,
-        system.free_disk,
+        lambda: full.enter_context(system.disk.full()),
+        full.close,
         {("SpoolWritesRefused", tap), ("DiskAlmostFull", tap)},
         LOST,
     )

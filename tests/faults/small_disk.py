@@ -1,7 +1,9 @@
 """A disk of a few MiB (tmpfs) that a test may fill, enlarge and make read-only. Only root may mount; others skip."""
 
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,28 @@ class SmallDisk:
 
     def writable(self) -> None:
         self._remount("rw")
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Takes all of its space, also what other programs free meanwhile."""
+        filler, over = self.path / "filler", threading.Event()
+
+        def fill() -> None:
+            with filler.open("wb", buffering=0) as file:
+                while not over.is_set():
+                    try:
+                        file.write(bytes(4096))
+                    except OSError:  # no space is left
+                        over.wait(0.05)
+
+        thread = threading.Thread(target=fill, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            filler.unlink()
 
     def _remount(self, option: str) -> None:
         subprocess.run(["mount", "-o", f"remount,{option}", str(self.path)], check=True, capture_output=True)
