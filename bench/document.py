@@ -1,7 +1,12 @@
 """Writes the results of a benchmark into a document, between two markers. The rest of the document stays."""
 
+import datetime
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+
+_PROCESSORS = Path("/proc/cpuinfo")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -11,6 +16,13 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
     ]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def when_and_where() -> str:
+    """The sentence that says when, and on which machine, the figures above it were measured. The date is of UTC."""
+    named = re.search(r"^model name\s*: (.+)$", _PROCESSORS.read_text(), re.MULTILINE) if _PROCESSORS.exists() else None
+    today = datetime.datetime.now(datetime.UTC)
+    return f"Measured on {today.day} {today:%B %Y}, on {os.cpu_count()} cores ({named[1] if named else 'unknown processor'})."
 
 
 def replace_section(path: Path, name: str, text: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 from tests.postgres.server import PostgresServer
 
 from bench import scale_tap
-from bench.document import replace_section, table
+from bench.document import replace_section, table, when_and_where
 from bench.measure import cpu_seconds, tree
 from bench.scale_streams import bundles_of, many, records_of
 from streamgauge.core.record import encode_record
@@ -36,9 +36,9 @@ PEAK = 3.0
 # The part of a core that is used at the peak: the rest is for catching up after an outage.
 USED = 0.6
 _USED = f"used to {USED:.0%}"
-# A worker with Kafka, Faust, durable state and its ledger carries this part of what its assembler alone carries: see
-# "What a worker carries" in docs/performance.md, where 1.00 is a loop that fetches and assembles.
-WORKER_SHARE = 0.73
+# A worker with Kafka, Faust, durable state and its ledger carries this part of what a loop carries that fetches and
+# assembles: the first row of "What a worker carries" in docs/performance.md.
+WORKER_SHARE = 0.84
 # Copies of each byte in Kafka, and days that its topics keep segments and records (docs/reference/topics.md).
 REPLICAS, SEGMENT_DAYS, RECORD_DAYS = 3, 3, 7
 # Partitions of a topic are at most the slots of a tap.
@@ -269,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="streamgauge-scale-") as folder:
         found = measure(Path(folder), given.streams, given.paced, given.rows)
     sections = {
-        "scale constants": constants_table(found),
+        "scale constants": f"{constants_table(found)}\n\n{when_and_where()}",
         "scale cost": f"{cost_table(found)}\n\n{limits_table(found)}",
     }
     for name, text in sections.items():

@@ -25,7 +25,7 @@ from tests.postgres.server import PostgresServer
 from tests.running import Running, start, wait_until_ready
 
 from bench import scale_ledger
-from bench.document import replace_section, table
+from bench.document import replace_section, table, when_and_where
 from bench.measure import cpu_seconds, peak_mib
 from bench.worker_kafka import PATIENCE_S, Kafka, until
 from bench.worker_logs import Load, made
@@ -170,8 +170,8 @@ def with_database(sizes: Sizes, faults: list[str]) -> list[list[str]]:
 
 def report(rows: Sequence[Sequence[str]], faults: Sequence[str]) -> str:
     """The section."""
-    lines = [table([["tested on one machine with two cores", "value", "unit"], *rows])] if rows else []
-    return "\n\n".join([*lines, *(f"- Not measured: {fault}" for fault in faults)])
+    lines = [table([["tested on one machine", "value", "unit"], *rows])] if rows else []
+    return "\n\n".join([*lines, when_and_where(), *(f"- Not measured: {fault}" for fault in faults)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,13 +1,19 @@
 """A section of a document is replaced, and the text around it stays."""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
-from bench.document import replace_section, table
+from bench.document import replace_section, table, when_and_where
 
 
 def test_a_table_has_a_head_and_even_columns() -> None:
     assert table([["a", "bb"], ["ccc", ""]]) == "| a   | bb |\n|-----|----|\n| ccc |    |"
+
+
+def test_the_day_and_the_machine_are_said() -> None:
+    assert re.fullmatch(rf"Measured on \d\d? [A-Z][a-z]+ \d{{4}}, on {os.cpu_count()} cores \(.+\)\.", when_and_where())
 
 
 def test_only_its_own_section_changes(tmp_path: Path) -> None:

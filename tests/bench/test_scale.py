@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bench.scale import MAX_PARTITIONS, Constants, constants_table, cost_table, limits_of, limits_table
+from bench.scale import MAX_PARTITIONS, WORKER_SHARE, Constants, constants_table, cost_table, limits_of, limits_table
 from bench.scale_limits import Shared, Sizes, open_rows, report, share, shared_rows
 from bench.scale_streams import bundles_of, many, records_of, stream_of
 from bench.worker_recovery import Recovery
@@ -21,6 +22,7 @@ from streamgauge.ledger.partitions import days_of
 from tests.bench.sections import written_section
 from tests.postgres.server import PostgresServer
 
+DOCS = Path(__file__).parent.parent.parent / "docs"
 SMALL = Sizes(workers=2, partitions=4, streams=5, deltas=20, opened=20, rows=2_000, days=8, written=50)
 SEGMENTS = {("masked", 300): 2_000.0, ("full", 300): 3_000.0}
 FOUND = Constants(
@@ -89,6 +91,15 @@ def test_the_cost_of_a_day_is_computed_from_the_constants() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_worker_carries_is_that_of_the_performance_page() -> None:
+    worker = (DOCS / "performance.md").read_text().partition("<!-- worker: begin -->")[2]
+    first = next(line for line in worker.splitlines() if line.startswith("| bundles of busy taps"))
+    assert float(first.split("|")[-2]) == WORKER_SHARE
+    assert (DOCS / "scale.md").read_text().count(f"{WORKER_SHARE}") >= 2, (
+        "the page names it where it says how it is used"
+    )
+
+
 def test_the_first_limit_is_the_first_line() -> None:
     limits = dict(limits_of(FOUND))
     assert list(limits.values()) == sorted(limits.values())
@@ -149,7 +160,7 @@ def test_what_was_measured_and_what_was_not_is_written(tmp_path: Path, monkeypat
     assert cells(text, "10 workers on 64 partitions: partitions of one worker") == ["6 to 7", ""]
     assert cells(text, "10 workers on 64 partitions: events of a CPU-second") == ["192,000", "events"]
     assert cells(text, "100,000 open streams in one worker: memory of one stream") == ["10.0", "KiB"]
-    assert text.endswith("- Not measured: the ledger: no PostgreSQL")
+    assert re.search(r"\n\nMeasured on .+\n\n- Not measured: the ledger: no PostgreSQL$", text)
     calls: list[Any] = []
 
     def with_broker(*given: object) -> list[list[str]]:
