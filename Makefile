@@ -116,7 +116,7 @@ bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, w
 bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)
 	$(BIN)/python -m bench.worker --document docs/performance.md
 
-scale: $(INSTALLED)  ## what a stream costs, and the tested limits, written into docs/scale.md (an hour, 35 GB in /tmp)
+scale: $(INSTALLED)  ## what a stream costs, and the tested limits, written into docs/scale.md (up to an hour, 35 GB in /tmp)
 	./scripts/install_packages postgresql initdb postgres || echo 'what needs it is left out, as the page says'
 	$(BIN)/python -m bench.scale_limits --check
 	$(BIN)/python -m bench.scale --document docs/scale.md
@@ -136,8 +136,8 @@ pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the de
 site: $(INSTALLED)  ## the documents as a site with a search, in build/site; fails if a link leads nowhere
 	$(BIN)/python -m scripts.build_site build/site
 
-faults: $(INSTALLED)  ## every fault of docs/reliability.md at its full length (hours)
-	STREAMGAUGE_FAULTS=full $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q $$($(BIN)/python -m tests.faults.rows tests)
+faults: $(INSTALLED)  ## every fault of docs/reliability.md at its full length, four at a time (an hour)
+	STREAMGAUGE_FAULTS=full $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n 4 --dist loadscope --durations 60 $$($(BIN)/python -m tests.faults.rows tests)
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back

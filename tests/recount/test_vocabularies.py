@@ -15,15 +15,19 @@ from tests.recount.tokenizers import published
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tokenizer is remembered, and the package that carries the file is not installed."""
-    monkeypatch.setitem(VOCABULARIES, "cl100k_base", VOCABULARIES["cl100k_base"]._replace(package="no_such_package"))
+    """No tokenizer is remembered, and the packages that carry the files are not installed."""
+    for name in ("cl100k_base", "tekken_240911"):
+        monkeypatch.setitem(VOCABULARIES, name, VOCABULARIES[name]._replace(package="no_such_package"))
     tokenizer.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_missing_vocabulary_says_what_to_do() -> None:
-    with pytest.raises(MissingVocabulary, match=r"pip install 'streamgauge\[recount\]'.*--vocabularies"):
-        tokenizer("cl100k_base")
+@pytest.mark.parametrize(
+    ("name", "package"), [("cl100k_base", r"streamgauge\[recount\]"), ("tekken_240911", "mistral-common")]
+)
+def test_a_missing_vocabulary_says_what_to_do(name: str, package: str) -> None:
+    with pytest.raises(MissingVocabulary, match=rf"run `pip install '{package}'`, or put .*--vocabularies"):
+        tokenizer(name)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -38,7 +42,7 @@ def test_another_file_of_that_name_is_refused(tmp_path: Path) -> None:
 def test_a_file_in_a_directory_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     content = b"".join(b"%s %d\n" % (base64.b64encode(bytes([value])), value) for value in range(256))
     digest = hashlib.sha256(content).hexdigest()
-    made = Vocabulary(CL100K, "made.tiktoken", digest, "no_such_package", "", vocabularies._lines)
+    made = Vocabulary(CL100K, "made.tiktoken", digest, "no_such_package", "", "nothing", vocabularies._lines)
     monkeypatch.setitem(VOCABULARIES, "made", made)
     (tmp_path / f"made.tiktoken{suffix}").write_bytes(gzip.compress(content) if suffix else content)
     assert tokenizer("made", tmp_path).count("abc") == 3

