@@ -68,11 +68,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=slow)
 
 
-# The tests' own variables, which their modules read when they are imported. The command line refuses unknown variables.
-_OWN_VARIABLES = tuple(
-    f"STREAMGAUGE_{name}"
-    for name in ("ALERTS", "ALL_EXAMPLES", "FEW_EXAMPLES", "REQUESTS", "SIMULATION_SCHEDULES", "SIMULATION_SEED")
-)
+def _forget_variables() -> None:
+    """Test modules have read theirs when they were imported. The command line refuses unknown ones, and reads the others."""
+    for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
+        del os.environ[name]
 
 
 def pytest_collection() -> None:
@@ -83,8 +82,7 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """What was collected stays until the end: to visit it takes the garbage collector 0.4 s each time."""
     gc.enable()
-    for name in _OWN_VARIABLES:
-        os.environ.pop(name, None)
+    _forget_variables()
     gc.collect()
     gc.freeze()
 

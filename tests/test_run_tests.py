@@ -71,3 +71,12 @@ def test_each_word_that_selects_tests_is_in_the_name_of_one(file: str) -> None:
         names |= set(re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")))
     assert words
     assert {word for word in words if not any(word in name for name in names)} == set()
+
+
+def test_the_variables_of_a_test_run_do_not_reach_the_command_line() -> None:
+    """It would refuse those of tests as unknown, and read its own."""
+    test = "tests/cli/test_audit.py::test_a1_an_invoice_that_was_issued_again_shows"
+    environment = {**os.environ, "STREAMGAUGE_FAULTS": "full", "STREAMGAUGE_LEDGER": "nothing"}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    done = subprocess.run(words, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -29,6 +29,8 @@ SECRET = "sk-fault-4d1c7a90b2e85f63"
 # What a tap may add to the median stream's first byte and longest gap (seconds). The faults here last seconds, so a
 # stream that waited for one would exceed this; other programs may use the machine.
 BOUND_S = 0.5
+# How long something may take to happen under traffic (seconds).
+PATIENCE_S = 90.0
 
 
 def events(number: int, size: int, count: int = EVENTS) -> list[bytes]:
@@ -136,7 +138,7 @@ class Traffic:
     tapped: str
     pairs: list[tuple[Received, Received]] = field(default_factory=list)
 
-    async def run_until(self, enough: Callable[[], bool], *, most_s: float = 90.0) -> None:
+    async def run_until(self, enough: Callable[[], bool], *, most_s: float = PATIENCE_S) -> None:
         """Pairs of streams, PAIRS at a time, until `enough()`; at least one round."""
         deadline = time.monotonic() + most_s
         while True:
@@ -148,7 +150,7 @@ class Traffic:
 
     async def run_for(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        await self.run_until(lambda: time.monotonic() >= ends)
+        await self.run_until(lambda: time.monotonic() >= ends, most_s=seconds + PATIENCE_S)
 
     async def _pair(self, number: int) -> tuple[Received, Received]:
         direct, tapped = await asyncio.gather(ask(self.direct, number), ask(self.tapped, number))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
 
 PATIENCE_MS = 20_000
+SCREENSHOTS = os.environ.get("STREAMGAUGE_SCREENSHOTS")
 UPLOT = Path(__file__).parents[2] / "pipeline" / "streamgauge" / "live" / "static" / "uplot"
 needs_charts = pytest.mark.skipif(not UPLOT.exists(), reason="uPlot was not downloaded at the installation")
 
@@ -67,8 +68,8 @@ def opened(browser: "Browser", url: str, **context: Any) -> "Iterator[tuple[Page
 
 
 def picture(page: "Page", name: str) -> None:
-    if folder := os.environ.get("STREAMGAUGE_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+    if SCREENSHOTS:
+        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="module")
