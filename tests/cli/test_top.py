@@ -19,7 +19,7 @@ from streamgauge.live.view import Scope
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.live.serving import Served, serving
-from tests.live.shown import SILENT, busy_process, id_of
+from tests.live.shown import SILENT, busy_process, id_of, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
 from tests.taps.proxy.pki import make_pki
 
@@ -60,6 +60,10 @@ def test_it_prints_what_the_page_shows(served: Served) -> None:
     assert "Audit of 2026-10-01 to 2026-11-01: does not agree with the bill" in printed
     assert "Slowest first tokens, last hour" in printed
     assert "SECRET" not in printed
+
+
+def test_a_cost_that_is_not_known_is_not_0() -> None:
+    assert "Cost: unknown (1 streams without a price)" in text_of(unpriced_process())
 
 
 def test_json_is_the_answer_of_the_process(served: Served) -> None:

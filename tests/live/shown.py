@@ -18,6 +18,15 @@ def id_of(number: int) -> str:
     return str(UUID(bytes=stream_id(number)))
 
 
+def unpriced_process() -> Process:
+    """A process that knows prices, but not that of the one stream that ended with usage."""
+    process = Process()
+    process.take([segment(BUSY, 0, [token(100 * MS), token(200 * MS)])], SECOND)
+    process.take([ended(BUSY, 2 * SECOND)], 2 * SECOND)
+    process.clock.now += 1
+    return process
+
+
 def busy_process() -> Process:
     """A process with streams of every kind that the page tells apart."""
     process = Process()

@@ -139,6 +139,7 @@ def test_cost_by_upstream_and_streams_without_a_price() -> None:
         history.add(make_record(upstream=upstream), cost, WALL_S)
     history.add(make_record(usage=ABSENT), None, WALL_S)
     history.add(make_record(upstream="b"), NO_PRICE, WALL_S + 60)
+    history.add(make_record(upstream="free"), StreamCost(0.0, 0.0, 0, 0), WALL_S + 60)
     hour = hour_of(history.minutes(WALL_S + 60))
-    assert hour.cost_usd == [{"a": 1.75}, {}]
+    assert hour.cost_usd == [{"a": 1.75}, {"free": 0.0}]
     assert hour.unpriced == 1

@@ -19,7 +19,7 @@ from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import Scope
 from tests.each import check_each
 from tests.live.serving import Served, serving
-from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of
+from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
 
 if TYPE_CHECKING:
@@ -249,6 +249,11 @@ def test_the_focus_stays_while_the_table_changes(browser: "Browser") -> None:
         served.do(lambda one: one.take([segment(3, 1, [token(8 * SECOND)]), segment(9, 0, [token(0)])], 9 * SECOND))
         page.locator("#open tbody tr").nth(5).wait_for()
         assert page.evaluate("document.activeElement.getAttribute('href')") == f"#{id_of(3)}"
+
+
+def test_a_cost_that_is_not_known_is_not_0(browser: "Browser") -> None:
+    with serving(unpriced_process()) as served, opened(browser, served.url) as (page, _):
+        assert texts(page.locator("#tiles dd"))[2:] == ["1", "100.0 %", UNKNOWN]
 
 
 def test_it_says_when_its_process_is_gone_and_keeps_what_it_showed(browser: "Browser") -> None:

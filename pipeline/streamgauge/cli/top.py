@@ -229,9 +229,10 @@ def _hour(answer: Json) -> Iterator[Text]:
 def _money(answer: Json) -> Iterator[Text]:
     hour = answer["hour"]
     if hour["cost_usd"] is not None:
-        cost = sum(sum(part.values()) for part in hour["cost_usd"])
+        costs = [usd for part in hour["cost_usd"] for usd in part.values()]
+        cost = f"{sum(costs):.4f} USD" if costs or not hour["unpriced"] else "unknown"
         without = f" ({hour['unpriced']} streams without a price)" if hour["unpriced"] else ""
-        yield Text(f"Cost: {cost:.4f} USD{without}")
+        yield Text(f"Cost: {cost}{without}")
     for budget in answer["budgets"]:
         share = budget["spent_usd"] / budget["limit_usd"]
         text = (

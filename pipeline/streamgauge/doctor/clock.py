@@ -25,7 +25,7 @@ async def find(installation: Installation) -> Sequence[Finding]:
     """One finding: the smallest difference that a host shows, since more than one wrong clock is unlikely."""
     seen = await _differences(installation)
     if not seen:
-        cure = "give --prometheus URL, whose answer has a date, or compare the clock yourself"
+        cure = "give --prometheus URL of another host, whose answer has a date, or compare the clock yourself"
         return [warn("no other host gave its time to compare the clock with", cure)]
     difference_s, host = min(seen, key=lambda one: abs(one[0]))
     if abs(difference_s) < WARN_S:

@@ -63,7 +63,8 @@ class UpstreamOutcomes(msgspec.Struct):
 
 class Hour(msgspec.Struct):
     """The finished streams of the last hour. Lists by minute are as long as `minutes`: the beginning of each, in seconds
-    since 1970; minutes without a stream are left out. `cost_usd`: by upstream; None if the process knows no prices.
+    since 1970; minutes without a stream are left out. `cost_usd`: by upstream, of the streams whose price is known, and
+    `unpriced`: how many have none; both are None if the process knows no prices.
     """
 
     minutes: list[int]

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict, deque
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.money import NO_PRICE, StreamCost
 from streamgauge.metrics.resumed_usage import ResumedUsage, added_by_kind
 from streamgauge.metrics.table import FIRST_TOKEN
 
@@ -53,10 +53,10 @@ class History:
         has_usage = bool(kinds.input or kinds.output)
         minute.with_usage += has_usage
         minute.tokens.update(added_by_kind(kinds, self._resumed_usage.share_of(record, "", reported)))
-        if cost is not None:
+        if cost is None:
+            minute.unpriced += has_usage
+        elif cost != NO_PRICE:
             minute.cost_usd[upstream] += cost.total
-        elif has_usage:
-            minute.unpriced += 1
         if not is_measured(record):
             return
         if record.timing.first_token_s is not None:

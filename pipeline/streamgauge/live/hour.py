@@ -27,7 +27,7 @@ def hour_of(minutes: Sequence[Minute], *, prices: bool = True) -> Hour:
 
 
 def _by_upstream_name(minute: Minute) -> dict[str, float]:
-    return {name or UNKNOWN: usd for name, usd in minute.cost_usd.items() if usd}
+    return {name or UNKNOWN: usd for name, usd in minute.cost_usd.items()}
 
 
 def _by_outcome(minute: Minute) -> dict[str, int]:

@@ -170,12 +170,13 @@ function showOverview(answer) {
   const { open, hour } = answer;
   const completed = hour.upstreams.reduce((sum, one) => sum + (one.outcomes.completed ?? 0), 0);
   const cost = (hour.cost_usd ?? []).reduce((sum, part) => sum + Object.values(part).reduce((all, usd) => all + usd, 0), 0);
+  const isPriced = (hour.cost_usd ?? []).some((part) => Object.keys(part).length);
   describe(byId("tiles"), [
     ["Open streams", count(open.total)],
     [`Silent (over ${answer.silent_seconds} s)`, count(open.silent), open.silent ? "bad" : ""],
     ["Finished in the last hour", count(hour.streams)],
     ["Completed of these", hour.streams ? `${((100 * completed) / hour.streams).toFixed(1)} %` : "no streams yet"],
-    ...(hour.cost_usd ? [["Cost in the last hour (USD)", money(cost)]] : []),
+    ...(hour.cost_usd ? [["Cost in the last hour (USD)", isPriced || !hour.unpriced ? money(cost) : UNKNOWN]] : []),
   ]);
   showOpen(open, answer.silent_seconds);
   for (const name of ["first_token", "gap", "broken", "recent"]) {
