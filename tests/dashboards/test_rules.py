@@ -1,5 +1,6 @@
 """Alert rules, with the real promtool: each fires on its case and no other does, and each stays silent on a near miss."""
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -62,7 +63,9 @@ LONG_STEP_MINUTES, STEP_MINUTES = 10, 5
 
 
 def promtool(*arguments: str | Path) -> None:
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
+    # Its garbage collector takes a third of its time unless it may wait for more garbage.
+    environment = {**os.environ, "GOGC": "400"}
+    done = subprocess.run(["promtool", *arguments], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -16,6 +16,7 @@ from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.resumption import UsagePart
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import records
+from tests.few import ONE_OF
 from tests.ledger.counting import count_once
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
@@ -76,19 +77,17 @@ def counted_in(memory: Connection, rows: Sequence[LedgerRow]) -> list[int | None
 
 
 @pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
-@pytest.mark.parametrize("digest", VALUES)
-@pytest.mark.parametrize("response_id", VALUES)
-def test_totals_read_every_record_that_may_have_been_resumed(
-    memory: Connection, resumed_from: str, digest: str | None, response_id: str | None
-) -> None:
-    known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
-    resumed = make_row(2, tenant="resumed", usage=make_usage(2, 2), **known)
-    for origin_digest, origin_id, last_event_id in itertools.product(VALUES, repeat=3):
+def test_totals_read_every_record_that_may_have_been_resumed(memory: Connection, resumed_from: str) -> None:
+    # Every third case: as 3 and 4 have no common divisor, each four of the values meet in some of them.
+    cases = itertools.islice(itertools.product(VALUES, repeat=5), 0, None, min(ONE_OF, 3))
+    for digest, response_id, origin_digest, origin_id, last_event_id in cases:
+        known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
+        resumed = make_row(2, tenant="resumed", usage=make_usage(2, 2), **known)
         known = {"request_digest": origin_digest, "response_id": origin_id, "last_event_id": last_event_id}
         rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), resumed
         parts = [UsagePart._make(getattr(row, name, None) for name in UsagePart._fields) for row in rows]
         counted = [line.output_tokens for line in count_once(parts, parts)] or [1, 2]
-        assert counted_in(memory, rows) == counted, known
+        assert counted_in(memory, rows) == counted, rows
 
 
 def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> None:

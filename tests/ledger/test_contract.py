@@ -109,18 +109,18 @@ def test_oldest_first_those_without_a_start_last_equal_ones_by_id(ledger: Ledger
     assert ids(ledger) == [stream_id(number) for number in (1, 2, 3, 4, 5, 8, 9)]
 
 
-@pytest.mark.parametrize("limit", [0, 1, 999, 1_000, 1_001, 2_500, 9_999])
-def test_a_limit_cuts_and_pages_do_not_show(ledger: Ledger, limit: int) -> None:
+def test_a_limit_cuts_and_pages_do_not_show(ledger: Ledger) -> None:
     ledger.insert([make_row(number) for number in range(2_500)])
-    assert ids(ledger, limit) == [stream_id(number) for number in range(min(limit, 2_500))]
+    for limit in (0, 1, 999, 1_000, 1_001, 2_500, 9_999):
+        assert ids(ledger, limit) == [stream_id(number) for number in range(min(limit, 2_500))], limit
 
 
-@pytest.mark.parametrize("limit", [None, 0, 1, 999, 1_000, 1_001, 2_001, 2_300, 9_999])
-def test_newest_first_with_a_limit_and_records_without_a_start_last(ledger: Ledger, limit: int | None) -> None:
+def test_newest_first_with_a_limit_and_records_without_a_start_last(ledger: Ledger) -> None:
     ledger.insert([make_row(number) for number in range(2_000)])
     ledger.insert([make_row(number, started_at=None) for number in range(2_000, 3_100)])
     newest = [*range(1_999, -1, -1), *range(3_099, 1_999, -1)]
-    assert ids(ledger, limit, newest_first=True) == names(*newest[:limit])
+    for limit in (None, 0, 1, 999, 1_000, 1_001, 2_001, 2_300, 9_999):
+        assert ids(ledger, limit, newest_first=True) == names(*newest[:limit]), limit
 
 
 def test_a_range_has_its_first_moment_and_not_its_last(ledger: Ledger) -> None:

@@ -166,12 +166,14 @@ def test_a_snapshot_while_counting_is_never_negative(tmp_path: Path) -> None:
     writer = threading.Thread(target=count)
     writer.start()
     try:
-        balances = [read_balance(path) for _ in range(2000)]
+        while not read_balance(path).seen:
+            pass
+        balances = [read_balance(path) for _ in range(300)]
     finally:
         stop.set()
         writer.join()
     assert all(balance.waiting >= 0 for balance in balances)
-    assert balances[-1].seen > 0
+    assert len({balance.seen for balance in balances}) > 1
     assert read_balance(path).waiting == 0
 
 
