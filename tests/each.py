@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TypeVar
+from inspect import Signature, signature
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
@@ -30,16 +31,21 @@ def check_each(items: Iterable[Item], check: Callable[[Item], None], name: Calla
 
 def each(
     items: Iterable[Item], name: Callable[[Item], str] = str
-) -> Callable[[Callable[[Item], None]], Callable[[], None]]:
-    """Makes one test of a check that takes one of `items`."""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes one test of a check whose first parameter is one of `items`. Its other parameters are fixtures: all cases share
+    what they give.
+    """
     cases = list(items)
 
-    def decorate(check: Callable[[Item], None]) -> Callable[[], None]:
+    def decorate(check: Callable[..., None]) -> Callable[..., None]:
         @wraps(check)
-        def test() -> None:
-            check_each(cases, check, name)
+        def test(**fixtures: Any) -> None:
+            check_each(cases, lambda case: check(case, **fixtures), name)
 
-        del test.__wrapped__  # pytest would take the check's parameter for a fixture
+        # pytest takes each parameter for a fixture
+        del test.__wrapped__
+        _, *parameters = signature(check).parameters.values()
+        vars(test)["__signature__"] = Signature(parameters)
         return test
 
     return decorate

@@ -29,6 +29,7 @@ from streamgauge.span_settings import SpanHeader
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
+from tests.each import each
 
 PACKAGE = Path(__file__).parent.parent / "pipeline" / "streamgauge"
 
@@ -208,7 +209,7 @@ def test_the_table_has_every_setting() -> None:
     assert list(TABLE) == list(SETTINGS)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each(TABLE)
 def test_flag_before_environment_before_file_before_default(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +235,7 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each(TABLE)
 def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -> None:
     setting = SETTINGS[name]
     value = str(TABLE[name][2][0])
@@ -279,7 +280,7 @@ PARTS: tuple[Any, ...] = (Limits, PacketSettings, RecorderSettings, RelaySetting
 OTHER_TYPES = {(RecorderSettings, "tenants"), (RelaySettings, "pump")}
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+@each(PARTS, lambda part: part.__name__)
 def test_a_part_takes_settings_with_their_types_and_defaults(part: Any) -> None:
     defaults, types, all_types = load({}), get_type_hints(part), get_type_hints(Settings)
     taken = [field for field in fields(part) if field.name in SETTINGS and (part, field.name) not in OTHER_TYPES]
@@ -299,7 +300,7 @@ RUNS: dict[Any, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+@each(PARTS, lambda part: part.__name__)
 def test_a_command_takes_every_setting_that_its_part_uses(part: Any) -> None:
     """What a command does not take has no effect on it."""
     names = [field.name for field in fields(part) if field.name in SETTINGS]
@@ -493,7 +494,7 @@ BAD: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each(BAD)
 def test_what_cannot_be_is_one_sentence_that_names_the_setting(case: str) -> None:
     name, value = BAD[case]
     with pytest.raises(UsageFault) as refused:
@@ -609,7 +610,7 @@ def refusals(flags: dict[str, object], settings_file: Path | None = None) -> lis
     return []
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each(TABLE)
 def test_no_error_quotes_a_password(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "settings.toml"
     texts = []
@@ -626,7 +627,7 @@ def test_no_error_quotes_a_password(name: str, tmp_path: Path, monkeypatch: pyte
     assert [text for text in texts if CANARY in text] == []
 
 
-@pytest.mark.parametrize("value", WITH_PASSWORD)
+@each(WITH_PASSWORD)
 def test_a_settings_file_and_its_names_are_not_quoted_with_a_password(value: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(f"{json.dumps(value)} = 1\n")

@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from streamgauge.cli.help_text import usage
 from streamgauge.cli.main import main
 from streamgauge.cli.parser import parse
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from tests.each import each
 from tests.running import command, here, start, start_up, wait_for
 
 # A port on which no process listens.
@@ -72,7 +74,7 @@ def junk(tmp_path: Path) -> Path:
 # --- help -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", HELPED)
+@each(HELPED)
 def test_every_command_has_help_with_examples(name: str) -> None:
     result = here(*name.split(), "--help")
     assert result.returncode == DONE
@@ -81,7 +83,7 @@ def test_every_command_has_help_with_examples(name: str) -> None:
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize("name", HELPED)
+@each(HELPED)
 def test_examples_in_help_parse(name: str) -> None:
     lines = (line.strip() for line in HELPED[name].splitlines())
     examples = [line for line in lines if line.startswith("streamgauge ")]
@@ -122,19 +124,18 @@ def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str) -> 
 NEEDED = {"deadletter show": ["1"]}
 
 
-@pytest.mark.parametrize("unknown", ["--no-such-option", "--no-such-option=x"])
-@pytest.mark.parametrize("name", COMMANDS)
+@each(product(["--no-such-option", "--no-such-option=x"], COMMANDS))
 def test_an_unknown_option_prints_the_usage_of_its_command(
-    name: str, unknown: str, capsys: pytest.CaptureFixture[str]
+    case: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    unknown, name = case
     assert main([*name.split(), *NEEDED.get(name, []), unknown]) == USAGE
     option = unknown.replace("=x", "=...")
     says = f"streamgauge {name}: error: unrecognized arguments: {option}\n"
     assert capsys.readouterr().err == f"{usage(name)}\n{says}"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
+@each(
     [
         (("tap", "--upstream", "http://x"), "--kafka HOST:PORT is missing"),
         (("tap",), "--kafka HOST:PORT is missing"),
@@ -199,9 +200,10 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
             (*UP, "--upstream-certificate", "/nowhere/c.pem"),
             "the certificate /nowhere/c.pem cannot be used: No such file",
         ),
-    ],
+    ]
 )
-def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_wrong_usage_is_one_sentence(case: tuple[tuple[str, ...], str], tmp_path: Path) -> None:
+    arguments, says = case
     output = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, ask=here)
     assert len(output.splitlines()) == 1
     assert output.startswith(f"streamgauge {arguments[0]}: ")
@@ -247,7 +249,7 @@ WITH_PASSWORD = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", WITH_PASSWORD, ids=" ".join)
+@each(WITH_PASSWORD, " ".join)
 def test_no_error_quotes_a_password(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

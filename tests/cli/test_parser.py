@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, first_words
 from streamgauge.cli.parser import parse
 from streamgauge.errors import USAGE
-from tests.each import check_each
+from tests.each import check_each, each
 from tests.running import PATIENCE_S
 
 HEAVY = {"aiohttp", "aiokafka", "asyncio", "faust", "msgspec", "sqlite3", "uvloop"}
@@ -28,7 +29,7 @@ def taking_values(path: str) -> list[str]:
     return [*own, *(flag for setting in settings for flag in (setting.flag, *setting.aliases))]
 
 
-@pytest.mark.parametrize("path", COMMANDS)
+@each(COMMANDS)
 def test_an_option_that_took_the_next_one_as_its_value_says_what_to_write(
     path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,11 +109,11 @@ def test_help_into_a_pipe_is_plain() -> None:
 HELPED = ["", *GROUPS, *COMMANDS]
 
 
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("path", HELPED)
+@each(product([80, 120], HELPED))
 def test_help_fits_its_terminal_and_shows_each_option_on_a_line_of_its_own(
-    path: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: tuple[int, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    width, path = case
     monkeypatch.setenv("COLUMNS", str(width))
     with pytest.raises(SystemExit):
         parse([*path.split(), "--help"])

@@ -23,6 +23,7 @@ from streamgauge.metrics.rules import Alert, Durations, Recording
 from streamgauge.metrics.table import BY_NAME
 from tests.dashboards.alert_cases import CASES, HEALTHY, HEALTHY_CASE, Case, Fired, values_of
 from tests.dashboards.promql import check, check_recorded, named, recorded_names
+from tests.each import each
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "dashboards" / "prometheus"
@@ -124,7 +125,7 @@ def test_promtool_accepts_the_queries_for_sloth(tmp_path: Path, prometheus_tools
 # --- what they name ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: f"{alert.name}-{alert.severity}")
+@each(ALERTS, lambda alert: f"{alert.name}-{alert.severity}")
 def test_every_alert_uses_existing_metrics_and_recorded_series(alert: Alert) -> None:
     if recorded_names(alert.expr):
         check_recorded(alert.expr, {rule.name for rule in RECORDINGS})
@@ -136,7 +137,7 @@ def test_every_alert_uses_existing_metrics_and_recorded_series(alert: Alert) -> 
     assert alert.description[-1] == "."
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda rule: rule.name)
+@each(RECORDINGS, lambda rule: rule.name)
 def test_every_recording_uses_existing_metrics_or_recorded_series(recording: Recording) -> None:
     if recorded_names(recording.expr):
         check_recorded(recording.expr, {rule.name for rule in RECORDINGS})
@@ -263,12 +264,12 @@ def step_minutes(case: Case) -> int:
     return 1 if case.at % STEP_MINUTES else STEP_MINUTES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each(NAMES)
 def test_every_alert_has_a_firing_case_and_a_near_miss(name: str) -> None:
     assert {bool(case.fired) for case in CASES if case.alert == name} == {True, False}
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: f"{alert.name}-{alert.severity}")
+@each(ALERTS, lambda alert: f"{alert.name}-{alert.severity}")
 def test_every_severity_of_an_alert_fires_in_a_case(alert: Alert) -> None:
     fired = [one.severity for case in CASES if case.alert == alert.name for one in case.fired]
     assert fired

@@ -20,6 +20,7 @@ from streamgauge_demo.simulator import Simulator
 from streamgauge_demo.truth import Ended
 from tests.demo.raw import exchange, request_bytes
 from tests.demo.running import simulator
+from tests.each import each
 
 # A process of ours starts, or ends, within this on a busy machine (seconds).
 PROCESS_S = 60
@@ -35,8 +36,8 @@ def connection(url: str) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(url).netloc, timeout=PROCESS_S)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
-def test_the_bytes_are_those_of_the_scenario(running: Simulator, scenario: Scenario) -> None:
+@each(SCENARIOS, lambda scenario: scenario.model)
+def test_the_bytes_are_those_of_the_scenario(scenario: Scenario, running: Simulator) -> None:
     raw = exchange(scenario, running.url)
     body = zlib.decompressobj(wbits=31).decompress(raw.body) if scenario.answer.gzip else raw.body
     assert raw.status == (None if scenario.answer.no_head else scenario.answer.status)

@@ -19,6 +19,7 @@ from streamgauge_demo.simulator import Simulator
 from streamgauge_demo.verdict import Json, member, record_differences
 from tests.demo.raw import Raw, exchange
 from tests.demo.running import simulator
+from tests.each import each
 
 INSTANCE = bytes(range(16))
 
@@ -61,8 +62,8 @@ def _extra(scenario: Scenario) -> dict[str, object]:
     return headers
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
-def test_the_record_is_what_the_scenario_defines(running: Simulator, scenario: Scenario) -> None:
+@each(SCENARIOS, lambda scenario: scenario.model)
+def test_the_record_is_what_the_scenario_defines(scenario: Scenario, running: Simulator) -> None:
     raw = exchange(scenario, running.url)
     for capture in ("masked", "full"):
         made = record(scenario, raw, "full" if capture == "full" else "masked")

@@ -11,6 +11,7 @@ from streamgauge.errors import UsageFault
 from streamgauge.ledger import Cost, Filter, Ledger, LedgerRow, open_ledger
 from streamgauge.ledger.budgets import MAX_BUDGETS, Budget, Budgets, BudgetState, budget_states, load_budgets
 from streamgauge.ledger.zones import zone_of
+from tests.each import each
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT
 
@@ -96,8 +97,7 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
     assert load_budgets(path) == Budgets((search, chat), "Europe/Berlin")
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@each(
     [
         ("", r"hold no budget: write a table \[\[budget\]\]"),
         ('timezone = "UTC"', "hold no budget"),
@@ -124,9 +124,10 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
             "".join(f'[[budget]]\ntenant = "{one}"\nmonth_usd = 1\n' for one in range(MAX_BUDGETS + 1)),
             f"at most {MAX_BUDGETS} are allowed",
         ),
-    ],
+    ]
 )
-def test_a_wrong_file_is_refused_with_the_budget(tmp_path: Path, text: str, why: str) -> None:
+def test_a_wrong_file_is_refused_with_the_budget(case: tuple[str, str], tmp_path: Path) -> None:
+    text, why = case
     path = tmp_path / "budgets.toml"
     path.write_text(text)
     with pytest.raises(UsageFault, match=why):

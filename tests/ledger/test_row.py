@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.record import encode_record
 from streamgauge.ledger import LedgerRow, UnreadableRecordError, row_of
+from tests.each import each
 from tests.metrics.records import ABSENT, make_record, make_usage
 
 RECORD = encode_record(make_record())
@@ -65,8 +66,7 @@ def test_members_that_a_later_version_adds_are_kept() -> None:
     assert json.loads(row.record)["something_new"] == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    "bad",
+@each(
     [
         b"",
         b"{}",
@@ -109,7 +109,7 @@ def test_members_that_a_later_version_adds_are_kept() -> None:
         changed(usage={**json.loads(RECORD)["usage"], "bad_values": None}),
         changed(request={"max_tokens": "many"}),
         changed(status_code="200"),
-    ],
+    ]
 )
 def test_an_invalid_record_is_refused_by_its_own_error(bad: bytes) -> None:
     with pytest.raises(UnreadableRecordError):

@@ -4,6 +4,7 @@ import pytest
 
 from streamgauge.metrics.objectives import NAMES, Objectives, objectives_of
 from streamgauge.metrics.table import FIRST_TOKEN
+from tests.each import each
 
 
 def test_the_defaults_stay_where_nothing_is_given() -> None:
@@ -11,7 +12,7 @@ def test_the_defaults_stay_where_nothing_is_given() -> None:
     assert objectives_of(["unbroken=0.995", "ttft=2", "ttft_share=0.9", "usage=0"]) == Objectives(0.995, 2.0, 0.9, 0.0)
 
 
-@pytest.mark.parametrize("bound", FIRST_TOKEN.bounds)
+@each(FIRST_TOKEN.bounds)
 def test_every_bound_of_a_bucket_is_a_threshold(bound: float) -> None:
     assert objectives_of([f"ttft={bound}"]).ttft == bound
 

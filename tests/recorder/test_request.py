@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import random
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.recorder.request import MAX_CODED_REQUEST, RequestReader, digest, opening_of
 from streamgauge.recorder.stream_id import stream_id
+from tests.each import each
 from tests.taps import talk
 from tests.taps.talk import KEY, opened
 
@@ -49,8 +51,7 @@ def test_an_ordinary_request() -> None:
     assert facts(body) == RequestFacts(len(body), "gpt-5.2", True, 2, 512, True, "flex", hmac_of(body), 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("body", "known"),
+@each(
     [
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 5}),
         ({"max_output_tokens": 7}, {"max_tokens": 7}),
@@ -79,9 +80,10 @@ def test_an_ordinary_request() -> None:
         ([{"model": "m"}], {}),
         ("model", {}),
         (None, {}),
-    ],
+    ]
 )
-def test_facts_of_a_body(body: object, known: dict[str, object]) -> None:
+def test_facts_of_a_body(case: tuple[object, dict[str, object]]) -> None:
+    body, known = case
     raw = json.dumps(body).encode()
     empty = RequestFacts(body_bytes=len(raw), digest=hmac_of(raw), connect_ns=1, sent_ns=2)
     request = facts(raw)
@@ -167,8 +169,7 @@ def test_no_body_has_no_digest() -> None:
     assert facts(b"") == RequestFacts(body_bytes=0, connect_ns=1, sent_ns=2)
 
 
-@pytest.mark.parametrize(
-    ("target", "model", "stream"),
+@each(
     [
         ("/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", "gemini-2.5-pro", None),
         ("/v1/projects/p/locations/l/publishers/google/models/a%20b:generateContent", "a b", None),
@@ -177,9 +178,10 @@ def test_no_body_has_no_digest() -> None:
         ("/v1/responses/resp_1?stream=true", None, True),
         ("/v1/responses/resp_1?stream=false&stream_options=1", None, False),
         ("/v1/responses/resp_1?stream=1", None, None),
-    ],
+    ]
 )
-def test_facts_of_the_target(target: str, model: str | None, stream: bool | None) -> None:
+def test_facts_of_the_target(case: tuple[str, str | None, bool | None]) -> None:
+    target, model, stream = case
     request = facts(b"", target=target)
     assert (request.model, request.stream) == (model, stream)
 
@@ -317,27 +319,29 @@ def test_a_resumption_names_a_position_and_maybe_a_stored_response(
     assert (begin.resumed_from, begin.resumed_after, begin.continues) == leg
 
 
-@pytest.mark.parametrize(
-    ("method", "target"),
-    [
-        ("GET", "/v1/responses/resp_1"),
-        ("GET", "/v1/responses/resp_1?stream=false"),
-        ("GET", "/v1/responses/resp_1/input_items?stream=true"),
-        ("POST", "/v1/responses/resp_1?stream=true"),
-        ("POST", "/v1/responses?stream=true"),
-        ("GET", "/v1/responses/resp_1?starting_after=x"),
-        ("GET", "/v1/responses/resp_1?starting_after="),
-        ("GET", "/v1/responses/resp_1?last_event_id=e"),
-        ("GET", "/v1/responses/resp_1/input_items?starting_after=4"),
-        ("POST", "/v1/responses?starting_after=4"),
-        ("POST", "/v1/responses/resp_1?starting_after=4"),
-        ("GET", "/v1beta/interactions/int_1"),
-        ("GET", "/v1beta/interactions/int_1?starting_after=3"),
-        ("POST", "/v1beta/interactions?last_event_id=e"),
-    ],
+@each(
+    product(
+        [
+            ("GET", "/v1/responses/resp_1"),
+            ("GET", "/v1/responses/resp_1?stream=false"),
+            ("GET", "/v1/responses/resp_1/input_items?stream=true"),
+            ("POST", "/v1/responses/resp_1?stream=true"),
+            ("POST", "/v1/responses?stream=true"),
+            ("GET", "/v1/responses/resp_1?starting_after=x"),
+            ("GET", "/v1/responses/resp_1?starting_after="),
+            ("GET", "/v1/responses/resp_1?last_event_id=e"),
+            ("GET", "/v1/responses/resp_1/input_items?starting_after=4"),
+            ("POST", "/v1/responses?starting_after=4"),
+            ("POST", "/v1/responses/resp_1?starting_after=4"),
+            ("GET", "/v1beta/interactions/int_1"),
+            ("GET", "/v1beta/interactions/int_1?starting_after=3"),
+            ("POST", "/v1beta/interactions?last_event_id=e"),
+        ],
+        [[], [("last-event-id", "")]],
+    )
 )
-@pytest.mark.parametrize("headers", [[], [("last-event-id", "")]])
-def test_without_a_position_it_is_not_a_resumption(method: str, target: str, headers: list[tuple[str, str]]) -> None:
+def test_without_a_position_it_is_not_a_resumption(case: tuple[tuple[str, str], list[tuple[str, str]]]) -> None:
+    (method, target), headers = case
     begin = opening(target, *headers, method=method)
     assert (begin.resumed_from, begin.resumed_after, begin.continues) == (None, None, None)
 

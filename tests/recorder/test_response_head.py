@@ -18,6 +18,7 @@ from streamgauge.recorder.response_head import (
     is_event_stream,
     reported_head,
 )
+from tests.each import each
 
 
 def head(*headers: tuple[str, str], status: int = 200) -> ResponseHead:
@@ -187,9 +188,10 @@ CONTENTS = [
 ]
 
 
-@pytest.mark.parametrize(("content", "events", "error", "other"), CONTENTS)
-def test_how_the_content_is_classified(content: bytes, events: bool, error: bool, other: bool) -> None:
+@each(CONTENTS)
+def test_how_the_content_is_classified(case: tuple[bytes, bool, bool, bool]) -> None:
     """Byte by byte: undecided at first, then decided for good."""
+    content, events, error, other = case
     for expected, right in (
         (Expected.EVENTS, events),
         (Expected.EVENTS_OF_ERROR, error),

@@ -1,6 +1,7 @@
 """A text that comes in parts has the count of the whole text, whatever the parts are."""
 
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 from hypothesis import example, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from streamgauge.recount import token_counter
 from streamgauge.recount.token_counter import TokenCounter, without_surrogates
 from streamgauge.recount.tokenizer import Tokenizer
+from tests.each import each
 from tests.few import examples
 from tests.recount.tokenizers import PUBLISHED, SPLITS, published, small
 
@@ -99,9 +101,9 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-@pytest.mark.parametrize("text", LONG, ids=lambda text: repr(text[:3]))
-def test_long_runs(name: str, text: str) -> None:
+@each(product(PUBLISHED, LONG), lambda case: f"{case[0]} {case[1][:3]!r}")
+def test_long_runs(case: tuple[str, str]) -> None:
+    name, text = case
     tokenizer = published(name)
     for size in (7, 3_001):
         assert counted(tokenizer, text, [size]) == tokenizer.count(text)

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamgauge.runtime.redaction import redacted_item, redacted_text, redacted_value
+from tests.each import each
 
 CANARY = "CANARY"
 
@@ -44,7 +45,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("value", VALUES)
+@each(VALUES)
 def test_a_malformed_value_is_shown_without_what_may_be_a_password(value: str) -> None:
     assert redacted_value(value) == VALUES[value]
 

@@ -3,6 +3,7 @@
 import json
 import os
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ from streamgauge.audit.invoices.contract import BadFieldError
 from streamgauge.audit.invoices.values import moment_us
 from tests.audit.invoices.reading import read, refusal
 from tests.audit.invoices.samples import BY_NAME, DAY_S, SAMPLES, Sample, page, table
+from tests.each import each
 
-of_each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-of_json = pytest.mark.parametrize("sample", [one for one in SAMPLES if one.is_json], ids=lambda sample: sample.name)
-of_csv = pytest.mark.parametrize("sample", [one for one in SAMPLES if not one.is_json], ids=lambda sample: sample.name)
+JSON_SAMPLES = [sample for sample in SAMPLES if sample.is_json]
+CSV_SAMPLES = [sample for sample in SAMPLES if not sample.is_json]
+
+
+def name_of(sample: Sample) -> str:
+    return sample.name
+
+
+of_each, of_json, of_csv = (each(samples, name_of) for samples in (SAMPLES, JSON_SAMPLES, CSV_SAMPLES))
 
 
 def first_with(sample: Sample, **changes: Any) -> str:
@@ -63,9 +71,9 @@ def test_keys_are_read_by_name_in_any_order(sample: Sample) -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-@of_each
-@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-32"])
-def test_another_encoding_is_refused(sample: Sample, coding: str) -> None:
+@each(product(SAMPLES, ["utf-16", "utf-16-le", "utf-32"]))
+def test_another_encoding_is_refused(case: tuple[Sample, str]) -> None:
+    sample, coding = case
     assert "the text is not UTF-8" in refusal(sample.text().encode(coding))
 
 
@@ -87,9 +95,9 @@ def test_a_file_without_rows_is_refused(sample: Sample) -> None:
     assert "no row with content" in refusal(text)
 
 
-@of_json
-@pytest.mark.parametrize("more", [{"has_more": True}, {"next_page": "page_2"}])
-def test_a_page_that_is_not_the_last_is_refused(sample: Sample, more: dict[str, Any]) -> None:
+@each(product(JSON_SAMPLES, [{"has_more": True}, {"next_page": "page_2"}]))
+def test_a_page_that_is_not_the_last_is_refused(case: tuple[Sample, dict[str, Any]]) -> None:
+    sample, more = case
     text = page(sample.rows, is_flat=sample.is_flat, more=more, **sample.times)
     assert refusal(text).startswith("field has_more: the page is not the last one")
 
@@ -102,9 +110,9 @@ def test_broken_json_is_refused_wherever_it_ends(sample: Sample) -> None:
     assert refusal(text + "x") == "line 1: text follows the end of the document"
 
 
-@of_json
-@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_a_number_that_is_none_is_refused(sample: Sample, word: str) -> None:
+@each(product(JSON_SAMPLES, ["NaN", "Infinity", "-Infinity"]))
+def test_a_number_that_is_none_is_refused(case: tuple[Sample, str]) -> None:
+    sample, word = case
     text = json.dumps(json.loads(first_with(sample, **{"output_tokens": -17, "amount": -17, "requests": -17})))
     assert f"{word} is not a number" in refusal(text.replace("-17", word, 1))
 
@@ -191,34 +199,32 @@ def says_of(sample: Sample, field: str, value: object) -> str:
     return said.removeprefix(place)
 
 
-@pytest.mark.parametrize("name", _COUNTS)
-@pytest.mark.parametrize("value", ["-1", "1.5", "1e3", "0x10", "NaN", "many", "\u0661", "1" * 30, "none", "1,23"])
-def test_a_wrong_count_is_refused(name: str, value: str) -> None:
+@each(product(_COUNTS, ["-1", "1.5", "1e3", "0x10", "NaN", "many", "\u0661", "1" * 30, "none", "1,23"]))
+def test_a_wrong_count_is_refused(case: tuple[str, str]) -> None:
+    name, value = case
     if (name, value) != ("FOCUS", "1e3"):  # its quantities are decimals
         assert says_of(BY_NAME[name], _COUNTS[name], value)
 
 
-@pytest.mark.parametrize("name", [name for name in _COUNTS if BY_NAME[name].is_json])
-@pytest.mark.parametrize("value", [-1, 1.5, True, None, [1], {}, 10**40])
-def test_a_wrong_count_of_json_is_refused(name: str, value: object) -> None:
+@each(product([name for name in _COUNTS if BY_NAME[name].is_json], [-1, 1.5, True, None, [1], {}, 10**40]))
+def test_a_wrong_count_of_json_is_refused(case: tuple[str, object]) -> None:
+    name, value = case
     assert says_of(BY_NAME[name], _COUNTS[name], value)
 
 
-@pytest.mark.parametrize("name", _MONEY)
-@pytest.mark.parametrize(
-    "value", ["", "NaN", "Infinity", "$1", "1,5", "1.5 USD", "0x1", "1" * 30, "0." + "1" * 30, "1e999"]
-)
-def test_a_wrong_amount_is_refused(name: str, value: str) -> None:
+@each(product(_MONEY, ["", "NaN", "Infinity", "$1", "1,5", "1.5 USD", "0x1", "1" * 30, "0." + "1" * 30, "1e999"]))
+def test_a_wrong_amount_is_refused(case: tuple[str, str]) -> None:
+    name, value = case
     assert says_of(BY_NAME[name], _MONEY[name], value)
 
 
-@pytest.mark.parametrize("name", _CURRENCY)
-@pytest.mark.parametrize("value", ["", "EUR", "cents"])
-def test_a1_another_currency_or_none_is_refused(name: str, value: str) -> None:
+@each(product(_CURRENCY, ["", "EUR", "cents"]))
+def test_a1_another_currency_or_none_is_refused(case: tuple[str, str]) -> None:
+    name, value = case
     assert "currency" in says_of(BY_NAME[name], _CURRENCY[name], value)
 
 
-@pytest.mark.parametrize("name", _CURRENCY)
+@each(_CURRENCY)
 def test_mixed_currencies_are_refused(name: str) -> None:
     sample = BY_NAME[name]
     assert "currency is 'EUR'" in refusal(sample.text([sample.rows[0], {**sample.rows[0], _CURRENCY[name]: "EUR"}]))
@@ -232,7 +238,7 @@ def test_a_wrong_amount_of_openai_is_refused(amount: object) -> None:
     assert said.startswith("line 1, field data[0].results[0].amount")
 
 
-@pytest.mark.parametrize("name", _MODEL)
+@each(_MODEL)
 def test_an_export_that_is_not_grouped_by_model_is_refused(name: str) -> None:
     assert says_of(BY_NAME[name], _MODEL[name], None if BY_NAME[name].is_json else "")
 

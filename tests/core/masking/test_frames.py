@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import pytest
 from bench.wires import wire
@@ -17,6 +18,7 @@ from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.events import MaskedEvents
 from tests.core.assembly.altered import alter, damage
+from tests.each import each
 from tests.few import examples
 from tests.vectors.load import vectors
 
@@ -58,9 +60,9 @@ def same(blocks: Sequence[bytes], path: str | None, seed: int) -> None:
     assert b"".join(together) == b"".join(written(blocks, path, frames=False))
 
 
-@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stream_of_each_dialect(name: str, ends: bytes) -> None:
+@each(product([b"\n", b"\r\n", b"\r"], NAMES))
+def test_a_stream_of_each_dialect(case: tuple[bytes, str]) -> None:
+    ends, name = case
     one = wire(name, 120)
     for seed in range(8):
         same([event.replace(b"\n", ends) for event in one.events], one.path or None, seed)

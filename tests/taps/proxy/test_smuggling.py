@@ -4,10 +4,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from itertools import product
 
 import h11
 import pytest
 
+from tests.each import each
 from tests.taps.proxy.raw_requests import CASES, Case, Refused, forwarded, get
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -89,9 +91,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRel
             yield relay, recording, b"127.0.0.1:%d" % upstream.port
 
 
-@pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "cut"])
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_h1_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Recording, bytes]) -> None:
+@each(product(CASES, [1, 2]), lambda sent: f"{sent[0].name} in {sent[1]}")
+def test_h1_raw_requests(sent: tuple[Case, int], place: tuple[RunningRelay, Recording, bytes]) -> None:
+    """Each request whole, and cut in two."""
+    case, pieces = sent
     relay, recording, authority = place
     recording.start_over()
     with relay.connect() as client:

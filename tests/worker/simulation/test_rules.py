@@ -16,6 +16,7 @@ from streamgauge.ledger.row import COLUMNS
 from streamgauge.local_delivery import LocalLoop
 from streamgauge.metrics import table
 from streamgauge.worker.settings import Stored
+from tests.each import each
 from tests.local_life import Killed, Life, put, records, undisturbed, whole
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.rules import RULES, Rule
@@ -43,7 +44,7 @@ def test_simulation_fails_without_each_rule(rule: Rule) -> None:
 # --- the expected records of the scripts ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", scripts(), ids=lambda script: script.name)
+@each(scripts(), lambda script: script.name)
 def test_a_whole_script_ends_as_documented(script: Script) -> None:
     record = assembled(script, len(script.segments))
     assert (record.outcome, record.integrity.complete) == (script.outcome, True)
