@@ -15,7 +15,7 @@ import pytest
 
 from streamgauge.kafka.topic_ids import identities
 from streamgauge.worker.faults import WorkerError
-from tests.faults.lengths import length
+from tests.faults.lengths import FULL, length
 from tests.faults.log_faults import forget_offsets, recreate_topic
 from tests.faults.test_worker_faults import assert_all_once, write
 from tests.integration.synthetic import SyntheticTap, distinct
@@ -78,7 +78,7 @@ STEPS = {
 @pytest.mark.timeout(length(300, 600))
 def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker], tmp_path: Path, steps: str) -> None:
     """A worker with state starts, and the broker ends at one step, for longer than Faust waits for it. Then it starts
-    again, and the broker does not respond for as long.
+    again, and the broker does not respond for as long. In a short run each step has one of these two outages.
     """
     broker = own_broker()
     bundles = list(SyntheticTap(40).bundles(STREAMS, segments=10))
@@ -102,15 +102,16 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
         assert starts.stop() == 0, starts.log
 
     moments = STEPS[steps]
+    ended, frozen = ((moments, bundles[most:nearly_all]), (moments, bundles[nearly_all:]))
+    if not FULL:
+        ended, frozen = ((moments[::2], bundles[most:]), (moments[1::2], bundles[most:]))
     with ThreadPoolExecutor(len(moments)) as beside:
-        prefixes = list(beside.map(lives_before, moments))
-        for away, back, more in (
-            (broker.kill, broker.start, bundles[most:nearly_all]),
-            (broker.freeze, broker.thaw, bundles[nearly_all:]),
-        ):
+        prefix_at = dict(zip(moments, beside.map(lives_before, moments), strict=True))
+        for away, back, (names, more) in ((broker.kill, broker.start, ended), (broker.freeze, broker.thaw, frozen)):
+            prefixes = [prefix_at[name] for name in names]
             waiting = [
                 at_moment(tmp_path / name, name, prefix=of, **settings)
-                for name, of in zip(moments, prefixes, strict=True)
+                for name, of in zip(names, prefixes, strict=True)
             ]
             with ExitStack() as stack:
                 starting = list(beside.map(stack.enter_context, waiting))

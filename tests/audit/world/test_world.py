@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.audit.world.errors import PLANTS, Expected, Plan, Where, is_across_mi
 from tests.audit.world.exports import DISPLAY, EXPORTS, MAP, Export
 from tests.audit.world.records import write_ledger
 from tests.audit.world.traffic import TENANTS, World, later, make_world
+from tests.each import each
+from tests.few import some
 
 FIRST, DAYS = "2026-03-01", 7
 KINDS = {"uncached": "input_uncached", "cached": "input_cached", "written": "input_cache_write", "output": "output"}
@@ -155,11 +158,11 @@ def where_of(export: Export, rng: random.Random, day: int) -> Where:
 CASES = [(export.name, cause) for export in EXPORTS for cause in PLANTS if can_show(export, cause)]
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_nothing_is_reported_where_nothing_is_planted(name: str, tmp_path: Path) -> None:
+@each(BY_NAME)
+def test_nothing_is_reported_where_nothing_is_planted(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     export = BY_NAME[name]
     plan = Plan(a_world(export, 1), random.Random(1))
-    code, result = audit(tmp_path, plan, export)
+    code, result = audit(tmp_path_factory.mktemp("audit"), plan, export)
     check(export, plan, code, result)
     assert (code, result["causes"], result["findings"]) == (0, [], [])
     assert result["coverage"] == {export.provider: "1.0000"}
@@ -167,12 +170,13 @@ def test_nothing_is_reported_where_nothing_is_planted(name: str, tmp_path: Path)
     assert len(result["lines"]) == cells
 
 
-@pytest.mark.parametrize(("name", "cause"), CASES)
-def test_a1_a_planted_error_is_found_and_named(name: str, cause: str, tmp_path: Path) -> None:
+@each(some(CASES))
+def test_a1_a_planted_error_is_found_and_named(case: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    name, cause = case
     export, rng = BY_NAME[name], random.Random(f"{name} {cause}")
     plan = Plan(a_world(export, 2), rng)
     PLANTS[cause](plan, where_of(export, rng, 3))
-    code, result = audit(tmp_path, plan, export)
+    code, result = audit(tmp_path_factory.mktemp("audit"), plan, export)
     check(export, plan, code, result)
 
 
@@ -197,15 +201,17 @@ def pairs() -> Sequence[tuple[str, str]]:
     return [pair for pair in both if set(pair) not in UNDECIDED]
 
 
-@pytest.mark.parametrize("causes", pairs(), ids=" and ".join)
-def test_two_errors_in_one_cell_are_both_found(causes: tuple[str, str], tmp_path: Path) -> None:
+@each(some(pairs()), " and ".join)
+def test_two_errors_in_one_cell_are_both_found(
+    causes: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     export = BY_NAME["OpenRouter activity" if set(causes) in NEEDS_ROWS else "Anthropic analytics"]
     rng = random.Random(" ".join(causes))
     plan = Plan(a_world(export, 3, calls=9), rng)
     where = where_of(export, rng, 3)
     for cause in causes:
         PLANTS[cause](plan, where)
-    code, result = audit(tmp_path, plan, export)
+    code, result = audit(tmp_path_factory.mktemp("audit"), plan, export)
     check(export, plan, code, result)
 
 
@@ -215,23 +221,25 @@ def of_the_period(plan: Plan, export: Export) -> Bill:
     return Bill([row for row in bill.rows if plan.world.first <= row.day < plan.world.end])
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_an_invoice_of_the_period_alone_agrees(name: str, tmp_path: Path) -> None:
+@each(BY_NAME)
+def test_an_invoice_of_the_period_alone_agrees(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     export = BY_NAME[name]
     plan = Plan(a_world(export, 4), random.Random(4))
-    code, result = audit(tmp_path, plan, export, bill=of_the_period(plan, export))
+    code, result = audit(tmp_path_factory.mktemp("audit"), plan, export, bill=of_the_period(plan, export))
     check(export, plan, code, result)
     assert code == 0
 
 
-@pytest.mark.parametrize("day", [-1, DAYS - 1])
-@pytest.mark.parametrize("name", BY_NAME)
-def test_a_late_stream_at_the_edge_of_the_period_is_found(name: str, day: int, tmp_path: Path) -> None:
+@each(product(BY_NAME, [-1, DAYS - 1]))
+def test_a_late_stream_at_the_edge_of_the_period_is_found(
+    case: tuple[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Its other day is not in the invoice: what is billed in the period, or lacks there, is a stream of that midnight."""
+    name, day = case
     export, rng = BY_NAME[name], random.Random(name)
     plan = Plan(a_world(export, 4), rng)
     PLANTS["late_across_midnight"](plan, where_of(export, rng, day))
-    code, result = audit(tmp_path, plan, export, bill=of_the_period(plan, export))
+    code, result = audit(tmp_path_factory.mktemp("audit"), plan, export, bill=of_the_period(plan, export))
     check(export, plan, code, result)
 
 
