@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast test-parts test-tools interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,9 +13,18 @@ help:  ## show this
 demo: $(INSTALLED)  ## play simulated providers through the real tap, print what is seen
 	$(BIN)/streamgauge demo
 
-test: $(INSTALLED)  ## format, lint, and all tests, with a real Kafka of their own
+test: $(INSTALLED) test-parts  ## format, lint, and the tests of the product, with a real Kafka of their own
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@mkdir -p build
+	./scripts/run_tests
+
+test-tools: $(INSTALLED) test-parts  ## the tests of the benchmarks, of the chaos tool and of the documents' commands
+	@mkdir -p build
+	./scripts/run_tests tools
+
+# What tests need beside Python's packages.
+test-parts: $(INSTALLED)
 	./scripts/install_packages 'bubblewrap systemd strace' bwrap systemd-analyze strace || echo 'tests that need them are skipped'
 	PYTHON=$(BIN)/python ./scripts/install_deploy_tools || echo 'tests that need them are skipped'
 	./scripts/install_collector >/dev/null || echo 'tests that need it are skipped'
@@ -24,8 +33,6 @@ test: $(INSTALLED)  ## format, lint, and all tests, with a real Kafka of their o
 	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
 	./scripts/install_packages 'zsh fish' zsh fish || echo 'tests that need them are skipped'
-	@mkdir -p build
-	./scripts/run_tests
 
 types: $(INSTALLED)  ## strict types: of the package, the tests and the benchmarks
 	$(BIN)/mypy
@@ -67,7 +74,7 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
 
-properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a third of them
+properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a fifth of them
 	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 --dist loadscope -m hypothesis
 	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py tests/ledger/test_adding.py
 

@@ -73,7 +73,7 @@ def lines_of(metrics: Metrics) -> list[str]:
 def filled(series: int) -> Metrics:
     """An exporter whose page has at least this many series; for 0 as many as these streams make. Raises ValueError."""
     metrics, streams, before, unchanged = Metrics(), records(), 0, 0
-    between = 6 if series else 60  # streams between two looks at the page
+    between = 24 if series else 120  # streams between two looks at the page
     while unchanged < _FULL:
         for record in itertools.islice(streams, between):
             metrics.observe(record)

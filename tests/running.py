@@ -30,7 +30,19 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 # Tests in which a command may be a fork of a process that has imported it (tests/starting.py): they are of what it does
 # while it runs. In all others, and where its command line is looked at, it is started as a user starts it.
 _OF_WHAT_RUNS = tuple(
-    f"tests/{name}/" for name in ("chaos", "dashboards", "faults", "integration", "live", "metrics", "spans", "taps")
+    f"tests/{name}/"
+    for name in (
+        "blackbox",
+        "chaos",
+        "dashboards",
+        "doctor",
+        "faults",
+        "integration",
+        "live",
+        "metrics",
+        "spans",
+        "taps",
+    )
 )
 _OF_COMMAND_LINES = ("tests/faults/test_broker_security.py",)
 

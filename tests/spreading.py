@@ -6,7 +6,7 @@ short ones would use the cores only at the end.
 
 A unit of work is one file, so that what its tests share is created once. The files of `APART` share nothing expensive:
 each of their tests is a unit, but vectors of one dialect stay together. costs.toml has the durations of units; others
-are short. `python -m tests.spreading build/tests.xml` writes it from the report of a whole run.
+are short. `python -m tests.spreading build/*.xml` writes it from the reports of whole runs.
 """
 
 import sys
@@ -78,10 +78,10 @@ class ByCost(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
 
-def costs_of(report: Path) -> dict[str, int]:
-    """Seconds of each unit in a JUnit report, those of `LEAST_COST_S` and more, the costliest first."""
+def costs_of(*reports: Path) -> dict[str, int]:
+    """Seconds of each unit in JUnit reports, those of `LEAST_COST_S` and more, the costliest first."""
     found: dict[str, float] = defaultdict(float)
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
+    for case in (case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")):
         file = f"{case.attrib['classname'].replace('.', '/')}.py"
         found[unit_of(f"{file}::{case.attrib['name']}")] += float(case.attrib["time"])
     ordered = sorted(found.items(), key=lambda one: -one[1])
@@ -89,5 +89,5 @@ def costs_of(report: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    lines = [f'"{unit}" = {cost}' for unit, cost in costs_of(Path(sys.argv[1])).items()]
+    lines = [f'"{unit}" = {cost}' for unit, cost in costs_of(*map(Path, sys.argv[1:])).items()]
     COSTS.write_text("\n".join(["# Seconds of each unit of work (tests/spreading.py), from a whole run.", *lines, ""]))

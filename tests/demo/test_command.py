@@ -12,13 +12,6 @@ from streamgauge_demo.scenarios import SCENARIOS
 from tests.running import command, here, start, wait_for
 
 
-def test_it_ends_by_itself_and_all_is_as_expected() -> None:
-    done = command("demo")
-    count = len(SCENARIOS)
-    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in done.stdout, done.stdout
-    assert done.returncode == 0
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, DONE)])
 def test_a_demo_that_is_interrupted_does_not_end_as_expected(number: int, code: int, tmp_path: Path) -> None:
     with start("demo", ["--data-dir", str(tmp_path / "data")], tmp_path / "data") as running:
@@ -26,7 +19,7 @@ def test_a_demo_that_is_interrupted_does_not_end_as_expected(number: int, code: 
         assert running.stop(number) == code
 
 
-def test_simulated_streams_join_no_ledger_of_the_environment(tmp_path: Path) -> None:
+def test_it_ends_by_itself_as_expected_and_joins_no_ledger_of_the_environment(tmp_path: Path) -> None:
     """The settings of other commands are those of an installation."""
     production, data = tmp_path / "production.sqlite", tmp_path / "data"
     environment = {
@@ -36,6 +29,8 @@ def test_simulated_streams_join_no_ledger_of_the_environment(tmp_path: Path) -> 
     }
     done = command("demo", "--data-dir", str(data), environment=environment)
     assert done.returncode == DONE, done.stderr
+    count = len(SCENARIOS)
+    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in done.stdout, done.stdout
     assert not production.exists()
     assert (data / "ledger.sqlite").exists()
 
