@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast test-parts test-tools interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast test-long test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,15 +13,15 @@ help:  ## show this
 demo: $(INSTALLED)  ## play simulated providers through the real tap, print what is seen
 	$(BIN)/streamgauge demo
 
-test: $(INSTALLED) test-parts  ## format, lint, and the tests of the product, with a real Kafka of their own
+test: $(INSTALLED) test-parts  ## format, lint, and the tests, with a real Kafka of their own; without those of test-long
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@mkdir -p build
 	./scripts/run_tests
 
-test-tools: $(INSTALLED) test-parts  ## the tests of the benchmarks, of the chaos tool and of the documents' commands
+test-long: $(INSTALLED) test-parts  ## the tests that take longest: of faults, benchmarks, the chaos tool and the documents' commands
 	@mkdir -p build
-	./scripts/run_tests tools
+	./scripts/run_tests long
 
 # What tests need beside Python's packages.
 test-parts: $(INSTALLED)
@@ -74,7 +74,7 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
 
-properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a fifth of them
+properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a third of them
 	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 --dist loadscope -m hypothesis
 	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py tests/ledger/test_adding.py
 

@@ -1,4 +1,4 @@
-"""How much a test tries: all with STREAMGAUGE_ALL_EXAMPLES (make properties), a fifth in a whole run, less in a fast one.
+"""How much a test tries: all with STREAMGAUGE_ALL_EXAMPLES (make properties), a third in a whole run, less in a fast one.
 
 A whole run draws other examples each time, so many runs try what one of them leaves out. In CI Hypothesis generates the same
 ones each time, and `some` chooses the same cases on the same day.
@@ -14,7 +14,7 @@ from typing import TypeVar
 FEW = bool(os.environ.get("STREAMGAUGE_FEW_EXAMPLES"))
 _ALL = bool(os.environ.get("STREAMGAUGE_ALL_EXAMPLES"))
 # One of how many cases or examples is tried.
-ONE_OF = 1 if _ALL else 20 if FEW else 5
+ONE_OF = 1 if _ALL else 20 if FEW else 3
 _LEAST = 5
 
 Case = TypeVar("Case")
@@ -27,7 +27,7 @@ def examples(count: int) -> int:
 
 
 def some(cases: Iterable[Case], name: str = "") -> list[Case]:
-    """A fifth of the cases, or fewer, but at least five, in their order; all of them with all examples. The choices for two
+    """A third of the cases, or fewer, but at least five, in their order; all of them with all examples. The choices for two
     names are independent.
     """
     known = list(cases)

@@ -1,8 +1,8 @@
-"""How a whole run spreads its tests over processes: half of them begin with the longest, the others with the shortest.
+"""How a run spreads its tests over processes: one in four begins with the shortest, the others with the longest.
 
 Long tests start brokers and workers and wait for them; short tests compute. Together they use the cores of the machine
 from the beginning to the end. If all processes ran the long ones, they would start too many programs at a time, and the
-short ones would use the cores only at the end.
+short ones would use the cores only at the end. If half of them ran the short ones, units of 20 s would be left for the end.
 
 A unit of work is one file, so that what its tests share is created once. The files of `APART` share nothing expensive:
 each of their tests is a unit, but vectors of one dialect stay together. costs.toml has the durations of units; others
@@ -63,7 +63,7 @@ def unit_of(nodeid: str) -> str:
 
 
 class ByCost(LoadScopeScheduling):
-    """Hands out units: to every other process the most expensive that is left, to the others the cheapest."""
+    """Hands out units: to one process in four the cheapest that is left, to the others the most expensive."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -73,7 +73,7 @@ class ByCost(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        chosen = min if self.nodes.index(node) % 2 else max
+        chosen = min if self.nodes.index(node) % 4 == 1 else max
         self.workqueue.move_to_end(chosen(self.workqueue, key=lambda unit: self._costs.get(unit, 0)), last=False)
         super()._assign_work_unit(node)
 

@@ -57,10 +57,10 @@ FIRST_EVENT = {
 }
 
 
-# Minutes. A case of this length or more is evaluated every 10 minutes, others every 5, or every minute if it is looked at
+# Minutes. A case of this length or more is evaluated every 20 minutes, others every 5, or every minute if it is looked at
 # between two such evaluations: promtool evaluates every rule each time, which took most of the time of these tests.
 LONG_CASE_MINUTES = 1_000
-LONG_STEP_MINUTES, STEP_MINUTES = 10, 5
+LONG_STEP_MINUTES, STEP_MINUTES = 20, 5
 
 
 def promtool(*arguments: str | Path) -> None:

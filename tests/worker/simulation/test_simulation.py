@@ -15,7 +15,7 @@ from tests.worker.simulation.schedule import Schedule
 from tests.worker.simulation.verdict import wrong
 
 # Schedules of an ordinary run, and of one test of it: the tests are shared among processes.
-SCHEDULES = int(os.environ.get("STREAMGAUGE_SIMULATION_SCHEDULES", "200"))
+SCHEDULES = int(os.environ.get("STREAMGAUGE_SIMULATION_SCHEDULES", "400"))
 _A_TEST = 50
 _ONE = os.environ.get("STREAMGAUGE_SIMULATION_SEED")
 
