@@ -297,10 +297,10 @@ def test_values_of_another_type_that_earlier_versions_stored_are_null(version: i
 
 
 def test_a_usage_that_is_none_is_converted(version: int, url: str) -> None:
-    rows = [make_row(number) for number in range(4)]
+    usages: tuple[object, ...] = (None, [], "many", {})
     odd = [
         changed(row, {**json.loads(row.record), "usage": usage})
-        for row, usage in zip(rows, (None, [], "many", {}), strict=True)
+        for row, usage in zip(map(make_row, range(4)), usages, strict=True)
     ]
     earlier(version, url, *odd)
     with open_ledger(url) as ledger:
