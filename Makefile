@@ -19,7 +19,7 @@ test: $(INSTALLED) test-parts  ## format, lint, and the tests, with a real Kafka
 	@mkdir -p build
 	./scripts/run_tests
 
-test-long: $(INSTALLED) test-parts  ## the tests that take longest: of faults, benchmarks, the chaos tool and the documents' commands
+test-long: $(INSTALLED) test-parts  ## the tests that take longest: of faults, of the benchmarks and of the chaos tool
 	@mkdir -p build
 	./scripts/run_tests long
 
