@@ -39,26 +39,41 @@ LISTED = '["tests/test_once.py::test_once"]\nsince = 2026-11-26\nreason = "it fa
     ids=["all pass", "one fails once", "one that is listed fails once", "another fails", "a list without a date"],
 )
 def test_a_failure_is_red(tmp_path: Path, tests: dict[str, str], listed: str, code: int, says: str) -> None:
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "run_tests", tmp_path / "scripts")
     # In a new clone the script first collects the tests once, which one case shows.
     (tmp_path / "tests" / ("new" if code == 0 and not listed else "__pycache__")).mkdir(parents=True)
-    for part in ("kafka_broker", "ports.py"):
-        (tmp_path / "tests" / part).symlink_to(ROOT / "tests" / part)
-    (tmp_path / "tests" / "unsteady.toml").write_text(listed)
-    for name, content in tests.items():
-        (tmp_path / "tests" / f"test_{name}.py").write_text(content)
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    for name in ("python", "pytest"):
-        (tmp_path / ".venv" / "bin" / name).symlink_to(Path(sys.executable).with_name(name))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    clean |= {"TEST_PROCESSES": "1", "KAFKA_BOOTSTRAP": "127.0.0.1:1"}  # none of these tests needs a broker
-    done = subprocess.run(
-        [tmp_path / "scripts" / "run_tests"], capture_output=True, text=True, env=clean, check=False, timeout=300
-    )
+    done = run_tests(tmp_path, {f"test_{name}": content for name, content in tests.items()}, listed)
     assert done.returncode == code, done.stdout + done.stderr
     assert says in done.stdout + done.stderr
     assert (tmp_path / "build" / "tests.xml").exists()
+
+
+@pytest.mark.parametrize(("part", "passed", "report"), [((), 1, "tests.xml"), (("long",), 3, "long.xml")])
+def test_those_that_take_longest_run_apart(tmp_path: Path, part: tuple[str, ...], passed: int, report: str) -> None:
+    tests = dict.fromkeys(["core/test_one", "bench/test_two", "chaos/test_three", "faults/test_four"], STEADY)
+    done = run_tests(tmp_path, tests, "", *part)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f" {passed} passed" in done.stdout
+    assert [path.name for path in (tmp_path / "build").glob("*.xml")] == [report]
+
+
+def run_tests(folder: Path, tests: dict[str, str], listed: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the script in a repository with these tests (place -> content) and this list of unsteady ones."""
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "run_tests", folder / "scripts")
+    for place, content in tests.items():
+        path = folder / "tests" / f"{place}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    for name in ("kafka_broker", "ports.py"):
+        (folder / "tests" / name).symlink_to(ROOT / "tests" / name)
+    (folder / "tests" / "unsteady.toml").write_text(listed)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "pytest"):
+        (folder / ".venv" / "bin" / name).symlink_to(Path(sys.executable).with_name(name))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    clean |= {"TEST_PROCESSES": "1", "KAFKA_BOOTSTRAP": "127.0.0.1:1"}  # none of these tests needs a broker
+    words = [folder / "scripts" / "run_tests", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, env=clean, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("file", ["Makefile", "scripts/test_interpreters"])
