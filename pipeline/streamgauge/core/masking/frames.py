@@ -24,7 +24,7 @@ import msgspec
 # A frame is made only for at least this many events: fewer are masked in the ordinary way in less time.
 MIN_EVENTS = 8
 # Samples are taken from so many events: enough that most of them are of the usual kind.
-_SAMPLED = 16
+_SAMPLED = 8
 # The largest sample (bytes). Larger events are rare, and have more than one text to mask.
 _MAX_BYTES = 16 * 1024
 # The most digits of a number at a place: such numbers are below 2**53, which every kind that keeps numbers allows.
@@ -196,14 +196,18 @@ def _places(samples: Sequence[bytes]) -> _Places | None:
         return None
     places.add_literal(b"data:")
     # Since samples have no backslash, every second piece is the content of a string.
+    shared = 0  # the first piece that no literal has
     for at, each in enumerate(zip(*pieces, strict=True)):
         if each.count(each[0]) == len(each):
-            places.add_literal(each[0])
-        elif at % 2:
+            continue
+        places.add_literal(b'"'.join([*pieces[0][shared:at], b""]))
+        if at % 2:
             places.add_place(is_text=True)
         elif not _add_numbers(each, places):
             return None
         places.add_literal(b'"' if at < last else b"")
+        shared = at + 1
+    places.add_literal(b'"'.join(pieces[0][shared:]))
     return places if places.are_whole() else None
 
 

@@ -8,6 +8,7 @@ record shows of them pass through the same filters (`safe_values.py`).
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import msgspec
 
@@ -83,9 +84,11 @@ class Masker:
         first = self.mask(read(blocks[:1])) if self._shown is None else []  # may show the dialect
         rest = blocks[len(first) :]
         framed = self._framed(rest, read)
+        if None not in framed:
+            return [*map(write_event, first), *cast(Sequence[bytes], framed)]
         others = read([block for block, event in zip(rest, framed, strict=True) if event is None])
         shown, changes = self._shown, self._changes
-        masked = iter(self.mask(others) if others else ())
+        masked = iter(self.mask(others))
         if self._changes != changes:
             # Some events belong to another dialect, and the frame may not apply after them: mask all in order.
             self._shown, again = shown, iter(others)
