@@ -72,7 +72,7 @@ def run_tests(folder: Path, tests: dict[str, str], listed: str, *arguments: str)
         (folder / ".venv" / "bin" / name).symlink_to(Path(sys.executable).with_name(name))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     clean |= {"TEST_PROCESSES": "1", "KAFKA_BOOTSTRAP": "127.0.0.1:1"}  # none of these tests needs a broker
-    words = [folder / "scripts" / "run_tests", *arguments]
+    words = [str(folder / "scripts" / "run_tests"), *arguments]
     return subprocess.run(words, capture_output=True, text=True, env=clean, check=False, timeout=300)
 
 
