@@ -432,8 +432,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "worker/": ("integration/test_worker.py",),  # agents do nothing without Faust and a broker
 }
 
-# A file that is longer hides a second thing : the median is about 120.
-MAX_LINES = 400
 # What every dialect shows by a vector of that name (tests/vectors/README.md): the usual stream, and every ending.
 OWED = {
     "happy", "tools", "reasoning", "choices", "usage-missing", "truncated",
@@ -589,9 +587,8 @@ def test_no_two_rooms_import_each_other() -> None:
 
 
 @each(SOURCES, place)
-def test_a_module_is_short_and_has_a_docstring(path: Path) -> None:
+def test_a_module_has_a_docstring_and_a_name_that_says_something(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= MAX_LINES
     assert path.stem not in NAMED_AFTER_NOTHING
     assert ast.get_docstring(ast.parse(text)), "no docstring"
 
