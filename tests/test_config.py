@@ -334,6 +334,7 @@ DECLARING = (
     "config.py",
     "admin_settings.py",
     "ledger_settings.py",
+    "proxy_settings.py",
     "sampling_settings.py",
     "span_settings.py",
     "core/limits.py",

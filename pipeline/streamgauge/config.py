@@ -15,6 +15,8 @@ from streamgauge.admin_settings import AdminSettings
 from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
 from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
+from streamgauge.proxy_settings import RELAYS as _RELAYS
+from streamgauge.proxy_settings import ProxySettings, key_password_file, pem_file
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.sampling_settings import SamplingSettings
@@ -34,7 +36,6 @@ from streamgauge.setting_types import (
     Upstream,
     choice,
     seconds,
-    switch,
     text,
     whole,
 )
@@ -51,7 +52,6 @@ Part = TypeVar("Part")
 SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 
 # The commands that take a setting, by their words.
-_RELAYS = ("up", "tap")
 _PACKETS = ("up packets", "tap packets")
 _TAPS = (*_RELAYS, *_PACKETS)
 _CAPTURES = (*_TAPS, "replay")
@@ -65,70 +65,6 @@ _KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
 # The sections of help and reference, in their order.
 SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Operation")
 _UPSTREAMS, _CLIENTS, _PACKET_CAPTURE, _CAPTURE, _KAFKA_SECTION, _STORAGE, _RECORDS, _OPERATION = SECTIONS
-
-
-def _pem(content: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
-    """A field for the path of a PEM file with this content."""
-    return _set(FILE, None, f"PEM file of {content}", commands, section, **more)
-
-
-def _key_password(key: str, commands: tuple[str, ...], section: str) -> Any:
-    """A field for the path of a file with the password of a private key."""
-    about = f"file that contains the password of {key}, read when the key is loaded"
-    return _set(FILE, None, about, commands, section)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProxySettings:
-    """The settings that only the relays of the proxy use. Each relay gets all of them."""
-
-    connect_timeout: float = _set(seconds(), 10.0, "time limit for connecting to an upstream", _RELAYS, _UPSTREAMS)
-    upstream_ca: Path | None = _pem("CAs to trust for https upstreams, besides the system's", _RELAYS, _UPSTREAMS)
-    upstream_certificate: Path | None = _pem("a client certificate for https upstreams", _RELAYS, _UPSTREAMS)
-    upstream_key: Path | None = _pem(
-        "the private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="that file"
-    )
-    upstream_key_password_file: Path | None = _key_password("--upstream-key", _RELAYS, _UPSTREAMS)
-    tls_certificate: Path | None = _pem(
-        "the certificate with which clients are served over TLS; reloaded when it changes", _RELAYS, _CLIENTS
-    )
-    tls_key: Path | None = _pem("the private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="that file")
-    tls_key_password_file: Path | None = _key_password("--tls-key", _RELAYS, _CLIENTS)
-    strip_attributes: bool = _set(
-        switch(), False, "do not pass the headers of --attribute on to upstreams", _RELAYS, _CAPTURE
-    )
-    # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
-    # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
-    max_request_head: int = _set(
-        whole(4 * 1024, 1024**2, unit="bytes"),
-        64 * 1024,
-        "largest headers of a request; larger ones are answered with 431",
-        _RELAYS,
-        _CLIENTS,
-    )
-    # A body is passed on as it arrives and takes no memory (1 TiB is far more than a prompt).
-    max_request_body: int | None = _set(
-        whole(1, 1024**4, unit="bytes"),
-        None,
-        "largest body of a request; larger ones are answered with 413",
-        _RELAYS,
-        _CLIENTS,
-        default_text="no limit",
-    )
-    # A million is the most that the memory and descriptors of one host can serve. The default takes 40 MiB when its
-    # connections are idle, and some GiB at the very worst (docs/security.md: what one connection may hold). It fits into
-    # 20,000 descriptors.
-    max_connections: int = _set(
-        whole(1, 1_000_000), 6_000, "most client connections at a time; further ones wait", _RELAYS, _CLIENTS
-    )
-    max_connections_per_address: int | None = _set(
-        whole(1, 1_000_000),
-        None,
-        "most client connections from one address; further ones are closed",
-        _RELAYS,
-        _CLIENTS,
-        default_text="3/4 of --max-connections",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,12 +157,12 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         _KAFKA,
         _KAFKA_SECTION,
     )
-    kafka_ca: Path | None = _pem("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
-    kafka_certificate: Path | None = _pem("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
-    kafka_key: Path | None = _pem(
+    kafka_ca: Path | None = pem_file("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
+    kafka_certificate: Path | None = pem_file("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
+    kafka_key: Path | None = pem_file(
         "the private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="that file"
     )
-    kafka_key_password_file: Path | None = _key_password("--kafka-key", _KAFKA, _KAFKA_SECTION)
+    kafka_key_password_file: Path | None = key_password_file("--kafka-key", _KAFKA, _KAFKA_SECTION)
     kafka_mechanism: str = _set(
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", metavar="NAME"),
         "SCRAM-SHA-512",

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from streamgauge.attribute_types import Attribute
-from streamgauge.config import ProxySettings, Settings
+from streamgauge.config import Settings
+from streamgauge.proxy_settings import ProxySettings
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.taps.proxy.upstream import WATCH_S
 
