@@ -89,9 +89,9 @@ _STATUS = {
     Refusal.HEADER_TIMEOUT: 408,
     Refusal.BODY_TIMEOUT: 408,
     Refusal.BODY_TOO_LARGE: 413,
+    Refusal.UPGRADE_REFUSED: 426,  # only after this one do all clients of WebSockets fall back to HTTP at once
     Refusal.HEADERS_TOO_LARGE: 431,
     Refusal.PIPELINED_TOO_MUCH: 431,
-    Refusal.UPGRADE_REFUSED: 501,
     Refusal.UPSTREAM_UNREACHABLE: 502,
     Refusal.UPSTREAM_INVALID: 502,
     Refusal.RELAY_BUSY: 503,

@@ -266,16 +266,21 @@ FIELDS = [
         get(b"/u0/x", b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AA"),
         forwarded(),
     ),
+    Case(
+        "TLS and another version of HTTP are ignored, too",
+        get(b"/u0/x", b"Connection: Upgrade", b"Upgrade: TLS/1.2, http/2.0,"),
+        forwarded(),
+    ),
     Case("an upgrade without a Connection option", get(b"/u0/x", b"Upgrade: websocket"), forwarded()),
     Case(
         "WebSocket",
         get(b"/u0/x", b"Connection: keep-alive, Upgrade", b"Upgrade: websocket"),
-        Refused(501, b"upgrade_refused"),
+        Refused(426, b"upgrade_refused"),
     ),
     Case(
         "an upgrade among others",
         get(b"/u0/x", b"Connection: upgrade", b"Upgrade: h2c, foo/2"),
-        Refused(501, b"upgrade_refused"),
+        Refused(426, b"upgrade_refused"),
     ),
     Case("CONNECT", b"CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: c\r\n\r\n", METHOD),
     Case("CONNECT with a path", b"CONNECT /u0/x HTTP/1.1\r\nHost: c\r\n\r\n", METHOD),

@@ -41,7 +41,9 @@ def climbs(target: bytes) -> bool:
 
 
 def _offers(read: Read) -> set[bytes]:
-    return {one.strip().lower() for value in read.values(b"upgrade") for one in value.split(b",")}
+    """The protocols that are offered and are not HTTP itself."""
+    offers = {one.strip().lower() for value in read.values(b"upgrade") for one in value.split(b",")}
+    return {one for one in offers if one not in (b"", b"h2c") and not re.match(rb"(tls|http)/[0-9.]+$", one)}
 
 
 def _get(*lines: bytes, first: bytes = b"GET /u0/x HTTP/1.1") -> bytes:
@@ -151,13 +153,8 @@ REFUSALS = [
     Refusal(
         "an upgrade",
         _get(b"Connection: upgrade", b"Upgrade: x"),
-        lambda _, read: b"upgrade" in read.options and _offers(read) - {b"h2c", b""},
+        lambda _, read: b"upgrade" in read.options and _offers(read),
         always="head",
-    ),
-    Refusal(
-        "an offer to upgrade with an empty member",
-        _get(b"Connection: upgrade", b"Upgrade: h2c,"),
-        lambda _, read: b"upgrade" in read.options and b"" in _offers(read),
     ),
     Refusal(
         "too large a head",

@@ -5,6 +5,7 @@ The reader parses one request at a time. After a complete request it keeps the f
 after a chunked body may the next requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
 """
 
+import re
 from collections import deque
 
 import httptools
@@ -17,9 +18,9 @@ from streamgauge.taps.proxy.request import RefusedError, Request
 # Bytes that a chunked body may have between two pieces of content: chunk extensions and trailers. The relay discards
 # them.
 MAX_BETWEEN = 64 * 1024
-# Upgrades that the relay may ignore: some clients offer this one with every first request (RFC 9113, 3.1; Java's
-# HttpClient).
-_IGNORED_UPGRADES = frozenset((b"h2c",))
+# Offers of HTTP itself, in another version or with TLS: the request means the same without them, and a server may ignore
+# them (RFC 9110, 7.8). Java's HttpClient and `curl --http2` offer h2c, Apache's HttpClient from 5.4 on TLS/1.2 (RFC 2817).
+_IGNORED_UPGRADES = re.compile(rb"|h2c|(?:tls|http)/[0-9.]+", re.IGNORECASE)
 
 _LENGTH = b"content-length"
 # Least size of a piece of a chunked body for the parser (bytes): content may be full of blank lines, which end pieces.
@@ -253,13 +254,11 @@ class RequestReader:
 
     def _offered(self, request: Request) -> None:
         """Handles a request that offers upgrades: ignores those of _IGNORED_UPGRADES, and refuses a request with others."""
-        offers = {offer.strip().lower() for value in request.values(b"upgrade") for offer in value.split(b",")}
-        if offers <= _IGNORED_UPGRADES:
+        offers = [offer.strip() for value in request.values(b"upgrade") for offer in value.split(b",")]
+        if all(map(_IGNORED_UPGRADES.fullmatch, offers)):
             self._upgrade = request
         else:
-            self._refuse(
-                Refusal.UPGRADE_REFUSED, "The relay does not support upgrades (WebSocket or other): use HTTP only."
-            )
+            self._refuse(Refusal.UPGRADE_REFUSED, _NO_UPGRADE)
 
     def on_body(self, body: bytes) -> None:
         """Appends a piece of the body, without chunk framing, as an event; refuses a body above `max_body`."""
@@ -280,6 +279,10 @@ class RequestReader:
             self.events.append(WHOLE)
 
 
+_NO_UPGRADE = (
+    "The relay does not carry WebSockets, or other protocols than HTTP/1.1. Send the request over HTTP: POST, with"
+    ' "stream": true for server-sent events. A client that can do both has a setting for it.'
+)
 _TOO_MUCH_PIPELINED = (
     f"The relay buffers at most {MAX_PIPELINED_BYTES} bytes of pipelined requests."
     " Wait for each response before the next request."
