@@ -249,11 +249,12 @@ def _chat() -> Segment:
 
 
 def _messages() -> Segment:
-    """An Anthropic stream that calls a tool, with a cache."""
+    """An Anthropic stream through a gateway that reports its cost. It calls a tool, and uses a cache."""
     usage = {
         "input_tokens": 20, "cache_creation_input_tokens": 2048, "cache_read_input_tokens": 512, "output_tokens": 1,
         "cache_creation": {"ephemeral_1h_input_tokens": 2048, "ephemeral_5m_input_tokens": 0},
     }  # fmt: skip
+    used = {"output_tokens": 24, "cost": 0.01285, "is_byok": False}
     message = {"id": "msg_01", "model": "claude-x", "role": "assistant", "usage": usage}
     block = {"type": "tool_use", "id": "toolu_01", "name": "get_level", "input": {}}
     events: list[tuple[int, dict[str, Any]]] = [
@@ -262,15 +263,15 @@ def _messages() -> Segment:
         (640, _delta('{"station": ')),
         (662, _delta('"Basel"}')),
         (663, {"type": "content_block_stop", "index": 0}),
-        (690, {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 24}}),
+        (690, {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": used}),
         (690, {"type": "message_stop"}),
     ]
     reads = [_read(ms, event, name=str(event["type"])) for ms, event in events]
     request = RequestFacts(body_bytes=2210, model="claude-x", stream=True, max_tokens=1024, sent_ns=2 * _MS)
     head = _head_of(200, content_encoding="gzip")
-    segment = _segment("anthropic", "/messages", request, head, reads, 692)
+    segment = _segment("openrouter", "/messages", request, head, reads, 692)
     return msgspec.structs.replace(
-        segment, opening=msgspec.structs.replace(_opening("anthropic", "/messages"), capture="full")
+        segment, opening=msgspec.structs.replace(_opening("openrouter", "/messages"), capture="full")
     )
 
 

@@ -195,6 +195,24 @@ class RateLimit(Part):
     """Seconds until the limit of tokens is whole again, as `requests_reset_s`."""
 
 
+class ReportedCost(Part):
+    """What the provider or gateway says that the response costs. It is the seller's own figure, not a price of a list."""
+
+    usd: str
+    """US dollars as a decimal number without exponent, with all digits of the report; `0` if it reports 0."""
+    byok: bool | None
+    """Whether the model's provider bills a key of the caller's own apart from this, so that `usd` is the gateway's fee alone.
+    null if the gateway does not say."""
+    source: Literal["openrouter", "vercel", "xai", "perplexity", "litellm"]
+    """Who reports it. LiteLLM computes it from a list of prices of its own; the others bill it:
+    - `openrouter`: in `usage.cost`, beside `is_byok` or `cost_details`, or of a response whose id begins with `gen-`
+    - `vercel`: in `usage.cost`, beside `market_cost` (Vercel's AI Gateway)
+    - `xai`: in `usage.cost_in_usd_ticks`, of which a dollar has 10^10
+    - `perplexity`: in `usage.cost.total_cost`
+    - `litellm`: in `usage.cost`, else the header x-litellm-response-cost, if headers of LiteLLM came
+    """
+
+
 class Usage(Part):
     """The tokens that the provider reported. Per field the last value counts; values are never added up over events."""
 
@@ -231,6 +249,9 @@ class Usage(Part):
     """How many reported counts were ignored: negative, fractional, above 2^53, no number, or 0 for a known input."""
     raw: dict[str, Any] | None
     """The provider's usage object, merged over the events, with its known fields only. null if there is none."""
+    reported_cost: ReportedCost | None = None
+    """The cost that the response itself reports. null if it reports none, or if the reporter is unknown. Records of earlier
+    development versions lack this field."""
 
 
 class Counts(Part):

@@ -101,6 +101,21 @@ def test_facts_by_allowlist() -> None:
 
 
 @pytest.mark.parametrize(
+    ("headers", "gateway", "cost"),
+    [
+        ([("x-litellm-response-cost", "2.85e-05")], "litellm", "0.0000285"),
+        ([("x-litellm-version", "1.80.0"), ("x-litellm-response-cost", "secret")], "litellm", None),
+        ([("x-litellm-call-id", "b980db26-9512-45cc-b1da-c511a363b83f")], "litellm", None),
+        ([("x-litellm-response-cost", "")], None, None),
+        ([("x-response-cost", "0.5")], None, None),
+    ],
+)
+def test_litellm_and_its_cost(headers: list[tuple[str, str]], gateway: str | None, cost: str | None) -> None:
+    facts = head_facts(head(*headers), None, event_stream=True)
+    assert (facts.gateway, facts.cost) == (gateway, cost)
+
+
+@pytest.mark.parametrize(
     ("reported", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
 )
 def test_a_head_that_is_reported(reported: int | None, kept: int | None) -> None:

@@ -61,6 +61,7 @@ def encoded(body: bytes, coding: str | None) -> bytes:
 def response_head(vector: Vector, how: Live, body: bytes) -> bytes:
     """The response's raw head; a response that does not end well announces a longer body than it has."""
     lines = [f"HTTP/1.1 {vector.status} Some Reason", f"Content-Type: {vector.content_type}"]
+    lines += [f"{name}: {value}" for name, value in vector.response_headers]
     if how.coding:
         lines.append(f"Content-Encoding: {how.coding.removesuffix('-members')}")
     if how.framing == "length":

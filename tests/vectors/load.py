@@ -45,6 +45,7 @@ class Vector(msgspec.Struct, frozen=True):
     method: str = "POST"
     target: str = ""
     headers: list[tuple[str, str]] = []
+    response_headers: list[tuple[str, str]] = []
     request: dict[str, Any] | None = None
     status: int = 200
     content_type: str = "text/event-stream"

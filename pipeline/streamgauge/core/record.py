@@ -108,6 +108,14 @@ class RateLimit(msgspec.Struct):
     tokens_reset_s: float | None
 
 
+class ReportedCost(msgspec.Struct):
+    """What a provider or gateway says that the response costs: US dollars, as a decimal number."""
+
+    usd: str
+    byok: bool | None
+    source: str
+
+
 class Usage(msgspec.Struct):
     """Tokens as the provider counts them."""
 
@@ -125,6 +133,7 @@ class Usage(msgspec.Struct):
     identity_failed: str | None
     bad_values: int
     raw: dict[str, object] | None
+    reported_cost: ReportedCost | None = None
 
 
 class Counts(msgspec.Struct):

@@ -6,6 +6,7 @@ becomes `masked`.
 
 import re
 import string
+from decimal import Decimal
 
 MASKED = "masked"
 
@@ -68,3 +69,23 @@ def finite_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < MAX_SAFE_INTEGER else None
+
+
+# A decimal number as text: at most 15 digits before the point, and an exponent of two digits, so that it stays short.
+_DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,40})?(?:[eE][-+]?[0-9]{1,2})?")
+
+
+def decimal_text(value: object) -> str | None:
+    """A non-negative amount below 2**53 as plain decimal digits, without trailing zeros; None for anything else.
+
+    `value`: a number or a text. A float is the shortest decimal number that reads as it, which is what JSON prints: 0.1 is
+    0.1, and not the binary fraction that stands for it.
+    """
+    text = value if isinstance(value, str) else "" if finite_number(value) is None else repr(value)
+    if _DECIMAL.fullmatch(text) is None:
+        return None
+    amount = Decimal(text)
+    if amount >= MAX_SAFE_INTEGER:
+        return None
+    plain = f"{amount:f}"
+    return plain.rstrip("0").removesuffix(".") if "." in plain else plain

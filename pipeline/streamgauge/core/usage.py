@@ -14,7 +14,9 @@ from functools import cache
 import msgspec
 
 from streamgauge.core.allowlist import Kind, Spec, apply_allowlist
+from streamgauge.core.capture.segments import Head
 from streamgauge.core.record import Usage
+from streamgauge.core.reported_cost import reported_cost
 from streamgauge.core.safe_values import finite_number, whole_number
 
 # Types of Anthropic's iterations that the top level of its usage counts already: the model's own, and that of the model
@@ -181,10 +183,15 @@ def _first(raw: Mapping[str, object], paths: tuple[str, ...]) -> int | None:
     return None
 
 
-def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
-    """The record's usage. `identity_failed` names the equation or inequality that does not hold, or is None."""
+def normalised(
+    state: UsageState, rules: UsageRules | None, head: Head | None = None, response_id: str | None = None
+) -> Usage:
+    """The record's usage. `identity_failed` names the equation or inequality that does not hold, or is None.
+
+    `head`, `response_id`: of the response; they may show its cost, and who reports it.
+    """
     if rules is None or not state.seen:
-        return _absent(state)
+        return _absent(state, head)
     raw = state.raw
     given_input, output = _first(raw, rules.input), _first(raw, rules.output)
     if state.placeholder:
@@ -213,6 +220,7 @@ def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
         identity_failed=failed,
         bad_values=state.bad_values,
         raw=raw,
+        reported_cost=reported_cost(raw, head, response_id),
     )
 
 
@@ -253,7 +261,7 @@ def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, objec
     return [part for part in given if isinstance(part, dict) and part.get("type") not in _TOP_LEVEL]
 
 
-def _absent(state: UsageState) -> Usage:
+def _absent(state: UsageState, head: Head | None) -> Usage:
     return Usage(
         input_tokens=None,
         output_tokens=None,
@@ -269,4 +277,5 @@ def _absent(state: UsageState) -> Usage:
         identity_failed=None,
         bad_values=state.bad_values,
         raw=None,
+        reported_cost=reported_cost(None, head, None),
     )

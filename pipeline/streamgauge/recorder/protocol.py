@@ -170,6 +170,9 @@ RESPONSE_HEADERS = frozenset(
         "openai-organization",
         "anthropic-organization-id",
         "openai-project",
+        "x-litellm-version",
+        "x-litellm-call-id",
+        "x-litellm-response-cost",
     }
     | RATE_LIMIT_HEADERS
 )

@@ -11,13 +11,18 @@ from streamgauge.core.formats.sse import BOM
 from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
-from streamgauge.core.safe_values import safe_id
+from streamgauge.core.reported_cost import LITELLM
+from streamgauge.core.safe_values import decimal_text, safe_id
 from streamgauge.recorder.rate_limit import rate_limit_of
 
 # The first present of these is the provider's own id of the request.
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
 _ORGANIZATIONS = ("openai-organization", "anthropic-organization-id")
 _PROJECTS = ("openai-project",)
+# LiteLLM sends the first two with every response, and the cost with those whose cost it knows before their body
+# (docs.litellm.ai, proxy: response headers).
+_OF_LITELLM = ("x-litellm-call-id", "x-litellm-version", "x-litellm-response-cost")
+_COST = _OF_LITELLM[-1]
 
 # RFC 9110, 10.2.3: whole seconds, or a date; some servers send fractions.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -123,6 +128,8 @@ def head_facts(
         organization=_first(first, _ORGANIZATIONS),
         project=_first(first, _PROJECTS),
         rate_limit=rate_limit_of(first, lambda: _response_time(first, stamp_ns, began_wall_ns)),
+        gateway=LITELLM if any(first.get(name) for name in _OF_LITELLM) else None,
+        cost=decimal_text(first.get(_COST)),
     )
 
 

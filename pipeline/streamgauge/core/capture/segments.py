@@ -120,6 +120,9 @@ class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     organization: Word | None = None
     project: Word | None = None
     rate_limit: RateLimit | None = None
+    # The gateway that made the response, if its own headers name it, and the cost that they state (US dollars).
+    gateway: Word | None = None
+    cost: Word | None = None
 
 
 class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -7,6 +7,7 @@ placeholder. The input count excludes tokens that were written to the cache or r
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -26,6 +27,7 @@ _KEEP_USAGE: dict[str, Spec] = {
     "service_tier": Kind.CODE,
     "inference_geo": Kind.CODE,
     "speed": Kind.CODE,
+    **KEEP_COST,  # of gateways that offer this API
 }
 _KEEP_BLOCK: Spec = {
     "type": Kind.CODE,

@@ -6,6 +6,7 @@ in several places, the first one present counts; the others are copies of it.
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS
+from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.usage import UsageRules
 
 _KEEP_TOOL: Spec = {
@@ -66,7 +67,6 @@ KEEP_USAGE: dict[str, Spec] = {
     "prompt_cache_hit_tokens": Kind.COUNT,
     "prompt_cache_miss_tokens": Kind.COUNT,
     "num_sources_used": Kind.COUNT,
-    "cost_in_usd_ticks": Kind.COUNT,
     "queue_time": Kind.NUMBER,
     "prompt_time": Kind.NUMBER,
     "completion_time": Kind.NUMBER,
@@ -74,23 +74,7 @@ KEEP_USAGE: dict[str, Spec] = {
     "time_to_first_token_ms": Kind.NUMBER,
     "time_per_output_token_ms": Kind.NUMBER,
     "tokens_per_second": Kind.NUMBER,
-    # A number (OpenRouter), or parts of it (Perplexity, docs.perplexity.ai, chat completions: usage.cost).
-    "cost": (
-        Kind.NUMBER,
-        dict.fromkeys(
-            ("input_tokens_cost", "output_tokens_cost", "reasoning_tokens_cost", "request_cost", "total_cost"),
-            Kind.NUMBER,
-        ),
-    ),
-    "market_cost": Kind.NUMBER,
-    "is_byok": Kind.FLAG,
-    "cost_details": {
-        "upstream_inference_cost": Kind.NUMBER,
-        "upstream_inference_prompt_cost": Kind.NUMBER,
-        "upstream_inference_completions_cost": Kind.NUMBER,
-        "upstream_inference_input_cost": Kind.NUMBER,
-        "upstream_inference_output_cost": Kind.NUMBER,
-    },
+    **KEEP_COST,
     "service_tier": Kind.CODE,
 }
 _KEEP_CHOICE: Spec = {

@@ -8,6 +8,7 @@ closing event of a part or of an item carries counts there (repeated_output.py);
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, Source, error_in, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -32,18 +33,7 @@ _KEEP_USAGE: dict[str, Spec] = {
     },
     "num_sources_used": Kind.COUNT,
     "num_server_side_tools_used": Kind.COUNT,
-    "cost_in_usd_ticks": Kind.COUNT,
-    # A number (OpenRouter), or parts of it (Perplexity's agents, docs.perplexity.ai, agent api).
-    "cost": (
-        Kind.NUMBER,
-        dict.fromkeys(("input_cost", "output_cost", "cache_read_cost", "tool_calls_cost", "total_cost"), Kind.NUMBER),
-    ),
-    "is_byok": Kind.FLAG,
-    "cost_details": {
-        "upstream_inference_cost": Kind.NUMBER,
-        "upstream_inference_input_cost": Kind.NUMBER,
-        "upstream_inference_output_cost": Kind.NUMBER,
-    },
+    **KEEP_COST,
 }
 _KEEP_CONTENT: Spec = {"type": Kind.CODE, "text": Kind.TEXT, "refusal": Kind.TEXT}
 _KEEP_ITEM: Spec = {
