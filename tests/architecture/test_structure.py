@@ -216,6 +216,7 @@ EDGES: dict[str, set[str]] = {
     # Without Kafka, and the storage of records.
     "ledger/sqlite.py": {"sqlalchemy"},
     "ledger/postgresql.py": {"sqlalchemy", "psycopg"},
+    "ledger/postgresql_tls.py": {"psycopg"},
     "ledger/schema.py": {"sqlalchemy"},
     "ledger/migrations.py": {"sqlalchemy"},
     "ledger/partitions.py": {"sqlalchemy"},

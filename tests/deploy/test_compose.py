@@ -100,7 +100,9 @@ def test_workers_are_two_members_with_one_ledger() -> None:
     assert len({volumes(name)["/data"] for name in SERVING}) == len(SERVING), "each has its own data directory"
     for name in SERVING:
         assert str(parsed(name).settings.data_dir) == "/data"
-    assert {parsed(name).settings.ledger_url for name in WORKERS} == {"postgresql://streamgauge@ledger/streamgauge"}
+    assert {parsed(name).settings.ledger_url for name in WORKERS} == {
+        "postgresql://streamgauge@ledger/streamgauge?sslmode=disable"
+    }
 
 
 def test_the_ledger_is_the_database_that_the_workers_name() -> None:

@@ -46,9 +46,13 @@ def _found() -> Path | None:
 
 
 class PostgresServer:
-    """A server with a directory and a port of its own. Texts sort as in English, not by code points."""
+    """A server with a directory and a port of its own. Texts sort as in English, not by code points.
 
-    def __init__(self) -> None:
+    `certificate`: the PEM text of a certificate and its key, for TLS on the address `host`, where each user may log in.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", certificate: bytes | None = None) -> None:
+        self._host, self._certificate = host, certificate
         self._programs = programs()
         self._account = _account()
         self._directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # pytest's directories are closed to others
@@ -57,6 +61,16 @@ class PostgresServer:
         self.port = free_port()
         self._run("initdb", "-D", str(self._data), "-U", USER, "--auth=trust", "--no-sync", "--encoding=UTF8",
                   "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")  # fmt: skip
+        if host != "127.0.0.1":
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all 0.0.0.0/0 trust\n")
+        if certificate is not None:
+            for name in ("server.crt", "server.key"):
+                file = self._data / name
+                file.write_bytes(certificate)
+                file.chmod(0o600)
+                if self._account is not None:
+                    os.chown(file, self._account.pw_uid, self._account.pw_gid)
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -67,7 +81,7 @@ class PostgresServer:
     @property
     def url(self) -> str:
         """The URL of its database."""
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://{USER}@{self._host}:{self.port}/postgres"
 
     @property
     def pid(self) -> int:
@@ -77,7 +91,8 @@ class PostgresServer:
 
     def start(self) -> None:
         """Starts it, and waits until it answers."""
-        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": str(self._directory), "fsync": "off",
+        settings = {"listen_addresses": self._host, "ssl": "on" if self._certificate else "off", "fsync": "off",
+                    "unix_socket_directories": str(self._directory),
                     "shared_buffers": "16MB", "max_connections": "100", "port": str(self.port)}  # fmt: skip
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self._directory / "log").open("ab") as log:
@@ -89,7 +104,7 @@ class PostgresServer:
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                psycopg.connect(self.url, connect_timeout=5).close()
+                psycopg.connect(self.url, connect_timeout=5, sslmode="prefer").close()
                 return
             except psycopg.OperationalError:
                 assert self._process.poll() is None, (self._directory / "log").read_text()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from streamgauge.config import Settings
 from streamgauge.doctor.findings import Finding, fail, ok, warn
@@ -9,32 +10,39 @@ from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.errors import MissingExtra
 from streamgauge.ledger import LedgerUnavailableError, UnsupportedLedgerError, sqlite_file
-from streamgauge.ledger.inspection import inspect_ledger
+from streamgauge.ledger.inspection import LedgerState, inspect_ledger
 from streamgauge.runtime.redaction import redacted_text
 
 
 async def find(installation: Installation) -> Sequence[Finding]:
-    """One finding."""
+    """A finding of the ledger, and one of its connection if that is not safe."""
     settings = installation.settings
     if len(settings.ledger) > 1:
         return [fail("--ledger is given more than once: records are stored in one ledger", "give it once")]
     try:
-        return [await in_thread(_of, settings)]
+        return await in_thread(_of, settings)
     except ModuleNotFoundError:
         raise MissingExtra("the ledger", installation.command) from None
 
 
-def _of(settings: Settings) -> Finding:
-    from streamgauge.ledger.schema import SCHEMA_VERSION  # the doctor of a tap needs no library for databases
-
+def _of(settings: Settings) -> list[Finding]:
     url = settings.ledger_url
     try:
         state = inspect_ledger(url)
         path = sqlite_file(url)
     except UnsupportedLedgerError as error:
-        return fail(str(error), "write sqlite:///FILE, or the URL of a database that begins with postgresql://")
+        return [fail(str(error), "write sqlite:///FILE, or the URL of a database that begins with postgresql://")]
     except LedgerUnavailableError as error:
-        return fail(redacted_text(str(error)), "check the database, its rights, and the URL of --ledger")
+        return [fail(redacted_text(str(error)), "check the database, its rights, and the URL of --ledger")]
+    findings = [_of_state(settings, state, path)]
+    if state is not None and state.tls_warning:
+        findings.append(warn(state.tls_warning, "write sslmode=verify-full and sslrootcert=FILE into the ledger's URL"))
+    return findings
+
+
+def _of_state(settings: Settings, state: LedgerState | None, path: Path | None) -> Finding:
+    from streamgauge.ledger.schema import SCHEMA_VERSION  # the doctor of a tap needs no library for databases
+
     if state is None:
         assert path is not None
         above = path.absolute().parent

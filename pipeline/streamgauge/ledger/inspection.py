@@ -1,6 +1,7 @@
 """Looks at a ledger without changing it: `open_ledger` would make its tables, or convert those of an earlier version."""
 
 import contextlib
+import dataclasses
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,13 @@ SELECT coalesce(has_function_privilege(to_regprocedure('streamgauge_make_day(dat
 
 @dataclass(frozen=True)
 class LedgerState:
-    """`version`: of the tables, 0 if there are none yet. `writable`: whether this process may store records."""
+    """`version`: of the tables, 0 if there are none yet. `writable`: whether this process may store records.
+    `tls_warning`: a sentence if the connection to the database is less safe than TLS with a verified server.
+    """
 
     version: int
     writable: bool
+    tls_warning: str = ""
 
 
 def inspect_ledger(url: str) -> LedgerState | None:
@@ -72,19 +76,25 @@ def _takes_writers(database: sqlite3.Connection) -> bool:
 def _postgresql(url: str) -> LedgerState:
     try:
         import psycopg  # it takes time to import, and SQLite does not need it
+
+        from streamgauge.ledger.postgresql_tls import tls_of
     except ImportError as error:
         raise LedgerUnavailableError(f"PostgreSQL's driver cannot be loaded ({error})") from None
     try:
         known = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error:
         raise UnsupportedLedgerError("the ledger's URL is not one that PostgreSQL accepts") from None
-    timeout: dict[str, Any] = {} if "connect_timeout" in known else {"connect_timeout": _TIMEOUT_S}
+    tls = tls_of(known)
+    options: dict[str, Any] = {"connect_timeout": known.get("connect_timeout", _TIMEOUT_S), **tls.options}
     try:
-        with psycopg.connect(url, **timeout) as connection:
+        with psycopg.connect(url, **options) as connection:
             connection.read_only = True
-            return _state_of(connection)
+            return dataclasses.replace(_state_of(connection), tls_warning=tls.warning)
     except psycopg.Error as error:
-        raise LedgerUnavailableError(f"the ledger in PostgreSQL cannot be opened ({_first_line(error)})") from None
+        sentence = _first_line(error)
+        raise LedgerUnavailableError(
+            f"the ledger in PostgreSQL cannot be opened ({sentence}{tls.hint(sentence)})"
+        ) from None
 
 
 def _state_of(connection: Any) -> LedgerState:

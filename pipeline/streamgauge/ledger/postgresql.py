@@ -1,9 +1,10 @@
 """The ledger in a PostgreSQL database: for workers of several hosts.
 
 The URL goes to libpq as it is: several hosts, TLS and other options work as in its documentation, and a password may come
-from PGPASSWORD or a password file.
+from PGPASSWORD or a password file. One default differs: see `postgresql_tls`.
 """
 
+import logging
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +18,12 @@ from sqlalchemy.exc import ProgrammingError
 
 from streamgauge.ledger.contract import Expired, LedgerUnavailableError, Pricing, UnsupportedLedgerError
 from streamgauge.ledger.partitions import PREPARING, Partitions
+from streamgauge.ledger.postgresql_tls import tls_of
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from streamgauge.ledger.store import SqlLedger
+
+_LOG = logging.getLogger("streamgauge.ledger")
 
 # How long a server may be silent, unless the URL says otherwise: one that is away answers nothing, and the sink's thread
 # would wait for a quarter of an hour. Seconds, but the last one: milliseconds.
@@ -56,7 +60,11 @@ class PostgresqlLedger(SqlLedger):
             ) from None
         if "@" in str(known.get("host", "")):
             raise UnsupportedLedgerError("the host in the ledger's URL contains an @: write an @ of a password as %40")
-        super().__init__(_engine(url, known), f"the ledger {_shown(known)}", prices)
+        tls = tls_of(known)
+        if tls.warning:
+            _LOG.warning("%s", tls.warning)
+        self._tls = tls
+        super().__init__(_engine(url, known, tls.options), f"the ledger {_shown(known)}", prices)
         self._create = create
         self._partitions = Partitions(self._engine, self._name)
         with self._translated("opened"):
@@ -116,8 +124,8 @@ class PostgresqlLedger(SqlLedger):
 
     def _cause(self, error: BaseException) -> str:
         """The server's first sentence: the others may quote values."""
-        lines = str(error).strip().splitlines()
-        return lines[0] if lines else type(error).__name__
+        sentence = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return sentence + self._tls.hint(sentence)
 
     def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
         """One statement, since other writers may insert the same rows meanwhile: it waits for them."""
@@ -127,12 +135,12 @@ class PostgresqlLedger(SqlLedger):
         return set(connection.scalars(ignoring.returning(records.c.stream_id), values))
 
 
-def _engine(url: str, known: dict[str, Any]) -> Engine:
-    timeouts: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in known}
+def _engine(url: str, known: Mapping[str, Any], tls: Mapping[str, str]) -> Engine:
+    ours: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in known} | dict(tls)
 
     def connect() -> "psycopg.Connection[Any]":
         # Prepared statements would break behind a pooler that gives each transaction another connection.
-        connection = psycopg.connect(url, prepare_threshold=None, **timeouts)
+        connection = psycopg.connect(url, prepare_threshold=None, **ours)
         set_json_dumps(str, connection)  # attributes are JSON already
         return connection
 
