@@ -270,7 +270,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
     dead_letter_limit: int = _set(
         whole(0, 10**9),
         5_000,
-        "stop a partition once this many more of its messages are unreadable than readable; 0 for no limit",
+        "stop a partition after this many messages of another version if none could be read for a minute; 0: no limit",
         ("worker",),
         _KAFKA_SECTION,
     )

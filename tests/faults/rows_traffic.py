@@ -301,12 +301,16 @@ ROWS = {
         ),
     ),
     "D3": Row(
-        "in a partition many more messages are unreadable than readable",
-        "the partition stops at `--dead-letter-limit`, says why, and an alert fires; nothing is dropped; other"
-        " partitions are not affected; an upgraded worker continues",
+        "in a partition all messages have the format of another version; or a client writes such messages between those"
+        " of taps, or what is no bundle",
+        "without readable messages the partition stops at `--dead-letter-limit`, says why, and an alert fires; nothing is"
+        " dropped; other partitions are not affected; an upgraded worker continues, and so does the partition once a"
+        " readable bundle comes. What a client writes beside a tap, and what is no bundle, stops nothing",
         (
             f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_stops_at_too_many_and_a_worker_with_another_limit_continues",
-            f"{_DEAD_LETTER_LIMIT}::test_d3_it_is_the_share_that_counts",
+            f"{_DEAD_LETTER_LIMIT}::test_d3_foreign_messages_beside_those_of_a_tap_stop_nothing",
+            f"{_DEAD_LETTER_LIMIT}::test_d3_what_is_no_bundle_stops_nothing",
+            f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_that_has_stopped_continues_when_a_readable_bundle_comes",
             f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_that_has_stopped_is_not_stuck",
         ),
     ),

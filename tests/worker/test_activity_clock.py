@@ -84,7 +84,7 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
 
     async def run() -> None:
         consumer: Any = SimpleNamespace(topic="segments", end=lambda number: None)
-        anything: Any = SimpleNamespace()
+        anything: Any = SimpleNamespace(limit=0, alone_s=0.0)
         context = PartitionContext(
             Topics(), ReadContext(consumer, anything), anything, metrics, lambda *_: None, failures.append, 3600.0, 60.0
         )

@@ -27,7 +27,7 @@ async def _nowhere(_: Message) -> bool:
 
 def a_partition(producer: Producer, metrics: Metrics) -> Partition:
     """A partition of which nothing is read."""
-    anything: Any = SimpleNamespace(topic="segments", end=lambda number: 7)
+    anything: Any = SimpleNamespace(topic="segments", end=lambda number: 7, limit=0, alone_s=0.0)
     reading = ReadContext(anything, anything)
     around = PartitionContext(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 1.0, 60.0)
     return Partition(

@@ -44,7 +44,7 @@ def test_expired_messages_are_counted_at_the_start_and_acknowledged_without_furt
             unset=lambda *_, **__: None,
         )
         consumer: Any = SimpleNamespace(topic="segments", end=lambda number: 5000)
-        anything: Any = SimpleNamespace()
+        anything: Any = SimpleNamespace(limit=0, alone_s=0.0)
         context = PartitionContext(
             Topics(),
             ReadContext(consumer, anything),

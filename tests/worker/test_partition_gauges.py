@@ -97,7 +97,7 @@ class Worker:
         state: Any = SimpleNamespace(newest=newest, on_recover=lambda _: None, on_recovery_restart=lambda _: None)
         consumer: Any = self.consumer
         log: Any = Log()
-        dead_letters: Any = None
+        dead_letters: Any = SimpleNamespace(limit=0, alone_s=0.0)
         self.commits = self.assignment.connect(consumer, state, log, dead_letters)
 
     @staticmethod

@@ -97,7 +97,7 @@ def _loss(durations: Durations) -> list[Alert]:
             "page",
             "{{ $value }} partitions of {{ $labels.instance }} are blocked by messages that cannot be read",
             "See the reason in the worker's log: the dead letter topic is missing, access is denied, too few replicas are in "
-            "sync, or more messages are unreadable than --dead-letter-limit allows. Nothing is lost.",
+            "sync, or as many messages of another version came as --dead-letter-limit allows. Nothing is lost.",
         ),
         Alert(
             "LogLostMessages",

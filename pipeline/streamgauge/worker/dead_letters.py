@@ -3,11 +3,13 @@
 the broker accepts it      pause, then continue the partition: many unreadable messages must not starve other partitions
 it is too large            send a truncated dead letter, with the message's sizes
 any other error            the partition waits: nothing is lost or acknowledged; one log line, and a metric shows it
-too many were unreadable   the partition stops at the message, in the same way, until a worker starts again (decision 39)
+too many were foreign      the partition stops at the message, in the same way, until a worker starts again, or a readable
+                           bundle follows (decision 39, `foreign_messages.py`)
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka.errors import (  # type: ignore[import-untyped]
@@ -22,6 +24,7 @@ from streamgauge.kafka.dead_letters import Stage, dead_letter_of, is_truncated, 
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
+from streamgauge.worker.foreign_messages import ALONE_S
 from streamgauge.worker.settings import WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
@@ -44,19 +47,21 @@ _CONFIRM_S = 10.0
 class DeadLetters:
     """The dead letters of one worker. `producer` must not be shared, so that errors of this topic affect no other sends.
 
-    `limit`: how many more of a partition's messages may be unreadable than readable; 0 for no limit. `waiting`: the number of
-    unreadable messages that wait, because the topic accepts none or their partition has stopped; at most one per partition.
-    `tries` grows meanwhile, so that the watchdog can distinguish a worker that waits from one that is stuck.
+    `limit`, `alone_s`: see ForeignRun. `waiting`: the number of unreadable messages that wait, because the topic accepts none
+    or their partition has stopped; at most one per partition. `tries` grows meanwhile, so that the watchdog can distinguish a
+    worker that waits from one that is stuck.
     """
 
-    def __init__(self, producer: Producer, topics: Topics, metrics: WorkerMetrics, limit: int = 0) -> None:
+    def __init__(
+        self, producer: Producer, topics: Topics, metrics: WorkerMetrics, limit: int = 0, alone_s: float = ALONE_S
+    ) -> None:
         self._producer = producer
         self._topics = topics
         self._metrics = metrics
         self.tries = 0
         self._connected = False
         self._lock = asyncio.Lock()
-        self.limit = limit
+        self.limit, self.alone_s = limit, alone_s
         self._stopped = 0  # the number of partitions that have stopped
         self._unwritten = 0  # the number of dead letters that are not durable yet
         self._failing = False
@@ -68,21 +73,27 @@ class DeadLetters:
         """Unreadable messages at which partitions have stopped, and dead letters that the broker does not accept."""
         return self._stopped + (self._unwritten if self._failing else 0)
 
-    async def stop(self, message: Any, stage: Stage, error_class: str, _spent_s: float = 0.0) -> None:
-        """Log that a partition stops at this message, and show it in the metric; ends when it is cancelled."""
+    async def stop(self, message: Any, stage: Stage, error_class: str, readable_follows: Callable[[], bool]) -> None:
+        """Log that a partition stops at this message, and show it in the metric. Ends when `readable_follows`, which it calls
+        once a second, or when it is cancelled.
+        """
         self._stopped += 1
         self._export_waiting()
         try:
             _LOG.error(
-                "partition %d of %s stops at offset %d (%s: %s): %d more of its messages were unreadable than readable, as"
-                " --dead-letter-limit allows. Nothing is lost. If taps are newer than this worker, upgrade it; to put more"
-                " messages into %s, start it with a higher limit",
-                message.partition, message.topic, message.offset, stage.value, error_class, self.limit,
+                "partition %d of %s stops at offset %d (%s: %s): %d messages that this version cannot process came, as"
+                " --dead-letter-limit allows, and for %.0f s none that it can. Nothing is lost. If taps are newer than this"
+                " worker, upgrade it; to put more messages into %s, start it with a higher limit",
+                message.partition, message.topic, message.offset, stage.value, error_class, self.limit, self.alone_s,
                 self._topics.deadletter,
             )  # fmt: skip
-            while True:
+            while not readable_follows():
                 self.tries += 1
                 await asyncio.sleep(_STOPPED_S)
+            _LOG.warning(
+                "partition %d of %s continues at offset %d: a bundle follows that this version may read",
+                message.partition, message.topic, message.offset,
+            )  # fmt: skip
         finally:
             self._stopped -= 1
             self._export_waiting()

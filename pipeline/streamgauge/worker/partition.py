@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
-from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle, is_of_this_format
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record, encode_record
 from streamgauge.kafka.cancelling import end_in_background, end_task
@@ -34,6 +34,7 @@ from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
+from streamgauge.worker.foreign_messages import ForeignRun, is_foreign
 from streamgauge.worker.message_size import memory_of
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics
@@ -111,7 +112,7 @@ class Partition:
         self._state_bytes = 0
         self._finishing = False
         self._dead_letter_tries = 0
-        self._unreadable = 0  # how many more messages were unreadable than readable
+        self._foreign = ForeignRun(context.dead_letters.limit, context.dead_letters.alone_s)
         self._wake = asyncio.Event()
         self._clock = ActivityClock()
         now = asyncio.get_running_loop().time()
@@ -243,19 +244,18 @@ class Partition:
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
             return self._assembler.take_finished()
-        self._unreadable = max(0, self._unreadable - 1)
+        if bundle.instance != TICK_INSTANCE:  # a tick is a worker's own, and shows nothing of taps
+            self._foreign.readable()
         return records
 
     async def _dead_letter(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
-        """Write a dead letter, or stop if there were too many; returns when it is durable. Meanwhile, checkpoint the messages
-        before an unreadable one, and write old entries again: otherwise a zombie's older one could be the last in the log."""
+        """Write a dead letter, but first stop if the partition has too many foreign messages; returns when the letter is
+        durable. Meanwhile, checkpoint the messages before an unreadable one, and write old entries again: otherwise a
+        zombie's older one could be the last in the log."""
         spent_s = asyncio.get_running_loop().time() - began
         self._clock.enter(Activity.SENDING)
         dead_letters = self._context.dead_letters
-        too_many = 0 < dead_letters.limit <= self._unreadable
-        put_aside = dead_letters.stop if too_many else dead_letters.write
-        self._unreadable += 1
-        writing = asyncio.ensure_future(put_aside(message, stage, error_class, spent_s))
+        writing = asyncio.ensure_future(self._put_aside(message, stage, error_class, spent_s))
         try:
             while not (await asyncio.wait({writing}, timeout=_WAITING_S))[0]:
                 self._dead_letter_tries = dead_letters.tries
@@ -268,6 +268,16 @@ class Partition:
         finally:
             self._clock.enter(Activity.APPLYING)
             end_in_background(writing)  # it may hold the lock of all dead letters
+
+    async def _put_aside(self, message: Any, stage: Stage, error_class: str, spent_s: float) -> None:
+        if is_foreign(stage, error_class) and self._foreign.foreign(message.timestamp):
+            await self._context.dead_letters.stop(message, stage, error_class, self._readable_follows)
+            self._foreign.readable()
+        await self._context.dead_letters.write(message, stage, error_class, spent_s)
+
+    def _readable_follows(self) -> bool:
+        """Whether a queued message looks like a bundle of this version, and so a tap writes that the worker can read."""
+        return any(is_of_this_format(message.value) for message in self._queue)
 
     def report_gap(self, messages: int) -> None:
         """Report a log gap: log and count the messages that expired before they were read, and mark open streams."""

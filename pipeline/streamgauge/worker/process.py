@@ -189,8 +189,8 @@ class Worker:
         dead_letter_producer = Producer(
             self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES
         )
-        limit = self._settings.dead_letter_limit
-        dead_letters = DeadLetters(dead_letter_producer, self._settings.topics, self._metrics, limit)
+        limits = self._settings.dead_letter_limit, self._settings.foreign_alone_s
+        dead_letters = DeadLetters(dead_letter_producer, self._settings.topics, self._metrics, *limits)
         log = Log(self._settings.brokers, self._settings.prefix)
         monitor = BrokerMonitor(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
         try:

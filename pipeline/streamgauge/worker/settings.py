@@ -13,6 +13,7 @@ from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
 from streamgauge.metrics.money import StreamCost
+from streamgauge.worker.foreign_messages import ALONE_S
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 
 
@@ -39,8 +40,10 @@ class WorkerSettings(Limits):
     session_timeout_s: float = 10.0
     # On shutdown, leave the group, so that others take over at once; or stay a member for the session, for a restart.
     on_stop: Literal["leave", "stay"] = Settings.on_stop
-    # A partition stops once this many more of its messages are unreadable than readable; 0 for no limit.
+    # A partition stops after this many messages of another format, 0 for no limit, if no bundle could be read for the second
+    # number (seconds).
     dead_letter_limit: int = Settings.dead_letter_limit
+    foreign_alone_s: float = ALONE_S
     # If the group's offsets have expired: the id of the segments topic that the state belongs to, as the operator states.
     segments_id: str = Settings.segments_id
     # How long a committed offset may stay although messages wait, and how long an event loop may be blocked, before the

@@ -1,7 +1,7 @@
 """The encoding of bundles in the spool and in Kafka. A bundle is compressed once, before it enters the spool."""
 
 from threading import local
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 import zstandard
@@ -33,6 +33,9 @@ class UnreadableBundle(ValueError):
         super().__init__(why)
         self.error_class = error_class
 
+
+# Error class of a bundle in the format of another version.
+OTHER_VERSION: Final = "version"
 
 _MAGIC = b"SG"
 _ENCODER = msgspec.msgpack.Encoder()
@@ -75,12 +78,17 @@ def encode_bundle(bundle: Bundle) -> bytes:
     return _MAGIC + bytes((FORMAT_VERSION,)) + _OF_THREAD.compressor.compress(_ENCODER.encode(bundle))
 
 
+def is_of_this_format(message: bytes | None) -> bool:
+    """Whether a message begins as a bundle of this version does. Its content may be damaged."""
+    return bool(message) and message[:3] == _MAGIC + bytes((FORMAT_VERSION,))
+
+
 def decode_bundle(message: bytes | None) -> Bundle:
     """The bundle of a message. Raises UnreadableBundle, and no other error, if the message is not a bundle."""
     if not message or message[:2] != _MAGIC or len(message) < 4:
         raise UnreadableBundle("frame", "not a Streamgauge bundle")
     if message[2] != FORMAT_VERSION:
-        raise UnreadableBundle("version", f"bundle format {message[2]}; this version reads {FORMAT_VERSION}")
+        raise UnreadableBundle(OTHER_VERSION, f"bundle format {message[2]}; this version reads {FORMAT_VERSION}")
     try:
         size = zstandard.frame_content_size(message[3:])
         if not 0 <= size <= MAX_BUNDLE_BYTES:
@@ -112,7 +120,7 @@ def _check(bundle: Bundle) -> None:
     """Check what the types of a bundle do not express. Raises UnreadableBundle."""
     if bundle.version != FORMAT_VERSION:
         raise UnreadableBundle(
-            "version", f"bundle content of format {bundle.version}; this version reads {FORMAT_VERSION}"
+            OTHER_VERSION, f"bundle content of format {bundle.version}; this version reads {FORMAT_VERSION}"
         )
     if len(bundle.instance) != 16 or any(len(segment.stream) != 16 for segment in bundle.segments):
         raise UnreadableBundle("schema", "an id in the bundle does not have 16 bytes")

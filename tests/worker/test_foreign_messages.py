@@ -1,0 +1,40 @@
+"""Which messages count against --dead-letter-limit, and when a partition stops."""
+
+import pytest
+
+from streamgauge.kafka.dead_letters import Stage
+from streamgauge.worker.foreign_messages import ALONE_S, ForeignRun, is_foreign
+
+
+@pytest.mark.parametrize(
+    ("stage", "error_class", "counts"),
+    [
+        (Stage.DECODE, "version", True),
+        (Stage.ASSEMBLE, "KeyError", True),
+        (Stage.DECODE, "frame", False),
+        (Stage.DECODE, "schema", False),
+    ],
+)
+def test_only_what_another_version_could_process_counts(stage: Stage, error_class: str, counts: bool) -> None:
+    assert is_foreign(stage, error_class) is counts
+
+
+def test_a_partition_stops_when_nothing_was_readable_for_a_minute() -> None:
+    run = ForeignRun(limit=3)
+    assert [run.foreign(at) for at in (0.0, 1.0, 2.0, 3.0, ALONE_S - 1, ALONE_S, ALONE_S + 1)] == [
+        *[False] * 5,
+        True,
+        True,
+    ]
+
+
+def test_a_flood_between_two_heartbeats_stops_nothing() -> None:
+    run = ForeignRun(limit=3)
+    for beat in range(100):
+        run.readable()
+        assert not any(run.foreign(beat * 5.0 + 0.001 * number) for number in range(100))
+
+
+def test_no_limit_never_stops() -> None:
+    run = ForeignRun(limit=0)
+    assert not any(run.foreign(float(at)) for at in range(1_000))
