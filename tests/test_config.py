@@ -136,6 +136,8 @@ TABLE: dict[str, Ways] = {
     ),
     "tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "tls_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
+    "tls_client_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a", Path.home() / "a")),
+    "client_token_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "strip_attributes": (False, (True, True), ("off", False), (True, True)),
     "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
     "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),

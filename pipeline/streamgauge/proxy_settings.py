@@ -38,6 +38,16 @@ class ProxySettings:
     )
     tls_key: Path | None = pem_file("the private key of --tls-certificate", RELAYS, _CLIENTS, default_text="that file")
     tls_key_password_file: Path | None = key_password_file("--tls-key", RELAYS, _CLIENTS)
+    tls_client_ca: Path | None = pem_file(
+        "the CAs whose certificates clients must present in TLS; a client without one is refused", RELAYS, _CLIENTS
+    )
+    client_token_file: Path | None = declared(
+        FILE,
+        None,
+        'TOML file of the tokens that clients must send, by lines name = "token"; read again when it changes',
+        RELAYS,
+        _CLIENTS,
+    )
     strip_attributes: bool = declared(
         switch(), False, "do not pass the headers of --attribute on to upstreams", RELAYS, _CAPTURE
     )

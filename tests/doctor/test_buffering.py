@@ -134,6 +134,13 @@ def test_a_tap_with_tls_whose_key_has_a_password(tmp_path: Path) -> None:
         assert only("buffering", installation("up", tmp_path, **options)).level is OK
 
 
+@pytest.mark.parametrize("required", ["client_token_file", "tls_client_ca"])
+def test_a_tap_that_authenticates_its_clients_is_not_tested(tmp_path: Path, required: str) -> None:
+    options = {"upstream": f"doctor=http://127.0.0.1:{free_port()}", "listen": "127.0.0.1:1", required: "/f"}
+    seen = only("buffering", installation("up", tmp_path, **options))
+    assert (seen.level, "authenticates its clients" in seen.says) == (WARN, True)
+
+
 def test_connections_of_other_clients_are_closed_at_the_end() -> None:
     """One that sends no request, and one that does not read its answer to the end."""
     port = free_port()

@@ -40,8 +40,10 @@ from streamgauge.runtime.stopping import StopSignal
 from streamgauge.setting_types import Upstream
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
+from streamgauge.taps.proxy.client_access import client_tokens
 from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay_settings import RelaySettings
+from streamgauge.taps.proxy.request import TOKEN_HEADER
 from streamgauge.taps.proxy.tls import upstream_context
 
 # Interval of attempts to open an admin port that is in use (seconds): its owner may be an agent that is about to end.
@@ -153,9 +155,14 @@ def check_certificates(settings: Settings) -> None:
     """Checks the certificates before a relay does, so that the operator gets only one message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
-            ServerCertificate(settings.tls_certificate, settings.tls_key, settings.tls_key_password_file)
+            key = settings.tls_key, settings.tls_key_password_file
+            ServerCertificate(settings.tls_certificate, *key, settings.tls_client_ca)
     except ValueError as error:
         raise UsageFault(f"--tls-certificate: {error}") from None
+    try:
+        client_tokens(settings.client_token_file)
+    except ValueError as error:
+        raise UsageFault(f"--client-token-file: {error}") from None
     try:
         if settings.upstream_ca is not None or settings.upstream_certificate is not None:
             upstream_context(
@@ -316,6 +323,11 @@ def check_keys(settings: Settings) -> None:
         for of_key in (f"{side}_key", f"{side}_key_password_file"):
             if getattr(settings, of_key) is not None and getattr(settings, f"{side}_certificate") is None:
                 raise UsageFault(f"{SETTINGS[of_key].flag} requires --{side}-certificate")
+    if settings.tls_client_ca is not None and settings.tls_certificate is None:
+        raise UsageFault("--tls-client-ca requires --tls-certificate: certificates of clients are a part of TLS")
+    named = [settings.tenant_header or "", *(one.header for one in settings.attribute)]
+    if TOKEN_HEADER.decode() in map(str.lower, named):
+        raise UsageFault("X-Streamgauge-Token holds the token of a client: records must not name it")
 
 
 def check_attributes(settings: Settings, *, names_them: bool) -> None:

@@ -59,6 +59,11 @@ async def find(installation: Installation) -> Sequence[Finding]:
 async def _through_tap(installation: Installation, stream: SlowStream) -> Finding:
     settings = installation.settings
     scheme, tls = "http", None
+    if settings.client_token_file is not None or settings.tls_client_ca is not None:
+        return warn(
+            f"the tap at {settings.listen} authenticates its clients, so that no stream was sent through it",
+            "see with one of its clients whether the events of a stream arrive one by one",
+        )
     if settings.tls_certificate is not None:
         # The address is this host's own, for which the certificate need not be.
         scheme, tls = "https", ssl.create_default_context()

@@ -107,6 +107,7 @@ class ExchangeCapture:
         stream_id: bytes | None = None,
         tenant_header: str | None = None,
         attributes: list[tuple[str, str]] | None = None,
+        client_name: str | None = None,
     ) -> None:
         """Reports the start of the exchange: see RequestStarted. If the client is overfull, nothing of the exchange is
         reported, and its reads are dropped.
@@ -119,7 +120,7 @@ class ExchangeCapture:
         size = len(target) + sum([len(name) + len(value) for pairs in (headers, attributes) for name, value in pairs])
         started = RequestStarted(
             self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header,
-            attributes,
+            attributes, client_name,
         )  # fmt: skip
         client.put(started, size)
         self._started = self.steady = True

@@ -29,7 +29,8 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     those of REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
     the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
     tenant, so that its agent can warn if its own setting differs. `attributes`: names and values of the request's
-    attributes, as the tap read them from the request's headers.
+    attributes, as the tap read them from the request's headers. `client_name`: the name by which the proxy authenticated the
+    client, by its token or certificate; None if it does not authenticate clients.
     """
 
     stream: int
@@ -44,6 +45,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     stream_id: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
     tenant_header: str | None = None
     attributes: list[tuple[str, str]] = []
+    client_name: str | None = None
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

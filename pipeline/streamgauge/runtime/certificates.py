@@ -87,11 +87,17 @@ def load_certificate(
 
 class ServerCertificate:
     """The certificate that a server shows to its clients. `key` None: it is in the certificate's file. `key_password`: the
-    file with the key's password. Raises ValueError.
+    file with the key's password. `client_ca`: the file of the authorities whose certificates clients must present; None: they
+    need none. Raises ValueError.
+
+    `context`: for the next connections; with a `client_ca` another one after each change.
     """
 
-    def __init__(self, certificate: Path, key: Path | None, key_password: Path | None = None) -> None:
+    def __init__(
+        self, certificate: Path, key: Path | None, key_password: Path | None = None, client_ca: Path | None = None
+    ) -> None:
         self._certificate, self._key, self._key_password = certificate, key, key_password
+        self._client_ca = client_ca
         self._seen = self._states()
         self.context = self._new()
 
@@ -103,18 +109,25 @@ class ServerCertificate:
         if seen == self._seen:
             return False
         self._seen = seen
-        self._new()  # a trial: a failed load would damage the context that is in use
-        load_certificate(self.context, self._certificate, self._key, self._key_password)
+        context = self._new()  # a failed load would damage the context that is in use
+        if self._client_ca is not None:
+            self.context = context  # in the other one, authorities that were removed from the file would stay
+        else:
+            load_certificate(self.context, self._certificate, self._key, self._key_password)
         return True
 
     def _new(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(HTTP_1)
         load_certificate(context, self._certificate, self._key, self._key_password)
+        if self._client_ca is not None:
+            with reading_authorities(self._client_ca):
+                context.load_verify_locations(cafile=self._client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
 
     def _states(self) -> list[State | None]:
-        files = (self._certificate, self._key, self._key_password)
+        files = (self._certificate, self._key, self._key_password, self._client_ca)
         return [state_of(name) for name in files if name is not None]
 
 

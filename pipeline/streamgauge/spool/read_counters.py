@@ -57,6 +57,9 @@ class Incident(StrEnum):
     CLIENT_SHED = "client_shed"  # idle connections closed to make room for others
     PUMP_OFF = "pump_off"  # relays crashed so often that the tap went on without the pump
     APP_REFUSED = "app_refused"  # attempts of applications to begin a capture while all their slots were taken
+    TLS_REFUSED = (
+        "tls_refused"  # TLS handshakes of clients that failed: without a certificate of --tls-client-ca, or no TLS
+    )
 
 
 class Refusal(StrEnum):
@@ -77,6 +80,7 @@ class Refusal(StrEnum):
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
     UPSTREAM_INVALID = "upstream_invalid"
     UPSTREAM_TIMEOUT = "upstream_timeout"
+    CLIENT_UNAUTHORIZED = "client_unauthorized"
 
     @property
     def status(self) -> int:
@@ -85,6 +89,7 @@ class Refusal(StrEnum):
 
 
 _STATUS = {
+    Refusal.CLIENT_UNAUTHORIZED: 401,
     Refusal.UNKNOWN_UPSTREAM: 404,
     Refusal.HEADER_TIMEOUT: 408,
     Refusal.BODY_TIMEOUT: 408,

@@ -166,6 +166,7 @@ class CaptureGate:
             tap=of.tap,
             stream_id=of.stream_id,
             attributes=_attributes(of.request, of.named.attributes),
+            client_name=of.request.client_name,
         )
         return self.capture
 

@@ -6,18 +6,15 @@ could lose the response.
 """
 
 import asyncio
-import fcntl
-import select
-import socket
-import struct
-import termios
 import time
 from typing import Protocol, cast
 
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.capture_gate import NamedHeaders
+from streamgauge.taps.proxy.client_access import ClientAccess
 from streamgauge.taps.proxy.client_interface import ConnectionFate
+from streamgauge.taps.proxy.client_socket import has_closed_its_side, reset_at_close, unacknowledged_bytes
 from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.limits import ByteBudget
@@ -46,13 +43,13 @@ FLUSH_S = 5.0
 FLUSH_STEP_S = 0.002
 
 _NS = 1_000_000_000
-_HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
 class RelayContext(Protocol):
     """The part of the relay that a client's connection uses."""
 
     routes: Routes
+    access: ClientAccess
     settings: RelaySettings
     named_headers: NamedHeaders
     client_bytes: ByteBudget
@@ -262,6 +259,7 @@ class Client(asyncio.Protocol):
     def _start_exchange(self, request: Request) -> None:
         self._request = request
         try:
+            self._relay.access.admit(request, self.transport)
             outgoing = self._relay.routes.outgoing(request)
         except RefusedError as refused:
             self.send_error(refused)
@@ -284,12 +282,6 @@ class Client(asyncio.Protocol):
             self.send_error(refused)
         else:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
-
-    def _has_closed_its_side(self) -> bool:
-        """Whether the client has ended its side, by the kernel: while reading is paused, the loop does not report it."""
-        poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-        return bool(poll.poll(0))
 
     def _end_by_client(self) -> None:
         exchange, self._exchange = self._exchange, None
@@ -325,21 +317,14 @@ class Client(asyncio.Protocol):
         self._closing = True
         if self.transport.is_closing():
             return
-        if self._unsent() and self._loop.time() < until:
+        if unacknowledged_bytes(self.transport) and self._loop.time() < until:
             self._loop.call_later(FLUSH_STEP_S, self._reset_when_flushed, until)
         else:
             self._reset()
 
-    def _unsent(self) -> int:
-        """Bytes that were written, and that the client's host has not acknowledged."""
-        fd = self.transport.get_extra_info("socket").fileno()
-        (queued,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
-        return int(queued) + self.transport.get_write_buffer_size()
-
     def _reset(self) -> None:
         if not self.transport.is_closing():
-            sock = self.transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _HARD_CLOSE)
+            reset_at_close(self.transport)
         self.transport.abort()
 
     def _tick(self) -> None:
@@ -354,7 +339,7 @@ class Client(asyncio.Protocol):
             self._reading_paused
             and self._exchange is not None
             and not self._exchange.over
-            and self._has_closed_its_side()
+            and has_closed_its_side(self.transport)
         ):
             self._end_by_client()
             return

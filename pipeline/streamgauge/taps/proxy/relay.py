@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.acceptor import Acceptor
 from streamgauge.taps.proxy.capture_gate import named_headers
 from streamgauge.taps.proxy.client import LINGER_S, Client
+from streamgauge.taps.proxy.client_access import ClientAccess, client_tokens
 from streamgauge.taps.proxy.limits import (
     MAX_CLIENT_BYTES,
     ByteBudget,
@@ -57,12 +59,22 @@ class Relay:
             settings.upstream_key_password_file,
         )
         self._certificate = (
-            ServerCertificate(settings.tls_certificate, settings.tls_key, settings.tls_key_password_file)
+            ServerCertificate(
+                settings.tls_certificate, settings.tls_key, settings.tls_key_password_file, settings.tls_client_ca
+            )
             if settings.tls_certificate
             else None
         )
         self._tls: dict[str, Any] = {}
-        self._certificate_timer: asyncio.TimerHandle | None = None
+        tokens = client_tokens(settings.client_token_file)
+        self.access = ClientAccess(tokens, by_certificate=settings.tls_client_ca is not None)
+        # Files that are read again when they change: what they are in the log, and their `renew`.
+        self._renewals: list[tuple[str, Callable[[], bool]]] = []
+        if self._certificate is not None:
+            self._renewals.append(("the TLS certificate was reloaded", self._certificate.renew))
+        if tokens is not None:
+            self._renewals.append(("the tokens of clients were reloaded", tokens.renew))
+        self._renewal_timer: asyncio.TimerHandle | None = None
         self._acceptor: Acceptor | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.client_bytes = ByteBudget(MAX_CLIENT_BYTES)
@@ -89,7 +101,8 @@ class Relay:
         if self._certificate is not None:
             timeouts = {"ssl_handshake_timeout": self.settings.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
             self._tls = {"ssl": self._certificate.context, **timeouts}
-            self._certificate_timer = loop.call_later(CHECK_S, self._check_certificate)
+        if self._renewals:
+            self._renewal_timer = loop.call_later(CHECK_S, self._check_files)
         self._acceptor = Acceptor(
             listening,
             others,
@@ -108,7 +121,9 @@ class Relay:
         client = Client(self, address)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: client, accepted, **self._tls)
-        except OSError:  # the client left, or its TLS handshake failed
+        except OSError as error:  # the client left, or its TLS handshake failed
+            if isinstance(error, ssl.SSLError):
+                self._counters.happened(Incident.TLS_REFUSED)
             accepted.close()
         finally:
             if not client.connected:
@@ -137,16 +152,18 @@ class Relay:
         if self._acceptor is not None:
             self._acceptor.resume()
 
-    def _check_certificate(self) -> None:
-        assert self._certificate is not None
-        try:
-            if self._certificate.renew():
-                self._log("the TLS certificate was reloaded")
-        except ValueError as fault:
-            self._log(f"{fault}; the previous one stays in use")
-        except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next check may succeed
-            report_fault("the renewal of the certificate", error)
-        self._certificate_timer = asyncio.get_running_loop().call_later(CHECK_S, self._check_certificate)
+    def _check_files(self) -> None:
+        for done, renew in self._renewals:
+            try:
+                if renew():
+                    self._log(done)
+            except ValueError as fault:
+                self._log(f"{fault}; the previous one stays in use")
+            except Exception as error:  # noqa: BLE001 - what is in use stays, and the next check may succeed
+                report_fault("the renewal of a certificate or of tokens", error)
+        if self._certificate is not None:
+            self._tls["ssl"] = self._certificate.context
+        self._renewal_timer = asyncio.get_running_loop().call_later(CHECK_S, self._check_files)
 
     def connector(self, route: Route) -> Connector:
         """Returns the connector of an upstream."""
@@ -161,8 +178,8 @@ class Relay:
         self.draining = True
         within_s = self.settings.drain_timeout if timeout_s is None else timeout_s
         ends = time.monotonic() + within_s
-        if self._certificate_timer is not None:
-            self._certificate_timer.cancel()
+        if self._renewal_timer is not None:
+            self._renewal_timer.cancel()
         if self._acceptor is not None:
             self._acceptor.close()
         for client in list(self._clients):

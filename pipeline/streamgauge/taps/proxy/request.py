@@ -18,6 +18,8 @@ from streamgauge.spool.read_counters import Refusal
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authorization te trailer upgrade http2-settings".split()
 )
+# The field of a client's token for this proxy (client_access.py). Never passed on either.
+TOKEN_HEADER = b"x-streamgauge-token"
 # Written by the relay: a Connection field that names them does not remove them.
 _OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
 # Gateways after the relay that turn names into variables (CGI, WSGI) take these for the fields that mark a body's end.
@@ -81,7 +83,8 @@ class Route(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct):
     """A request's head as the client wrote it; `names` are those of the headers in lower case.
 
-    `minor`: the minor version of HTTP/1. `began_ns`: when the read with its first byte came (monotonic ns).
+    `minor`: the minor version of HTTP/1. `began_ns`: when the read with its first byte came (monotonic ns). `client_name`:
+    the name of the client, if the proxy authenticates clients (client_access.py).
     """
 
     method: bytes
@@ -91,6 +94,7 @@ class Request(msgspec.Struct):
     keep_alive: bool
     began_ns: int
     names: list[bytes] = []
+    client_name: str | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -138,7 +142,7 @@ class Routes:
         if not self.all or (single and len(self.all) > 1):
             raise ValueError("give one upstream without a prefix, or one or more with prefixes")
         self._only = self.all[0] if single else None
-        self._dropped = HOP_BY_HOP | stripped
+        self._dropped = HOP_BY_HOP | {TOKEN_HEADER} | stripped
         self._by_name = {(route.name or "").encode(): route for route in self.all}
 
     def outgoing(self, request: Request) -> Outgoing:
