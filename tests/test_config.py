@@ -144,6 +144,12 @@ TABLE: dict[str, Ways] = {
     "max_connections": (6000, (100, 100), ("1", 1), ("1000000", 1_000_000)),
     "max_connections_per_address": (None, (100, 100), ("1", 1), ("1000000", 1_000_000)),
     "full_share": (1.0, (0.5, 0.5), ("0.25", 0.25), ("0", 0.0)),
+    "tenant_source": (
+        ("credential", "header"),
+        (["header"], ("header",)),
+        ("header, credential", ("header", "credential")),
+        ("credential", ("credential",)),
+    ),
     "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
     "spool_policy": (
         "drop-newest",

@@ -1,9 +1,9 @@
-"""The setting of which streams are captured in full. `config.py` has all others."""
+"""The settings of the recorder: which streams are captured in full, and whose they are. `config.py` has all others."""
 
 import re
 from dataclasses import dataclass
 
-from streamgauge.setting_types import SettingType, declared
+from streamgauge.setting_types import SettingType, declared, order
 
 # The length is bounded: Python converts a very long number slowly.
 _DECIMAL = re.compile(r"([0-9]{1,2}\.?[0-9]{0,15}|\.[0-9]{1,15})", re.ASCII)
@@ -19,6 +19,7 @@ def _read(value: object) -> float:
 
 
 _SHARE = SettingType("SHARE", _read, _ALLOWED)
+_COMMANDS = ("up", "tap", "up packets", "tap packets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,16 @@ class SamplingSettings:
         _SHARE,
         1.0,
         "with --capture full: the part of the streams whose text is kept; others are masked, and each stream has a record",
-        ("up", "tap", "up packets", "tap packets"),
+        _COMMANDS,
         "Capture",
+    )
+    # A client can write any header, but it has only the API keys that it was given.
+    tenant_source: tuple[str, ...] = declared(
+        order("credential", "header"),
+        ("credential", "header"),
+        "where a request's tenant comes from, the first source that has one: the API key's entry in --tenants, "
+        "or --tenant-header",
+        _COMMANDS,
+        "Capture",
+        default_text="credential,header",
     )

@@ -190,6 +190,22 @@ def choice(*names: str, metavar: str = "") -> SettingType:
     return SettingType(metavar or "|".join(names), read, listed(names), choices=names)
 
 
+def order(*names: str) -> SettingType:
+    """Some of the words, each at most once, in an order that matters. The `read` gives a tuple."""
+    allowed = f"list of {listed(names)}, in their order"
+
+    def read(value: object) -> tuple[str, ...]:
+        items = items_of(value)
+        for item in items:
+            if item not in names:
+                raise ValueError(f"give a {allowed}{nearest(item, names)}")
+        if not items or len(set(items)) != len(items):
+            raise ValueError(f"give a {allowed}, each at most once")
+        return tuple(items)
+
+    return SettingType("NAME[,...]", read, allowed)
+
+
 def switch() -> SettingType:
     """On or off: its option takes no value."""
     words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}

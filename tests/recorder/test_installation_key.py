@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
+from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
 
 
 def test_it_is_created_once_and_private(tmp_path: Path) -> None:
@@ -80,3 +80,15 @@ def test_another_kind_of_file_is_refused_without_waiting(tmp_path: Path) -> None
 def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="missing"):
         installation_key(tmp_path / "missing")
+
+
+def test_a_key_that_was_moved_is_the_previous_one_and_a_new_one_is_made(tmp_path: Path) -> None:
+    old = installation_key(tmp_path)
+    assert previous_key(tmp_path) is None
+    (tmp_path / "key").rename(tmp_path / "key.previous")
+    new = installation_key(tmp_path)
+    assert new != old
+    assert previous_key(tmp_path) == old
+    (tmp_path / "key.previous").chmod(0o644)
+    with pytest.raises(UnusableKeyError, match=r"key\.previous \(mode 0644\).* to end the rotation"):
+        previous_key(tmp_path)

@@ -218,10 +218,38 @@ def test_the_tenant_comes_from_the_header_or_the_credential() -> None:
     tenants: dict[str, Any] = {"tenants": {digest(KEY, b"sk-1"): "acme"}, "tenant_header": "X-Tenant"}
     key = ("authorization", "Bearer sk-1")
     assert opening("/x", key, **tenants).tenant == "acme"
-    assert opening("/x", key, ("x-tenant", "other"), **tenants).tenant == "other"
+    assert opening("/x", ("authorization", "Bearer sk-2"), ("x-tenant", "other"), **tenants).tenant == "other"
     assert opening("/x", ("x-tenant", "ünknown"), **tenants).tenant == "masked"
     assert opening("/x", ("authorization", "Bearer sk-2"), **tenants).tenant is None
     assert opening("/x", key, ("x-tenant", "other")).tenant is None
+
+
+def test_a_header_cannot_replace_the_tenant_of_a_credential() -> None:
+    """Any client can write any header."""
+    tenants: dict[str, Any] = {"tenants": {digest(KEY, b"sk-1"): "acme"}, "tenant_header": "X-Tenant"}
+    known, unknown = ("authorization", "Bearer sk-1"), ("authorization", "Bearer sk-2")
+    header = ("x-tenant", "other")
+    expected = {
+        ("credential", "header"): ("acme", "other"),
+        ("header", "credential"): ("other", "other"),
+        ("credential",): ("acme", None),
+        ("header",): ("other", "other"),
+    }
+    assert opening("/x", known, header, **tenants).tenant == "acme", "the default"
+    for source, of_both in expected.items():
+        seen = [opening("/x", key, header, **tenants, tenant_source=source).tenant for key in (known, unknown)]
+        assert tuple(seen) == of_both, source
+
+
+def test_after_a_rotation_entries_under_the_previous_key_count() -> None:
+    previous = bytes(reversed(KEY))
+    old, new = digest(previous, b"sk-1"), digest(KEY, b"sk-1")
+    rotated: dict[str, Any] = {"tenants": {old: "acme"}, "previous_key": previous}
+    key = ("authorization", "Bearer sk-1")
+    seen = opening("/x", key, **rotated)
+    assert (seen.tenant, seen.credential_id) == ("acme", new)
+    assert opening("/x", key, tenants={old: "acme"}).tenant is None, "without the previous key"
+    assert opening("/x", key, tenants={old: "acme", new: "acme-2"}, previous_key=previous).tenant == "acme-2"
 
 
 def attributes_of(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:

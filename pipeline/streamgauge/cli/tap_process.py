@@ -26,7 +26,7 @@ from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
 from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
-from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
+from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
 from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.child_settings import encode_settings
@@ -235,6 +235,7 @@ def _check_data_dir(data_dir: Path) -> None:
         if warning := warning_about(data_dir):
             say(warning)
         installation_key(data_dir)
+        previous_key(data_dir)
     except UnusableKeyError as error:
         raise Unavailable(str(error)) from None
     except OSError as error:

@@ -1,5 +1,8 @@
 """The installation's own key, for the digests of credentials and bodies. Made once, and kept in the data directory.
 
+To rotate it, move it to `key.previous`, and start the tap: it makes a new one. Entries of --tenants with ids under the
+previous key count until that file is removed.
+
 With the key, the credential or body of a digest can be found by trying likely ones. So a key that other users may read is
 refused, as ssh refuses such keys.
 """
@@ -25,20 +28,29 @@ def installation_key(data_dir: Path) -> bytes:
     path = data_dir / "key"
     if not os.path.lexists(path):
         _make(path)
+    return _read(path, "to start with a new key")
+
+
+def previous_key(data_dir: Path) -> bytes | None:
+    """The 32 bytes in DATA_DIR/key.previous; None if there is no such file. Raises UnusableKeyError or OSError."""
+    path = data_dir / "key.previous"
+    return _read(path, "to end the rotation") if os.path.lexists(path) else None
+
+
+def _read(path: Path, purpose: str) -> bytes:
+    """The key in a file. `purpose`: why an operator would remove the file."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a pipe must not block
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise UnusableKeyError(f"the key {path} is not a regular file: remove it to start with a new key")
+            raise UnusableKeyError(f"the key {path} is not a regular file: remove it {purpose}")
         if others := others_who_may(found, READ | WRITE):
             raise UnusableKeyError(
                 f"{others} can read or change the key {path} (mode {mode_of(found)}): chmod 600 {shlex.quote(str(path))},"
-                " or remove it to start with a new key if others may know it"
+                f" or remove it {purpose} if others may know it"
             )
         key = file.read(_BYTES + 1)
     if len(key) != _BYTES:
-        raise UnusableKeyError(
-            f"the key {path} does not have {_BYTES} bytes: restore it, or remove it to start with a new key"
-        )
+        raise UnusableKeyError(f"the key {path} does not have {_BYTES} bytes: restore it, or remove it {purpose}")
     return key
 
 

@@ -37,7 +37,7 @@ from streamgauge.recorder.batches import Batches
 from streamgauge.recorder.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.recorder.cpu_yield import pace, yield_cpu, yield_every
 from streamgauge.recorder.credit import Credit
-from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
+from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
 from streamgauge.recorder.protocol import ResponseRead, ResponseReads, decode_batch
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
@@ -106,7 +106,14 @@ class RecorderProcess:
         bundle_bytes = min(BUNDLE_BYTES, spool.most_at_once // 2)
         self._recorder = Recorder(
             CaptureSettings(
-                settings.capture, __version__, key, settings.tenant_header, settings.tenants, settings.full_share
+                settings.capture,
+                __version__,
+                key,
+                settings.tenant_header,
+                settings.tenants,
+                settings.full_share,
+                settings.tenant_source,
+                previous_key(settings.data_dir),
             ),
             on_start=TenantHeaderCheck(settings.tenant_header, say).check,
             segment_bytes=bundle_bytes,

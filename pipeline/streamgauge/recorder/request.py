@@ -101,8 +101,10 @@ _STORED = (
 class CaptureSettings(msgspec.Struct, frozen=True):
     """How a recorder captures.
 
-    `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id, for requests without a
-    tenant header. `full_share`: the part of the streams (0 to 1) that `capture` = full applies to; the others are masked.
+    `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id. `full_share`: the part of the
+    streams (0 to 1) that `capture` = full applies to; the others are masked. `tenant_source`: the order in which the
+    credential (its entry in `tenants`) and the tenant header are asked for the tenant. `previous_key`: the key before a
+    rotation; an entry of `tenants` may have the credential's id under it.
     """
 
     capture: Literal["masked", "full"]
@@ -111,6 +113,8 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     tenant_header: str | None = None
     tenants: dict[str, str] = {}
     full_share: float = SamplingSettings.full_share
+    tenant_source: tuple[str, ...] = SamplingSettings.tenant_source
+    previous_key: bytes | None = None
 
     def capture_of(self, stream: bytes) -> Literal["masked", "full"]:
         """How a stream is captured, by its id (16 bytes): always the same for the same id and share.
@@ -132,8 +136,8 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
-    credential_id = _credential_id(headers, parameters, settings.key)
-    tenant = safe_id(headers.get((settings.tenant_header or "").lower()))
+    credential = _credential(headers, parameters)
+    credential_id = None if credential is None else _credential_digest(settings.key, credential)
     trace_id, parent_span_id = _trace_of(headers.get("traceparent", ""))
     resumption = _resumption_of(opened.method, path, headers, parameters)
     return Opening(
@@ -144,7 +148,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
         path=endpoint_of(opened.method, opened.target),
         started_at_ns=opened.wall_ns,
         trace_id=trace_id,
-        tenant=tenant or safe_id(settings.tenants.get(credential_id or "")),
+        tenant=_tenant(headers, credential, settings),
         credential_id=credential_id,
         attempt=_attempt(headers.get("x-stainless-retry-count", "")),
         resumed_from=resumption.resumed_from,
@@ -177,12 +181,39 @@ def _keyed(key: bytes) -> hmac.HMAC:
     return hmac.new(key, digestmod=hashlib.sha256)
 
 
-def _credential_id(headers: dict[str, str], parameters: dict[str, str], key: bytes) -> str | None:
+def _tenant(headers: dict[str, str], credential: str | None, settings: CaptureSettings) -> str | None:
+    """The tenant of a request, of the first source that names one."""
+    for source in settings.tenant_source:
+        named = _TENANT_SOURCES[source](headers, credential, settings)
+        if tenant := safe_id(named):
+            return tenant
+    return None
+
+
+def _tenant_of_header(headers: dict[str, str], _credential: str | None, settings: CaptureSettings) -> str | None:
+    return headers.get((settings.tenant_header or "").lower())
+
+
+def _tenant_of_credential(_headers: dict[str, str], credential: str | None, settings: CaptureSettings) -> str | None:
+    if credential is None or not settings.tenants:
+        return None
+    keys = (settings.key, settings.previous_key)
+    named = (settings.tenants.get(_credential_digest(key, credential)) for key in keys if key is not None)
+    return next(filter(None, named), None)
+
+
+_TENANT_SOURCES: Mapping[str, Callable[[dict[str, str], str | None, CaptureSettings], str | None]] = {
+    "credential": _tenant_of_credential,
+    "header": _tenant_of_header,
+}
+
+
+def _credential(headers: dict[str, str], parameters: dict[str, str]) -> str | None:
+    """The API key of a request."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     bearer = value.strip() if scheme.lower() == "bearer" else ""
     candidates = (bearer, *(headers.get(name, "").strip() for name in _KEY_HEADERS), parameters.get("key", ""))
-    credential = next((one for one in candidates if one), None)
-    return None if credential is None else _credential_digest(key, credential)
+    return next((one for one in candidates if one), None)
 
 
 @lru_cache(256)
