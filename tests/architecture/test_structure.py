@@ -28,6 +28,7 @@ PURE_NAMES = {
     ("datetime", "tzinfo"),
     ("datetime", "UTC"), ("datetime", "datetime"), ("datetime", "timedelta"), ("uuid", "UUID"), ("http", "HTTPStatus"),
     ("threading", "local"), ("urllib.parse", "urlsplit"), ("urllib.parse", "parse_qsl"), ("urllib.parse", "unquote"),
+    ("urllib.parse", "unquote_to_bytes"),
 }  # fmt: skip
 
 # Used everywhere: it encodes and decodes bytes, without side effects.
@@ -430,6 +431,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "recorder/protocol.py": ("recorder/test_process.py",),
     "taps/proxy/__main__.py": ("taps/proxy/test_process.py",),
     "taps/proxy/client_interface.py": ("taps/proxy/test_exchange.py", "taps/proxy/test_client.py"),
+    "taps/proxy/climbing.py": ("taps/proxy/test_request.py",),
     "taps/proxy/client_socket.py": ("taps/proxy/test_client.py",),
     "taps/proxy/relay_settings.py": ("test_config.py", "taps/proxy/test_process.py"),
     "core/http1/body_position.py": ("taps/proxy/test_pump_handle.py",),

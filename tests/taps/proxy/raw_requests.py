@@ -175,6 +175,8 @@ LINES = [
     Case("1.0", b"GET /u0/x HTTP/1.0\r\n\r\n", b"GET /base/x HTTP/1.0\r\nHost: HOST\r\n\r\n"),
     Case("0.9", b"GET /u0/x\r\n\r\n", MALFORMED),
     Case("1.2", get(version=b"HTTP/1.2"), MALFORMED),
+    Case("RTSP", get(version=b"RTSP/1.0"), MALFORMED),
+    Case("RTSP 1.1", get(version=b"RTSP/1.1"), MALFORMED),
     Case("1.10", get(version=b"HTTP/1.10"), MALFORMED),
     Case("2.0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", MALFORMED),
     Case("http/1.1", get(version=b"http/1.1"), MALFORMED),

@@ -33,11 +33,17 @@ def head_of(raw: bytes) -> bytes:
 
 
 def climbs(target: bytes) -> bool:
-    """Whether a segment of its path goes upwards for a server that decodes it once, takes a backslash for a slash, and
-    ends a segment at a semicolon.
+    """Whether a segment of its path goes upwards for a server that decodes it up to five times, reads overlong UTF-8 and %u,
+    takes a backslash for a slash, ends a segment at a semicolon, NUL, `?` or `#`, and removes blanks from its end.
     """
-    path = re.sub(rb"(?i)%(2e|2f|5c|3b)", lambda found: bytes([int(found[1], 16)]), target.partition(b"?")[0])
-    return any(step.partition(b";")[0] == b".." for step in path.replace(b"\\", b"/").split(b"/"))
+    path = target.partition(b"?")[0]
+    for _ in range(6):
+        plain = path.replace(b"\xc0\xae", b".").replace(b"\\", b"/")
+        if any(re.split(rb"[;\0?#]", step)[0].rstrip(b" ") == b".." for step in plain.split(b"/")):
+            return True
+        path = re.sub(rb"(?i)%u00([0-9a-f]{2})", rb"%\1", path)
+        path = re.sub(rb"(?i)%([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), path)
+    return False
 
 
 def _offers(read: Read) -> set[bytes]:

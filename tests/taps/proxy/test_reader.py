@@ -147,6 +147,33 @@ def test_heads_beyond_the_limit_are_refused_while_they_arrive(pieces: list[bytes
         assert refused.code == "headers_too_large"
 
 
+# llhttp takes these for HTTP/1.0.
+OTHER_PROTOCOLS = (b"GET /x RTSP/1.0", b"POST /x RTSP/1.1", b"OPTIONS /x  RTSP/1.0", b"SOURCE /x ICE/1.0")
+BODY = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 22\r\n\r\nGET /x HTTP/1.1\r\nHost:"
+
+
+@pytest.mark.parametrize("line", OTHER_PROTOCOLS)
+def test_a_version_of_another_protocol_is_refused_however_it_is_split(line: bytes) -> None:
+    raw = line + b"\r\nHost: a\r\nX: GET /x HTTP/1.1\r\n\r\n"
+    for before in (b"", b"\r\n", GET, CHUNKS, BODY):
+        whole = before + raw
+        for at in range(len(before), len(whole)):
+            events = read(whole[:at], whole[at:])
+            assert isinstance(events[-1], RefusedError) and events[-1].code == "malformed_request"
+            assert sum(isinstance(event, Request) for event in events) == bool(before.strip())
+
+
+def test_the_name_of_another_protocol_elsewhere_is_no_fault() -> None:
+    for raw in (
+        b"GET /RTSP/1.0 HTTP/1.1\r\nHost: a\r\nX: GET / RTSP/1.0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 11\r\n\r\n / RTSP/1.0",
+        b"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    ):
+        for at in range(len(raw)):
+            kinds = [type(event) for event in read(raw[:at], raw[at:]) if not isinstance(event, bytes)]
+            assert kinds == [Request, type(WHOLE)]
+
+
 def test_a_large_body_does_not_count_as_a_head() -> None:
     big = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000) + GET[:10]
     events = read(big, GET[10:])

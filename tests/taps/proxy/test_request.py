@@ -1,9 +1,12 @@
 """Requests: their upstream, the head that is sent there, and what is refused."""
 
+import contextlib
+import time
+
 import httpx
 import pytest
 
-from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request, Routes, route_of
+from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request, Routes, check_target, route_of
 
 ROUTES = Routes([("openai", "https://api.openai.com"), ("local", "http://[::1]:8000/base/")], single=False)
 
@@ -103,6 +106,104 @@ def test_an_unknown_name_is_refused_with_the_known_ones(target: bytes) -> None:
 )
 def test_only_a_plain_path_is_a_target(target: bytes) -> None:
     assert refusal(request(target)).status == 400
+
+
+CLIMBS = [
+    # Encoded once, twice and more often; with each character of an encoding encoded.
+    *(b"%2e%2E", b".%2e", b"%252e%252e", b"%25252e.", b"%2525252525252e.", b"%%32%65.", b"%25%32%65%2e"),
+    # %u (IIS), overlong UTF-8, and characters that Unicode calls compatible.
+    *(
+        b"%u002e%u002E",
+        b"%c0%ae%c0%ae",
+        b"%c0%2e.",
+        b"%e0%80%ae.",
+        b"%f0%80%80%ae.",
+        b"%ef%bc%8e%ef%bc%8e",
+        b"%e2%80%a5",
+    ),
+    # Parameters, and what some servers cut off or remove.
+    *(
+        b"..;",
+        b"..;a=b",
+        b"..%3b",
+        b"..%253bx",
+        b"..%00",
+        b"..%00.html",
+        b"..%20",
+        b"..%09",
+        b".%09.",
+        b"..%3f",
+        b"..%23",
+    ),
+]
+SLASHES = [
+    *(b"/", b"%2f", b"%5C", b"%252f", b"%255c", b"%c0%af", b"%c1%9c", b"%e0%80%af", b"%u005c"),
+    *(b"%ef%bc%8f", b"%ef%bc%bc"),
+]
+
+
+@pytest.mark.parametrize("step", [b"..", *CLIMBS])
+def test_a_step_upwards_is_refused_in_each_encoding(step: bytes) -> None:
+    for target in (b"/openai/%b/x", b"/openai/%b", b"/openai/a/%b/", b"/%b/openai/x", b"/openai/%b?x"):
+        assert refusal(request(target % step)).code == "target_refused"
+    for slash in SLASHES:
+        for target in (b"/openai%b%b/x", b"/openai/a%b%b"):
+            assert refusal(request(target % (slash, step))).code == "target_refused"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(
+            b"/x",
+            b"/v1/models/org%2Fname",
+            b"/v1/models/a%252Fb",
+            b"/...",
+            b"/..a/b..",
+            b"/.%2Ee",
+            b"/a.b",
+            b"/./x",
+            b"/%2e/",
+        ),
+        *(b"/x?a=/../b", b"/x?%2e%2e", b"/gpt-4..1", b"/%E2%80%A6", b"/%", b"/%zz", b"/%u12", b"/a;x=../b"),
+        *(b"/;..", b"/%C3%A9..", b"/v1beta/models/g:streamGenerateContent?alt=sse", b"/%25252f"),
+    ],
+)
+def test_a_path_without_a_step_upwards_is_passed_on_as_it_is(target: bytes) -> None:
+    assert ROUTES.outgoing(request(b"/openai" + target)).target == target
+
+
+def test_a_path_of_the_largest_size_is_checked_in_little_time() -> None:
+    began = time.process_time()
+    for unit in (b"%25", b"%2", b"/.", b"%2e/", b"/%c0", b"%u002e/", b"%ef%bc%8ea", b"."):
+        with contextlib.suppress(RefusedError):
+            check_target(b"/" + unit * (65_000 // len(unit)))
+    assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *(
+            [(b"Host", host)]
+            for host in (b"a.example", b"a.example:80", b"1.2.3.4.example", b"", b"127.0.0.1.", b"[::1].a.b")
+        ),
+        [(b"Host", b"localhost"), (b"Origin", b"https://a.example")],
+        [(b"Host", b"localhost"), (b"Origin", b"null")],
+        [(b"Host", b"localhost"), (b"Sec-Fetch-Site", b"cross-site")],
+        [(b"Host", b"localhost"), (b"Sec-Fetch-Site", b"same-origin")],
+    ],
+)
+def test_a_web_page_does_not_learn_the_names_of_upstreams(fields: list[tuple[bytes, bytes]]) -> None:
+    refused = refusal(Request(b"GET", b"/x", 1, fields, True, 0))
+    assert refused.code == "unknown_upstream"
+    assert "openai" not in refused.message and "--upstream" in refused.message
+
+
+@pytest.mark.parametrize("host", [b"127.0.0.1:8080", b"LOCALHOST", b"[::1]:8080", b"streamgauge:8080", b"x.localhost"])
+def test_a_client_that_is_no_web_page_gets_the_names_of_upstreams(host: bytes) -> None:
+    fields = [(b"Host", host), (b"Sec-Fetch-Site", b"none")]
+    assert "/local/, /openai/" in refusal(Request(b"GET", b"/x", 1, fields, True, 0)).message
 
 
 @pytest.mark.parametrize("method", [b"CONNECT", b"PRI", b"DESCRIBE", b"SOURCE"])

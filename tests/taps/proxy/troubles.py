@@ -50,11 +50,13 @@ ODD: dict[str, tuple[bytes, ...]] = {
     ),
     "tail": (
         b"/" + b"g" * MAX_HEAD, b"/a/../b", b"/..", b"/%2e%2E/x", b"/.%2e", b"/..%2fx", b"/%5c..%5Cx", b"/..;a/",
-        b"/..%3bx", b"/a\\b", b"/..\\b", b"/#", b"?#", b"?\\", b"/\x7f", b"/\xc3\xa9", b"/\0", b"/\t",
+        b"/..%3bx", b"/%252e%252e/x", b"/%c0%ae./x", b"/..%00/x", b"/..%255cx", b"/%u002e./", b"/..%20/",
+        b"/a\\b", b"/..\\b", b"/#", b"?#", b"?\\", b"/\x7f", b"/\xc3\xa9", b"/\0", b"/\t",
         b"/ HTTP/1.1\r\nX: ",
     ),
     "blank 2": (b"", b"  ", b"\t"),
     "version": (
+        b"RTSP/1.0", b"RTSP/1.1",
         b"HTTP/1.2", b"HTTP/0.9", b"http/1.1", b"HTTP/11", b"", b"HTTP/2.0", b"HTTP/1.1 x", b"HTTP/1.10",
         b"HTTP/1.1 ",
     ),

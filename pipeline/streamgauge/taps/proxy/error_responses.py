@@ -37,14 +37,16 @@ def silent(upstream: str, seconds: float) -> RefusedError:
 
 
 def error_response(refused: RefusedError, head_only: bool = False) -> bytes:
-    """Returns the bytes of the response, which announces that the connection closes. `head_only`: for a HEAD request."""
+    """Returns the bytes of the response, which announces that the connection closes. `head_only`: for a HEAD request.
+
+    It has no Access-Control-Allow-Origin: a web page that a user visits could read it, and learn what runs here.
+    """
     error = {"message": refused.message, "type": ERROR_TYPE, "code": refused.code}
     body = msgspec.json.encode({"error": error})
     # A 426 names the protocol that is wanted (RFC 9110, 15.5.22).
     wanted = "Connection: Upgrade\r\nUpgrade: HTTP/1.1\r\n" if refused.code is Refusal.UPGRADE_REFUSED else ""
     head = (
         f"HTTP/1.1 {int(refused.status)} {HTTPStatus(refused.status).phrase}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{wanted}"
-        "Access-Control-Allow-Origin: *\r\n\r\n"  # otherwise a browser hides the error from its page
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{wanted}\r\n"
     )
     return head.encode() + (b"" if head_only else body)

@@ -59,6 +59,7 @@ class RequestReader:
         self._pipelined_bytes = 0
         self._overflow = False  # the client sent more than may be buffered
         self._fed_last = b""  # the last three parsed bytes: the end of a head may be split over reads
+        self._line, self._is_mixed = b"", False  # see `_keep_line`
         self._now = 0
         self._again_ns: int | None = None  # when the head began that is parsed a second time
         self._head_bytes = 0
@@ -155,18 +156,37 @@ class RequestReader:
 
     def _parse(self, piece: bytes) -> None:
         self._between += len(piece)
+        self._keep_line(piece)
         was_in_body, data = self._in_body, piece
         while data and not self.refused and self._parser is not None:
             data = self._feed(self._parser, data)
         self._fed_last = (self._fed_last + piece[-3:])[-3:] if len(piece) < 3 else piece[-3:]
         # A piece in which a body ends and a head begins is not counted: the count is less than MIN_PIECE bytes too low.
         self._head_bytes += len(piece) if self.in_head and not was_in_body else 0
+        if not self.in_head:
+            self._line = b""
         if self.in_head and self._head_bytes > self._max_head:
             self._refuse_head()
         elif self._in_body and self._between > MAX_BETWEEN:
             self._refuse(
                 Refusal.HEADERS_TOO_LARGE, f"Trailers and chunk extensions may have at most {MAX_BETWEEN} bytes."
             )
+
+    def _keep_line(self, piece: bytes) -> None:
+        """Keeps the request line, which llhttp does not show. In a piece in which a body ends and a head begins, it is not
+        known where the line begins (`_is_mixed`): then the whole head is kept with it.
+        """
+        if not self.in_head:
+            self._line, self._is_mixed = piece, self._in_body
+        elif self._is_mixed or b"\n" not in self._line.lstrip(b"\r\n"):
+            self._line += piece
+
+    @property
+    def _is_http(self) -> bool:
+        """Whether the request line names HTTP. llhttp gives the version 1.0 of RTSP and ICE, too, as if it were HTTP's."""
+        if self._is_mixed:
+            return b"RTSP/" not in self._line and b"ICE/" not in self._line
+        return self._line.lstrip(b"\r\n").partition(b"\r\n")[0][-9:-1] == b" HTTP/1."
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
         """Feeds the parser, and returns bytes that must be fed next."""
@@ -234,7 +254,7 @@ class RequestReader:
         if parser is None or self.refused:
             return
         version, method = parser.get_http_version(), parser.get_method()
-        if version not in ("1.0", "1.1"):
+        if version not in ("1.0", "1.1") or not self._is_http:
             self._refuse(Refusal.MALFORMED_REQUEST, "The relay supports only HTTP/1.1 and HTTP/1.0.")
             return
         keep_alive = parser.should_keep_alive()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from streamgauge.spool.read_counters import Refusal
+from streamgauge.taps.proxy.climbing import climbs
 
 # Never passed on. Proxy-Authorization is a credential for the first proxy. Trailer announces trailers, which the relay
 # does not send. HTTP2-Settings belongs to an upgrade, which the relay does not make.
@@ -35,9 +36,10 @@ _NOT_OURS = frozenset(
 )
 # A path and a query (RFC 9112, 3.2.1). A fragment belongs to neither, and some servers read a backslash as a slash.
 _TARGET = re.compile(rb"/[^\0-\x20\x7f-\xff#?\\]*(?:\?[^\0-\x20\x7f-\xff#]*)?")
-# A '..' segment, with which a target could leave an upstream's base path, in each form that a server may decode.
-_SLASH = rb"(?:/|%2f|%5c)"
-_CLIMBS = re.compile(_SLASH + rb"(?:\.|%2e){2}(?:" + _SLASH + rb"|;|%3b|\Z)", re.IGNORECASE)
+# A Host that no web page can own: an address, localhost, a name without a dot. May have a port.
+_LOCAL_HOST = re.compile(
+    rb"(?:\[[0-9a-f:.]+\]|[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?:[a-z0-9_-]+\.)?localhost|[a-z0-9_-]+)(?::[0-9]*)?"
+)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Framing = Literal["none", "length", "chunked"]
@@ -149,21 +151,39 @@ class Routes:
         """Returns `request` as it is sent to its upstream. Raises RefusedError."""
         check(request)
         framing = framing_of(request)
-        route, target = self._find(request.target)
+        route, target = self._find(request)
         return Outgoing(route, target, write_head(request, route, target, framing, self._dropped), framing)
 
-    def _find(self, target: bytes) -> tuple[Route, bytes]:
+    def _find(self, request: Request) -> tuple[Route, bytes]:
+        target = request.target
         if self._only is not None:
             return self._only, target
         end = next((at for at, byte in enumerate(target) if at and byte in b"/?"), len(target))
         route = self._by_name.get(target[1:end])
         if route is None:
-            known = ", ".join(f"/{name.decode()}/" for name in sorted(self._by_name))
-            raise RefusedError(
-                Refusal.UNKNOWN_UPSTREAM,
-                f"No upstream has this name. Start the path of the base URL with one of {known}.",
-            )
+            raise RefusedError(Refusal.UNKNOWN_UPSTREAM, self._hint(request))
         return route, target[end:]
+
+    def _hint(self, request: Request) -> str:
+        """What a client with a wrong name is told. The names of the upstreams are not for web pages that a user visits."""
+        if may_be_of_a_web_page(request):
+            return "No upstream has this name. Start the path of the base URL with a name that the proxy's --upstream gives."
+        known = ", ".join(f"/{name.decode()}/" for name in sorted(self._by_name))
+        return f"No upstream has this name. Start the path of the base URL with one of {known}."
+
+
+def may_be_of_a_web_page(request: Request) -> bool:
+    """Whether a script of a web page of any site may have sent the request, and may read the response.
+
+    Browsers name the page's site in Origin, and in Sec-Fetch-Site. A page that rebinds its own name to the proxy's address
+    (DNS rebinding) sends neither across sites, but its name as Host. So a Host that others can own counts, too: one that is
+    no address, not localhost, and no name without a dot, which only the local network can resolve.
+    """
+    sites = [site.strip(_BLANKS).lower() for site in request.values(b"sec-fetch-site")]
+    if b"origin" in request.names or any(site != b"none" for site in sites):
+        return True
+    host = b"".join(request.values(b"host")[:1]).strip(_BLANKS).lower()
+    return not _LOCAL_HOST.fullmatch(host)
 
 
 def check(request: Request) -> None:
@@ -189,7 +209,7 @@ def check_target(target: bytes) -> None:
         raise RefusedError(
             Refusal.TARGET_REFUSED, "A path may not contain a fragment (#), a backslash or non-ASCII characters."
         )
-    if _CLIMBS.search(target.partition(b"?")[0]):
+    if climbs(target.partition(b"?")[0]):
         raise RefusedError(Refusal.TARGET_REFUSED, "A path may not contain '..' segments: send the resolved path.")
 
 
