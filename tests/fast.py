@@ -76,6 +76,7 @@ _PROCESSES = (
     "tests/spans/test_collector.py",
     "tests/runtime/test_data_directory.py::test_children_that_inherited_it_keep_it",
     "tests/runtime/test_process_group.py",
+    "tests/runtime/test_signal_windows.py",
     "tests/runtime/test_stopping.py",
     "tests/spool/test_file.py",
     "tests/spool/test_read_counters.py",

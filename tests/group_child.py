@@ -7,14 +7,17 @@
     fall        be ready, and end at once with 7
     refuse      say why on stderr, end with 3
     babble      say something else than ready, and stay
-    shout       say a line that is longer than asyncio reads, and stay
+    shout       say a line that is longer than `ready` may be, and stay
+    chat        be ready, write more to stdout than a pipe and a reader hold, and stay
+    crash       be ready, and end with 7 at SIGTERM
 """
 
 import json
 import os
 import signal
 import sys
-import time
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -28,11 +31,9 @@ def main() -> int:
         with log.open("a") as file:
             file.write(f"{settings['name']} {what}\n")
 
-    def stop(*_: object) -> None:
-        say("stopped")
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else stop)
+    # SIGTERM stays pending until `sigwait` takes it. A handler of Python's runs only between two of its instructions: if the
+    # signal came in the moment between the last of them and the system call `read`, that would go on to wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     say(f"started {os.getpid()}")
     if does == "refuse":
         return 3
@@ -40,10 +41,25 @@ def main() -> int:
     sys.stdout.flush()
     if does == "fall":
         return 7
+    if does == "chat":
+        sys.stdout.write(1_000_000 * "x")
+        say("chatted")
+    ending = threading.Thread(target=end_with_stdin, args=(say,), daemon=True)
+    ending.start()
+    if does == "deaf":
+        ending.join()
+    signal.sigwait({signal.SIGTERM})
+    if does == "crash":
+        os._exit(7)
+    say("stopped")
+    os._exit(0)  # an exit in order would wait for the thread's read
+
+
+def end_with_stdin(say: Callable[[str], None]) -> None:
     while sys.stdin.readline():
-        time.sleep(0)
+        continue
     say("orphaned")
-    return 0
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ async def simulator_process(time_scale: float) -> AsyncIterator[SimulatorProcess
     finally:
         process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):  # wait_for of Python 3.11 may swallow a cancellation
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()
@@ -52,7 +53,8 @@ async def simulator_process(time_scale: float) -> AsyncIterator[SimulatorProcess
 
 async def _address(stdout: asyncio.StreamReader) -> str:
     try:
-        url = (await asyncio.wait_for(stdout.readline(), PATIENCE_S)).decode().strip()
+        async with asyncio.timeout(PATIENCE_S):
+            url = (await stdout.readline()).decode().strip()
     except (TimeoutError, ValueError):  # ValueError: its first line is longer than 64 KiB
         url = ""
     if not url:

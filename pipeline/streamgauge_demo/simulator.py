@@ -229,14 +229,14 @@ class Connection:
 async def serve(host: str, port: int, time_scale: float, *, until_stdin_ends: bool) -> None:
     """Runs a simulator alone until SIGTERM, SIGINT or, if asked for, the end of stdin; prints its URL on stdout."""
     simulator = Simulator(time_scale=time_scale)
-    await simulator.start(host, port)
-    sys.stdout.write(f"{simulator.url}\n")
-    sys.stdout.flush()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
     if until_stdin_ends:
         asyncio.get_running_loop().add_reader(sys.stdin, asked_to_stop.set)
+    await simulator.start(host, port)
+    sys.stdout.write(f"{simulator.url}\n")  # last: who has read it may send a signal
+    sys.stdout.flush()
     await asked_to_stop.wait()
     await simulator.stop()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.errors import Unavailable
+from streamgauge.errors import DONE, UNAVAILABLE, Unavailable
 from streamgauge.runtime import process_group as group_module
 from streamgauge.runtime.process_group import HANGS_S, RESERVE_S, Child, Group, streams_drain_s
 from tests.running import PATIENCE_S
@@ -269,6 +269,80 @@ def test_a_child_that_hangs_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch
     play(work)
     assert lines == [f"the {name} did not stop in time and was killed" for name in ("relay", "recorder")]
     assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+
+
+def test_a_child_that_writes_to_its_stdout_is_not_held_up_and_its_end_is_seen(log: Path) -> None:
+    """A library may print: nothing of that is read as an answer, and nothing waits for a reader of it."""
+    sentences: list[str] = []
+
+    async def work() -> None:
+        relay = child(log, "relay", "chat", "stay")
+        group = Group(child(log, "recorder"), [relay], sentences.append)
+        await group.start()
+        await until(lambda: lines(log, "chatted"))
+        os.kill(pids(log, "relay")[0], signal.SIGKILL)
+        await until(lambda: relay.starts == 2 and relay.ready)
+        await group.stop(5)
+
+    play(work)
+    assert sentences == ["the relay ended unexpectedly (signal 9); restarting it"]
+
+
+def test_the_end_of_a_child_is_seen_although_another_process_holds_its_stdout(log: Path) -> None:
+    program = """
+import subprocess, sys, time
+sys.stdin.readline()
+holder = subprocess.Popen(["sleep", "600"])
+print("ready", flush=True)
+print(holder.pid, file=sys.stderr, flush=True)
+"""
+    folder = log.parent / "modules"
+    folder.mkdir()
+    (folder / "leaves_a_holder.py").write_text(program)
+
+    async def work() -> None:
+        leaves = Child("relay", "leaves_a_holder", lambda: b"")
+        await leaves.start()
+        assert await leaves.wait() == 0
+
+    with pytest.MonkeyPatch.context() as patch, (log.parent / "holder").open("w+") as errors:
+        patch.setenv("PYTHONPATH", str(folder))
+        kept = os.dup(2)
+        os.dup2(errors.fileno(), 2)
+        try:
+            play(work)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            errors.seek(0)
+            os.kill(int(errors.read()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("who", "code"), [("relay", DONE), ("recorder", UNAVAILABLE)])
+def test_a_child_that_crashes_while_it_is_stopped_is_named(log: Path, who: str, code: int) -> None:
+    sentences: list[str] = []
+
+    async def work() -> int:
+        members = [child(log, name, "crash" if name == who else "stay") for name in ("recorder", "relay")]
+        group = Group(members[0], members[1:], sentences.append)
+        await group.start()
+        await group.stop(5)
+        return group.exit_code
+
+    assert asyncio.run(work()) == code
+    assert sentences == [f"the {who} ended unexpectedly while it was stopped (exit code 7)"]
+
+
+def test_the_exit_code_says_that_a_recorder_had_to_be_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "HANGS_S", 0.3)
+
+    async def work() -> int:
+        group = Group(child(log, "recorder", "deaf"), [], lambda _: None)
+        await group.start()
+        await group.stop(0.1)
+        return group.exit_code
+
+    assert asyncio.run(work()) == UNAVAILABLE
 
 
 def test_streams_have_the_drain_timeout_but_for_a_reserve() -> None:

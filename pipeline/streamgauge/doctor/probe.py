@@ -64,8 +64,9 @@ async def connected(
         yield reader, writer
     finally:
         writer.close()
-        with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(writer.wait_closed(), 1)
+        with contextlib.suppress(OSError):  # a TimeoutError is one, too
+            async with asyncio.timeout(1):
+                await writer.wait_closed()
 
 
 def _unreached(at: str, error: OSError) -> ProbeError:

@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 
@@ -342,7 +342,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> N
 
 
 def _run(settings: RecorderSettings) -> int:
-    """Record, and return the exit code. Raises OSError and UnusableKeyError if a file or the socket is unavailable."""
+    """Record, then exit; the returned code is that of a start that failed. Raises OSError and UnusableKeyError."""
     data_dir = settings.data_dir
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
@@ -356,13 +356,16 @@ def _run(settings: RecorderSettings) -> int:
     close_balance_at_restart(spool, data_dir / "counters")
     process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
     listening = _listen(Path(settings.socket))
-    lost = asyncio.run(serve(settings, process, listening, _report_ready))
-    spool.close()
-    counters.close()
-    if lost is None:
-        return DONE
-    say(lost.sentence(str(data_dir)))
-    return UNAVAILABLE
+
+    async def record() -> NoReturn:
+        lost = await serve(settings, process, listening, _report_ready)
+        spool.close()
+        counters.close()
+        if lost is not None:
+            say(lost.sentence(str(data_dir)))
+        os._exit(UNAVAILABLE if lost else DONE)  # a loop that is closed would let a further SIGTERM kill the process
+
+    asyncio.run(record())
 
 
 def _listen(path: Path) -> socket.socket:

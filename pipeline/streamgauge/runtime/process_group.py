@@ -5,7 +5,7 @@ when its stdin ends, so that no child outlives this process. SIGTERM asks it to 
 
     start             a child that does not become ready is an error, and all are stopped again
     unexpected end    the child is started again, after a pause that grows with each failed start
-    stop              relays first, then the recorder; a child that does not end in time is killed
+    stop              relays first, then the recorder; a child that does not end in time is killed; one that crashes is named
 """
 
 import asyncio
@@ -38,10 +38,65 @@ END_S = 0.3
 # A child that still runs this long after the deadline is killed (seconds).
 HANGS_S = 5.0
 
+# The first line of a child is `ready`; more bytes than this without a line are not (bytes).
+MAX_LINE_BYTES = 64 * 1024
+
+_STDIN, _STDOUT = 0, 1
+
 
 def streams_drain_s(drain_s: float) -> float:
     """How much of a drain timeout open streams may use; the rest is for writing the data (seconds)."""
     return max(drain_s - RESERVE_S, drain_s / 2)
+
+
+class _Process(asyncio.SubprocessProtocol):
+    """A process from its start to its end, with its first line of output. Further output is read and discarded.
+
+    Not asyncio's Process: that one stops to read at 128 KiB of output that was not asked for, and its `wait` then never
+    returns, because it waits for the end of the pipe as well; so it does if another process has inherited the pipe.
+    """
+
+    def __init__(self) -> None:
+        self.first_line: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._output = bytearray()
+        self._ended = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        self.pid = transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.first_line.done():
+            return
+        self._output += data
+        line, newline, _ = self._output.partition(b"\n")
+        if newline or len(line) > MAX_LINE_BYTES:
+            self.first_line.set_result(bytes(line))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == _STDOUT and not self.first_line.done():
+            self.first_line.set_result(b"")
+
+    def process_exited(self) -> None:
+        self._ended.set()
+
+    def write(self, line: bytes) -> None:
+        stdin = self._transport.get_pipe_transport(_STDIN)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        stdin.write(line)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        return self._transport.get_returncode()
+
+    async def wait(self) -> int:
+        """Wait for its end, and close the pipes. Returns its exit code."""
+        await self._ended.wait()
+        self._transport.close()
+        assert self.returncode is not None
+        return self.returncode
 
 
 class Child:
@@ -52,17 +107,18 @@ class Child:
         self._module = module
         self._settings = settings
         self._fds = fds
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: _Process | None = None
         self.starts = 0
         self._ready = False
 
     @property
     def ready(self) -> bool:
         """Whether it has reported `ready` and still runs."""
-        return self._ready and self._running
+        return self._ready and self.running
 
     @property
-    def _running(self) -> bool:
+    def running(self) -> bool:
+        """Whether its process runs."""
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
@@ -70,12 +126,12 @@ class Child:
         self.starts += 1
         self._ready = False
         try:
-            self.process = await asyncio.create_subprocess_exec(
+            _, self.process = await asyncio.get_running_loop().subprocess_exec(
+                _Process,
                 sys.executable,
                 "-m",
                 self._module,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                stderr=None,
                 pass_fds=self._fds,
                 # A process group of its own: Ctrl-C in a terminal must reach only this process. Not a session of its
                 # own: Linux divides cores between sessions (autogroup), and a relay that wakes up would wait until the
@@ -94,14 +150,12 @@ class Child:
             raise Unavailable(f"the {self.name} did not start: see its error message above")
         self._ready = True
 
-    async def _first_line(self, process: asyncio.subprocess.Process) -> bytes:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    async def _first_line(self, process: _Process) -> bytes:
+        process.write(self._settings() + b"\n")
         try:
-            process.stdin.write(self._settings() + b"\n")
             async with asyncio.timeout(READY_S):  # wait_for of Python 3.11 may swallow a cancellation
-                return await process.stdout.readline()
-        except (TimeoutError, ConnectionError, ValueError):  # ValueError: the line is longer than StreamReader's 64 KiB
+                return await process.first_line
+        except TimeoutError:
             return b""
 
     def ask_to_stop(self) -> None:
@@ -119,7 +173,7 @@ class Child:
 
     def _signal(self, number: signal.Signals) -> None:
         # Not by Process.send_signal: it may reap the child before asyncio's watcher, which then gets no exit code.
-        if self.process is not None and self._running:
+        if self.process is not None and self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
 
@@ -176,9 +230,9 @@ class Group:
 
     @property
     def exit_code(self) -> int:
-        """The command's exit code after `stop`: not 0 if the recorder could not write its last rows."""
+        """The command's exit code after `stop`: 0 only if the recorder's own says that it has written its last rows."""
         process = self._recorder.process
-        return UNAVAILABLE if process is not None and process.returncode == UNAVAILABLE else DONE
+        return DONE if process is None or process.returncode == DONE else UNAVAILABLE
 
     async def _supervise(self, child: Child) -> None:
         while True:
@@ -211,6 +265,7 @@ class Group:
         """
         self._stopping = True
         self._accept_no_more()
+        ready = {child for child in (self._recorder, *self._relays) if child.ready}
         for supervisor in self._supervisors:
             supervisor.cancel()
         await asyncio.gather(*self._supervisors, return_exceptions=True)
@@ -218,16 +273,19 @@ class Group:
         for children in (self._relays, [self._recorder]):
             for child in children:
                 child.ask_to_stop()
-            await asyncio.gather(*(self._finish(child, deadline + HANGS_S) for child in children))
+            await asyncio.gather(*(self._finish(child, deadline + HANGS_S) for child in children if child in ready))
 
     async def _finish(self, child: Child, deadline: float) -> None:
         try:
             # The recorder has HANGS_S also if the relays have used all the time.
             async with asyncio.timeout(max(deadline - time.monotonic(), HANGS_S)):
-                await child.wait()
+                code = await child.wait()
         except TimeoutError:
             self._say(f"the {child.name} did not stop in time and was killed")
             await child.kill()
+            return
+        if code not in (DONE, UNAVAILABLE):  # UNAVAILABLE: it has said itself what it could not do
+            self._say(f"the {child.name} ended unexpectedly while it was stopped ({_ended(code)})")
 
 
 def _ended(code: int) -> str:

@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -169,7 +170,7 @@ def _both_clocks() -> tuple[int, int]:
     return wall, (before + after) // 2
 
 
-async def _run(settings: PacketSettings) -> int:
+async def _run(settings: PacketSettings) -> NoReturn:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(report_loop_faults("the packet tap's process"))
@@ -185,7 +186,7 @@ async def _run(settings: PacketSettings) -> int:
             f"the packet tap: {lost} reads are discarded (recorder_gone): the recorder did not accept them\n"
         )
     counters.close()
-    return code
+    os._exit(code)  # a loop that is closed would let a further SIGTERM kill the process
 
 
 async def _live(settings: PacketSettings, client: LoopClient, counters: Counters, stop: asyncio.Event) -> int:
@@ -245,7 +246,7 @@ def main() -> int:
         sys.stderr.write(f"the packet tap's settings cannot be read: {fault}\n")
         return _USAGE
     try:
-        return asyncio.run(_run(settings))
+        asyncio.run(_run(settings))
     except OSError as fault:
         sys.stderr.write(f"the packet tap: {fault}\n")
         return _UNAVAILABLE
