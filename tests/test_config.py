@@ -177,6 +177,7 @@ TABLE: dict[str, Ways] = {
     ),
     "admin_tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "admin_tls_key_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
+    "admin_log": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "admin_open": (False, (True, True), ("off", False), (True, True)),
     "admin_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "otlp": (None, ("http://f:4318", "http://f:4318"), ("https://e/otlp/", "https://e/otlp"), ("http://a", "http://a")),

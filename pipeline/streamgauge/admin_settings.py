@@ -42,6 +42,13 @@ class AdminSettings:
         _SERVING,
         "Operation",
     )
+    admin_log: Path | None = declared(
+        FILE,
+        None,
+        "file to which lines of JSON are appended: who read what at --admin, what it refused, and the settings at each start",
+        _SERVING,
+        "Operation",
+    )
     admin_open: bool = declared(
         switch(),
         False,

@@ -26,6 +26,7 @@ def no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
 def token_file(tmp_path: Path) -> Path:
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
     return file
 
 

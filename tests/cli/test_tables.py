@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamgauge.cli.tables import MAX_WIDTH, JsonPrinter, print_csv, print_json, print_records, print_table
 from streamgauge.core.record import encode_record
+from streamgauge.core.safe_values import escaped
 from tests.metrics.records import make_record, make_timing, make_usage
 
 
@@ -91,7 +92,7 @@ def cell_of(*cells: object) -> str:
     ],
 )
 def test_a_formula_becomes_text(formula: str) -> None:
-    assert cell_of(formula) == f"'{formula}"
+    assert cell_of(formula) == f"'{escaped(formula, keep=BREAKS)}"
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "\n", "\r"])
@@ -105,6 +106,21 @@ def test_a_formula_does_not_begin_where_another_reader_splits_a_cell(separator: 
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert cell_of(text, "x") == text
+
+
+BREAKS = "\t\n\r"
+HOSTILE = "a\x1b]0;pwned\x07\x1b[2J\u202etxt\u2066b\u200e\x9b31m\u2028c\ud800"
+
+
+def test_csv_shows_what_a_terminal_would_obey() -> None:
+    out = io.StringIO()
+    print_csv(["model"], [[HOSTILE]], out)
+    assert out.getvalue().splitlines()[1] == (
+        r"a\u001b]0;pwned\u0007\u001b[2J\u202etxt\u2066b\u200e\u009b31m\u2028c\ud800"
+    )
+    out = io.StringIO()
+    print_csv(["model"], [["two\nlines\tand a tab; 日本語 é 🙂"]], out)
+    assert out.getvalue() == 'model\n"two\nlines\tand a tab; 日本語 é 🙂"\n'
 
 
 def test_numbers_stay_numbers() -> None:

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from streamgauge.cli.main import main
-from streamgauge.cli.top import bars, seconds, shown
+from streamgauge.cli.top import MEMBERS, AdminPort, _answer_of, _reason, bars, seconds, shown
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from streamgauge.live.view import Scope
 from streamgauge.metrics.admin_access import Access, Token
@@ -43,6 +43,9 @@ def text_of(process: Process) -> str:
     console.print(shown(json.loads(msgspec.json.encode(process.view.overview()))))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+_PORT = AdminPort("localhost:1", "localhost", 1, None, None)
 
 
 def test_it_prints_what_the_page_shows(served: Served) -> None:
@@ -84,6 +87,14 @@ def test_a_worker_names_its_partitions_or_why_it_has_none() -> None:
     assert "partitions 0, 4" in text_of(process)
     process.view.scope = lambda: Scope({}, partitioned=True, unready="its consumer group is rebalancing")
     assert "no partitions now (its consumer group is rebalancing)" in text_of(process)
+
+
+def test_an_answer_cannot_move_the_cursor() -> None:
+    """A port that another program serves may answer anything."""
+    hostile = json.dumps({"error": "\x1b[2Jno\u202e"})
+    assert _reason(hostile) == _reason("\x1b[2Jno\u202e") == r"\u001b[2Jno\u202e"
+    answer = _answer_of(json.dumps({**dict.fromkeys(MEMBERS), "open": [{"model": "a\x1b]0;x\x07\u202e"}]}), _PORT)
+    assert answer["open"] == [{"model": r"a\u001b]0;x\u0007\u202e"}]
 
 
 def test_names_from_providers_are_no_markup() -> None:

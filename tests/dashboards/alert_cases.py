@@ -322,6 +322,23 @@ _PRESENCE = (
         "MetricSourceFails",
         {tap("streamgauge_metric_source_failures_total"): f"0x{CHANGE} 7x{_LAST}"},
     ),
+    Case(
+        "a neighbour guesses the token of a tap",
+        "AdminTokenGuessed",
+        {
+            tap("streamgauge_admin_refused_total", reason="token"): f"0x{CHANGE} 0+240x{_LAST}",
+            tap("streamgauge_admin_refused_total", reason="limited"): f"0x{CHANGE} 0+9000x{_LAST}",
+        },
+        (Fired(_TAP),),
+    ),
+    Case(
+        "one Prometheus has an old token, and a health check another Host",
+        "AdminTokenGuessed",
+        {
+            tap("streamgauge_admin_refused_total", reason="token"): f"0x{CHANGE} 0+4x{_LAST}",
+            tap("streamgauge_admin_refused_total", reason="host"): f"0x{CHANGE} 0+600x{_LAST}",
+        },
+    ),
 )
 
 _READS = "streamgauge_tap_reads"

@@ -54,6 +54,7 @@ FIRST_EVENT = {
     "streamgauge_ledger_rows_total": "it is 0 from the start: LedgerStoresNothing fires then",
     "streamgauge_clock_skew_seconds": "no bundle was confirmed: BrokerAway fires then",
     "streamgauge_spans_total": "no --otlp is given",
+    "streamgauge_admin_refused_total": "the admin port has refused no request",
 }
 
 

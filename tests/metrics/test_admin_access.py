@@ -104,7 +104,11 @@ def test_the_comparison_is_of_values_of_one_length(monkeypatch: pytest.MonkeyPat
     assert lengths == [(32, 32)] * 4
 
 
-def test_without_the_token_only_health_is_served(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_token_only_health_is_served(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgauge.metrics.token_guesses.DELAY_S", 0.01)
+
     async def test(server: AdminServer) -> None:
         for path in PAGES:
             for extra in ("", bearer("wrong-" + TOKEN), basic(""), bearer(TOKEN) * 2, f"Cookie: token={TOKEN}\r\n"):

@@ -274,6 +274,12 @@ def test_nothing_of_a_malformed_request_is_logged(
 
     async def test(server: AdminServer) -> None:
         answers = await asyncio.gather(*(say(server.address, raw) for raw in MALFORMED))
+        for answer in filter(None, answers):
+            assert b"\r\nServer: streamgauge\r\n" in answer
+            assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
+            assert b"\r\nContent-Security-Policy: default-src 'none'" in answer
+            assert b"aiohttp" not in answer.lower()
+            assert CANARY.encode() not in answer
         assert sum(answer.startswith(b"HTTP/1.0 400") for answer in answers) > len(MALFORMED) // 2
         for _ in range(5):
             some = [altered(chance.choice((*MALFORMED[:6], valid)), chance) for _ in range(50)]

@@ -1,10 +1,11 @@
 """A result as one HTML page that can be read without Streamgauge, printed, and sent: it loads nothing from anywhere."""
 
+import html
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from streamgauge.audit.result import Line, Result
 from streamgauge.audit.rows import CAUSE_COLUMNS, LINE_COLUMNS, cause_rows, has_difference, line_rows, summary
+from streamgauge.core.safe_values import escaped
 
 # What each cause means, for a reader who does not know the program.
 MEANINGS = {
@@ -145,3 +146,8 @@ def _cell(value: object, name: str) -> str:
     sign = "-" if whole.startswith("-") else ""
     digits = whole.removeprefix("-")
     return escape(f"{sign}{int(digits):,}{point}{rest}" if digits.isdecimal() else str(value))
+
+
+def escape(text: str) -> str:
+    """A text of the invoice or the ledger in HTML: no markup, and no mark that changes the order of what is shown."""
+    return html.escape(escaped(text, keep="\n\t"))

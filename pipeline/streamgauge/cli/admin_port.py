@@ -5,9 +5,13 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from streamgauge import __version__
+from streamgauge.cli.settings import shown_settings
 from streamgauge.config import SETTINGS, WORKER_ADMIN, Settings
 from streamgauge.errors import UsageFault
+from streamgauge.exposed_files import exposed_files
 from streamgauge.metrics.admin_access import Access, Token
+from streamgauge.metrics.admin_log import AdminLog
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.listeners import is_loopback, not_available
@@ -19,8 +23,11 @@ TOKEN_VARIABLE = f"{ENV_PREFIX}ADMIN_TOKEN"
 def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
     """Who may use the admin port. Raises UsageFault, also for a port that other hosts reach without a token.
 
-    Removes the token from the environment, since no child needs it. `warn` takes a sentence about a token without TLS.
+    Removes the token from the environment, since no child needs it. `warn` takes a sentence about a token without TLS, and
+    one about each file of secrets that other users may read or change.
     """
+    for sentence in exposed_files(settings):
+        warn(sentence)
     token, is_local = admin_token(settings), is_loopback(settings.admin.host)
     if token is not None and settings.admin_open:
         raise UsageFault("--admin-open has no effect with a token: give either")
@@ -32,18 +39,31 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
     for of_key in ("admin_tls_key", "admin_tls_key_password_file"):
         if getattr(settings, of_key) is not None and settings.admin_tls_certificate is None:
             raise UsageFault(f"{SETTINGS[of_key].flag} requires --admin-tls-certificate")
+    log = _admin_log(settings)
     if settings.admin_tls_certificate is None:
         if token is not None and not is_local:
             warn(
                 f"the token of the admin port {settings.admin} crosses the network in plain text: give the port a"
                 " certificate with --admin-tls-certificate, unless something else encrypts its connections"
             )
-        return Access(token)
+        return Access(token, log=log)
     try:
         key = settings.admin_tls_key, settings.admin_tls_key_password_file
-        return Access(token, ServerCertificate(settings.admin_tls_certificate, *key))
+        return Access(token, ServerCertificate(settings.admin_tls_certificate, *key), log)
     except ValueError as error:
         raise UsageFault(f"--admin-tls-certificate: {error}") from None
+
+
+def _admin_log(settings: Settings) -> AdminLog | None:
+    """The admin log. Raises UsageFault for a file that cannot be written."""
+    if settings.admin_log is None:
+        return None
+    try:
+        log = AdminLog(settings.admin_log)
+    except OSError as error:
+        raise UsageFault(f"--admin-log {settings.admin_log} cannot be written: {error.strerror or error}") from None
+    log.started(__version__, {row.setting: row.value for row in shown_settings(settings, "") if row.from_ != "default"})
+    return log
 
 
 def admin_token(settings: Settings) -> Token | None:

@@ -34,7 +34,7 @@ def run(settings: Settings, args: Arguments) -> int:
     """Prints the settings, or checks files: 2 if a file has a fault."""
     if args.action == "check":
         return _check(args.paths, args.output)
-    rows = list(_shown(settings, _command(args)))
+    rows = list(shown_settings(settings, _command(args)))
     cells = [[row.setting, row.value if args.output == JSON else _text(row), row.from_] for row in rows]
     print_rows(_COLUMNS, cells, args.output, None)
     return DONE
@@ -51,7 +51,8 @@ def _command(args: Arguments) -> str:
     return path
 
 
-def _shown(settings: Settings, command: str) -> Iterator[_Shown]:
+def shown_settings(settings: Settings, command: str) -> Iterator[_Shown]:
+    """The settings of a command, of all commands if it is empty, with *** for secrets."""
     for setting in SETTINGS.values():
         if command and command not in setting.commands:
             continue

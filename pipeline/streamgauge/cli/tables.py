@@ -1,7 +1,9 @@
-"""Prints records and rows as an aligned table, JSON, JSON lines or CSV. An unknown value is an empty cell, in JSON null.
+r"""Prints records and rows as an aligned table, JSON, JSON lines or CSV. An unknown value is an empty cell, in JSON null.
 
 Names of models and tenants come from clients and upstreams, and a spreadsheet reads a cell that begins with `=`, `+`, `-` or
 `@` as a formula. In CSV such text gets an apostrophe before it, which makes it text; numbers, tables and JSON are unchanged.
+Control characters and bidirectional marks would be obeyed by a terminal: CSV shows them as \uXXXX, but for line breaks and
+tabs, and a table as `?`.
 """
 
 import csv
@@ -12,6 +14,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Protocol
+
+from streamgauge.core.safe_values import escaped
 
 # The widest column (characters): longer model names and ids are cut; --output jsonl has them whole.
 MAX_WIDTH = 36
@@ -135,7 +139,7 @@ def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]], file: Writ
     line = io.StringIO()
     writer = csv.writer(line)  # keeps its CRLF, since it quotes only cells that contain its line end
     for row in chain((names,), rows):
-        writer.writerow([_as_text(value) if isinstance(value, str) else value for value in row])
+        writer.writerow([escaped(_as_text(value), keep="\t\n\r") if isinstance(value, str) else value for value in row])
         out.write(line.getvalue().removesuffix("\r\n") + "\n")
         line.seek(0)
         line.truncate()

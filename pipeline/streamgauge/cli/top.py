@@ -20,6 +20,7 @@ from streamgauge.cli.admin_port import admin_token
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import JSON
 from streamgauge.config import Settings
+from streamgauge.core.safe_values import escaped
 from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.live.view import MAX_ROWS
 from streamgauge.metrics.admin_access import Token
@@ -135,12 +136,21 @@ def _view(port: AdminPort, rows: int) -> Group:
 def _answer_of(text: str, port: AdminPort) -> Json:
     """An answer of /streams. Raises Unavailable for the answer of another program."""
     try:
-        answer = json.loads(text)
+        answer = _shown_as_text(json.loads(text))
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or not answer.keys() >= MEMBERS:
         raise Unavailable(f"{port.given} is another program's: give the admin port of a running process")
     return answer
+
+
+def _shown_as_text(value: Any) -> Any:
+    """The value with texts that the terminal shows and does not obey."""
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, list):
+        return [_shown_as_text(one) for one in value]
+    return {name: _shown_as_text(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _fetched(port: AdminPort, rows: int) -> str:
@@ -163,9 +173,10 @@ def _fetched(port: AdminPort, rows: int) -> str:
 
 def _reason(text: str) -> str:
     try:
-        return str(json.loads(text)["error"])
+        reason = str(json.loads(text)["error"])
     except (ValueError, LookupError, TypeError):
-        return text.strip()[:200]
+        reason = text.strip()[:200]
+    return escaped(reason)
 
 
 def shown(answer: Json) -> Group:

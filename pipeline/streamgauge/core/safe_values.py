@@ -6,6 +6,7 @@ becomes `masked`.
 
 import re
 import string
+import unicodedata
 from decimal import Decimal
 
 MASKED = "masked"
@@ -15,6 +16,9 @@ CODE_CHARACTERS = string.ascii_letters + string.digits + "_.:/@+-"
 MAX_CODE_CHARS = 128
 # The longest id seen is an encrypted response id of 190 characters.
 MAX_ID_CHARS = 256
+
+# Unicode's categories of characters that are not shown.
+_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 # The name of an attribute (`--attribute`): it is a label of metrics, too.
 _ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -48,6 +52,19 @@ def is_code(text: str) -> bool:
 def is_id(text: str) -> bool:
     """Whether a text is printable ASCII up to MAX_ID_CHARS characters, or empty."""
     return text.isascii() and text.isprintable() and len(text) <= MAX_ID_CHARS
+
+
+def escaped(text: str, keep: str = "") -> str:
+    r"""The text with `\uXXXX` in place of characters that a terminal or an editor obeys instead of showing them.
+
+    These are control and format characters (bidirectional marks among them), surrogates, and separators of lines; not the
+    characters of `keep`. The time is linear in the text's length.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        f"\\u{ord(char):04x}" if char not in keep and unicodedata.category(char) in _OBEYED else char for char in text
+    )
 
 
 def is_attribute_name(text: str) -> bool:

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamgauge.metrics.admin_log import AdminLog
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.secret import Secret
 
@@ -47,10 +48,13 @@ class Token(Secret):
 
 @dataclass(frozen=True)
 class Access:
-    """`token` None: every client that reaches the port may read it. `certificate` None: without TLS."""
+    """`token` None: every client that reaches the port may read it. `certificate` None: without TLS. `log` None: the admin
+    log is not kept.
+    """
 
     token: Token | None = None
     certificate: ServerCertificate | None = None
+    log: AdminLog | None = None
 
     @property
     def scheme(self) -> str:

@@ -5,7 +5,8 @@ request is served only if its Host is an address of this port, a loopback name, 
 are not compared: a port mapping changes them, and rebinding cannot use them.
 
 Every process that reaches the port can use it, unless it has a token (`admin_access.py`): then a request without it gets a
-401, but for /health. Connections are limited, and what a client sends is never logged.
+401, but for /health. Guesses are slowed down (`token_guesses.py`). Connections are limited, and what a client sends is never
+logged, but for paths in the admin log, if it is kept (`admin_log.py`).
 """
 
 import asyncio
@@ -13,14 +14,16 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import hdrs, web
 
 from streamgauge.errors import Unavailable
 from streamgauge.metrics.admin_access import CHALLENGE, OPEN, Access
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.refusals import LIMITED, MALFORMED, OTHER_HOST, WITHOUT_TOKEN, Refusals
 from streamgauge.metrics.tls_listener import TlsListener
+from streamgauge.metrics.token_guesses import TokenGuesses
 from streamgauge.runtime.faults import report_fault
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
@@ -68,6 +71,9 @@ _HOST_REFUSED = (
 _UNAUTHORIZED = (
     "the admin port requires its token: send it as `Authorization: Bearer TOKEN`, or as the password of any user\n"
 )
+_LIMITED = "too many requests with a wrong token from this address: try again in a second\n"
+# Paths whose reads are not in the admin log: of probes and scrapers, and parts of the page.
+_NOT_LOGGED = ("/metrics", "/static/")
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,9 @@ class Answer:
     content_type: str
     headers: Mapping[str, str]
 
+
+# Answers a request that cannot be read, with a status.
+Malformed = Callable[[web.BaseRequest, int], web.Response]
 
 # Answers a GET of a path, with its query; None if there is no such page.
 Pages = Callable[[str, Mapping[str, str]], Awaitable[Answer | None]]
@@ -110,11 +119,12 @@ class AdminServer:
         self._pages = pages
         self._hosts = _LOOPBACK | {name for host in hosts if (name := host_name(host))}
         self._checks: Mapping[str, Check] = {"/health/live": live, "/health/ready": ready}
-        self._server = _BoundedServer(self._answer)
+        self._refusals = Refusals(metrics, access.log)
+        self._guesses = TokenGuesses()
+        self._server = _BoundedServer(self._answer, self._malformed)
         self._runner = web.ServerRunner(self._server)
         self._access = access
         self._tls = TlsListener(self._server, access.certificate) if access.certificate else None
-        self._logged: set[str] = set()
         self._address: tuple[str, int] | None = None
 
     async def start(self, address: str) -> None:
@@ -179,15 +189,13 @@ class AdminServer:
 
     async def _response(self, request: web.BaseRequest) -> web.Response:
         if not self._is_allowed_host(request):
-            self._log_refused_host(request)
+            named = host_name(request.headers.get(hdrs.HOST, "[")) is not None
+            self._refusals.add(OTHER_HOST, _client_of(request), request.path, quiet=not named)
             return _text(403, _HOST_REFUSED)
         check = self._checks.get(request.path)
         reads = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
-        if not (check is not None and reads) and not self._has_token(request):
-            self._log_once("the admin port rejected a request without its token (401)")
-            response = _text(401, _UNAUTHORIZED)
-            response.headers[hdrs.WWW_AUTHENTICATE] = CHALLENGE
-            return response
+        if not (check is not None and reads) and (refused := await self._without_token(request)) is not None:
+            return refused
         if not reads:
             return _text(404, "not found\n")
         if check is not None:
@@ -196,28 +204,38 @@ class AdminServer:
             page = self._metrics.page(",".join(request.headers.getall(hdrs.ACCEPT, [])))
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})
         answer = await self._pages(request.path, request.query)
+        if self._access.log is not None and not request.path.startswith(_NOT_LOGGED):
+            status = 404 if answer is None else answer.status
+            self._access.log.read(_client_of(request), request.path, status, token=self._access.token is not None)
         if answer is not None:
             headers = {**_ALWAYS, **answer.headers, hdrs.CONTENT_TYPE: answer.content_type}
             return web.Response(status=answer.status, body=answer.body, headers=headers)
         return _text(404, "not found\n")
 
-    def _log_refused_host(self, request: web.BaseRequest) -> None:
-        if host_name(request.headers.get(hdrs.HOST, "[")):
-            self._log_once(
-                "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
-            )
-
-    def _log_once(self, sentence: str) -> None:
-        """Logs the first refusal of a kind only: a scraper repeats its request every few seconds."""
-        if sentence not in self._logged:
-            self._logged.add(sentence)
-            _log.warning("%s", sentence)
-
-    def _has_token(self, request: web.BaseRequest) -> bool:
-        if self._access.token is None:
-            return True
+    async def _without_token(self, request: web.BaseRequest) -> web.Response | None:
+        """The answer to a request that has not the port's token; None for any other."""
+        token, client = self._access.token, _client_of(request)
+        if token is None:
+            return None
         given = request.headers.getall(hdrs.AUTHORIZATION, [])
-        return len(given) == 1 and self._access.token.accepts(given[0])
+        if given and not self._guesses.may_try(client):
+            self._refusals.add(LIMITED, client, request.path)
+            response = _text(429, _LIMITED)
+            response.headers[hdrs.RETRY_AFTER] = "1"
+            return response
+        if len(given) == 1 and token.accepts(given[0]):
+            return None
+        self._refusals.add(WITHOUT_TOKEN, client, request.path)
+        if given:
+            await self._guesses.delay(client)
+        response = _text(401, _UNAUTHORIZED)
+        response.headers[hdrs.WWW_AUTHENTICATE] = CHALLENGE
+        return response
+
+    def _malformed(self, request: web.BaseRequest, status: int) -> web.Response:
+        """The answer to a request that aiohttp cannot read."""
+        self._refusals.add(MALFORMED, _client_of(request), "", quiet=True)
+        return _text(status, "the request is malformed\n" if status < 500 else "internal error\n")
 
     def _is_allowed_host(self, request: web.BaseRequest) -> bool:
         given = request.headers.getall(hdrs.HOST, [])
@@ -227,12 +245,39 @@ class AdminServer:
         return name is not None and (name in self._hosts or name == _own_address(request))
 
 
-class _BoundedServer(web.Server):
-    """aiohttp's server, with at most MAX_CONNECTIONS connections."""
+class _Handler(web.RequestHandler):
+    """aiohttp's connection, whose own errors have the headers of every answer, and not aiohttp's version."""
 
-    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+    def __init__(self, manager: "_BoundedServer", malformed: "Malformed", **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self._malformed = malformed
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun")
+        response = self._malformed(request, status)
+        response.force_close()
+        return response
+
+
+class _BoundedServer(web.Server):
+    """aiohttp's server, with at most MAX_CONNECTIONS connections. `malformed`: answers what aiohttp cannot read."""
+
+    def __init__(
+        self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], malformed: "Malformed"
+    ) -> None:
         super().__init__(answer, access_log=None, logger=_PARSER_LOG, keepalive_timeout=KEEPALIVE_S)
         self._open: dict[web.RequestHandler, asyncio.Transport] = {}  # by their last request, the oldest first
+        self._answer_malformed = malformed
+
+    def __call__(self) -> web.RequestHandler:
+        return _Handler(self, self._answer_malformed, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -262,6 +307,12 @@ def _answer_of(found: bool | str, what: str) -> web.Response:
     if found is True:
         return _text(200, "ok\n")
     return _text(503, f"not {what}: {found}\n" if found else f"not {what}\n")
+
+
+def _client_of(request: web.BaseRequest) -> str:
+    """The address of the client, for limits and logs; empty if the connection is gone."""
+    name = None if request.transport is None else request.transport.get_extra_info("peername")
+    return str(name[0]).removeprefix("::ffff:") if name else ""
 
 
 def _own_address(request: web.BaseRequest) -> str | None:

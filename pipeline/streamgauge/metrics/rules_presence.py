@@ -130,6 +130,17 @@ def _metrics(durations: Durations) -> list[Alert]:
             "A part of the metrics of {{ $labels.instance }} is missing",
             "A source of metrics failed during a scrape. The log of the process has the error.",
         ),
+        # A scraper with an old token asks at most every 5 s or so: 120 times in these ten minutes.
+        Alert(
+            "AdminTokenGuessed",
+            'sum by (instance) (increase(streamgauge_admin_refused_total{reason=~"token|limited"}'
+            f"[{durations(10)}])) > 200",
+            0,
+            "ticket",
+            "The admin port of {{ $labels.instance }} gets many requests with a wrong token",
+            "A client guesses the token, or several scrapers have an old one. The process's log names an address; the admin "
+            "log (--admin-log) has all of them.",
+        ),
     ]
 
 

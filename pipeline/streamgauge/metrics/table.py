@@ -33,6 +33,13 @@ LABELS_CUT = counter(
     page=5_000,
 )
 SOURCE_FAILURES = counter(MetricSource.SELF, "metric_source_failures", "Failures of metric sources during scrapes.")
+ADMIN_REFUSED = counter(
+    MetricSource.SELF,
+    "admin_refused",
+    "Requests that the admin port refused: without its token, limited after wrong tokens, for another host, or malformed.",
+    "reason",
+    page=5_000,
+)
 BUILD_INFO = gauge(MetricSource.SELF, "build_info", "Always 1. The label holds the version.", "1", "version")
 
 TABLE: tuple[Metric, ...] = (
@@ -46,6 +53,7 @@ TABLE: tuple[Metric, ...] = (
     *PROCESS_METRICS,
     LABELS_CUT,
     SOURCE_FAILURES,
+    ADMIN_REFUSED,
     BUILD_INFO,
 )
 

@@ -269,6 +269,16 @@ _WORKERS = Row(
             queries=(Query(rate("spans_total", by="result"), "{{result}}"),),
         ),
         TimeSeries(
+            title="Refused at the admin port",
+            help="Requests per second that the admin port refused: without its token, limited after wrong tokens, for "
+            "another host, or malformed.",
+            unit="reqps",
+            alerts=("AdminTokenGuessed",),
+            queries=(
+                Query(seldom(rate("admin_refused_total", by="instance, reason")), "refused {{instance}} {{reason}}"),
+            ),
+        ),
+        TimeSeries(
             title="Exporter",
             help="Observations per second with a label value beyond its limit, failures of metric sources, running versions.",
             unit="short",

@@ -1,0 +1,134 @@
+"""The admin log: who read what through the admin port, what it refused, and the settings at each start.
+
+A line is a JSON object with `time` (RFC 3339, UTC) and `event`. The file is for the operator, mode 0600, and is only appended
+to; logrotate may move it away. It has no token, password or Host of a request.
+
+| event | other members |
+|---|---|
+| `started` | `version`, `settings`: those that were given, with *** for secrets |
+| `read` | `address`, `path`, `status`, `token`: whether the request needed one, `count` |
+| `refused` | `address`, `path`, `status`, `reason`, `count` |
+
+`count`: how many such requests the line stands for. A request that is like an earlier one (same event, address and
+status, and for `read` the same path) within REPEAT_S is counted, and written with the next line of its kind, or at the end.
+"""
+
+import logging
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from streamgauge.core.safe_values import escaped
+from streamgauge.runtime.faults import report_fault
+
+# How long equal requests are only counted (seconds): an open page asks each second or two.
+REPEAT_S = 60.0
+# Kinds of requests that are counted apart. With more, the one whose line is oldest is written and forgotten.
+MAX_KINDS = 1_024
+# The most lines of a second, so that a client with many addresses or paths fills no disk (2 KiB a line: 40 KiB a second).
+LINES_PER_S = 20
+# The most characters of a path that are kept: a stream's is 45 long.
+MAX_PATH = 200
+
+
+class _Kind(NamedTuple):
+    event: str
+    address: str
+    status: int
+    what: str  # the path, or the reason of a refusal
+
+
+class AdminLog:
+    """The admin log in `file`, made if it is missing. `clock`: seconds; `wall`: Unix time. Raises OSError."""
+
+    def __init__(
+        self, file: Path, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._lines = _File(file)
+        self._clock, self._wall = clock, wall
+        self._counted: OrderedDict[_Kind, list[Any]] = OrderedDict()  # [time of the line, requests since, members]
+        self._second, self._written, self._dropped = 0, 0, 0
+
+    def started(self, version: str, settings: Mapping[str, object]) -> None:
+        """Write the start of a command with these settings."""
+        self._write("started", version=version, settings=settings)
+
+    def read(self, address: str, path: str, status: int, *, token: bool) -> None:
+        """Count a request that was answered. `token`: whether the port needs one."""
+        path = _shown(path)
+        self._count(_Kind("read", address, status, path), {"path": path, "token": token})
+
+    def refused(self, address: str, path: str, status: int, reason: str) -> None:
+        """Count a request that was refused."""
+        self._count(_Kind("refused", address, status, reason), {"path": _shown(path), "reason": reason})
+
+    def close(self) -> None:
+        """Write what is counted and not written."""
+        while self._counted:
+            self._forget_oldest()
+        self._lines.close()
+
+    def _count(self, kind: _Kind, members: Mapping[str, object]) -> None:
+        now = self._clock()
+        entry = self._counted.get(kind)
+        if entry is None:
+            if len(self._counted) >= MAX_KINDS:
+                self._forget_oldest()
+            self._counted[kind] = [now, 0, members]
+            self._request(kind, members, 1)
+            return
+        entry[1] += 1
+        if now - entry[0] >= REPEAT_S:
+            self._request(kind, members, entry[1])
+            entry[:] = now, 0, members
+            self._counted.move_to_end(kind)
+
+    def _forget_oldest(self) -> None:
+        kind, (_, count, members) = self._counted.popitem(last=False)
+        if count:
+            self._request(kind, members, count)
+
+    def _request(self, kind: _Kind, members: Mapping[str, object], count: int) -> None:
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._written = second, 0
+        if self._written >= LINES_PER_S:
+            self._dropped += count
+            return
+        self._written += 1
+        more = {"not_written": self._dropped} if self._dropped else {}
+        self._dropped = 0
+        self._write(kind.event, address=kind.address, status=kind.status, **members, count=count, **more)
+
+    def _write(self, event: str, **members: object) -> None:
+        at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = msgspec.json.encode({"time": at, "event": event, **members}).decode()
+        self._lines.emit(logging.LogRecord("", logging.INFO, "", 0, line, (), None))
+
+
+class _File(WatchedFileHandler):
+    """The file, opened again when another program has moved it. A write that fails is reported once."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, encoding="utf-8")
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def _open(self) -> Any:
+        opened = super()._open()
+        Path(self.baseFilename).chmod(0o600)
+        return opened
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
+        if (error := sys.exc_info()[1]) is not None:
+            report_fault("the admin log", error)
+
+
+def _shown(path: str) -> str:
+    return escaped(path[:MAX_PATH])

@@ -1,0 +1,89 @@
+"""Guesses of the admin port's token: slow, counted, and never in the way of a client at another address."""
+
+import asyncio
+import time
+
+import pytest
+
+from streamgauge.metrics import token_guesses
+from streamgauge.metrics.admin_access import Access, Token
+from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.token_guesses import DELAY_S, MAX_ALL, MAX_WAITING, TokenGuesses
+from tests.metrics.pages import read_page
+from tests.metrics.test_http_server import ask, serving
+
+TOKEN = "t0ken-0123456789abcdef"
+
+
+def bearer(token: str) -> str:
+    return f"Authorization: Bearer {token}\r\n"
+
+
+def test_an_address_has_few_guesses_a_second() -> None:
+    """It made 2,253 a second, and as many as it has connections at a time."""
+
+    async def test(server: AdminServer) -> None:
+        async def guess(number: int) -> int:
+            return (await ask(server.address, "/metrics", extra=bearer(f"guess-{number:020}"))).status
+
+        began = time.monotonic()
+        found = await asyncio.gather(*(guess(number) for number in range(40)))
+        assert set(found) == {401, 429}
+        took = time.monotonic() - began
+        assert took >= DELAY_S
+        assert found.count(401) <= MAX_WAITING * (1 + int(took / DELAY_S))
+        answer = await ask(server.address, "/metrics", extra=bearer(TOKEN))
+        assert answer.status == 200
+        refused = read_page(answer.body)
+        assert refused.total("streamgauge_admin_refused_total") == 40
+
+    serving(test, access=Access(Token(TOKEN)))
+
+
+def test_the_right_token_is_not_compared_while_its_address_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the guesses beyond the limit would tell which one is right."""
+    monkeypatch.setattr(token_guesses, "DELAY_S", 3.0)
+
+    async def test(server: AdminServer) -> None:
+        wrong = [
+            asyncio.ensure_future(ask(server.address, "/streams", extra=bearer(f"guess-{number:020}")))
+            for number in range(MAX_WAITING)
+        ]
+        await asyncio.sleep(1)
+        answer = await ask(server.address, "/metrics", extra=bearer(TOKEN))
+        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        assert (await ask(server.address, "/metrics")).status == 401, "a browser that has no token yet is asked for it"
+        assert (await ask(server.address, "/health/live")).status == 200
+        assert {answer.status for answer in await asyncio.gather(*wrong)} == {401}
+        assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 200
+
+    serving(test, access=Access(Token(TOKEN)))
+
+
+def test_addresses_are_apart_but_those_of_one_host_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_guesses, "DELAY_S", 60.0)
+
+    async def run() -> None:
+        guesses = TokenGuesses()
+        tasks = []
+
+        async def wrong(address: str) -> None:
+            tasks.append(asyncio.ensure_future(guesses.delay(address)))
+            await asyncio.sleep(0)
+
+        for number in range(MAX_WAITING):
+            await wrong("192.0.2.7")
+            await wrong(f"2001:db8::{number:x}")
+        assert not guesses.may_try("192.0.2.7")
+        assert guesses.may_try("192.0.2.8")
+        assert not guesses.may_try("2001:db8::ffff")
+        assert guesses.may_try("2001:db8:0:1::1")
+        for number in range(MAX_ALL):
+            await wrong(f"198.51.100.{number % 256}")
+        assert not guesses.may_try("192.0.2.8"), "very many addresses"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert guesses.may_try("192.0.2.7")
+
+    asyncio.run(run())
