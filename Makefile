@@ -5,12 +5,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What was installed: what the demo and `up` need, and all of it.
+DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 
 help:  ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(INSTALLED)  ## play simulated providers through the real tap, print what is seen
+demo: $(DEMO)  ## play simulated providers through the real tap, print what is seen
 	$(BIN)/streamgauge demo
 
 test: $(INSTALLED) test-parts  ## format, lint, and the tests, with a real Kafka of their own; without those of test-long
@@ -156,20 +158,34 @@ chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUT
 	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES)
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header
-lock:  ## resolve the dependencies again (needs uv): what runs, that with what tests need, and what checks deploy/
+# What README and tutorial use before anything else is installed; with what builds. One package is for browsers alone.
+DEMO_PARTS := --extra demo --extra rules --extra top --extra up --group build --no-emit-package httpx2-jsfetch
+lock:  ## resolve the dependencies again (needs uv): what runs, that with what tests need, the demo's part, and what checks deploy/
 	$(LOCK) --upgrade --all-extras pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
+	$(LOCK) --upgrade $(DEMO_PARTS) --constraint requirements-dev.lock pyproject.toml -o requirements-demo.lock
 	$(LOCK) --upgrade tests/deploy/tools.in -o tests/deploy/tools.lock
 
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_hook.py scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
+# Without a compilation of all modules: the demo imports few of them, and Python compiles those.
+$(DEMO): requirements-demo.lock pyproject.toml scripts/build_hook.py scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "$(PYTHON) cannot make a virtual environment: install its venv (Debian, Ubuntu: apt-get install python3-venv)"; exit 2; }
+	@echo "Installing what the demo and \`streamgauge up\` need into $(VENV), about a minute:"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python scripts/install_locked.py requirements-demo.lock
+	@echo "  Streamgauge itself, with its part in C"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m scripts.missing_parts
+	@touch $(DEMO)
+
+$(INSTALLED): $(DEMO) requirements-dev.lock
+	@echo "Installing what tests and checks need into $(VENV), some minutes:"
+	@$(BIN)/python scripts/install_locked.py requirements-dev.lock
 	@# pip itself compiles on one core. What cannot be compiled is not imported either.
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $(INSTALLED)

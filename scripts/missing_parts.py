@@ -1,0 +1,27 @@
+"""Says which parts of Streamgauge an editable installation could not make, why, and what that means; nothing if it has all.
+
+pip does not show what the build hook says of them.
+
+    python -m scripts.missing_parts
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts import build_pump, fetch_uplot
+
+
+def missing(pump: Path = build_pump.BUILT, uplot: Path = fetch_uplot.PLACE) -> Iterator[str]:
+    """A sentence for each missing part. It tries to build the pump once more, for the reason."""
+    if not pump.exists() and (fault := build_pump.build(pump)) is not None:
+        yield (
+            f"the proxy's part in C is missing ({fault}): everything works, with more CPU. It needs Linux, a C compiler and"
+            " Python's headers (Debian, Ubuntu: apt-get install gcc libc6-dev python3-dev); then `make clean demo`"
+        )
+    if not fetch_uplot.is_there(uplot):
+        yield "the page has tables but no charts: npm, which downloads uPlot, is missing or failed; then `make clean demo`"
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"  {sentence}\n" for sentence in missing())
