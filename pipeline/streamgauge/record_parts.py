@@ -158,10 +158,12 @@ class Timing(Part):
     """The longest time between two reads of the body, events or not. null with fewer than two, or if reads are missing."""
     inter_token_latency_s: float | None
     """(last token - first token) / (output tokens - 1), also called time per output token.
-    null with fewer than two token events or output tokens, without usage, and for a resumed stream."""
+    Reasoning that was hidden or came as a summary is left out: (last token - first token event that is no reasoning) /
+    (output tokens - reasoning tokens - 1). null with fewer than two of these events or tokens, without usage, for a resumed
+    stream, and where it is unknown which tokens came in that time."""
     burst: bool | None
-    """Whether at least 90 % of 5 or more token events came in one or two reads: a proxy buffered them, so gaps mean nothing.
-    null without arrival times, or if reads are missing."""
+    """Whether at least 90 % of 5 or more token events came in one or two arrivals: a proxy buffered them, so gaps mean
+    nothing. Reads less than 5 ms after the one before are one arrival. null without arrival times, or with missing reads."""
 
 
 class ProviderTiming(Part):

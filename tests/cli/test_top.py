@@ -61,7 +61,7 @@ def test_it_prints_what_the_page_shows(served: Served) -> None:
     assert "Cost: 1.2300 USD" in printed
     assert "Budget of tenant river: 450.50 of 500.00 USD (90%)" in printed
     assert "Audit of 2026-10-01 to 2026-11-01: does not agree with the bill" in printed
-    assert "Slowest first tokens, last hour" in printed
+    assert "Slowest first tokens (TTFT), reasoning included, last hour" in printed
     assert "SECRET" not in printed
 
 

@@ -275,6 +275,22 @@ def times_of_random_cuts(vector: Vector) -> None:
         each_event_has_the_time_of_the_read_that_completes_it(vector, places, pauses, expected)
 
 
+def stamps_give_the_stated_timing(vector: Vector) -> None:
+    """Each block is a read; or two of the same time, since how a read is cut means nothing."""
+    cut, head = blocks(vector.body), (MS, head_of(vector, Live(), vector.body))
+    reads = [(stamp * MS, block) for stamp, block in zip(vector.stamps_ms, cut, strict=True)]
+    halves = [(stamp, part) for stamp, block in reads for part in (block[: len(block) // 2], block[len(block) // 2 :])]
+    for how in (Live(), Live(capture="masked")):
+        for pieces in (reads, halves):
+            record = stamped(vector, how, [head, *pieces], reads[-1][0] + MS)
+            assert {name: record["timing"][name] for name in vector.timing} == vector.timing, how
+
+
+@by_dialect([vector for vector in ALL if vector.stamps_ms])
+def test_stamps_give_the_stated_timing(among: list[Vector]) -> None:
+    check_each(among, stamps_give_the_stated_timing, lambda vector: vector.name)
+
+
 def without_stamps_there_are_no_times(vector: Vector, timing: dict[str, Any]) -> None:
     gaps = timing.pop("gaps")
     assert set(timing.values()) == {None}

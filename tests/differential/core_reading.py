@@ -76,8 +76,11 @@ class TextSink:
     def text(self, choice: int, value: object) -> None:
         self._add(choice, "text", value)
 
-    def reasoning(self, choice: int, value: object) -> None:
+    def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         self._add(choice, "reasoning", value)
+
+    def reasons(self, *, withheld: bool = False) -> None:
+        """No output."""
 
     def refusal(self, choice: int, value: object) -> None:
         self._add(choice, "refusal", value)

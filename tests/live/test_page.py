@@ -170,7 +170,7 @@ def test_the_worst_streams_lead_to_their_timelines(page: "Page") -> None:
     facts = dict(zip(texts(page.locator("#facts dt")), texts(page.locator("#facts dd")), strict=True))
     assert facts["Outcome"] == "completed"
     assert facts["Stalls"] == "1"
-    assert facts["Time to first token"] == "200 ms"
+    assert facts["Time to first token, reasoning included"] == "200 ms"
     steps = page.locator("#steps tbody tr")
     assert steps.count() == 5
     stalled = steps.nth(2)

@@ -3,11 +3,13 @@
     python histograms_from_truth.py TRUTH.json BOUNDS.json
 
 TRUTH.json: a list of exchanges as `GET /truth` of the simulator returns them: {request_id, model, path, asked_ns,
-wrote: [[at_ns, bytes, token_events], ...], ended_ns, ended}, with `output_tokens` of the usage. BOUNDS.json: {metric: [upper
-bound, ...]}. Prints {metric: {model: {"buckets": [count of each bucket, not cumulative], "sum": seconds}}}.
+wrote: [[at_ns, bytes, token_events], ...], ended_ns, ended}, with `output_tokens` of the usage. `summarised_reasoning`: how
+many events had a summary, the first ones, and the tokens of the reasoning. BOUNDS.json: {metric: [upper bound, ...]}.
+Prints {metric: {model: {"buckets": [count of each bucket, not cumulative], "sum": seconds}}}.
 
 The rules, from the documents: times are whole microseconds, gaps are exact; a stream with at least 5 token events of which
-two writes hold 90 % is a burst, and has no gaps and no time per token.
+two arrivals hold 90 % is a burst, and has no gaps and no time per token. Writes less than 5 ms after the one before are one
+arrival. The time per token is that of the answer if a summary stands for the reasoning.
 """
 
 import itertools
@@ -32,7 +34,12 @@ def observations(exchange: dict[str, Any]) -> Iterator[tuple[str, float]]:
     if not tokens:
         return
     yield "time_to_first_token", microseconds(tokens[0])
-    fullest = sorted((events for _, _, events in body), reverse=True)[:2]
+    arrivals, before = [0], body[0][0]
+    for at, _, events in body:
+        arrivals += [0] if at - before >= 5_000_000 else []
+        arrivals[-1] += events
+        before = at
+    fullest = sorted(arrivals, reverse=True)[:2]
     if len(tokens) >= 5 and sum(fullest) >= 0.9 * len(tokens):
         return
     gaps = [after - before for before, after in itertools.pairwise(tokens)]
@@ -40,8 +47,10 @@ def observations(exchange: dict[str, Any]) -> Iterator[tuple[str, float]]:
         yield "inter_chunk_latency", gap / 1e9
     if gaps:
         yield "longest_gap", microseconds(max(gaps))
-        if (exchange["output_tokens"] or 0) >= 2:
-            yield "inter_token_latency", microseconds((tokens[-1] - tokens[0]) // (exchange["output_tokens"] - 1))
+        summary = exchange["summarised_reasoning"]
+        answer, counted = tokens[summary["events"] :], (exchange["output_tokens"] or 0) - summary["tokens"]
+        if counted >= 2 and len(answer) >= 2:
+            yield "inter_token_latency", microseconds((answer[-1] - answer[0]) // (counted - 1))
 
 
 def main() -> None:

@@ -24,6 +24,8 @@ from tests.streams import INSTANCE, stream_id
 
 STREAMS = 10_000
 SCRIPT = Path(__file__).parent / "histograms_from_truth.py"
+# In a token event with a summary of reasoning.
+SUMMARY_DELTA = b'"type":"response.reasoning_summary_text.delta"'
 # Ours by the name that the script uses; whether the metric has the label `model`.
 COMPARED = {
     "time_to_first_byte": (table.FIRST_BYTE, False),
@@ -101,7 +103,11 @@ def test_histograms_counters_and_tokens_of_10_000_streams(tmp_path: Path) -> Non
         exchange = told(scenario, number, dice)
         usage = scenario.expected.usage
         final_output = usage.output if usage.source == "final" else None
-        truth.append({**msgspec.to_builtins(exchange), "output_tokens": final_output})
+        summaries = sum(piece.data.count(SUMMARY_DELTA) for piece in scenario.answer.pieces)
+        summarised = {"events": summaries, "tokens": usage.reasoning} if summaries else {"events": 0, "tokens": 0}
+        truth.append(
+            {**msgspec.to_builtins(exchange), "output_tokens": final_output, "summarised_reasoning": summarised}
+        )
         streams[scenario.upstream, scenario.model] += 1
         tokens.update({"input": usage.input or 0, "output": usage.output or 0})
         tokens.update({"cached": usage.cached or 0, "reasoning": usage.reasoning or 0})

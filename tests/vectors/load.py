@@ -54,6 +54,8 @@ class Vector(msgspec.Struct, frozen=True):
     name_dialect: bool = False
     replay_only: bool = False
     no_timing: bool = False
+    stamps_ms: list[int] = []
+    timing: dict[str, Any] = {}
 
     @property
     def is_stream(self) -> bool:

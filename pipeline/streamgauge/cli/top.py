@@ -269,7 +269,7 @@ def _limit(limited: Json) -> str:
 
 def _worst_tables(worst: Json) -> Iterator[Table]:
     for name, title in (
-        ("first_token", "Slowest first tokens"),
+        ("first_token", "Slowest first tokens (TTFT), reasoning included"),
         ("gap", "Longest gaps"),
         ("broken", "Broken, newest first"),
     ):

@@ -65,7 +65,7 @@ FIRST_BYTE = _seconds(
     FIRST_BYTE_BOUNDS_S, "upstream", page=25_000,
 )  # fmt: skip
 FIRST_TOKEN = _seconds(
-    "time_to_first_token", f"{_SINCE_REQUEST} token event: generated output of any kind. {_MEASURED}",
+    "time_to_first_token", f"{_SINCE_REQUEST} token event: generated output of any kind, reasoning included. {_MEASURED}",
     FIRST_TOKEN_BOUNDS_S, "upstream", "model", page=150_000,
 )  # fmt: skip
 FIRST_REASONING = _seconds(
@@ -94,13 +94,15 @@ LONGEST_GAP = _seconds(
 INTER_TOKEN = _seconds(
     "inter_token_latency",
     "Time per output token: (last token - first token) / (output tokens - 1), one observation for each stream with final "
-    f"usage. Excludes bursts, {_UNMEASURED}",
+    "usage. Reasoning that was hidden or summarised is left out: then time and tokens are those of the answer. "
+    f"Excludes bursts, {_UNMEASURED}",
     TOKEN_BOUNDS_S, "upstream", "model", page=104_000,
 )  # fmt: skip
 TOKENS_PER_SECOND = histogram(
     _STREAM, "output_tokens_per_second",
     "Output tokens a second, once the first has come: 1 / time per output token, one observation for each stream with "
-    f"final usage. Excludes bursts, {_UNMEASURED}",
+    "final usage. Tokens of hidden or summarised reasoning are left out. "
+    f"Excludes bursts, {_UNMEASURED}",
     "tokens/s", TOKENS_PER_SECOND_BOUNDS, "upstream", "model", page=32_000,
 )  # fmt: skip
 DURATION = _seconds(
@@ -162,7 +164,8 @@ WITHOUT_TOKEN = counter(
 )  # fmt: skip
 BURSTS = counter(
     _STREAM, "bursts",
-    "Streams whose token events arrived in one or two reads, because something buffered the response.",
+    "Streams whose token events came in one or two arrivals (reads less than 5 ms apart), because something buffered the "
+    "response.",
     "upstream", page=4_000, starts={},
 )  # fmt: skip
 STALLS = counter(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.assembly.timing import (
+    ARRIVAL_NS,
     BURST_MIN_EVENTS,
     EXACT_GAPS,
     GAP_BOUNDS_S,
@@ -69,12 +70,33 @@ def test_without_gaps_there_is_no_percentile_but_buckets_are_known_to_be_empty()
         assert gaps.buckets[-1] == (None, 0)
 
 
-def test_a_burst_is_nearly_all_tokens_in_two_reads() -> None:
-    assert is_burst(state_of([(0, 5), (10, 4), (20, 1)])) is True
-    assert is_burst(state_of([(0, 4), (10, 4), (20, 2)])) is False
+def test_a_burst_is_nearly_all_tokens_in_two_arrivals() -> None:
+    assert is_burst(state_of([(0, 5), (10 * MS, 4), (20 * MS, 1)])) is True
+    assert is_burst(state_of([(0, 4), (10 * MS, 4), (20 * MS, 2)])) is False
     assert is_burst(state_of([(0, BURST_MIN_EVENTS - 1)])) is False
     assert is_burst(state_of([(0, BURST_MIN_EVENTS)])) is True
     assert is_burst(state_of([(0, 0)])) is False
+
+
+def test_reads_that_follow_each_other_at_once_are_one_arrival() -> None:
+    assert is_burst(state_of([(place * (ARRIVAL_NS - 1), 1) for place in range(40)])) is True
+    assert is_burst(state_of([(place * ARRIVAL_NS, 1) for place in range(40)])) is False
+    two = [(0, 3), (1, 3), (2, 3), (ARRIVAL_NS + 2, 3), (ARRIVAL_NS + 3, 3)]
+    assert is_burst(state_of([*two, (2 * ARRIVAL_NS + 3, 1)])) is True
+    assert is_burst(state_of([*two, (2 * ARRIVAL_NS + 3, 1), (2 * ARRIVAL_NS + 4, 1)])) is False
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * ARRIVAL_NS), st.integers(1, 9)), min_size=1, max_size=30), st.data())
+def test_a_burst_does_not_depend_on_how_its_reads_were_split(steps: list[tuple[int, int]], data: st.DataObject) -> None:
+    reads: list[tuple[int | None, int]] = []
+    pieces: list[tuple[int | None, int]] = []
+    clock = 0
+    for step, count in steps:
+        clock += step
+        reads.append((clock, count))
+        first = data.draw(st.integers(0, count))
+        pieces += [(clock, first), (clock, count - first)]
+    assert is_burst(state_of(pieces)) == is_burst(state_of(reads))
 
 
 @given(st.lists(st.integers(0, 40_000_000_000), min_size=1, max_size=EXACT_GAPS))

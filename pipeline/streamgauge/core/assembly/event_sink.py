@@ -8,6 +8,7 @@ import msgspec
 from streamgauge.core.allowlist import argument_chars
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
 from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
+from streamgauge.core.assembly.timing import ReasoningForm, ReasoningSign
 from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
 from streamgauge.core.formats.json_validator import JsonState, feed
 from streamgauge.core.outcome import normal_reason, reason_label
@@ -42,6 +43,7 @@ class StreamEventSink:
         self._timed = True
         self._gaps: list[int] = []
         self._kinds = 0
+        self._summary = False  # the event brought a summary of reasoning
         self._untimed = TEXT | REASONING | TOOL | MEDIA | REFUSAL  # the kinds whose first times may be unknown
         self._has_usage = False  # the event reported usage
         self._generated: dict[int, ChoiceState | None] = {}  # the choices with output in this event
@@ -57,7 +59,7 @@ class StreamEventSink:
         has no times, and needs no `end`.
         """
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
-        self._kinds, self._has_usage, self._place = 0, False, None
+        self._kinds, self._has_usage, self._place, self._summary = 0, False, None, False
         if self._generated:
             self._generated = {}
 
@@ -68,6 +70,10 @@ class StreamEventSink:
             return
         self._state.counts.token_events += 1
         timing.token(stamp, self._gaps)
+        if kinds & ~REASONING:
+            timing.answer_events += 1
+        if kinds & REASONING and not timing.reasoning_form:
+            timing.reasoning_form = ReasoningForm.SUMMARY if self._summary else ReasoningForm.TEXT
         for choice in self._generated.values():
             if choice is not None:
                 choice.token_events += 1
@@ -87,6 +93,8 @@ class StreamEventSink:
             timing.first_reasoning = stamp
         if kinds & TOOL and timing.first_tool is None:
             timing.first_tool = stamp
+        if kinds & MEDIA and timing.first_media is None:
+            timing.first_media = stamp
         if stamp is not None:
             self._untimed &= ~kinds
 
@@ -130,9 +138,16 @@ class StreamEventSink:
         """Count new text in `text_chars` (code points)."""
         self._state.counts.text_chars += self._generate(choice, value, TEXT)
 
-    def reasoning(self, choice: int, value: object) -> None:
+    def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         """Count new reasoning in `reasoning_chars` (code points)."""
-        self._state.counts.reasoning_chars += self._generate(choice, value, REASONING)
+        chars = self._generate(choice, value, REASONING)
+        self._state.counts.reasoning_chars += chars
+        self._summary |= summary and chars > 0
+
+    def reasons(self, *, withheld: bool = False) -> None:
+        """Keep the strongest sign of reasoning."""
+        sign, timing = ReasoningSign.WITHHELD if withheld else ReasoningSign.REASONS, self._state.timing
+        timing.reasoning_sign = max(timing.reasoning_sign, sign)
 
     def refusal(self, choice: int, value: object) -> None:
         """Count a new refusal in `refusal_chars` (code points)."""

@@ -167,6 +167,8 @@ class PlainDeltas:
 
     def _has_first_times(self, kind: int, is_stamped: bool) -> bool:
         timing = self._state.timing
+        if kind == REASONING and not timing.reasoning_form:
+            return False
         first = timing.first_content if kind in (TEXT, REFUSAL) else timing.first_token
         if kind in (REASONING, TOOL):
             first = timing.first_reasoning if kind == REASONING else timing.first_tool
@@ -224,6 +226,8 @@ class PlainDeltas:
         state, counts, kind = self._state, self._state.counts, run.type
         counts.events += run.count
         counts.token_events += run.count
+        if run.kind != REASONING:
+            state.timing.answer_events += run.count
         for index, events in run.choices.items():
             choice = self._choice(index)
             if choice is not None:

@@ -4,10 +4,11 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from streamgauge.core import record as made
+from streamgauge.core.assembly.pace import time_per_output_token
 from streamgauge.core.assembly.state import ChoiceState, LossState, StreamState, ToolState
 from streamgauge.core.assembly.timing import TimingState, gaps_of, is_burst, seconds, wire_max_gap
 from streamgauge.core.capture.segments import Ending, RateLimit, TransportFault
-from streamgauge.core.dialects import BY_NAME, OTHER, dialect_of_endpoint
+from streamgauge.core.dialects import BY_NAME, OTHER, Dialect, dialect_of_endpoint
 from streamgauge.core.formats.json_validator import is_valid
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
 from streamgauge.core.usage import normalised
@@ -67,7 +68,7 @@ def record_of(state: StreamState) -> made.Record:
         finish_reason=finished.finish if finished else None,
         finish_reason_raw=finished.finish_raw if finished else None,
         choices=[_choice(choice, state.timing) for choice in choices],
-        timing=_timing(state, usage),
+        timing=_timing(state, usage, BY_NAME.get(dialect or "")),
         provider_timing=_provider_timing(state),
         usage=usage,
         counts=_counts(state),
@@ -208,7 +209,7 @@ def _tool(tool: ToolState) -> made.ToolCall:
     return made.ToolCall(tool.name, tool.argument_chars, valid)
 
 
-def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
+def _timing(state: StreamState, usage: made.Usage, dialect: Dialect | None) -> made.Timing:
     timing, head, end, request = state.timing, state.head, state.end, state.request
     return made.Timing(
         gaps=gaps_of(timing),
@@ -227,25 +228,9 @@ def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
         client_blocked_s=seconds(end.client_blocked_ns if end else None),
         client_gone_s=seconds(end.client_gone_ns if end else None),
         wire_max_gap_s=seconds(wire_max_gap(timing)),
-        inter_token_latency_s=_inter_token(state, usage),
+        inter_token_latency_s=seconds(time_per_output_token(state, usage, dialect)),
         burst=is_burst(timing),
     )
-
-
-def _inter_token(state: StreamState, usage: made.Usage) -> float | None:
-    """(last token - first token) / (output tokens - 1), also called time per output token. Needs two token events.
-
-    None for a resumed stream: its usage is that of the whole response, but its times are not.
-    """
-    timing, opening = state.timing, state.opening
-    if opening is not None and opening.resumed_from is not None:
-        return None
-    first, last = timing.known(timing.first_token), timing.last_token
-    if first is None or last is None or state.counts.token_events < 2:
-        return None
-    if usage.output_tokens is None or usage.output_tokens < 2:
-        return None
-    return seconds((last - first) // (usage.output_tokens - 1))
 
 
 def _provider_timing(state: StreamState) -> made.ProviderTiming | None:

@@ -7,6 +7,7 @@ many tokens. Percentiles are nearest-rank: exact up to EXACT_GAPS gaps, above th
 import bisect
 import math
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import accumulate
 from operator import sub
 from typing import cast
@@ -31,13 +32,37 @@ EXACT_GAPS = 64
 # The percentiles that a record shows.
 SHARES = (0.50, 0.95, 0.99)
 
-# Fewer token events do not distinguish a burst from a short answer. A buffering proxy makes 90 % come in two reads.
+# Fewer token events do not distinguish a burst from a short answer. A buffering proxy makes 90 % come in two arrivals.
 BURST_MIN_EVENTS = 5
 BURST_SHARE = 0.9
+# Reads that follow the one before in less than this (nanoseconds) are one arrival: a proxy that collects a stream sends it
+# in as many reads as its buffers fill, some microseconds apart.
+ARRIVAL_NS = 5_000_000
+
+
+class ReasoningForm(IntEnum):
+    """What the first reasoning of a stream is: text as the model writes it, or what its event calls a summary."""
+
+    NONE = 0
+    TEXT = 1
+    SUMMARY = 2
+
+
+class ReasoningSign(IntEnum):
+    """What events say of reasoning beside its text: nothing, that the model reasons, or that a part is withheld."""
+
+    NONE = 0
+    REASONS = 1
+    WITHHELD = 2
 
 
 class TimingState(msgspec.Struct, array_like=True, gc=False):
-    """Times of one open stream in nanoseconds since the request's first byte; None until seen, or without stamps."""
+    """Times of one open stream in nanoseconds since the request's first byte; None until seen, or without stamps.
+
+    `read_tokens`: token events of the last arrival; `top_reads`: those of the two arrivals before it with the most.
+    `answer_events`: token events with anything but reasoning. `reasoning_form`, `reasoning_sign`: a ReasoningForm and a
+    ReasoningSign.
+    """
 
     first_byte: int | None = None
     first_event: int | None = None
@@ -60,6 +85,10 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     gap_count: int = 0
     first_gap: int | None = None  # stamp of the last read before the first missing one; -1 if none came
     above_bounds: int = 0  # gaps above the last bound, which the last of `buckets` holds, too
+    first_media: int | None = None
+    answer_events: int = 0
+    reasoning_form: int = ReasoningForm.NONE
+    reasoning_sign: int = ReasoningSign.NONE
 
     def mark_gap(self) -> None:
         """Mark that reads are missing here. First times after it are unknown, and no gap is measured across it."""
@@ -73,18 +102,21 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
-        if self.read_tokens > self.top_reads[1]:
-            self._close_reads((self.read_tokens,))
-        self.read_tokens = 0
-        if stamp is None:
+        if stamp is None or self.last_read is None:
+            self._close_arrivals((self.read_tokens,))
+            self.read_tokens = 0
+            if stamp is not None:
+                self.last_read = stamp
+                if self.first_byte is None:
+                    self.first_byte = stamp
             return
-        last, self.last_read = self.last_read, stamp
-        if last is not None:
-            gap, longest = stamp - last, self.wire_max_gap
-            if longest is None or gap > longest:
-                self.wire_max_gap = max(gap, 0)
-        elif self.first_byte is None:
-            self.first_byte = stamp
+        gap, longest = stamp - self.last_read, self.wire_max_gap
+        if gap >= ARRIVAL_NS:
+            self._close_arrivals((self.read_tokens,))
+            self.read_tokens = 0
+        if longest is None or gap > longest:
+            self.wire_max_gap = max(gap, 0)
+        self.last_read = stamp
 
     def token(self, stamp: int | None, gaps: list[int]) -> None:
         """A token event arrived at `stamp`. The gap before it is appended to `gaps`, for `add_gaps`."""
@@ -107,20 +139,21 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
             self.add_gaps(gaps, stall_ns)
             return
         known = cast("Sequence[int]", stamps)
-        self._close_reads((self.read_tokens, *counts[:-1]))
-        self.read_tokens = counts[-1]
+        pauses = list(map(sub, known, (self.last_read, *known)))
+        *whole, self.read_tokens = _arrivals(self.read_tokens, counts, pauses)
+        self._close_arrivals(whole)
         self.token_events += sum(counts)
-        self.wire_max_gap = max(self.wire_max_gap or 0, *map(sub, known, (self.last_read, *known)))
+        self.wire_max_gap = max(self.wire_max_gap or 0, *pauses)
         gaps = list(map(sub, known, (last, *known)))
         self.add_gaps(gaps if events is None else _with_zeros(gaps, events), stall_ns)
         self.last_read = self.last_token = known[-1]
 
-    def _close_reads(self, tokens: Sequence[int]) -> None:
-        """Count whole reads with these numbers of token events."""
-        one, two = self.top_reads
-        if max(tokens) > two:
-            one, two = sorted((one, two, *tokens), reverse=True)[:2]
-            self.top_reads = (one, two)
+    def _close_arrivals(self, tokens: Sequence[int]) -> None:
+        """Count whole arrivals with these numbers of token events."""
+        first, second = self.top_reads
+        if tokens and max(tokens) > second:
+            first, second = sorted((first, second, *tokens), reverse=True)[:2]
+            self.top_reads = (first, second)
 
     def add_gaps(self, gaps: list[int], stall_ns: int) -> None:
         """Count gaps between token events; a gap above `stall_ns` is a stall."""
@@ -147,6 +180,22 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
             at = end
 
 
+def _arrivals(open_tokens: int, counts: Sequence[int], pauses: Sequence[int]) -> list[int]:
+    """The token events of each arrival: of the open one, with `open_tokens` so far, and of those that these reads begin.
+
+    `counts`: the token events of each read. `pauses`: the time between each read and the one before (ns).
+    """
+    if min(pauses) >= ARRIVAL_NS:
+        return [open_tokens, *counts]
+    arrivals = [open_tokens]
+    for count, pause in zip(counts, pauses, strict=True):
+        if pause >= ARRIVAL_NS:
+            arrivals.append(count)
+        else:
+            arrivals[-1] += count
+    return arrivals
+
+
 def _with_zeros(gaps: Sequence[int], events: Sequence[int]) -> list[int]:
     """The gap of each read, followed by a zero for each further event of the read."""
     return [gap for first, count in zip(gaps, events, strict=True) for gap in (first, *[0] * (count - 1))]
@@ -158,11 +207,11 @@ def seconds(nanoseconds: int | None) -> float | None:
 
 
 def is_burst(state: TimingState) -> bool | None:
-    """Whether nearly all token events came in one or two reads; None without stamps, or if reads are missing."""
+    """Whether nearly all token events came in one or two arrivals; None without stamps, or if reads are missing."""
     if state.first_byte is None or state.first_gap is not None:
         return None
-    reads = sorted((*state.top_reads, state.read_tokens))[-2:]
-    return state.token_events >= BURST_MIN_EVENTS and sum(reads) >= BURST_SHARE * state.token_events
+    arrivals = sorted((*state.top_reads, state.read_tokens))[-2:]
+    return state.token_events >= BURST_MIN_EVENTS and sum(arrivals) >= BURST_SHARE * state.token_events
 
 
 def wire_max_gap(state: TimingState) -> int | None:

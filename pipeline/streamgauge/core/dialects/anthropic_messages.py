@@ -106,6 +106,7 @@ class AnthropicMessages(DialectDefaults):
     keep = KEEP
     keep_body = KEEP_BODY
     deltas = _DELTAS
+    may_summarise = True  # platform.claude.com/docs, extended thinking: summarized thinking
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),
@@ -185,7 +186,10 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
     elif kind == "text":
         sink.text(0, block.get("text"))
     elif kind == "thinking":
+        sink.reasons()
         sink.reasoning(0, block.get("thinking"))
+    elif kind == "redacted_thinking":
+        sink.reasons(withheld=True)
 
 
 def _read_delta(index: int, delta: object, sink: Sink) -> None:

@@ -80,8 +80,14 @@ class Sink(Protocol):
     def text(self, choice: int, value: object) -> None:
         """Reports new text of the answer. An empty text is no output; so in `reasoning`, `refusal` and `media`."""
 
-    def reasoning(self, choice: int, value: object) -> None:
-        """Reports new text that the model writes before its answer: thoughts, summaries of them, plans."""
+    def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
+        """Reports new text that the model writes before its answer: thoughts, summaries of them, plans.
+
+        `summary`: by the protocol the text is a summary of the reasoning, so that its tokens are not those of the reasoning.
+        """
+
+    def reasons(self, *, withheld: bool = False) -> None:
+        """Reports that the model reasons, whether or not text of it comes. `withheld`: a part of the text does not come."""
 
     def refusal(self, choice: int, value: object) -> None:
         """Reports new text in which the model refuses to answer, if the format separates it from the answer."""
@@ -202,6 +208,10 @@ class Dialect(Protocol):
         """Whether a [DONE] ends the stream."""
 
     @property
+    def may_summarise(self) -> bool:
+        """Whether the text of reasoning may be a summary although no event says so: the model decides."""
+
+    @property
     def text_events(self) -> frozenset[str]:
         """The names of events whose data is generated text, not JSON."""
 
@@ -235,6 +245,7 @@ class DialectDefaults:
     finish_is_terminal: bool = False
     one_finish_is_enough: bool = False
     done_is_terminal: bool = False
+    may_summarise: bool = False
     text_events: frozenset[str] = frozenset()
     deltas: Deltas = Deltas()
 

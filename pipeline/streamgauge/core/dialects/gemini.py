@@ -186,7 +186,9 @@ def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
 def _read_part(index: int, part: Data, sink: Sink) -> None:
     """Reads one part. Signatures, and results of code and of tools, are not generated output."""
     if part.get("thought") is True:
-        sink.reasoning(index, part.get("text"))
+        sink.reasoning(
+            index, part.get("text"), summary=True
+        )  # ai.google.dev/gemini-api/docs/thinking: thought summaries
     else:
         sink.text(index, part.get("text"))
     call, server_call = part.get("functionCall"), part.get("toolCall")

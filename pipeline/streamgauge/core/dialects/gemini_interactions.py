@@ -263,7 +263,7 @@ def _read_output(kind: str, step: Data, sink: Sink) -> None:
 
 def _read_piece(kind: str, piece: Data, sink: Sink) -> None:
     if kind in _REASONING:
-        sink.reasoning(0, piece.get("text"))
+        sink.reasoning(0, piece.get("text"), summary=True)
     else:
         sink.text(0, piece.get("text"))
         sink.media(0, piece.get("data"))

@@ -20,6 +20,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     REASONING,
     REASONING_PART,
     REASONING_PARTS,
+    REASONING_SUMMARY,
     ROUTED_MODELS,
     USAGE,
     USAGES,
@@ -170,16 +171,25 @@ def _read_thinking(index: int, thinking: object, sink: Sink) -> None:
 
 
 def _read_reasoning(index: int, message: Data, sink: Sink) -> None:
-    """Reads the first reasoning member that holds text; the others are copies."""
+    """Reads the first reasoning member that holds text; the others are copies.
+
+    The parts say whether it is a summary, also where the text stands beside them. A part without text is encrypted.
+    """
+    given = message.get(REASONING_PARTS)
+    parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
     for name in REASONING:
         value = message.get(name)
         if isinstance(value, str) and value:
-            sink.reasoning(index, value)
+            sink.reasoning(index, value, summary=any(map(_is_summary, parts)))
             return
-    details = message.get(REASONING_PARTS)
-    for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, dict):
-            sink.reasoning(index, next((text for name in REASONING_PART if (text := detail.get(name))), None))
+    for part in parts:
+        sink.reasons()
+        text = next((text for name in REASONING_PART if (text := part.get(name))), None)
+        sink.reasoning(index, text, summary=_is_summary(part))
+
+
+def _is_summary(part: Data) -> bool:
+    return part.get("type") == REASONING_SUMMARY or bool(part.get("summary"))
 
 
 def _read_audio(index: int, audio: object, sink: Sink) -> None:

@@ -146,6 +146,7 @@ REASONING: tuple[str, ...] = (
 # Reasoning as a list of parts: OpenRouter (openrouter.ai/docs, reasoning tokens). Encrypted parts have neither member.
 REASONING_PARTS = "reasoning_details"
 REASONING_PART: tuple[str, ...] = ("text", "summary")
+REASONING_SUMMARY = "reasoning.summary"  # the type of a part
 
 # Usage, in a chunk.
 USAGES: tuple[str, ...] = (

@@ -249,8 +249,10 @@ def _read_text(kind: str, text: object, sink: Sink) -> None:
             sink.text(0, text)
         case "response.refusal":
             sink.refusal(0, text)
-        case "response.reasoning_text" | "response.reasoning_summary_text":
+        case "response.reasoning_text":
             sink.reasoning(0, text)
+        case "response.reasoning_summary_text":
+            sink.reasoning(0, text, summary=True)
 
 
 def _read_delta(kind: str, data: Data, sink: Sink) -> None:
@@ -274,7 +276,8 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
         sink.part(index, Source.PART_DONE)
         part = data.get("part")
         if isinstance(part, dict):
-            _read_part(part, sink, reasons="reasoning" in kind or part.get("type") == "reasoning_text")
+            reasons = "reasoning" in kind or part.get("type") == "reasoning_text"
+            _read_part(part, sink, reasons=reasons, summary="summary" in kind)
     elif kind in _ARGUMENTS_DONE:
         member, item = _ARGUMENTS_DONE[kind]
         given = data.get(member)
@@ -291,6 +294,8 @@ def _read_item(index: int, item: object, sink: Sink, finished: bool = False) -> 
     if not isinstance(item, dict):
         return
     kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
+    if kind == "reasoning":
+        sink.reasons()
     if not isinstance(kind, str) or not (isinstance(name, str) or kind in _NAMELESS_CALLS):
         return
     client, json, arguments = _is_clients(item), kind in _JSON_CALLS, _arguments_of(item)
@@ -318,15 +323,16 @@ def _read_content(item: object, sink: Sink) -> None:
     """Reads the text of a whole item, or its image. The summary of reasoning counts, as in a stream, else its content."""
     if not isinstance(item, dict):
         return
-    for part in _parts_of(item.get("summary")) or _parts_of(item.get("content")):
-        _read_part(part, sink, reasons=item.get("type") == "reasoning")
+    summary = _parts_of(item.get("summary"))
+    for part in summary or _parts_of(item.get("content")):
+        _read_part(part, sink, reasons=item.get("type") == "reasoning", summary=bool(summary))
     if item.get("type") == "image_generation_call":
         sink.media(0, item.get("result"))
 
 
-def _read_part(part: Data, sink: Sink, *, reasons: bool) -> None:
+def _read_part(part: Data, sink: Sink, *, reasons: bool, summary: bool) -> None:
     if reasons:
-        sink.reasoning(0, part.get("text"))
+        sink.reasoning(0, part.get("text"), summary=summary)
     else:
         sink.text(0, part.get("text"))
         sink.refusal(0, part.get("refusal"))

@@ -63,7 +63,7 @@ function showHour(hour) {
   byId("latency").hidden = !measured;
   if (measured) {
     const charts = byId("latency");
-    for (const [name, title, what, part] of [["first", "Time to first token", "streams", hour.first_token], ["gap", "Gaps between token events", "gaps", hour.gaps]]) {
+    for (const [name, title, what, part] of [["first", "Time to first token, reasoning included", "streams", hour.first_token], ["gap", "Gaps between token events", "gaps", hour.gaps]]) {
       const { bounds_s: bounds, counts } = part;
       histogram(charts, `${name}-histogram`, `${title}: how many ${what}`, { bounds, counts: sums(counts), what });
       heatmap(charts, `${name}-heatmap`, `${title}, by minute`, { minutes, bounds, counts, what });

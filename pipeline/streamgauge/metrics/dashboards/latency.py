@@ -33,8 +33,8 @@ _DISTRIBUTIONS = Row(
     (
         _heatmap(
             "Time to first token",
-            "Time from the first byte of the request to the first generated output. A point is one stream: its tooltip leads "
-            "to it.",
+            "Time from the first byte of the request to the first generated output, reasoning included. A point is one "
+            "stream: its tooltip leads to it.",
             _TTFT,
         ),
         _heatmap(
@@ -44,8 +44,8 @@ _DISTRIBUTIONS = Row(
         ),
         TimeSeries(
             title="First token against gaps",
-            help="If only the first token is late, requests wait in a queue, or the model thinks. If gaps are long too, the "
-            "provider is slow altogether. If only gaps are long, something stalls or buffers.",
+            help="If only the first token is late, requests wait in a queue, or the model thinks unseen. If gaps are long "
+            "too, the provider is slow altogether. If only gaps are long, something stalls or buffers.",
             unit="s",
             width=12,
             right="p95 of gaps (right axis)",
@@ -56,8 +56,8 @@ _DISTRIBUTIONS = Row(
         ),
         TimeSeries(
             title="Within the objectives",
-            help="Share of first tokens within the variable TTFT objective, and of streams whose mean time per output "
-            "token is within the variable TPOT objective.",
+            help="Share of first tokens, reasoning included, within the variable TTFT objective, and of streams whose "
+            "mean time per output token is within the variable TPOT objective.",
             unit="percentunit",
             width=12,
             maximum=1,
@@ -73,7 +73,14 @@ _DISTRIBUTIONS = Row(
 _UPSTREAMS = Row(
     "By upstream",
     (
-        _by("upstream", "First token by upstream", "Time to the first token: median and p95.", _TTFT, 0.5, 0.95),
+        _by(
+            "upstream",
+            "First token by upstream",
+            "Time to the first token, reasoning included: median and p95.",
+            _TTFT,
+            0.5,
+            0.95,
+        ),
         _by(
             "upstream",
             "First byte by upstream",
@@ -93,7 +100,7 @@ _MODELS = Row(
         _by(
             "model",
             "First token by model",
-            "Time to the first token: p95.",
+            "Time to the first token, reasoning included: p95.",
             _TTFT,
             0.95,
             alerts=("TimeToFirstTokenHigh", "CacheShareFallen"),
@@ -102,14 +109,14 @@ _MODELS = Row(
         _by(
             "model",
             "Time per output token by model",
-            "Median and p95, by the usage that the provider reported.",
+            "Median and p95, by the usage that the provider reported, without reasoning that was hidden or summarised.",
             _TPOT,
             0.5,
             0.95,
         ),
         TimeSeries(
             title="Output tokens per second by model",
-            help="Pace of single streams after their first token: median, and the slowest 5 %.",
+            help="Pace of single streams after their first token, without hidden reasoning: median, and the slowest 5 %.",
             unit="short",
             queries=(
                 Query(quantile(0.5, "output_tokens_per_second", by="model"), "{{model}} p50"),
@@ -128,7 +135,7 @@ _MODELS = Row(
         ),
         TimeSeries(
             title="Within the TTFT objective, by model",
-            help="Share of first tokens within the variable TTFT objective.",
+            help="Share of first tokens, reasoning included, within the variable TTFT objective.",
             unit="percentunit",
             maximum=1,
             queries=(Query(within_ttft("model", EACH), "{{model}}"),),
@@ -142,13 +149,14 @@ _TENANTS = Row(
         _by(
             "tenant",
             "First token by tenant",
-            "Time to the first token: p95. Without --metric-attribute tenant all streams are one tenant without a name.",
+            "Time to the first token, reasoning included: p95. Without --metric-attribute tenant all streams are one tenant "
+            "without a name.",
             _TTFT,
             0.95,
         ),
         TimeSeries(
             title="Within the TTFT objective, by tenant",
-            help="Share of first tokens within the variable TTFT objective.",
+            help="Share of first tokens, reasoning included, within the variable TTFT objective.",
             unit="percentunit",
             maximum=1,
             queries=(Query(within_ttft("tenant", EACH), "tenant {{tenant}}"),),
@@ -176,8 +184,8 @@ _WHOLE = Row(
         ),
         TimeSeries(
             title="Stalls and bursts",
-            help="Stall: a gap above --stall-seconds. Burst: all token events of a stream came in one or two reads, because "
-            "something buffers the response.",
+            help="Stall: a gap above --stall-seconds. Burst: all token events of a stream came in one or two arrivals, "
+            "because something buffers the response.",
             unit="reqps",
             alerts=("StreamsStall",),
             queries=(

@@ -74,7 +74,7 @@ ONE_STREAM = Dashboard(
                 ),
                 TimeSeries(
                     title="Time per output token",
-                    help="p95 of the mean time per output token of streams. A point is one stream.",
+                    help="p95 of the mean time per output token of streams, without hidden reasoning. A point is one stream.",
                     unit="s",
                     width=12,
                     queries=(Query(quantile(0.95, "inter_token_latency_seconds"), "p95", exemplars=True),),

@@ -69,7 +69,7 @@ _TILES = (
     _Compared("Streams per second", "Finished streams of any outcome.", "reqps", _streams, SOME),
     _Compared(
         "First token within the objective",
-        "Share of the streams with a token whose first one came within the variable TTFT objective. "
+        "Share of the streams with a token whose first one, reasoning included, came within the variable TTFT objective. "
         f"Red below {_OBJECTIVES.ttft_share:.0%}.",
         "percentunit",
         lambda ago: within_ttft(ago=ago),
@@ -188,7 +188,8 @@ def _models() -> Table:
         title="Models",
         help="A row for each model: over the time range, and over the same time a week ago. A click on a model filters this "
         "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
-        "after they had begun. tokens/s: output tokens, as reported. USD/h: what they cost in an hour.",
+        "after they had begun. TTFT: time to the first token of any kind, reasoning included. TPOT: time per output token, "
+        "without hidden reasoning. tokens/s: output tokens, as reported. USD/h: what they cost in an hour.",
         queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
         labels={"model": Column("model", width=230, links=tuple(_model_links()))},
         values=tuple(
@@ -232,7 +233,8 @@ OVERVIEW = Dashboard(
                 ),
                 TimeSeries(
                     title="Time to first token",
-                    help="Time from the first byte of the request to the first generated output, and its p95 a week ago.",
+                    help="Time from the first byte of the request to the first generated output, reasoning included, and its "
+                    "p95 a week ago.",
                     unit="s",
                     alerts=("TimeToFirstTokenHigh",),
                     queries=(
@@ -244,7 +246,7 @@ OVERVIEW = Dashboard(
                 TimeSeries(
                     title="Time per output token",
                     help="(last token - first token) / (output tokens - 1) of each stream, by the usage that the provider "
-                    "reported, and its p95 a week ago.",
+                    "reported, without reasoning that was hidden or summarised; and its p95 a week ago.",
                     unit="s",
                     queries=(
                         Query(quantile(0.5, "inter_token_latency_seconds"), "p50", exemplars=True),

@@ -29,7 +29,12 @@ _CHOICES = {
     "tenant": (f"label_values(streamgauge_streams_total{{{_SCOPE}}}, tenant)", ".*"),
 }
 _OBJECTIVES = {
-    "objective": ("TTFT objective", FIRST_TOKEN, Objectives().ttft, "The time to the first token that is fast enough."),
+    "objective": (
+        "TTFT objective",
+        FIRST_TOKEN,
+        Objectives().ttft,
+        "The time to the first token, reasoning included, that is fast enough.",
+    ),
     "tpot_objective": ("TPOT objective", INTER_TOKEN, TPOT_OBJECTIVE, "The time per output token that is fast enough."),
 }
 NAMES = ("datasource", *_CHOICES, *_OBJECTIVES)
