@@ -35,6 +35,8 @@ test-parts: $(INSTALLED)
 	./scripts/install_packages postgresql initdb postgres || echo 'tests that need it are skipped'
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium || echo 'tests that need it are skipped'
 	./scripts/install_packages 'zsh fish' zsh fish || echo 'tests that need them are skipped'
+	./scripts/install_packages nodejs node || echo 'tests that need it are skipped'
+	./scripts/install_packages golang-go go || echo 'tests that need it are skipped'
 
 types: $(INSTALLED)  ## strict types: of the package, the tests and the benchmarks
 	$(BIN)/mypy
@@ -81,9 +83,10 @@ properties: $(INSTALLED)  ## the property tests with all their examples; make te
 	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py tests/ledger/test_adding.py
 
 SECONDS ?= 60
-fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
+fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests and responses, SECONDS each (60)
 	./scripts/fuzz all --seconds $(SECONDS)
 	./scripts/fuzz requests --seconds $(SECONDS)
+	./scripts/fuzz responses --seconds $(SECONDS)
 
 bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take, written into docs/performance.md (an hour, 40 GB in /tmp)
 	$(BIN)/python -m bench.audit --document docs/performance.md

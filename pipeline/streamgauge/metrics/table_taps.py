@@ -19,7 +19,8 @@ TAP_INCIDENTS = counter(
 TAP_REFUSED = counter(
     MetricSource.TAP,
     "tap_refused",
-    "Requests that the relay answered with an error of its own, by the code in that response.",
+    "Requests that the relay answered with an error of its own, by the code in that response. `upstream_invalid` also counts "
+    "responses that it ended by a reset, because clients could read their framing differently.",
     "reason",
     page=4_500,
 )

@@ -28,10 +28,10 @@ BAD_HEAD = Decided(200, b"", BROKEN, False, "bad_head", False)
 AMBIGUOUS_BAD_HEAD = BAD_HEAD._replace(ambiguous=True)
 REUSED = Decided(200, b"abc", WHOLE, False, None, True)
 NOT_REUSED = REUSED._replace(reused=False)
-AMBIGUOUS = NOT_REUSED._replace(ambiguous=True)
+AMBIGUOUS = NOT_REUSED._replace(ambiguous=True, relay="ambiguous_head")
 UNTIL_EOF = Decided(200, b"abc", OPEN, False, None, False)
-AMBIGUOUS_UNTIL_EOF = UNTIL_EOF._replace(ambiguous=True)
-CHUNKS_ARE_BODY = UNTIL_EOF._replace(body=_ABC_CHUNKS)
+AMBIGUOUS_UNTIL_EOF = UNTIL_EOF._replace(ambiguous=True, relay="ambiguous_head")
+CHUNKS_ARE_BODY = AMBIGUOUS_UNTIL_EOF._replace(body=_ABC_CHUNKS)
 BAD_CHUNKS = Decided(200, b"", BROKEN, False, "bad_chunks", False)
 BAD_AFTER_ABC = BAD_CHUNKS._replace(body=b"abc")
 TOLERATED = Decided(200, b"abc", WHOLE, True, "bad_chunks", False)
@@ -74,10 +74,25 @@ MALFORMED: dict[bytes, Decided] = {
     _head(b"Content-Length: 9999999999999999999"): BAD_HEAD,
     _head(b"Content-Length: \x003"): AMBIGUOUS_BAD_HEAD,
     _head(b"Content-Length: 3\x00"): AMBIGUOUS_BAD_HEAD,
-    _head(b"Content-Length: 3\x0b"): BAD_HEAD,
+    _head(b"Content-Length: 3\x0b"): AMBIGUOUS_BAD_HEAD,
     _head(b"Content-Length: 3\xa0"): BAD_HEAD,
     _head(b"Content-Length: 3\r4"): AMBIGUOUS_BAD_HEAD,
-    _head(b"Content-Length:"): UNTIL_EOF,
+    _head(b"Content-Length:"): AMBIGUOUS_UNTIL_EOF,
+    _head(b"Content-Length: 3, 3"): AMBIGUOUS,
+    _head(b"Content-Length: 3,"): AMBIGUOUS,
+    _head(b"Content-Length: 03"): REUSED,
+    b"HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n": AMBIGUOUS._replace(head=204, body=b""),
+    b"HTTP/1.1 304 X\r\nTransfer-Encoding: chunked\r\n\r\n": AMBIGUOUS._replace(head=304, body=b""),
+    b"HTTP/1.1 304 X\r\nContent-Length: 9\r\n\r\n": REUSED._replace(head=304, body=b""),
+    b"HTTP/1.2 200 OK\r\nContent-Length: 3\r\n\r\nabc": AMBIGUOUS,
+    b"HTTP/1.1 200 \x01\r\nContent-Length: 3\r\n\r\nabc": AMBIGUOUS,
+    _head(b"A B: c", b"Content-Length: 3"): AMBIGUOUS,
+    _head(b"\xe9: c", b"Content-Length: 3"): AMBIGUOUS,
+    _head(b": c", b"Content-Length: 3"): AMBIGUOUS,
+    _head(b"no colon", b"Content-Length: 3"): AMBIGUOUS,
+    _head(b"A: \x0b", b"Content-Length: 3"): AMBIGUOUS,
+    _head(b"A: \x7f", b"Content-Length: 3"): AMBIGUOUS,
+    _head(b"A: \t\xe9 b", b"Content-Length: 3"): REUSED,
     _head(b"Content-Length : 3"): AMBIGUOUS,
     _head(b"Content-Length:", b" 3"): AMBIGUOUS,
     _head(b"A: b", b" Content-Length: 3"): AMBIGUOUS_UNTIL_EOF,
@@ -88,8 +103,14 @@ MALFORMED: dict[bytes, Decided] = {
     _head(b"A: \x00", b"Content-Length: 3"): AMBIGUOUS,
     _head(b"A: b\rContent-Length: 4", b"Content-Length: 3"): AMBIGUOUS,
     # Transfer codings.
-    _coded(b"Content-Length: 9", b"Transfer-Encoding: chunked"): NOT_REUSED,
-    b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n" + _ABC_CHUNKS: NOT_REUSED,
+    _coded(b"Content-Length: 9", b"Transfer-Encoding: chunked"): AMBIGUOUS,
+    _coded(b"Transfer-Encoding: chunked", b"Content-Length: 9"): AMBIGUOUS,
+    b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n" + _ABC_CHUNKS: AMBIGUOUS,
+    b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + _ABC_CHUNKS: NOT_REUSED,
+    _coded(b"Transfer-Encoding: identity, chunked"): AMBIGUOUS,
+    _coded(b"Transfer-Encoding: chunked "): AMBIGUOUS,
+    _coded(b"Transfer-Encoding: \tchunked"): REUSED,
+    _head(b"Content-Length: 3 \t"): REUSED,
     _coded(b"Transfer-Encoding: chunked, chunked"): BAD_HEAD,
     _coded(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"): BAD_HEAD,
     _coded(b"Transfer-Encoding: chunked, gzip"): CHUNKS_ARE_BODY,
@@ -97,7 +118,7 @@ MALFORMED: dict[bytes, Decided] = {
     _coded(b"Transfer-Encoding: xchunked"): CHUNKS_ARE_BODY,
     _coded(b"Transfer-Encoding: chunked;a=b"): CHUNKS_ARE_BODY,
     _coded(b"Transfer-Encoding: \x0bchunked"): CHUNKS_ARE_BODY,
-    _coded(b"Transfer-Encoding: chunked\x00"): CHUNKS_ARE_BODY._replace(ambiguous=True),
+    _coded(b"Transfer-Encoding: chunked\x00"): CHUNKS_ARE_BODY,
     _coded(b"Transfer-Encoding: chunked\xa0"): CHUNKS_ARE_BODY,
     _coded(b"Transfer-Encoding : chunked"): AMBIGUOUS,
     _coded(b"Transfer-Encoding:", b" chunked"): AMBIGUOUS,
@@ -137,6 +158,8 @@ MALFORMED: dict[bytes, Decided] = {
     CHUNKED + b"0\r\nA: b\n\r\n": TOLERATED._replace(body=b""),
     CHUNKED + b"0\r\nA: \x00\r\n\r\n": TOLERATED._replace(body=b""),
     CHUNKED + b"0\r\nContent-Length: 3\r\n\r\n": TOLERATED._replace(body=b""),
-    CHUNKED + b"0\r\nTransfer-Encoding: chunked\r\n\r\n": REUSED._replace(body=b""),
+    CHUNKED + b"0\r\nTransfer-Encoding: chunked\r\n\r\n": TOLERATED._replace(body=b""),
+    CHUNKED + b"0\r\nConnection: close\r\n\r\n": TOLERATED._replace(body=b""),
+    CHUNKED + b"0\r\nUpgrade: a\r\n\r\n": TOLERATED._replace(body=b""),
     CHUNKED + b"3\r\nabc\r\n": UNTIL_EOF,
 }

@@ -1,5 +1,6 @@
 """One exchange: the client gets all of the upstream's bytes, and sees each break as it happened."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -9,10 +10,11 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, RequestStarted
-from streamgauge.spool.read_counters import read_heads_passed_on
+from streamgauge.spool.read_counters import Refusal, read_heads_passed_on, read_refusals
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     EVENTS,
+    PATIENCE_S,
     RawRecorder,
     RunningRelay,
     answering,
@@ -73,11 +75,10 @@ def test_the_time_that_the_relay_adds_to_a_head_is_counted_once_a_response(tmp_p
             time.sleep(0.2)
             one.sendall(LENGTH[len(SSE_HEAD) :])
 
-    answer = b"HTTP/1.1 103 Early Hints\r\n\r\n" + LENGTH
     with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
         for _ in range(2):
             client.sendall(STREAM)
-            assert receive(client, len(answer)) == answer
+            assert receive(client, len(LENGTH)) == LENGTH
         wait_for(lambda: read_heads_passed_on(tmp_path / "counters")[0] == 2, "both heads to be counted")
         assert 0 < read_heads_passed_on(tmp_path / "counters")[1] < 200_000_000
 
@@ -111,9 +112,8 @@ def test_a_request_is_reported_before_its_response_arrives(tmp_path: Path) -> No
 
 
 def test_every_split_of_the_upstreams_bytes(tmp_path: Path) -> None:
-    answer = b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(
-        b"ab\r\n\r\nc", b"d"
-    )
+    final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(b"ab\r\n\r\nc", b"d")
+    answer = b"HTTP/1.1 103 Early\r\n\r\n" + final
     places = [(cut,) for cut in range(1, len(answer))] + [tuple(range(1, len(answer)))]
 
     def handler(one: socket.socket) -> None:
@@ -126,7 +126,7 @@ def test_every_split_of_the_upstreams_bytes(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, handler) as (relay, upstream, _), relay.connect() as client:
         for _ in places:
             client.sendall(GET)
-            assert receive(client, len(answer)) == answer
+            assert receive(client, len(final)) == final
         assert upstream.connections == 1
 
 
@@ -274,15 +274,74 @@ def test_a_malformed_response_is_a_502(tmp_path: Path, answer: bytes, status: by
         assert end_of(recorder) == (Ending.RESET, TransportFault.NOT_HTTP)
 
 
-def test_malformed_chunks_are_passed_on_unchanged_until_the_end(tmp_path: Path) -> None:
-    answer = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcdeXX\r\nnothing\r\n\r\nof the sort"
-    with exchange_rig(tmp_path, answering(answer, end="fin")) as (relay, _, recorder):
+@both_loops
+@pytest.mark.parametrize("pump", [True, False], ids=["pump", "no pump"])
+@pytest.mark.parametrize(
+    "doubtful", [b"XX\r\nnothing", b"\n5\nabcde\n0\n\n", b"\r\n0\r\nContent-Length: 0\r\n\r\n", b"\r\n0;\x01\r\n\r\n"]
+)
+def test_chunks_end_with_a_reset_before_the_first_doubtful_line(
+    tmp_path: Path, doubtful: bytes, pump: bool, uv: bool
+) -> None:
+    """The client gets what came before that line, and the capture holds just that."""
+    head = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    pieces = [head, b"1\r\na\r\n", b"1\r\nb\r\n", b"5\r\nabcde\r\n", b"5\r\nabcde" + doubtful]
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        for piece in pieces:
+            one.sendall(piece)
+            time.sleep(0.05)
+        receive_all(one)
+
+    with exchange_rig(tmp_path, handler, pump=pump, uv=uv) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
-            assert receive_all(client) == answer
+            sure = b"".join(pieces).removesuffix(doubtful) + (b"\r\n" if doubtful.startswith(b"\r\n") else b"")
+            if b"Content-Length" in doubtful:
+                sure += b"0\r\n"
+            assert receive_until_reset(client) == (sure, True)
         messages = recorder.ended()
-        assert arrived(messages) == answer
-        assert only(messages, ExchangeEnded).ending is Ending.RESET
+        assert arrived(messages) == sure
+        ended = only(messages, ExchangeEnded)
+        assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.NOT_HTTP)
+        assert read_refusals(tmp_path / "counters")[Refusal.UPSTREAM_INVALID] == 1
+
+
+def test_doubtful_chunks_in_the_read_of_the_head_are_a_502(tmp_path: Path) -> None:
+    answer = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\nok\n0\n\n"
+    with exchange_rig(tmp_path, answering(answer)) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            received = receive_all(client)
+            assert received.startswith(b"HTTP/1.1 502 ") and b"(bad_chunks)" in received
+        assert end_of(recorder) == (Ending.RESET, TransportFault.NOT_HTTP)
+
+
+@pytest.mark.parametrize("pump", [True, False], ids=["pump", "no pump"])
+def test_a_request_during_a_body_without_an_end_resets_the_client(tmp_path: Path, pump: bool) -> None:
+    """The client may have seen an end, and would take later bytes for its next response."""
+    more = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(SSE_HEAD + b"\r\n" + EVENTS[0])
+        for _ in range(4):
+            time.sleep(0.03)
+            one.sendall(EVENTS[1])
+        more.wait(PATIENCE_S)
+        with contextlib.suppress(OSError):
+            one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+
+    sent = SSE_HEAD + b"\r\n" + EVENTS[0] + EVENTS[1] * 4
+    with exchange_rig(tmp_path, handler, pump=pump) as (relay, upstream, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive(client, len(sent)) == sent
+            client.sendall(STREAM[:9])
+            assert receive_until_reset(client) == (b"", True)
+            more.set()
+        assert end_of(recorder)[0] is Ending.CLIENT
+        assert upstream.connections == 1
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
@@ -306,15 +365,48 @@ def test_a_head_in_pieces_arrives_complete_and_unchanged(tmp_path: Path) -> None
 
     with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
         client.sendall(GET)
-        whole = b"".join(pieces)
+        whole = b"".join(pieces).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         assert receive(client, len(whole)) == whole
+
+
+@pytest.mark.parametrize("status", [b"100 Continue", b"102 Processing", b"103 Early Hints", b"199 X"])
+def test_no_interim_head_of_an_upstream_reaches_the_client(tmp_path: Path, status: bytes) -> None:
+    interim = b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n"
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        for piece in (interim[:9], interim[9:], interim, b"\r\n", interim + LENGTH[:7], LENGTH[7:]):
+            one.sendall(piece)
+            time.sleep(0.02)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(STREAM)
+        assert receive(client, len(LENGTH)) == LENGTH
+        assert arrived(recorder.ended()) == interim * 2 + b"\r\n" + interim + LENGTH
+
+
+def test_an_expected_100_is_written_once_without_the_upstreams_fields(tmp_path: Path) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n"
+
+    def handler(one: socket.socket) -> None:
+        head = receive_head(one)
+        one.sendall(interim * 3)
+        assert receive(one, 3) == b"abc" and b"\r\nExpect: 100-continue\r\n" in head
+        one.sendall(interim + LENGTH)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(b"PUT /x HTTP/1.1\r\nHost: c\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        expected = b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert receive(client, len(expected)) == expected
+        client.sendall(b"abc")
+        assert receive(client, len(LENGTH)) == LENGTH
 
 
 def test_after_an_interim_response_a_502_is_a_complete_response(tmp_path: Path) -> None:
     interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     with exchange_rig(tmp_path, answering(interim, end="fin")) as (relay, _, _), relay.connect() as client:
         client.sendall(GET)
-        assert receive_all(client).startswith(interim + b"HTTP/1.1 502 ")
+        assert receive_all(client).startswith(b"HTTP/1.1 502 ")
 
 
 @both_loops

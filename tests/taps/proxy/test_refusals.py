@@ -64,9 +64,11 @@ def test_a_line_a_minute_gives_the_number_of_further_ones(tmp_path: Path) -> Non
         now[0] = LINE_S
         refusals.add(RefusedError(Refusal.RELAY_BUSY, "Try again."))
         refusals.add(RefusedError(Refusal.UNKNOWN_UPSTREAM, "No."))
+        refusals.add(RefusedError(Refusal.UPSTREAM_INVALID, "Odd."), reset=True)
     assert lines == [
         "answered a request with 503 relay_busy: Try again.",
         "answered a request with 503 relay_busy: Try again. (9 more with this code since the last such line)",
         "answered a request with 404 unknown_upstream: No.",
+        "reset a response (upstream_invalid): Odd.",
     ]
     assert read_refusals(tmp_path / "counters")[Refusal.RELAY_BUSY] == 11

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from streamgauge.core.http1.body_position import BodyPosition, Phase
+from streamgauge.core.http1.head import TOKEN as _TOKEN
 
 # A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, and the signatures that some
 # servers send in extensions take 100; longer lines carry nothing that is needed here.
@@ -35,6 +36,10 @@ class Framing(Protocol):
         """Whether strict parsers refuse the framing so far. `feed` then reads it as tolerant parsers do."""
 
     @property
+    def bytes_before_doubt(self) -> int:
+        """In the feed that set `broken` or `ambiguous`: how many of its bytes came before the line that did so."""
+
+    @property
     def position(self) -> BodyPosition | None:
         """The position of the next byte; None where the pump cannot continue."""
 
@@ -56,6 +61,7 @@ class Plain:
     """A body without chunks: as many bytes as the length says, or all bytes until the end of the connection."""
 
     broken = ambiguous = False
+    bytes_before_doubt = 0
 
     def __init__(self, length: int | None) -> None:
         self._left = length
@@ -126,26 +132,28 @@ _BEGIN_BYTES, _MAX_BEGINS = 5, 4096
 _USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,3})\r\n")
 _ANY_SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _SIZE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]+[ \t]*(?:;.*|\r)?)?", re.DOTALL)
-_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
 _EXTENSION = rb";(?:%b+|(?=[=;]))(?:=%b*(?:%b)?)?" % (_TOKEN, _TOKEN, _QUOTED)
 _STRICT_SIZE = re.compile(rb"[0-9a-fA-F]+[ \t]*(?:%b)*" % _EXTENSION)
-# A Content-Length in a trailer could be taken for the body's.
-_STRICT_TRAILER = re.compile(rb"(?!(?i:content-length):)%b+:[\t -~\x80-\xff]*" % _TOKEN)
+# Clients may obey such a field in a trailer, although it must not be there (RFC 9110, 6.5.1): llhttp takes lengths from it.
+_OF_HEADS = rb"(?i:connection|content-length|keep-alive|proxy-connection|transfer-encoding|upgrade)"
+_STRICT_TRAILER = re.compile(rb"(?!%b:)%b+:[\t -~\x80-\xff]*" % (_OF_HEADS, _TOKEN))
 _SIZE_BEGINNING = re.compile(rb"([0-9a-fA-F]*)(\r?)")
 
 
 class Chunked:
     """Chunks (RFC 9112, 7.1): size line, data, line end; after a chunk of size 0 trailers and a blank line.
 
-    Extensions and trailers are ignored. The first error sets `broken`. A line that ends with LF alone, and extensions and
-    trailers that the RFC's grammar does not allow, set `ambiguous`: llhttp refuses them.
+    Extensions and trailers are ignored. The first error sets `broken`. Lines that clients read differently set `ambiguous`:
+    those that end with LF alone, extensions and trailers that the grammar of the RFC does not allow, and trailers that
+    concern framing or connection (RFC 9110, 6.5.1).
     """
 
     until_eof = False
 
     def __init__(self) -> None:
         self.complete = self.broken = self.ambiguous = False
+        self.bytes_before_doubt = 0
         self._at = _SIZE
         self._left = 0  # bytes of the chunk's data that have not come yet
         self._line = b""  # the beginning of a line whose end has not come yet
@@ -180,8 +188,9 @@ class Chunked:
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """The data of the chunks, and the bytes after the blank line that ends the body."""
+        earlier = 0  # bytes of an unfinished line, from earlier feeds
         if self._line:
-            data, self._line = self._line + data, b""
+            earlier, data, self._line = len(self._line), self._line + data, b""
         parts: list[bytes] = []
         at, end = 0, len(data)
         while at < end:
@@ -202,7 +211,10 @@ class Chunked:
                 self._left -= len(part)
                 self._at = _DATA if self._left else _DATA_END
             elif self._at < _DONE:
-                at = self._read_line(data, at)
+                sure = not (self.ambiguous or self.broken)
+                begin, at = at, self._read_line(data, at)
+                if sure and (self.ambiguous or self.broken):
+                    self.bytes_before_doubt = max(0, begin - earlier)
             else:
                 break
         body = parts[0] if len(parts) == 1 else b"".join(parts)

@@ -2,7 +2,7 @@
 
 The upstream has sent the head, and its client reads it in its own way. So the reader is tolerant: LF alone ends a line,
 obs-fold lines are joined, blank lines before the head and field lines without a name are skipped. Only bytes that are not an
-HTTP/1 response head, or a head that is too large, are a fault. A head that clients read differently is `ambiguous`.
+HTTP/1 response head, or a head that is too large, are a fault. A head that clients may read differently is `ambiguous`.
 """
 
 import re
@@ -22,13 +22,18 @@ _LINE_ENDS = re.compile(rb"[\r\n]+")
 _BEGINNING = b"HTTP/1."
 _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: .*)?", re.DOTALL)
 _FOLD = re.compile(rb"\r?\n[ \t]+")
-# Parts of a head that clients read differently: a CR or NUL within a line, a folded line, a blank before the colon.
-_TWO_READINGS = re.compile(rb"\r(?!\n|\Z)|\0|\n[ \t]|\n[^:\n]*[ \t]:")
+# A character of a field's name (RFC 9110, 5.6.2).
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+# A head that all clients read alike, or refuse: RFC 9112's grammar, with LF alone as a line end. What it leaves out has two
+# readings: http.client, for example, ignores each field after a line without a valid name, and a CR begins a line for it.
+_ONE_READING = re.compile(
+    rb"HTTP/1\.[01] [0-9]{3}(?: [\t -~\x80-\xff]*+)?(?:\r?\n%b++:[\t -~\x80-\xff]*+)*+\r?" % TOKEN
+)
 _BLANKS = " \t\r"
 # A field's value must not hold CR or NUL: each is read as a space (RFC 9110, 5.5).
 _TO_SPACE = str.maketrans("\r\0", "  ")
 
-# The fields that decide about body and connection, in a head in lower case.
+# The fields that decide about body and connection, in a head in lower case, with their values.
 _DECIDING = re.compile(rb"\n(connection|content-(?:encoding|length|type)|transfer-encoding)[ \t]*:([^\n]*)")
 
 
@@ -72,14 +77,13 @@ class RawHead(msgspec.Struct, frozen=True):
     ambiguous: bool
 
     def deciding(self) -> dict[bytes, list[str]]:
-        """The members of Connection, Content-Encoding, Content-Length, Content-Type and Transfer-Encoding, in lower case, by
-        the field's name.
+        """The values of Connection, Content-Encoding, Content-Length, Content-Type and Transfer-Encoding, in lower case, by
+        the field's name; with the blanks at their end.
         """
-        found: dict[bytes, list[str]] = {}
+        values: dict[bytes, list[str]] = {}
         for name, value in _DECIDING.findall(self.lines.lower()):
-            members = (member.strip(_BLANKS) for member in value.decode("latin-1").split(","))
-            found.setdefault(name, []).extend(member for member in members if member)
-        return found
+            values.setdefault(name, []).append(value.decode("latin-1").lstrip(" \t").removesuffix("\r"))
+        return values
 
     def parsed(self) -> ResponseHead:
         """The head's fields."""
@@ -97,13 +101,15 @@ class RawHead(msgspec.Struct, frozen=True):
 class HeadReader:
     """Reads up to the final head. Interim heads (1xx except 101) are skipped and counted in `interim`.
 
-    `rest`: the bytes of the last feed that follow the head. Never raises; after a `fault` nothing more is read.
+    `head_bytes`: the size of the final head with its blank line, 0 before it is complete. `rest`: the bytes of the last feed
+    that follow the head. `continues`: a head of status 100 came. Never raises; after a `fault` nothing more is read.
     """
 
     def __init__(self) -> None:
         self.rest = b""
         self.fault: HeadFault | None = None
-        self.interim = 0
+        self.interim = self.head_bytes = 0
+        self.continues = False
         self._held = bytearray()
         self._searched = 0
         self._done = False
@@ -128,6 +134,7 @@ class HeadReader:
                 return head
             else:
                 self.interim += 1
+                self.continues = self.continues or head.status == 100
         return None
 
     def _next(self) -> bytes | None:
@@ -139,6 +146,7 @@ class HeadReader:
             self._fail(HeadFault.TOO_LARGE)
         elif end is not None:
             raw = bytes(self._held[: end.start()])
+            self.head_bytes = end.end()
             del self._held[: end.end()]  # does not copy the rest: a read may hold thousands of interim heads
             self._searched = 0
             return raw
@@ -157,17 +165,10 @@ def _head(raw: bytes) -> RawHead | None:
     if status_line is None:
         return None
     status = int(status_line[2])
-    ambiguous = _is_final(status) and _is_ambiguous(raw)
+    ambiguous = _is_final(status) and _ONE_READING.fullmatch(raw) is None
     lines = _FOLD.sub(b" ", raw) if ambiguous else raw
     return RawHead(status, int(status_line[1]), lines, ambiguous)
 
 
 def _is_final(status: int) -> bool:
     return status == 101 or status >= 200
-
-
-def _is_ambiguous(raw: bytes) -> bool:
-    """Whether clients read a head differently; `raw` has no last LF. For most heads the quick checks suffice."""
-    if b"\t" in raw or b" :" in raw or b"\n " in raw or b"\0" in raw or raw.count(b"\r") > raw.count(b"\r\n") + 1:
-        return _TWO_READINGS.search(raw) is not None
-    return not raw.endswith(b"\r") and raw.count(b"\r") != raw.count(b"\r\n")

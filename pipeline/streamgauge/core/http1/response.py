@@ -7,6 +7,8 @@ has no I/O and no clock. It reads tolerantly, because the client gets the same b
 parsers of clients may differ, it sets `ambiguous`, and the caller decides.
 """
 
+from collections.abc import Mapping
+
 from streamgauge.core.http1.framing import Framing, framing_of, has_no_body
 from streamgauge.core.http1.head import HeadFault, HeadReader, RawHead
 
@@ -18,7 +20,7 @@ class ResponseReader:
 
     `framing`: of the body. `coding`: the codings to remove from the body besides its chunks, as a value of Content-Encoding.
     `content_type`: all values of the field, joined. `persistent`: the connection can be used again after the response.
-    `has_keep_alive`: the head has `Connection: keep-alive`, which HTTP/1.0 requires for that.
+    `persistent_for_1_0`: also by a client of HTTP/1.0, which needs `Connection: keep-alive` and reads no chunks.
     """
 
     __slots__ = (
@@ -28,8 +30,8 @@ class ResponseReader:
         "coding",
         "content_type",
         "framing",
-        "has_keep_alive",
         "persistent",
+        "persistent_for_1_0",
         "status",
     )  # fmt: skip
 
@@ -37,7 +39,7 @@ class ResponseReader:
         self.status: int | None = None
         self.framing: Framing | None = None
         self.coding = self.content_type = ""
-        self.persistent = self.has_keep_alive = False
+        self.persistent = self.persistent_for_1_0 = False
         self._heads = HeadReader()
         self._head_is_ambiguous = False
         self._method = method
@@ -51,6 +53,16 @@ class ResponseReader:
     def half_head(self) -> int:
         """How many of the last bytes belong to an incomplete head."""
         return self._heads.held_bytes
+
+    @property
+    def head_bytes(self) -> int:
+        """The size of the final head with its blank line; 0 until it is complete."""
+        return self._heads.head_bytes if self.status is not None else 0
+
+    @property
+    def continues(self) -> bool:
+        """Whether an interim head of status 100 came."""
+        return self._heads.continues
 
     @property
     def ambiguous(self) -> bool:
@@ -89,18 +101,39 @@ class ResponseReader:
     def _decide(self, head: RawHead) -> None:
         """Sets the attributes that depend on the head."""
         fields, modern = head.deciding(), head.http_minor != 0
-        options, lengths = fields.get(b"connection", ()), fields.get(b"content-length", ())
-        transfers = fields.get(b"transfer-encoding", [])
-        self.status, self._head_is_ambiguous = head.status, head.ambiguous
-        self.content_type = ", ".join(fields.get(b"content-type", ()))
+        options, lengths = _members(fields, b"connection"), _members(fields, b"content-length")
+        transfers = _members(fields, b"transfer-encoding")
+        keep_alive, no_body = "keep-alive" in options, has_no_body(head.status, self._method)
+        self.status = head.status
+        self.content_type = ", ".join(_members(fields, b"content-type"))
         self.framing = framing_of(head.status, self._method, transfers, lengths)
-        self.has_keep_alive = "keep-alive" in options
-        self.persistent = not head.ambiguous and "close" not in options and (modern or self.has_keep_alive)
-        if has_no_body(head.status, self._method):
-            return
-        if transfers:
+        two_ends = self._method != "HEAD" and _has_two_ends(fields, no_body=no_body, old=not modern and keep_alive)
+        self._head_is_ambiguous = head.ambiguous or (two_ends and not self.framing.broken)
+        persistent = not head.ambiguous and "close" not in options and (modern or keep_alive)
+        if not no_body:
             # With both fields the length is ignored, and it may be an attack: no reuse (RFC 9112, 6.1).
-            self.persistent = self.persistent and not lengths and modern
-        self.persistent = self.persistent and not self.framing.until_eof
-        codings = transfers[:-1] if transfers[-1:] == ["chunked"] else transfers
-        self.coding = ", ".join((*fields.get(b"content-encoding", ()), *codings))
+            persistent = persistent and not (transfers and (lengths or not modern)) and not self.framing.until_eof
+            codings = transfers[:-1] if transfers[-1:] == ["chunked"] else transfers
+            self.coding = ", ".join((*_members(fields, b"content-encoding"), *codings))
+        self.persistent, self.persistent_for_1_0 = persistent, persistent and keep_alive and not transfers
+
+
+def _members(fields: Mapping[bytes, list[str]], name: bytes) -> list[str]:
+    """The members of a field's lists, without empty ones."""
+    members = (member.strip(" \t\r") for value in fields.get(name, ()) for member in value.split(","))
+    return [member for member in members if member]
+
+
+def _has_two_ends(fields: Mapping[bytes, list[str]], *, no_body: bool, old: bool) -> bool:
+    """Whether clients may see the end of the response elsewhere, by the fields that frame it. `no_body`: by its status.
+    `old`: it has HTTP/1.0, and its connection is kept alive.
+
+    Of Transfer-Encoding only `chunked` alone has one reading: http.client ignores every other value, also one that ends with
+    chunked or with a blank, and reads chunks after a head whose status allows no body. HTTP/1.0 does not have the field, and
+    Go ignores it there. A length beside it ought to be an error (RFC 9112, 6.3), as it is for llhttp. Of Content-Length
+    http.client takes the first line, and no length from a list or an empty value.
+    """
+    transfers, lengths = fields.get(b"transfer-encoding"), fields.get(b"content-length", ())
+    if transfers is not None:
+        return transfers != ["chunked"] or bool(lengths) or no_body or old
+    return not no_body and not all(value.rstrip(" \t").isdecimal() for value in lengths)

@@ -49,7 +49,7 @@ class PacketExchange:
         self, request: Request, upstream: str | None, reporting: Reporting, facts: tuple[bytes | int, ...] = ()
     ) -> None:
         self.blind = False
-        self.framing = ResponseFraming(request.method)
+        self.framing = ResponseFraming(request.method, watches=True)
         self._body_bytes = 0
         self._gate: CaptureGate | None = None  # None: not captured, or ended
         if reporting.draining:

@@ -124,6 +124,9 @@ class Client(asyncio.Protocol):
         self._reader.feed(at_ns, data)
         self._charge()
         self._handle_events()
+        exchange, reader = self._exchange, self._reader
+        if exchange is not None and exchange.ends_with_connection and (reader.events or reader.held_bytes):
+            self._end_by_next_request(exchange)
 
     def eof_received(self) -> None:
         """Treats a client that ends its side during an exchange as disconnected, as nginx does. A response that is complete
@@ -183,6 +186,10 @@ class Client(asyncio.Protocol):
         head_only = self._request is not None and self._request.method == b"HEAD"
         self.transport.write(error_response(refused, head_only))
         self._close(lingering=True)
+
+    def response_refused(self, refused: RefusedError) -> None:
+        """See ClientSide."""
+        self._relay.refusals.add(refused, reset=True)
 
     def update_reading(self) -> None:
         """Pauses reading while the upstream accepts no more of the request's body, and resumes it otherwise. Pipelined
@@ -289,6 +296,15 @@ class Client(asyncio.Protocol):
             unsent = self.transport.get_write_buffer_size()
             exchange.client_left(self._unsent_seen if self.blocked_ns is not None and not unsent else unsent)
         self.transport.abort()
+
+    def _end_by_next_request(self, exchange: Exchange) -> None:
+        """Resets the connection, when the next request comes during a response that ends with the connection. The client may
+        have seen an end, and would take the rest of this response for the next one.
+        """
+        self._exchange = None
+        self._closing = True
+        exchange.client_left(self.transport.get_write_buffer_size())
+        self._reset()
 
     def _close(self, lingering: bool) -> None:
         """Ends the connection after the written bytes have gone out. `lingering`: the client may still be sending."""

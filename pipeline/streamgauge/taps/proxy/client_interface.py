@@ -36,5 +36,8 @@ class ClientSide(Protocol):
     def send_error(self, refused: RefusedError) -> None:
         """Writes the relay's own error response, and closes the connection after it."""
 
+    def response_refused(self, refused: RefusedError) -> None:
+        """Counts and logs a response that the relay stopped forwarding."""
+
     def update_reading(self) -> None:
         """Pauses or resumes reading from the client, as `Exchange.body_must_wait` requires."""

@@ -17,7 +17,7 @@ from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relay
 from streamgauge.taps.proxy.client_interface import ClientSide, ConnectionFate
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
-from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
+from streamgauge.taps.proxy.response import ResponseFraming
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UnreachableError, Upstream
 
 # Safe methods: if a reused connection turns out to be dead, the relay sends the request again (RFC 9110, 9.2.2).
@@ -27,8 +27,8 @@ _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 class Exchange:
     """One exchange. `quiet_ns`: when data last moved (monotonic ns). `over`: it has ended, and sends nothing more."""
 
-    __slots__ = ("_blocked_ns", "_body_bytes", "_client", "_client_has_bytes", "_connected_ns", "_connecting",
-                 "_connector", "_framing", "_gate", "_gone_ns", "_head", "_head_passed", "_must_report_sent",
+    __slots__ = ("_blocked_ns", "_body_bytes", "_client", "_connected_ns", "_connecting", "_connector",
+                 "_expects_continue", "_framing", "_gate", "_gone_ns", "_head", "_head_passed", "_must_report_sent",
                  "_outgoing", "_pending", "_pending_bytes", "_pending_end", "_pump", "_pumped", "_request",
                  "_response_begun", "_reusable", "_reused", "_unsent_bytes", "_upstream", "over", "quiet_ns",
                  "request_complete")  # fmt: skip
@@ -52,7 +52,7 @@ class Exchange:
         self._framing = ResponseFraming(request.method, in_c=pump is not None)
         self._response_begun = False  # a byte of any response, also of an interim one, has come
         self._head = b""  # the beginning of an incomplete head, not yet written to the client
-        self._client_has_bytes = False  # a byte of any response, also of an interim one, went to the client
+        self._expects_continue = request.minor > 0 and b"expect" in request.names  # and none was sent yet
         self._head_passed = False  # the final head went to the client: from then on all bytes are written at once
         self._reusable = True  # the upstream sent its response after the whole request, and no byte after it
         self._pump = pump  # while the response may be handed to the pump
@@ -77,6 +77,11 @@ class Exchange:
     def may_send_error(self) -> bool:
         """Whether no byte of a final response went to the client, so that the relay may send its own response."""
         return self._framing.untouched
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the client has the head of a response whose body ends with its connection."""
+        return self._head_passed and self._framing.until_eof
 
     @property
     def waits_for_client(self) -> bool:
@@ -183,37 +188,46 @@ class Exchange:
         size = framing.feed(data)
         if awaits_head and not framing.untouched:
             self._reusable = self._is_written
-        if framing.fault is not None and self._refuse_response(framing.fault, at_ns):
+        if framing.fault is not None and not self._head_passed:
+            refused = error_responses.invalid(self._outgoing.route.label, framing.fault.value)
+            self._send_error(refused, TransportFault.NOT_HTTP, at_ns)
             return
         if size != len(data):
             data, self._reusable = data[:size], False
         if self._head_passed:
             self._client.wire.write(data[sent:] if sent else data)
         else:
-            self._pass_on(at_ns, data)
+            self._pass_head(at_ns, data)
         self.quiet_ns = at_ns
         self._response_begun = True
         if gate.capture is not None:
             gate.capture.read(at_ns, data)
         elif gate.waits:
             gate.read_early(at_ns, data, framing)
-        if framing.complete:
+        if framing.fault is not None:
+            self._client.response_refused(error_responses.invalid(self._outgoing.route.label, framing.fault.value))
+            self._finish(Ending.RESET, at_ns, ConnectionFate.RESET, TransportFault.NOT_HTTP)
+        elif framing.complete:
             self._complete(at_ns)
         elif self._pump is not None and self._head_passed:
             self._offer(self._pump)
 
-    def _pass_on(self, at_ns: int, data: bytes) -> None:
-        """Writes to the client, but not an incomplete head: if the rest does not come, the relay sends its own response."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        if half := self._framing.half_head:
-            data, self._head = data[:-half], data[-half:]
-            if not data:
-                return
-        self._client_has_bytes, self._head_passed = True, not self._framing.untouched
-        self._client.wire.write(data)
-        if self._head_passed:
-            self._client.head_passed_on(time.monotonic_ns() - at_ns)
+    def _pass_head(self, at_ns: int, data: bytes) -> None:
+        """Writes the final head to the client once it is complete, with what follows it in `data`.
+
+        The client gets no interim head of the upstream: some clients take one for a final head, and the final response for
+        that to their next request. A 100 that the client expects is written by the relay, once.
+        """
+        framing, data = self._framing, self._head + data
+        if framing.untouched:
+            self._head = data[-framing.half_head :] if framing.half_head else b""
+            if self._expects_continue and framing.continues:
+                self._expects_continue = False
+                self._client.wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return
+        self._head, self._head_passed = b"", True
+        self._client.wire.write(data[framing.before_head :])
+        self._client.head_passed_on(time.monotonic_ns() - at_ns)
 
     def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
         """Called when the upstream's connection ends before the response is known to be complete. `fault` None: cleanly."""
@@ -292,7 +306,7 @@ class Exchange:
 
     def _fate_of_incomplete(self) -> ConnectionFate:
         """How the client's connection ends after an incomplete response: by RST if a clean end would complete the body."""
-        return ConnectionFate.RESET if self._framing.until_eof and self._framing.fault is None else ConnectionFate.CLOSE
+        return ConnectionFate.RESET if self._framing.until_eof else ConnectionFate.CLOSE
 
     def _connect(self) -> None:
         self._connecting = reported_task("the connection to an upstream", self._connect_and_attach())
@@ -335,25 +349,13 @@ class Exchange:
         safe = self._request.method in _REPEATABLE and self._outgoing.framing == "none"
         return self._reused and safe and not self._response_begun
 
-    def _refuse_response(self, fault: ResponseFault, at_ns: int) -> bool:
-        """Ends the exchange if the faulty response cannot be forwarded unchanged. Returns whether it has ended."""
-        if not self._client_has_bytes and fault is not ResponseFault.BAD_CHUNKS:
-            refused = error_responses.invalid(self._outgoing.route.label, fault.value)
-            self._send_error(refused, TransportFault.NOT_HTTP, at_ns)
-            return True
-        if fault is ResponseFault.UPGRADED:
-            self._finish(Ending.RESET, at_ns, ConnectionFate.RESET, TransportFault.NOT_HTTP)
-            return True
-        return False
-
     def _send_error(self, refused: RefusedError, fault: TransportFault | None, at_ns: int) -> None:
         self._client.send_error(refused)
         self._finish(fault.ending if fault else Ending.RESET, at_ns, ConnectionFate.ERROR_SENT, fault)
 
     def _complete(self, at_ns: int) -> None:
-        persistent = self._framing.persistent
-        if self._request.minor == 0:  # an HTTP/1.0 client needs `Connection: keep-alive` in the response
-            persistent = persistent and self._framing.has_keep_alive
+        framing = self._framing
+        persistent = framing.persistent if self._request.minor else framing.persistent_for_1_0
         if self._upstream is not None and persistent and self._is_written and self._reusable:
             one, self._upstream = self._upstream, None
             self._client.pool.put_back(one)

@@ -1,4 +1,7 @@
-"""Counts the requests to which a relay sends its own response, and logs at most one line per code in LINE_S."""
+"""Counts the requests to which a relay sends its own response, and the responses that it ends by a reset.
+
+Logs at most one line per code in LINE_S.
+"""
 
 import time
 from collections.abc import Callable
@@ -20,8 +23,11 @@ class Refusals:
         self._logged_at: dict[Refusal, float] = {}
         self._suppressed: dict[Refusal, int] = {}
 
-    def add(self, refused: RefusedError) -> None:
-        """Counts a refusal, and logs it unless its code was logged within LINE_S. The line has no byte of the request."""
+    def add(self, refused: RefusedError, *, reset: bool = False) -> None:
+        """Counts a refusal, and logs it unless its code was logged within LINE_S. The line has no byte of the request.
+
+        `reset`: the client had a part of the response, so the relay could only reset its connection.
+        """
         code = refused.code
         self._counters.refused(code)
         now, logged_at = self._now(), self._logged_at.get(code)
@@ -31,4 +37,5 @@ class Refusals:
         self._logged_at[code] = now
         suppressed = self._suppressed.pop(code, 0)
         more = f" ({suppressed} more with this code since the last such line)" if suppressed else ""
-        self._log(f"answered a request with {code.status} {code.value}: {refused.message}{more}")
+        did = f"reset a response ({code.value})" if reset else f"answered a request with {code.status} {code.value}"
+        self._log(f"{did}: {refused.message}{more}")

@@ -1,8 +1,9 @@
 """Finds where an upstream's response ends, without changing its bytes, and whether its connection may be used again.
 
-`core.http1.response` reads the bytes; this module decides what follows for the relay and the packet tap. A response whose end
-cannot be found has a `fault`: it lasts until the connection ends, and the connection is not reused. The client gets the same
-bytes and has a parser of its own. Chunks that clients read differently are such a fault, although the recorder can read them.
+`core.http1.response` reads the bytes; this module decides what follows for the relay and the packet tap. The client has a
+parser of its own. A response whose end it may see elsewhere has a `fault` for the relay, from the first doubtful line on: the
+client would take the bytes after the end that it sees for the response to its next request (decision 48). The packet tap only
+watches. For it a fault lasts until the connection ends, and a head that clients read differently is none.
 
 Where the pump is in use, its C function moves the position over large reads from the middle of a body, as the pump does. The
 Python reader handles all other reads.
@@ -35,34 +36,45 @@ class ResponseFault(StrEnum):
     TOO_LARGE = "too_large"
     UPGRADED = "upgraded"  # status 101, although the relay forwards no Upgrade field
     BAD_HEAD = "bad_head"
-    BAD_CHUNKS = "bad_chunks"
+    AMBIGUOUS_HEAD = "ambiguous_head"  # clients read it differently
+    BAD_CHUNKS = "bad_chunks"  # or chunks that clients read differently
 
 
 class ResponseFraming:
-    """Follows one response. `method`: of the request. `in_c`: follow large reads in C (if built). Never raises.
+    """Follows one response. `method`: of the request. `in_c`: follow large reads in C (if built). `watches`: the caller does
+    not pass the bytes on. Never raises.
 
-    `status` is None until the final head is complete; `persistent`: head and framing allow the connection to be reused.
+    `status` is None until the final head is complete; `persistent`: head and framing allow the connection to be reused, and
+    `persistent_for_1_0`: also by a client of HTTP/1.0. `before_head`: when the head is complete, how many bytes of interim
+    heads and blank lines precede it in the read that completes it, and in the `half_head` before that read.
     """
 
-    __slots__ = ("_follow", "_reader", "complete", "fault", "persistent", "status")
+    __slots__ = (
+        "_follow",
+        "_reader",
+        "_watches",
+        "before_head",
+        "complete",
+        "fault",
+        "persistent",
+        "persistent_for_1_0",
+        "status",
+    )
 
-    def __init__(self, method: bytes, *, in_c: bool = False) -> None:
+    def __init__(self, method: bytes, *, in_c: bool = False, watches: bool = False) -> None:
         self.status: int | None = None
-        self.persistent = False
+        self.persistent = self.persistent_for_1_0 = False
         self.complete = False
+        self.before_head = 0
         self.fault: ResponseFault | None = None
         self._reader = ResponseReader(method.decode("latin-1"))
         self._follow = follow if in_c else None
+        self._watches = watches
 
     @property
     def content_type(self) -> str:
         """The values of all Content-Type fields."""
         return self._reader.content_type
-
-    @property
-    def has_keep_alive(self) -> bool:
-        """Whether the head has `Connection: keep-alive`, which HTTP/1.0 requires."""
-        return self._reader.has_keep_alive
 
     @property
     def untouched(self) -> bool:
@@ -73,6 +85,11 @@ class ResponseFraming:
     def half_head(self) -> int:
         """How many of the last bytes belong to an incomplete head."""
         return self._reader.half_head
+
+    @property
+    def continues(self) -> bool:
+        """Whether an interim head of status 100 came."""
+        return self._reader.continues
 
     @property
     def until_eof(self) -> bool:
@@ -92,22 +109,28 @@ class ResponseFraming:
         self._reader.framing.continue_at(position)
 
     def feed(self, data: bytes) -> int:
-        """Follows a read. Returns how many of its bytes belong to this response: all, unless the response ends in it."""
+        """Follows a read. Returns how many of its bytes belong to this response: all, unless the response ends in it. With a
+        new fault in the body: how many come before the first doubtful line.
+        """
         if self.complete:
             return 0
         if self.fault is not None:
             return len(data)
         if len(data) >= MANY_CHUNKS_BYTES and self._is_middle(data):
             return len(data)
-        _, rest = self._reader.feed(data)
+        body = data
         if self.status is None:
+            earlier = self._reader.half_head
+            _, body = self._reader.feed_head(data)
             self._take_head()
+            self.before_head = earlier + len(data) - len(body) - self._reader.head_bytes
         framing = self._reader.framing
         if framing is None or self.fault is not None:
             return len(data)
+        _, rest = framing.feed(body)
         if framing.broken or framing.ambiguous:
             self._fail(ResponseFault.BAD_CHUNKS)
-            return len(data)
+            return len(data) if self._watches else len(data) - len(body) + framing.bytes_before_doubt
         self.complete = framing.complete
         return len(data) - len(rest)
 
@@ -133,9 +156,12 @@ class ResponseFraming:
         elif reader.status == 101:
             self._fail(ResponseFault.UPGRADED)
         elif reader.status is not None:
-            self.status, self.persistent = reader.status, reader.persistent
+            self.status = reader.status
+            self.persistent, self.persistent_for_1_0 = reader.persistent, reader.persistent_for_1_0
             if isinstance(reader.framing, Unframed):
                 self._fail(ResponseFault.BAD_HEAD)
+            elif reader.ambiguous and not self._watches:
+                self._fail(ResponseFault.AMBIGUOUS_HEAD)
 
     def _fail(self, fault: ResponseFault) -> None:
-        self.fault, self.persistent = fault, False
+        self.fault, self.persistent, self.persistent_for_1_0 = fault, False, False

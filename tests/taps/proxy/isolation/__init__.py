@@ -1,0 +1,1 @@
+"""Isolation: no response reaches a request that was not its own. The oracles are the readers of real clients."""
