@@ -370,7 +370,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
     # The parts of the audit show in what it finds in a world whose truth is known.
     "audit/": ("audit/world/test_world.py",),
-    "audit/invoices/": ("audit/invoices/test_contract.py",),
+    "audit/invoices/": ("audit/invoices/test_contract.py", "audit/invoices/test_bounds.py"),
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
     "cli/replay_topic.py": ("integration/test_replay.py",),  # needs a broker
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs

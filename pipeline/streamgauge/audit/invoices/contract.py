@@ -1,6 +1,6 @@
 """What every invoice reader gives: lines, in the order of the file, or an InvoiceError. Nothing is guessed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
@@ -23,6 +23,16 @@ class BadFieldError(ValueError):
     def __init__(self, field: str, what: str) -> None:
         super().__init__(what)
         self.field = field
+
+
+def repeated_name(names: Iterable[str]) -> str | None:
+    """The first name that occurs a second time; None if there is none. The time is linear."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 class BadTextError(ValueError):

@@ -4,12 +4,15 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from streamgauge.audit.invoices.contract import BadTextError
+from streamgauge.audit.invoices.contract import BadTextError, repeated_name
+from streamgauge.audit.invoices.values import shown
 
 DELIMITERS = (",", "\t", ";")
 # The longest accepted line (characters): far more than any export writes, so that a file without line ends is refused
 # before it fills the memory.
 MAX_LINE = 1024 * 1024
+# The most empty lines before the header.
+MAX_BLANK_LINES = 1_000
 
 Rows = Iterator[tuple[int, dict[str, str]]]
 
@@ -42,21 +45,24 @@ class CsvRows:
             before.append(first)
             if first.strip():
                 break
+            if len(before) > MAX_BLANK_LINES:
+                raise BadTextError(f"the file begins with more than {MAX_BLANK_LINES} empty lines")
         else:
             raise BadTextError("the file is empty")
         found = [(mark, names) for mark in DELIMITERS if is_known(names := _header(first, mark))]
         self.header: Sequence[str] = found[0][1] if found else _header(first, ",")
         self._lines = chain(before, lines)
         self._before = len(before)
+        self._row_chars = 0  # of the row that is being read
         self.delimiter = found[0][0] if found else ","
 
     def __iter__(self) -> Rows:
-        reader = csv.reader(self._lines, delimiter=self.delimiter, strict=True)
+        reader = csv.reader(self._bounded(), delimiter=self.delimiter, strict=True)
         try:
-            if len(set(self.header)) != len(self.header):
-                twice = sorted(name for name in set(self.header) if self.header.count(name) > 1)
-                raise BadTextError(f"the header has the column {twice[0]!r} twice", 1)
+            if (twice := repeated_name(self.header)) is not None:
+                raise BadTextError(f"the header has the column {shown(twice)} twice", 1)
             for number, cells in enumerate(reader):
+                self._row_chars = 0
                 if number < self._before or not any(cells):  # the header, and empty lines
                     continue
                 if len(cells) != len(self.header):
@@ -65,6 +71,14 @@ class CsvRows:
                 yield reader.line_num, dict(zip(self.header, cells, strict=True))
         except csv.Error as error:
             raise BadTextError(f"the row is not well-formed CSV: {error}", reader.line_num) from None
+
+    def _bounded(self) -> Iterator[str]:
+        """The lines. Raises BadTextError for a row of many lines that is longer than a line may be."""
+        for line in self._lines:
+            self._row_chars += len(line)
+            if self._row_chars > MAX_LINE + len(line):
+                raise BadTextError(f"a row is longer than {MAX_LINE} characters")
+            yield line
 
 
 def _header(line: str, delimiter: str) -> list[str]:

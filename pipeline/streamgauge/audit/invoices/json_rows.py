@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
-from streamgauge.audit.invoices.contract import BadTextError
+from streamgauge.audit.invoices.contract import BadTextError, repeated_name
+from streamgauge.audit.invoices.values import shown
 
-# The longest accepted value, a row or a bucket without its rows (characters): rows have some hundred.
+# The longest accepted value, and the most that a page has beside `data`, or a bucket beside its rows (characters): rows have
+# some hundred.
 MAX_VALUE = 4 * 1024 * 1024
-# Rows that wait for a bucket that names its start after them.
+# Rows that wait for a bucket that names its start after them, and their characters: some hundred a row.
 MAX_WAITING = 100_000
+MAX_WAITING_CHARS = 8 * MAX_VALUE
 # Digits of a number: more than any amount has, and few enough to be converted fast.
 MAX_DIGITS = 60
 _ROWS = ("results", "result")
@@ -38,11 +41,10 @@ def rows_of(chunks: Iterable[str], page: dict[str, object]) -> Iterator[JsonRow]
     if text.peek() != "{":
         raise BadTextError("the document is not a page: it has to be an object with a list `data`", text.line)
     has_data = False
+    members = _Members(text, page, "the page")
     for name in text.members():
-        if name in page:
-            raise BadTextError(f"the page has the key {name!r} twice", text.line)
         if name != "data":
-            page[name] = text.value()
+            members.read(name)
             continue
         if has_data or text.peek() != "[":
             raise BadTextError("`data` has to be one list", text.line)
@@ -61,19 +63,19 @@ def _bucket(text: "_Text", index: int) -> Iterator[JsonRow]:
     if text.peek() != "{":
         raise BadTextError(f"data[{index}] is not an object", text.line)
     bucket: dict[str, object] = {}
+    members = _Members(text, bucket, f"data[{index}]")
     waiting: list[JsonRow] = []
+    waiting_chars = 0
     is_bucket = False
     for name in text.members():
         if name not in _ROWS or text.peek() != "[":
-            if name in bucket:
-                raise BadTextError(f"data[{index}] has the key {name!r} twice", text.line)
-            bucket[name] = text.value()
+            members.read(name)
             continue
         if is_bucket:
             raise BadTextError(f"data[{index}] has two lists of results", text.line)
         is_bucket = True
         for place in text.elements():
-            row_line = text.line_now()
+            row_line, begin = text.line_now(), text.offset
             values = text.value()
             path = f"data[{index}].{name}[{place}]"
             if not isinstance(values, dict):
@@ -81,13 +83,34 @@ def _bucket(text: "_Text", index: int) -> Iterator[JsonRow]:
             row = JsonRow(row_line, path, values, bucket)
             if _is_dated(bucket):
                 yield row
-            elif len(waiting) < MAX_WAITING:
+            elif len(waiting) < MAX_WAITING and waiting_chars + text.offset - begin <= MAX_WAITING_CHARS:
                 waiting.append(row)
+                waiting_chars += text.offset - begin
             else:
-                raise BadTextError(f"data[{index}] names its times after more than {MAX_WAITING} results", row_line)
+                raise BadTextError(f"data[{index}] names its times after more than {len(waiting)} results", row_line)
     yield from waiting
     if not is_bucket:
         yield JsonRow(line, f"data[{index}]", bucket, {})
+
+
+class _Members:
+    """Reads the members of an object into `into`, up to MAX_VALUE characters in all. `what`: the object, for sentences."""
+
+    def __init__(self, text: "_Text", into: dict[str, object], what: str) -> None:
+        self._text, self._into, self._what = text, into, what
+        self._chars = 0
+
+    def read(self, name: str) -> None:
+        """Read the value of the member `name`, which the caller has read. Raises BadTextError."""
+        if name in self._into:
+            raise BadTextError(f"{self._what} has the key {shown(name)} twice", self._text.line)
+        begin = self._text.offset
+        self._into[name] = self._text.value()
+        self._chars += len(name) + self._text.offset - begin
+        if self._chars > MAX_VALUE:
+            raise BadTextError(
+                f"{self._what} has more than {MAX_VALUE} characters beside its rows", self._text.line_now()
+            )
 
 
 def _is_dated(bucket: Mapping[str, object]) -> bool:
@@ -102,11 +125,17 @@ class _Text:
         self._buffer = ""
         self._at = 0
         self._counted = 0  # up to here in the buffer, line feeds are in `line`
+        self._dropped = 0  # characters before the buffer
         self.line = 1
         decoder = json.JSONDecoder(
             parse_float=_decimal, parse_int=_whole, parse_constant=_constant, object_pairs_hook=_object
         )
         self._decode = decoder.raw_decode
+
+    @property
+    def offset(self) -> int:
+        """The number of characters before the next one."""
+        return self._dropped + self._at
 
     def line_now(self) -> int:
         """The line of the next character, from 1."""
@@ -194,6 +223,7 @@ class _Text:
         if chunk is None:
             return False
         self.line_now()
+        self._dropped += self._at
         self._buffer = self._buffer[self._at :] + chunk
         self._at = self._counted = 0
         return True
@@ -225,6 +255,5 @@ def _constant(name: str) -> object:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _NumberError(f"an object has the key {next(name for name in names if names.count(name) > 1)!r} twice")
+        raise _NumberError(f"an object has the key {shown(repeated_name(name for name, _ in pairs))} twice")
     return made
