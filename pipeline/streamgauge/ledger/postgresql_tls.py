@@ -43,8 +43,8 @@ class TlsMode(NamedTuple):
         if not self.options or not any(word in sentence for word in ("SSL", "certificate")):
             return ""
         return (
-            "; a connection to another host verifies the server: give the file of its CA in the URL as ?sslrootcert=FILE, "
-            "or choose another sslmode"
+            "; a connection to another host verifies the server: give the file of its CA as the URL's parameter sslrootcert,"
+            " or choose another sslmode"
         )
 
 

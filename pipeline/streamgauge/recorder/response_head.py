@@ -49,8 +49,9 @@ MAX_SNIFF_BYTES = 1024
 _BLANKS = b" \t\r\n"
 _USUAL_FIELDS = (b"data:", b"event:")
 _FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
-# Blank lines, comments, ids and retries, each with its line end.
-_LEADING_LINES = re.compile(rb"(?:(?:(?::|id:|retry:)[^\r\n]*|[ \t]*)(?:\r\n|\n|\r))*")
+# Blank lines, comments, ids and retries, each with its line end. The LF of CR LF counts as a blank line: as an end of two
+# characters it could be read in two ways, and each line would double the number of ways to match.
+_LEADING_LINES = re.compile(rb"(?:(?:(?::|id:|retry:)[^\r\n]*|[ \t]*)[\r\n])*")
 
 
 def reported_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:

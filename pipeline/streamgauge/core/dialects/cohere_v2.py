@@ -45,7 +45,7 @@ _KEEP_DELTA: Spec = {
     "message": _KEEP_MESSAGE,
     "finish_reason": Kind.REASON,
     "usage": _KEEP_USAGE,
-    "error": Kind.CODE,
+    "error": Kind.FLAG,
 }
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, "id": Kind.ID, "index": Kind.COUNT, "delta": _KEEP_DELTA}
 KEEP_BODY: dict[str, Spec] = {

@@ -262,6 +262,10 @@ KEEP_ERROR: Mapping[str, Spec] = {
     "request_id": Kind.ID,
 }
 
+# An error that may be a text: only its presence is kept, also if the text is a single word. Types and codes have members of
+# their own.
+KEEP_ERROR_OR_TEXT: Spec = (KEEP_ERROR, [KEEP_ERROR], Kind.FLAG)
+
 # Shapes of errors: an object under `error`, a flat object (local servers), a request id beside the object (Anthropic),
 # a type beside it (text-generation-inference), a list of objects with a trace id (watsonx), `detail` (FastAPI),
 # `base_resp` (MiniMax). Other members show the position of an event, and whether its stream comes from an LLM.
@@ -270,9 +274,9 @@ KEEP_ERRORS: Mapping[str, Spec] = {
     "sequence_number": Kind.COUNT,
     "event_id": Kind.ID,
     "object": Kind.CODE,
-    "error": (KEEP_ERROR, [KEEP_ERROR], Kind.CODE),
+    "error": KEEP_ERROR_OR_TEXT,
     "errors": [KEEP_ERROR],
-    "detail": (KEEP_ERROR, [KEEP_ERROR], Kind.FLAG),  # of a text only its presence is kept
+    "detail": KEEP_ERROR_OR_TEXT,
     "base_resp": {"status_code": Kind.CODE},
     "error_type": Kind.CODE,
     "trace": Kind.ID,

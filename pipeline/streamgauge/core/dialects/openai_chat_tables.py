@@ -5,7 +5,7 @@ in several places, the first one present counts; the others are copies of it.
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS
+from streamgauge.core.dialects.contract import KEEP_ERROR_OR_TEXT, KEEP_ERRORS
 from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.usage import UsageRules
 
@@ -86,7 +86,7 @@ _KEEP_CHOICE: Spec = {
     "finish_reason": Kind.REASON,
     "native_finish_reason": Kind.CODE,
     "usage": KEEP_USAGE,
-    "error": (KEEP_ERROR, Kind.CODE),
+    "error": KEEP_ERROR_OR_TEXT,
 }
 _LATENCIES = ("service_ttft_ms", "engine_ttft_ms", "user_visible_ttft_ms", "total_duration_ms", "pre_inference_ms")
 KEEP: dict[str, Spec] = {
@@ -100,7 +100,7 @@ KEEP: dict[str, Spec] = {
     "system_fingerprint": Kind.ID,
     "choices": [_KEEP_CHOICE],
     "usage": KEEP_USAGE,
-    "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE, "error": (KEEP_ERROR, Kind.CODE)},
+    "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE, "error": KEEP_ERROR_OR_TEXT},
     "sansa": {"routed": Kind.FLAG, "routed_model": Kind.ID, "routing_latency_ms": Kind.NUMBER},
     "time_info": {"queue_time": Kind.NUMBER, "total_time": Kind.NUMBER},
     "perf_metrics": dict.fromkeys(

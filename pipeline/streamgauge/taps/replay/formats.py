@@ -56,7 +56,7 @@ _JSON_OTHER_FIRST = re.compile(rb'\s*\{\s*"(?:version|metadata|recorded_with)"\s
 _JSON_INTERACTIONS = re.compile(rb'"(?:http_)?interactions"\s*:\s*\[')
 _HAR_LOG = re.compile(rb'"log"\s*:\s*\{')
 # The first line of a YAML cassette after comments, directives and the document's mark; an old cassette is a bare list.
-_YAML_PREFIX = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n|---[ \t]*\r?\n)*")
+_YAML_PREFIX = re.compile(rb"(?:[ \t]*(?:#[^\n]*\n|\r?\n)|%[^\n]*\n|---[ \t]*\r?\n)*")
 _YAML_CASSETTE = re.compile(
     rb"(?:http_)?interactions[ \t]*:[ \t]*\r?(?:\n|\[|&|#|\Z)|-[ \t]+request[ \t]*:[ \t]*[\r\n!&{]"
 )
