@@ -87,7 +87,7 @@ def test_exponential_patterns_are_found(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"a*b*", r"(ab|ac)*", r"(?:[^,]*,)*$", r"\d+(\.\d+)*", r"(?:x[a-z]*+)*", r"[a-z]+(?:-[a-z]+)*", r"(a*?b)+", ""],
+    [r"a*b*", r"(ab|ac)*", r"(?:[^,]*,)*$", r"\d+(\.\d+)*", r"(?:-[a-z]*+)*", r"[a-z]+(?:-[a-z]+)*", r"(a*?b)+", ""],
 )
 def test_others_are_not(pattern: str) -> None:
     assert not is_exponential(pattern)
