@@ -22,6 +22,7 @@ from streamgauge.metrics.table import DEAD_LETTERS
 from streamgauge.metrics.table_health import SILENT_STREAMS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
+from streamgauge.spool.response_counters import NotCaptured, ResponseCounters
 
 # The loop's pause when the spool is empty (seconds): a record is in the ledger after about this plus a bundle's age.
 POLL_S = 0.05
@@ -132,7 +133,7 @@ class LocalLoop:
 
     Raises sqlite3.Error and msgspec.DecodeError if the state cannot be read.
     `say` takes a sentence for the operator, once when something begins to fail and once when it works again. `watch` is
-    called on the loop's thread.
+    called on the loop's thread. `responses`: counts the streams that get no record.
     """
 
     def __init__(
@@ -144,8 +145,10 @@ class LocalLoop:
         limits: Limits,
         say: Callable[[str], None],
         watch: Watch | None = None,
+        responses: ResponseCounters | None = None,
     ) -> None:
         self._watch = watch
+        self._responses = responses
         self._spool = spool
         self._state = state
         self._deliver = deliver
@@ -238,6 +241,10 @@ class LocalLoop:
             self._look_at_spool()
         self._held = []
         self._saved_at = now
+        if self._responses is not None:  # not before the state is saved: a crash may lose a count, and repeats none
+            for (upstream, reason), streams in self._assembler.ignored.items():
+                self._responses.not_captured(upstream, NotCaptured(reason), streams)
+        self._assembler.ignored.clear()
         return True
 
     def _store(self) -> None:

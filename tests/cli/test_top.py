@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import io
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ from rich.console import Console
 
 from streamgauge.cli.main import main
 from streamgauge.cli.top import MEMBERS, AdminPort, _answer_of, _reason, bars, seconds, shown
+from streamgauge.core.limits import Limits
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
-from streamgauge.live.view import Scope
+from streamgauge.live.answers import Responses, Uncaptured
+from streamgauge.live.view import LiveView, Scope
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.live.serving import Served, serving
@@ -55,13 +58,13 @@ def test_it_prints_what_the_page_shows(served: Served) -> None:
     [silent] = [line for line in printed.splitlines() if id_of(SILENT) in line]
     assert "39.8 s" in silent
     assert "100 ms" in silent
-    assert "Last hour: 37 completed, 4 upstream_reset" in printed
+    assert re.search(r"Finished since \S+Z \(\d+.*\): 37 completed, 4 upstream_reset\.", printed), printed
     assert "37 of 41 streams reported usage" in printed
     assert "Rate limit of sim, key unknown: 4 of 100 requests left, 800 of 1000 tokens left" in printed
     assert "Cost: 1.2300 USD" in printed
     assert "Budget of tenant river: 450.50 of 500.00 USD (90%)" in printed
     assert "Audit of 2026-10-01 to 2026-11-01: does not agree with the bill" in printed
-    assert "Slowest first tokens (TTFT), reasoning included, last hour" in printed
+    assert "Slowest first tokens (TTFT), reasoning included, since " in printed
     assert "SECRET" not in printed
 
 
@@ -78,13 +81,33 @@ def test_json_is_the_answer_of_the_process(served: Served) -> None:
 def test_without_streams_it_says_so() -> None:
     printed = text_of(Process())
     assert "No open streams now." in printed
-    assert "No finished streams in the last hour." in printed
+    assert "No finished streams since 2023-11-14T22:13:20Z (0 ms)." in printed
+
+
+def test_what_is_counted_since_when_and_where_the_rest_is() -> None:
+    process = Process()
+    process.clock.now = 3.0
+    assert "No finished streams since 2023-11-14T22:13:20Z (3.0 s)." in text_of(process)
+    process.view = LiveView("tap", Limits(), process.clock, process.clock.wall)
+    process.clock.now = 6.0
+    said = "No finished streams since 2023-11-14T22:13:23Z (3.0 s). A tap counts only while it is asked: the admin ports of"
+    assert said in text_of(process)
+    process.view.load([], process.clock.wall() - 3_600)
+    process.clock.now = 4_000.0
+    assert "No finished streams in the last hour. A tap" in text_of(process)
+
+
+def test_the_share_of_responses_with_a_record() -> None:
+    process = Process()
+    process.view.responses = lambda: Responses(8, 5, [Uncaptured("a", "not_llm", 2), Uncaptured("b", "not_llm", 1)])
+    assert "Responses with a record: 5 of 8 (62.5%); without: 3 not_llm" in text_of(process)
 
 
 def test_a_worker_names_its_partitions_or_why_it_has_none() -> None:
     process = Process()
     process.view.scope = lambda: Scope({0: process.assembler, 4: process.assembler}, partitioned=True)
-    assert "partitions 0, 4" in text_of(process)
+    assert "only its partitions 0, 4" in text_of(process)
+    assert "Other workers have the streams of other partitions." in text_of(process)
     process.view.scope = lambda: Scope({}, partitioned=True, unready="its consumer group is rebalancing")
     assert "no partitions now (its consumer group is rebalancing)" in text_of(process)
 

@@ -12,13 +12,15 @@ from tests.live.streams import WALL_S
 from tests.metrics.pages import read_page
 from tests.metrics.records import ABSENT, gap_buckets, make_integrity, make_record, make_timing, make_usage
 
+SINCE = "2026-01-02T03:04:05Z"
+
 MINUTE_S = WALL_S // 60 * 60
 
 
 def test_a_stream_counts_in_the_bucket_of_the_metric() -> None:
     history = History()
     history.add(make_record(timing=make_timing(first_token_s=0.2)), None, WALL_S)
-    hour = hour_of(history.minutes(WALL_S))
+    hour = hour_of(history.minutes(WALL_S), since=SINCE)
     [column] = hour.first_token.counts
     assert column.index(1) == FIRST_TOKEN.bounds.index(0.2)
     assert sum(column) == 1
@@ -29,7 +31,7 @@ def test_gaps_count_each_and_equal_the_records() -> None:
     history = History()
     for _ in range(3):
         history.add(make_record(), None, WALL_S)
-    [column] = hour_of(history.minutes(WALL_S)).gaps.counts
+    [column] = hour_of(history.minutes(WALL_S), since=SINCE).gaps.counts
     cumulative = [total for _, total in gap_buckets(0.0, 0.02, 0.02, 0.06)]
     assert column == [3 * (total - before) for before, total in zip([0, *cumulative], cumulative, strict=False)]
     assert sum(column) == 12
@@ -43,7 +45,7 @@ def test_gaps_count_each_and_equal_the_records() -> None:
 def test_what_is_not_measured_counts_as_a_stream_alone(changes: dict[str, object]) -> None:
     history = History()
     history.add(make_record(**changes), None, WALL_S)
-    hour = hour_of(history.minutes(WALL_S))
+    hour = hour_of(history.minutes(WALL_S), since=SINCE)
     assert hour.streams == 1
     assert sum(hour.first_token.counts[0]) == sum(hour.gaps.counts[0]) == 0
 
@@ -51,7 +53,7 @@ def test_what_is_not_measured_counts_as_a_stream_alone(changes: dict[str, object
 def test_a_burst_has_no_gaps() -> None:
     history = History()
     history.add(make_record(timing=make_timing(burst=True)), None, WALL_S)
-    hour = hour_of(history.minutes(WALL_S))
+    hour = hour_of(history.minutes(WALL_S), since=SINCE)
     assert (sum(hour.first_token.counts[0]), sum(hour.gaps.counts[0])) == (1, 0)
 
 
@@ -60,7 +62,7 @@ def test_outcomes_by_minute_and_by_upstream() -> None:
     history.add(make_record(), None, WALL_S)
     history.add(make_record(upstream="b", outcome="truncated"), None, WALL_S + 60)
     history.add(make_record(upstream=None, outcome="truncated"), None, WALL_S + 60)
-    hour = hour_of(history.minutes(WALL_S + 60))
+    hour = hour_of(history.minutes(WALL_S + 60), since=SINCE)
     assert hour.outcomes == [{"completed": 1}, {"truncated": 2}]
     assert {one.upstream: one.outcomes for one in hour.upstreams} == {
         None: {"truncated": 1},
@@ -82,14 +84,14 @@ def test_a_step_back_of_the_wall_clock_loses_nothing() -> None:
     history = History()
     history.add(make_record(), None, WALL_S)
     history.add(make_record(), None, WALL_S - 7_200)
-    assert hour_of(history.minutes(WALL_S)).streams == 2
+    assert hour_of(history.minutes(WALL_S), since=SINCE).streams == 2
 
 
 def test_upstreams_beyond_the_limit_are_others() -> None:
     history = History()
     for number in range(1_000):
         history.add(make_record(upstream=f"u{number}"), None, WALL_S)
-    upstreams = hour_of(history.minutes(WALL_S)).upstreams
+    upstreams = hour_of(history.minutes(WALL_S), since=SINCE).upstreams
     assert len(upstreams) == MAX_UPSTREAMS + 1
     assert next(one.outcomes for one in upstreams if one.upstream == OTHER) == {"completed": 1_000 - MAX_UPSTREAMS}
 
@@ -101,7 +103,7 @@ def test_an_upstream_that_is_gone_leaves_its_name_to_another() -> None:
         history.add(make_record(upstream=f"old{number}"), None, WALL_S)
     history.add(make_record(upstream="new"), None, WALL_S + 60)
     history.add(make_record(upstream="new"), None, WALL_S + 60 * MINUTES)
-    upstreams = hour_of(history.minutes(WALL_S + 60 * MINUTES)).upstreams
+    upstreams = hour_of(history.minutes(WALL_S + 60 * MINUTES), since=SINCE).upstreams
     assert {one.upstream for one in upstreams} == {OTHER, "new"}
 
 
@@ -115,7 +117,7 @@ def test_a_resumed_stream_adds_only_the_tokens_that_its_origin_has_not() -> None
     ):
         history.add(record, None, WALL_S)
         metrics.observe(record)
-    [tokens] = hour_of(history.minutes(WALL_S)).tokens
+    [tokens] = hour_of(history.minutes(WALL_S), since=SINCE).tokens
     page = read_page(metrics.render())
     counted = {
         dict(labels)["kind"]: value
@@ -129,7 +131,7 @@ def test_streams_without_usage_are_counted() -> None:
     history = History()
     history.add(make_record(), None, WALL_S)
     history.add(make_record(usage=msgspec.structs.replace(ABSENT)), None, WALL_S)
-    hour = hour_of(history.minutes(WALL_S))
+    hour = hour_of(history.minutes(WALL_S), since=SINCE)
     assert (hour.streams, hour.with_usage, hour.tokens) == (2, 1, [{"input_uncached": 10, "output_text": 5}])
 
 
@@ -140,6 +142,6 @@ def test_cost_by_upstream_and_streams_without_a_price() -> None:
     history.add(make_record(usage=ABSENT), None, WALL_S)
     history.add(make_record(upstream="b"), NO_PRICE, WALL_S + 60)
     history.add(make_record(upstream="free"), StreamCost(0.0, 0.0, 0, 0), WALL_S + 60)
-    hour = hour_of(history.minutes(WALL_S + 60))
+    hour = hour_of(history.minutes(WALL_S + 60), since=SINCE)
     assert hour.cost_usd == [{"a": 1.75}, {"free": 0.0}]
     assert hour.unpriced == 1

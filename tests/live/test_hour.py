@@ -2,12 +2,14 @@
 
 from streamgauge.live.hour import hour_of
 
+SINCE = "2026-01-02T03:04:05Z"
+
 
 def test_an_hour_without_streams_has_no_minutes() -> None:
-    hour = hour_of([])
+    hour = hour_of([], since=SINCE)
     assert (hour.minutes, hour.streams, hour.upstreams, hour.tokens) == ([], 0, [], [])
     assert (hour.cost_usd, hour.unpriced) == ([], 0)
-    without = hour_of([], prices=False)
+    without = hour_of([], since=SINCE, prices=False)
     assert (without.cost_usd, without.unpriced) == (None, None)
     assert hour.first_token.counts == hour.gaps.counts == []
     assert len(hour.first_token.bounds_s) > 10

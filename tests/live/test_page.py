@@ -15,8 +15,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from streamgauge.core.limits import Limits
+from streamgauge.live.answers import Responses, Uncaptured
 from streamgauge.live.http_pages import STATIC
-from streamgauge.live.view import Scope
+from streamgauge.live.view import LiveView, Scope
 from tests.each import check_each
 from tests.live.serving import Served, serving
 from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, unpriced_process
@@ -221,6 +223,52 @@ def test_a_worker_says_which_partitions_it_has(browser: "Browser") -> None:
         served.do(lambda one: setattr(one.view, "scope", lambda: Scope({}, True, "its consumer group is rebalancing")))
         until(page, "#process", "no partitions now")
         assert "its consumer group is rebalancing" in page.inner_text("#process")
+
+
+def tiles(page: "Page") -> dict[str, str]:
+    return dict(zip(texts(page.locator("#tiles dt")), texts(page.locator("#tiles dd")), strict=True))
+
+
+def test_finished_streams_are_of_the_last_hour_or_it_says_since_when(browser: "Browser") -> None:
+    process = Process()  # it began at 22:13:20
+    process.clock.now = 3.0
+    with serving(process) as served, opened(browser, served.url) as (page, _):
+        assert tiles(page)["Finished since 22:13 UTC (3.00 s)"] == "0"
+        assert page.locator("h2", has_text="Outcomes since 22:13 UTC").is_visible()
+        assert page.locator("#scope-note").is_hidden()
+        served.do(lambda one: one.view.load([], one.clock.wall() - 3_600))
+        until(page, "#tiles", "Finished in the last hour")
+        assert page.locator("h2", has_text="Worst streams in the last hour").is_visible()
+
+
+def test_a_tap_and_a_worker_say_whose_streams_they_show(browser: "Browser") -> None:
+    process = Process()
+    process.view = LiveView("tap", Limits(), process.clock, process.clock.wall)
+    with serving(process) as served, opened(browser, served.url) as (page, _):
+        assert "The pages of the workers have all of them." in page.inner_text("#scope-note")
+        picture(page, "tap")
+    process = Process()
+    process.view.scope = lambda: Scope({2: process.assembler}, partitioned=True)
+    with serving(process) as served, opened(browser, served.url) as (page, _):
+        assert "are those of its own partitions" in page.inner_text("#scope-note")
+
+
+def test_the_share_of_responses_with_a_record(browser: "Browser") -> None:
+    process = busy_process()
+    rows = [Uncaptured("nimbus", "not_llm", 2), Uncaptured("nimbus", "format", 1), Uncaptured("unknown", "refused", 1)]
+    process.view.responses = lambda: Responses(1_234, 1_230, rows)
+    with serving(process) as served, opened(browser, served.url) as (page, seen):
+        assert tiles(page)["Responses with a record"] == "99.7 %"
+        assert "1,230 of the 1,234 responses that this tap has counted have a record" in page.inner_text(
+            "#coverage-note"
+        )
+        shown = texts(page.locator("#coverage tbody tr > *"))
+        assert shown == ["nimbus", "not_llm", "2", "nimbus", "format", "1", "unknown", "refused", "1"]
+        assert seen.errors == []
+        picture(page, "coverage")
+        served.do(lambda one: setattr(one.view, "responses", lambda: None))
+        until(page, "#coverage-note", "A worker sees no responses")
+        assert page.locator("#coverage").is_hidden()
 
 
 # --- how it behaves ---------------------------------------------------------------------------------------------------

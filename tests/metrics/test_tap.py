@@ -8,6 +8,7 @@ from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool.read_counters import Counters, DropReason, Incident, Refusal
+from streamgauge.spool.response_counters import NotCaptured
 from tests.metrics.pages import ReadPage, read_page
 
 
@@ -59,6 +60,8 @@ def test_each_reason_and_incident_has_its_own_value_beside_those_of_streams(tmp_
             relay.dropped(reason)
         for refusal in Refusal:
             relay.refused(refusal)
+        for without in NotCaptured:
+            relay.responses.passed("up", without)
     page = read_page(metrics.render())
     for incident in Incident:
         assert page.value("streamgauge_tap_incidents_total", kind=incident.value) == 1
@@ -66,3 +69,7 @@ def test_each_reason_and_incident_has_its_own_value_beside_those_of_streams(tmp_
         assert page.value("streamgauge_tap_reads_dropped_total", reason=reason.value) == 1
     for refusal in Refusal:
         assert page.value("streamgauge_tap_refused_total", reason=refusal.value) == 1
+    for without in NotCaptured:
+        name = "streamgauge_tap_responses_not_captured_total"
+        assert page.value(name, upstream="up", reason=without.value) == 1
+    assert page.value("streamgauge_tap_responses_seen_total", upstream="up") == len(NotCaptured)

@@ -5,6 +5,7 @@ from itertools import count
 
 from streamgauge.recorder.protocol import Message, ResponseRead
 from streamgauge.spool.read_counters import DropReason
+from streamgauge.spool.response_counters import NotCaptured
 
 
 class BugError(Exception):
@@ -19,6 +20,7 @@ class FakeClient:
         self.messages: list[Message] = []
         self.seen = self.faults = 0
         self.dropped: Counter[DropReason] = Counter()
+        self.responses: Counter[tuple[str | None, NotCaptured | None]] = Counter()
         self.breaks = breaks
         self._numbers = count(first)
 
@@ -44,3 +46,6 @@ class FakeClient:
 
     def count_fault(self) -> None:
         self.faults += 1
+
+    def count_response(self, upstream: str | None, without: NotCaptured | None = None) -> None:
+        self.responses[upstream, without] += 1

@@ -451,7 +451,7 @@ def test_a_secret_is_nowhere_in_the_data_directory(started: list[Recording], tmp
         recording.tell(relay, first, RequestBody(1, request_body), *arrivals(head(SSE), text, text[:-3]), ended())
     assert recording.stop() == 0
     assert len(records(recording.bundles())) == 1
-    for file in recording.data.iterdir():
+    for file in filter(Path.is_file, recording.data.rglob("*")):
         assert file.stat().st_mode & 0o077 == 0, file
         assert canary not in file.read_bytes(), file
     for bundle in recording.bundles():

@@ -83,8 +83,12 @@ def test_the_file_is_private_and_values_stay(tmp_path: Path) -> None:
     with Counters(path, "relay-0") as counters:
         counters.seen(4)
     assert read_balance(path).seen == 7
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [file.name for file in tmp_path.iterdir()] == ["counters"]
+    assert sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")) == [
+        "counters",
+        "responses",
+        "responses/relay-0",
+    ]
+    assert [file.stat().st_mode & 0o077 for file in tmp_path.rglob("*")] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("content", [b"", b"SGCOUNT0" + bytes(100), b"x" * 8712, os.urandom(50_000)])

@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
@@ -20,6 +21,7 @@ from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
+from streamgauge.live.coverage import responses_of
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.tap_watch import TapWatch
 from streamgauge.metrics import table, table_health
@@ -58,10 +60,11 @@ async def watched_tap(
 ) -> AsyncIterator[tuple[Tap, TapWatch]]:
     """As `running_tap`, with the page of streams; give the watch to `shipper_of`."""
     watches: list[TapWatch] = []
+    counters = settings.data_dir / "counters"
 
     def pages(spool: Spool) -> LivePages:
         if not watches:
-            watches.append(TapWatch("tap", spool, settings.select(Limits)))
+            watches.append(TapWatch("tap", spool, settings.select(Limits), responses=partial(responses_of, counters)))
         return LivePages(watches[0].ask)
 
     async with running_tap(

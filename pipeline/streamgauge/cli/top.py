@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console, Group
@@ -181,7 +182,13 @@ def _reason(text: str) -> str:
 
 def shown(answer: Json) -> Group:
     """The whole view of an answer of /streams."""
-    return Group(Text(_head(answer)), _open_table(answer["open"]), *_hour(answer), *_worst_tables(answer["worst"]))
+    return Group(
+        Text(_head(answer)),
+        _open_table(answer["open"]),
+        *_hour(answer),
+        *_coverage(answer.get("responses")),  # an earlier version has none
+        *_worst_tables(answer["worst"], _period(answer)),
+    )
 
 
 def _head(answer: Json) -> str:
@@ -190,7 +197,7 @@ def _head(answer: Json) -> str:
         return where
     if not answer["partitions"]:
         return f"{where}; no partitions now ({answer['unready'] or 'other workers have all of them'})"
-    return f"{where}; partitions {', '.join(map(str, answer['partitions']))}"
+    return f"{where}; only its partitions {', '.join(map(str, answer['partitions']))}"
 
 
 def _open_table(streams: Json) -> Table | Text:
@@ -221,7 +228,7 @@ def _open_table(streams: Json) -> Table | Text:
 def _hour(answer: Json) -> Iterator[Text]:
     hour = answer["hour"]
     if not hour["streams"]:
-        yield Text("No finished streams in the last hour.")
+        yield Text(f"No finished streams {_period(answer)}.{_elsewhere(answer)}")
         return
     outcomes: Counter[str] = Counter()
     for part in hour["outcomes"]:
@@ -229,12 +236,26 @@ def _hour(answer: Json) -> Iterator[Text]:
     tokens: Counter[str] = Counter()
     for part in hour["tokens"]:
         tokens.update(part)
-    yield Text(f"Last hour: {', '.join(f'{count} {name}' for name, count in outcomes.most_common())}")
+    counts = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
+    yield Text(f"Finished {_period(answer)}: {counts}.{_elsewhere(answer)}")
     counted = ", ".join(f"{count} {name}" for name, count in sorted(tokens.items())) or "none reported"
     yield Text(f"Tokens: {counted} ({hour['with_usage']} of {hour['streams']} streams reported usage)")
     yield from _money(answer)
     for limited in answer["rate_limits"]:
         yield Text(_limit(limited))
+
+
+def _period(answer: Json) -> str:
+    """What the finished streams are of: the last hour, or since when this process has counted them."""
+    since = answer["hour"].get("since", answer["since"])  # an earlier version has no `since` of the hour
+    counted_s = (datetime.fromisoformat(answer["now"]) - datetime.fromisoformat(since)).total_seconds()
+    return "in the last hour" if counted_s >= 3_599 else f"since {since} ({seconds(counted_s)})"
+
+
+def _elsewhere(answer: Json) -> str:
+    if answer["process"] == "tap":
+        return " A tap counts only while it is asked: the admin ports of the workers have all finished streams."
+    return "" if answer["partitions"] is None else " Other workers have the streams of other partitions."
 
 
 def _money(answer: Json) -> Iterator[Text]:
@@ -256,6 +277,17 @@ def _money(answer: Json) -> Iterator[Text]:
         yield Text(f"Audit of {audit['first']} to {audit['end']}: {agrees}", "" if audit["agrees"] else "bold red")
 
 
+def _coverage(responses: Json | None) -> Iterator[Text]:
+    if not responses or not responses["seen"]:
+        return
+    without: Counter[str] = Counter()
+    for row in responses["not_captured"]:
+        without[row["reason"]] += row["responses"]
+    counts = ", ".join(f"{count} {reason}" for reason, count in without.most_common())
+    share = f"{responses['captured']} of {responses['seen']} ({responses['captured'] / responses['seen']:.1%})"
+    yield Text(f"Responses with a record: {share}{f'; without: {counts}' if counts else ''}")
+
+
 def _limit(limited: Json) -> str:
     limit = limited["rate_limit"]
     parts = [
@@ -267,7 +299,7 @@ def _limit(limited: Json) -> str:
     return f"Rate limit of {limited['upstream']}, key {key}: {', '.join(parts) or 'unknown'}"
 
 
-def _worst_tables(worst: Json) -> Iterator[Table]:
+def _worst_tables(worst: Json, period: str) -> Iterator[Table]:
     for name, title in (
         ("first_token", "Slowest first tokens (TTFT), reasoning included"),
         ("gap", "Longest gaps"),
@@ -276,7 +308,7 @@ def _worst_tables(worst: Json) -> Iterator[Table]:
         rows = worst[name][:WORST_ROWS]
         if rows:
             table = _table(
-                f"{title}, last hour", ("stream", "upstream", "model", "outcome"), ("TTFT", "max gap", "ended, ago")
+                f"{title}, {period}", ("stream", "upstream", "model", "outcome"), ("TTFT", "max gap", "ended, ago")
             )
             for row in rows:
                 table.add_row(

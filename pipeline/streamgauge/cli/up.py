@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import msgspec
 
@@ -13,6 +14,7 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.recent_streams import load_last_hour
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.cli.tap_announcements import announce, say_stopping
@@ -22,6 +24,7 @@ from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
+from streamgauge.live.coverage import responses_of
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import WatchedThread
 from streamgauge.live.view import LiveView, Scope
@@ -30,9 +33,10 @@ from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.prometheus import Metrics, Sample
-from streamgauge.runtime.data_directory import make_data_dir
+from streamgauge.runtime.data_directory import make_data_dir, unusable
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
+from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
 from streamgauge.taps.proxy.request import route_of
 
 # Least time to move the spool into the ledger at the end, even if streams took the whole drain timeout (seconds).
@@ -70,6 +74,7 @@ async def running_up(
     """
     check_attributes(settings, names_them=bool(settings.upstream or capturing))
     watched = WatchedThread(LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True))
+    watched.view.responses = partial(responses_of, settings.data_dir / "counters")
     prices = prices_of(settings)
     metrics = Metrics(
         (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
@@ -85,6 +90,7 @@ async def running_up(
         contextlib.ExitStack() as files,
     ):
         watched.view.money = files.enter_context(watched_ledger(settings, ledger, metrics))
+        load_last_hour(watched.view, ledger, stream_costs(prices))
 
         def is_ready() -> bool:
             return assembling is not None and assembling.is_alive()
@@ -101,7 +107,8 @@ async def running_up(
             for upstream in settings.upstream:
                 metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = files.enter_context(contextlib.closing(_state(settings)))
-            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new, take_rows), watched)
+            responses = files.enter_context(contextlib.closing(_responses(settings)))
+            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new, take_rows), watched, responses)
             watched.view.scope = lambda: Scope({0: loop.assembler})
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
             assembling.start()
@@ -114,10 +121,17 @@ async def running_up(
                 await asyncio.to_thread(assembling.join)
 
 
-def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery", watched: WatchedThread) -> LocalLoop:
+def _loop(
+    settings: Settings,
+    tap: Tap,
+    state: StateFile,
+    delivery: "Delivery",
+    watched: WatchedThread,
+    responses: ResponseCounters,
+) -> LocalLoop:
     limits = settings.select(Limits)
     try:
-        loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say, watched)
+        loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say, watched, responses)
     except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unreadable_state(settings, error) from None
     tap.metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])
@@ -166,6 +180,13 @@ class Delivery:
         new = [(records[place], self._metrics.observe(records[place])) for place in inserted.new_places]
         if self._on_new_records is not None:
             self._on_new_records(new)
+
+
+def _responses(settings: Settings) -> ResponseCounters:
+    try:
+        return ResponseCounters(settings.data_dir / "counters", ASSEMBLER)
+    except OSError as error:
+        raise unusable(settings.data_dir, error) from None
 
 
 def _state(settings: Settings) -> StateFile:

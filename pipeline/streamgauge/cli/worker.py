@@ -11,6 +11,7 @@ from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.recent_streams import load_last_hour
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.config import Settings
@@ -72,6 +73,7 @@ def run(settings: Settings, args: Arguments) -> int:
         watched_ledger(settings, ledger, metrics) as view.money,
     ):
         start_known_upstreams(metrics, ledger)
+        load_last_hour(view, ledger, stream_costs(prices))
         return run_worker(worker_settings, LedgerStore(ledger, take_rows), metrics, admin_port, view)
 
 

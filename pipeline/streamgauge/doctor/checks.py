@@ -10,6 +10,7 @@ from streamgauge.doctor import (
     buffering,
     certificates,
     clock,
+    coverage,
     disk,
     formats,
     key_file,
@@ -51,6 +52,7 @@ CHECKS = (
     Check("key", key_file.find, (_UP, _TAP)),
     Check("ledger", ledger.find, (_UP, _WORKER)),
     Check("formats", formats.find),
+    Check("coverage", coverage.find, (_UP, _TAP)),
     Check("clock", clock.find),
     Check("prometheus", prometheus.find),
 )

@@ -28,6 +28,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.kafka.backoff import Backoff
 from streamgauge.kafka.cancelling import end_task
 from streamgauge.kafka.clock_skew import ClockSkew
@@ -46,6 +47,7 @@ from streamgauge.kafka.topics import (
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.spool import Row, Spool
 from streamgauge.spool.read_counters import DropReason
+from streamgauge.spool.response_counters import NotCaptured
 
 _LOG = logging.getLogger("streamgauge.shipper")
 
@@ -340,6 +342,8 @@ class Shipper:
             del self._in_flight[row.id]
             self._after = row.id
             self._refused.append(row.id)
+            for upstream in _whole_streams(row.value):
+                self._spool.count_lost(upstream, NotCaptured.BROKER_REFUSED)
         elif meaning is Meaning.DENIED:
             self._denied = True
             self._set_problem(f"the broker denies writes to {self._topic} ({type(error).__name__}): grant Write on it")
@@ -391,3 +395,12 @@ class Shipper:
         if refused and (self._spool.discard(refused, DropReason.REFUSED) or not self._spool.failure):
             refused = []
         return confirmed, refused, take(after)
+
+
+def _whole_streams(value: bytes) -> list[str | None]:
+    """The upstreams of the streams that begin and end in a bundle; none if it cannot be decoded."""
+    try:
+        segments = decode_bundle(value).segments
+    except UnreadableBundle:
+        return []
+    return [one.opening.upstream for one in segments if one.opening is not None and one.end is not None]

@@ -62,11 +62,14 @@ class UpstreamOutcomes(msgspec.Struct):
 
 
 class Hour(msgspec.Struct):
-    """The finished streams of the last hour. Lists by minute are as long as `minutes`: the beginning of each, in seconds
-    since 1970; minutes without a stream are left out. `cost_usd`: by upstream, of the streams whose price is known, and
-    `unpriced`: how many have none; both are None if the process knows no prices.
+    """The finished streams of the last hour, or from `since` (RFC 3339) on, if that is later.
+
+    Lists by minute are as long as `minutes`: the beginning of each, in seconds since 1970; minutes without a stream are left
+    out. `cost_usd`: by upstream, of the streams whose price is known, and `unpriced`: how many have none; both are None if
+    the process knows no prices.
     """
 
+    since: str
     minutes: list[int]
     streams: int
     with_usage: int
@@ -94,6 +97,22 @@ class Worst(msgspec.Struct):
     gap: list[Row]
     broken: list[Row]
     recent: list[Row]
+
+
+class Uncaptured(msgspec.Struct):
+    """Responses of one upstream that have no record, for one reason (`spool.response_counters.NotCaptured`)."""
+
+    upstream: str
+    reason: str
+    responses: int
+
+
+class Responses(msgspec.Struct):
+    """All responses that the tap has counted in its data directory, and those that have a record, or will have one."""
+
+    seen: int
+    captured: int
+    not_captured: list[Uncaptured]
 
 
 class BudgetRow(msgspec.Struct):
@@ -129,7 +148,7 @@ class Money(msgspec.Struct):
 
 class Overview(msgspec.Struct, kw_only=True):
     """The answer of /streams. `partitions`: those of a worker; None for others. `unready`: why it has none, or nothing to
-    show. `since`: when this process began to look (RFC 3339).
+    show. `since`: when this process began to look (RFC 3339). `responses`: None for a worker, which sees no responses.
     """
 
     process: str
@@ -143,6 +162,7 @@ class Overview(msgspec.Struct, kw_only=True):
     silent_seconds: float
     open: OpenStreams
     hour: Hour
+    responses: Responses | None
     rate_limits: list[Limited]
     budgets: list[BudgetRow]
     audit: LastAudit | None

@@ -10,9 +10,10 @@ from streamgauge.metrics.declarations import UNKNOWN
 from streamgauge.metrics.table import FIRST_TOKEN
 
 
-def hour_of(minutes: Sequence[Minute], *, prices: bool = True) -> Hour:
-    """The answer for these minutes, oldest first. `prices`: whether the process knows any."""
+def hour_of(minutes: Sequence[Minute], *, since: str, prices: bool = True) -> Hour:
+    """The answer for these minutes, oldest first. `since`: RFC 3339; `prices`: whether the process knows any."""
     return Hour(
+        since=since,
         minutes=[minute.start for minute in minutes],
         streams=sum([minute.streams for minute in minutes]),
         with_usage=sum([minute.with_usage for minute in minutes]),

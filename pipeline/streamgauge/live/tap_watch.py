@@ -16,6 +16,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.capture.segments import Bundle, Loss, Segment
 from streamgauge.core.limits import Limits
+from streamgauge.live.answers import Responses
 from streamgauge.live.mailbox import WatchedThread
 from streamgauge.live.view import LiveView, Scope
 from streamgauge.runtime.faults import report_fault
@@ -39,8 +40,16 @@ MAX_STREAMS = 100_000
 class TapWatch:
     """Ask it from the event loop; give it the shipper's rows with `put`, on any thread."""
 
-    def __init__(self, process: str, spool: Spool, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        process: str,
+        spool: Spool,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        responses: Callable[[], Responses | None] = lambda: None,
+    ) -> None:
         self._process = process
+        self._responses = responses
         self._spool = spool
         self._limits = limits
         self._clock = clock
@@ -63,14 +72,19 @@ class TapWatch:
         with self._lock:
             self._asked_s = self._clock()
             if self._running is None and not self._stopped:
-                self._running = _Assembling(self._process, self._spool, self._limits, self._clock, self._newest)
+                self._running = self._new()
                 self._thread = threading.Thread(target=self._run, args=(self._running,), name="page", daemon=True)
                 self._thread.start()
             running = self._running
         if running is None:
-            running = _Assembling(self._process, self._spool, self._limits, self._clock, self._newest)
+            running = self._new()
             return question(running.mailbox.view)
         return await running.mailbox.ask(question)
+
+    def _new(self) -> "_Assembling":
+        running = _Assembling(self._process, self._spool, self._limits, self._clock, self._newest)
+        running.mailbox.view.responses = self._responses
+        return running
 
     def stop(self) -> None:
         """Ends the thread. Call it before the spool is closed."""
@@ -153,6 +167,7 @@ class _Assembling:
         bundle = self._with_joined(bundle)
         records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
         self._assembler.counts.clear()
+        self._assembler.ignored.clear()
         self.mailbox.applied(bundle, self._assembler, records)
         for record in records:
             self.mailbox.view.finished(record)

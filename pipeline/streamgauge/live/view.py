@@ -6,7 +6,7 @@ bundle, and `finished` for each record. A fault in the view is reported, and nev
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -19,7 +19,7 @@ from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.live.answers import Limited, Money, OpenStreams, Overview, Row, Step, Timeline, Worst
+from streamgauge.live.answers import Limited, Money, OpenStreams, Overview, Responses, Row, Step, Timeline, Worst
 from streamgauge.live.headroom import Headroom
 from streamgauge.live.history import History
 from streamgauge.live.hour import hour_of
@@ -29,6 +29,7 @@ from streamgauge.live.worst import Finished, WorstStreams
 from streamgauge.metrics.money import StreamCost
 from streamgauge.runtime.faults import report_fault
 
+HOUR_S = 3_600.0
 # Rows of open streams in one answer, if the request does not say; and the most that it may ask for.
 ROWS = 50
 MAX_ROWS = 200
@@ -89,6 +90,7 @@ class LiveView:
     ) -> None:
         self.scope: Callable[[], Scope] = lambda: Scope({})
         self.money: Callable[[], Money] = lambda: Money([], None)
+        self.responses: Callable[[], Responses | None] = lambda: None
         self.missed_bundles = 0  # bundles that were not applied for want of room
         self._process = process
         self._prices = prices
@@ -101,7 +103,8 @@ class LiveView:
         self._history = History()
         self._worst = WorstStreams()
         self._headroom = Headroom()
-        self._since_s = wall()
+        self._since_s = self._hour_since_s = wall()
+        self._loaded: set[str] = set()  # ids of streams that `load` has counted
         self._asked_s = float("-inf")
         self._kept: dict[tuple[int, str], _Kept] = {}  # the last answers, by what was asked
         self._measured_s, self._reads = clock(), 0  # since when reads are counted, and how many there were
@@ -137,9 +140,22 @@ class LiveView:
         self._tracks.share = 256 if is_asked or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
         self._measured_s, self._reads = now_s, 0
 
+    def load(self, streams: Sequence[tuple[Record, StreamCost | None, float]], since_s: float) -> None:
+        """Counts streams that ended before this process began, and since `since_s`: each with what it cost, and when it
+        ended (both in seconds since 1970), in the order of their ends.
+        """
+        now_s, wall_s = self._clock(), self._wall()
+        for record, cost, ended_s in streams:
+            self._history.add(record, cost, ended_s)
+            self._worst.add(record, None, now_s - max(wall_s - ended_s, 0.0))
+            self._loaded.add(record.stream_id)
+        self._hour_since_s = since_s
+
     def finished(self, record: Record, cost: StreamCost | None = None) -> None:
         """A stream has its record. `cost`: what it adds to the cost, if that is known."""
         try:
+            if record.stream_id in self._loaded:  # a worker may make a record twice
+                return
             now_s = self._clock()
             self._history.add(record, cost, self._wall())
             self._worst.add(record, self._tracks.take(UUID(record.stream_id).bytes), now_s)
@@ -176,7 +192,12 @@ class LiveView:
             stall_seconds=self._limits.stall_seconds,
             silent_seconds=self._limits.silent_seconds,
             open=self._open_streams(scope, min(rows, MAX_ROWS), sort, now_s),
-            hour=hour_of(self._history.minutes(wall_s), prices=self._prices),
+            hour=hour_of(
+                self._history.minutes(wall_s),
+                since=_rfc3339(max(self._hour_since_s, wall_s - HOUR_S)),
+                prices=self._prices,
+            ),
+            responses=self.responses(),
             rate_limits=[Limited(*pair, limit) for pair, limit in self._headroom.limits(now_s)],
             budgets=money.budgets,
             audit=money.audit,

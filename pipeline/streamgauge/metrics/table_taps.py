@@ -24,6 +24,24 @@ TAP_REFUSED = counter(
     "reason",
     page=4_500,
 )
+# By upstream: seen = records + not captured, once all streams have ended and are delivered.
+RESPONSES_SEEN = counter(
+    MetricSource.TAP,
+    "tap_responses_seen",
+    "Responses that passed the tap: those that have a record, or will have one, and those that are not captured.",
+    "upstream",
+    page=4_000,
+)
+NOT_CAPTURED = counter(
+    MetricSource.TAP,
+    "tap_responses_not_captured",
+    "Responses that have no record, by reason: a path or content that is no model's (not_llm), a model's endpoint or format "
+    "that is not read (format), the relay's own answer (refused), a WebSocket (protocol), and what was lost. Workers count "
+    "the event streams that are not_llm or format by their content.",
+    "upstream",
+    "reason",
+    page=15_000,
+)
 SPOOL_BYTES = gauge(MetricSource.TAP, "spool_bytes", "Size of the spool's file, with its free pages.", "bytes")
 SPOOL_LIMIT = gauge(MetricSource.TAP, "spool_limit_bytes", "Size limit of the spool.", "bytes")
 SPOOL_ROWS = gauge(MetricSource.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
@@ -40,6 +58,6 @@ BROKER_PROBLEM = gauge(
 )
 
 TAP_METRICS: tuple[Metric, ...] = (
-    READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, SPOOL_BYTES,
-    SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
+    READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, RESPONSES_SEEN, NOT_CAPTURED,
+    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
 )  # fmt: skip

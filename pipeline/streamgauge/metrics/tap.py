@@ -1,4 +1,4 @@
-"""A tap's counters as a source of metrics: the balance of its reads, its incidents, its refusals, and its own time."""
+"""A tap's counters as a source of metrics: its reads, responses, incidents and refusals, and its own time."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +13,7 @@ from streamgauge.spool.read_counters import (
     read_refusals,
     read_writes_refused,
 )
+from streamgauge.spool.response_counters import read_responses
 
 
 def tap_reads(counters: Path) -> Source:
@@ -33,5 +34,9 @@ def tap_reads(counters: Path) -> Source:
             yield Sample(table.TAP_INCIDENTS.name, times, {"kind": kind})
         for refusal, times in read_refusals(counters).items():
             yield Sample(table.TAP_REFUSED.name, times, {"reason": refusal.value})
+        for upstream, responses in read_responses(counters).items():
+            yield Sample(table.RESPONSES_SEEN.name, responses.seen, {"upstream": upstream})
+            for reason, count in responses.not_captured.items():
+                yield Sample(table.NOT_CAPTURED.name, count, {"upstream": upstream, "reason": reason.value})
 
     return read

@@ -15,10 +15,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from streamgauge.recorder.protocol import Encoded, Message, ResponseRead, encode_batch
+from streamgauge.recorder.protocol import Encoded, Message, RequestStarted, ResponseRead, encode_batch
 from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
+from streamgauge.spool.response_counters import NotCaptured
 
 # Memory of a message besides its content (bytes): three objects and a place in a list.
 MESSAGE_BYTES = 200
@@ -118,6 +119,13 @@ class RecorderClient:
         """Counts an exchange whose capture ended because of a bug."""
         self.counters.happened(Incident.CAPTURE_FAULT)
 
+    def count_response(self, upstream: str | None, without: NotCaptured | None = None) -> None:
+        """Counts a response that passes. `without`: why it is not captured."""
+        if without is None:
+            self.counters.responses.seen(upstream)
+        else:
+            self.counters.responses.passed(upstream, without)
+
     def schedule_flush(self) -> None:
         """Does nothing here: an owner that closes batches after a time overrides it."""
 
@@ -158,7 +166,10 @@ class RecorderClient:
                 self._sent += self._socket.send(self._encoded[self._sent :])
         except (BlockingIOError, TimeoutError):
             return False
-        self.counters.sent_to_recorder(_reads_of(self._batches[0][0]))
+        batch = self._batches[0][0]
+        self.counters.sent_to_recorder(_reads_of(batch))
+        for begun in _begun_in(batch):
+            self.counters.responses.handed_over(begun.upstream)
         self._remove_batch()
         return True
 
@@ -170,9 +181,12 @@ class RecorderClient:
             self._socket = None
 
     def use_counters(self, counters: Counters) -> None:
-        """Switches to other counters, and counts the waiting reads there as seen."""
+        """Switches to other counters, and counts the waiting reads, and the streams that begin, there as seen."""
         self.counters = counters
         counters.seen(self.waiting_reads)
+        for batch in (*(batch for batch, _ in self._batches), self._open_batch):
+            for begun in _begun_in(batch):
+                counters.responses.seen(begun.upstream)
 
     def discard(self, reason: DropReason) -> int:
         """Drops all waiting messages. Returns how many reads were dropped."""
@@ -191,9 +205,13 @@ class RecorderClient:
 
     def _discard_batch(self, reason: DropReason) -> int:
         """Drops the first batch, and returns how many reads it held."""
-        reads = _reads_of(self._batches[0][0])
+        batch = self._batches[0][0]
+        reads = _reads_of(batch)
         if reads:
             self.counters.dropped(reason, reads)
+        without = NotCaptured.CAPTURE_FAULT if reason is DropReason.CAPTURE_FAULT else NotCaptured.RECORDER_GONE
+        for begun in _begun_in(batch):
+            self.counters.responses.not_captured(begun.upstream, without)
         self._remove_batch()
         return reads
 
@@ -233,6 +251,13 @@ class DirectClient:
 
     def count_fault(self) -> None:
         """Does nothing: the capture reports the fault to the log."""
+
+    def count_response(self, upstream: str | None, without: NotCaptured | None = None) -> None:
+        """Does nothing: a recording is no response that passes."""
+
+
+def _begun_in(batch: Sequence[Message | Encoded]) -> Iterator[RequestStarted]:
+    return (message for message in batch if type(message) is RequestStarted)
 
 
 def _reads_of(batch: Sequence[Message | Encoded]) -> int:

@@ -24,6 +24,7 @@ from streamgauge.recorder.protocol import (
 )
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason
+from streamgauge.spool.response_counters import NotCaptured
 
 # Header fields as a tap has them, as text or bytes (Latin-1).
 Headers = Iterable[tuple[str | bytes, str | bytes]]
@@ -55,6 +56,9 @@ class CaptureClient(Protocol):
     def count_fault(self) -> None:
         """Counts an exchange whose capture ended because of a bug."""
 
+    def count_response(self, upstream: str | None, without: NotCaptured | None = None) -> None:
+        """Counts a response that passes. `without`: why it is not captured; None: its start was put before."""
+
 
 _Arguments = ParamSpec("_Arguments")
 _Method = Callable[Concatenate["ExchangeCapture", _Arguments], None]
@@ -79,11 +83,13 @@ class ExchangeCapture:
     has started and not ended, nothing failed, and all drops are reported.
     """
 
-    __slots__ = ("_body_bytes", "_body_is_whole", "_broken", "_client", "_dropped", "_ended", "_sent", "_started",
-                 "steady", "stream")  # fmt: skip
+    __slots__ = ("_body_bytes", "_body_is_whole", "_broken", "_client", "_counted", "_dropped", "_ended", "_sent",
+                 "_started", "_upstream", "steady", "stream")  # fmt: skip
 
-    def __init__(self, client: CaptureClient) -> None:
-        self._client = client
+    def __init__(self, client: CaptureClient, upstream: str | None = None) -> None:
+        """`upstream`: its name in records, if the capture may fail before `start`."""
+        self._client, self._upstream = client, upstream
+        self._counted = False  # as a response
         self.stream = 0
         self.steady = False
         self._started = self._ended = self._sent = False
@@ -112,9 +118,11 @@ class ExchangeCapture:
         """Reports the start of the exchange: see RequestStarted. If the client is overfull, nothing of the exchange is
         reported, and its reads are dropped.
         """
-        client = self._client
+        client, self._upstream = self._client, upstream
         self.stream = client.new_stream()
         if client.overfull:
+            self._counted = True
+            client.count_response(upstream, NotCaptured.RECORDER_BEHIND)
             return
         attributes = attributes or []
         size = len(target) + sum([len(name) + len(value) for pairs in (headers, attributes) for name, value in pairs])
@@ -123,7 +131,8 @@ class ExchangeCapture:
             attributes, client_name,
         )  # fmt: skip
         client.put(started, size)
-        self._started = self.steady = True
+        self._started = self.steady = self._counted = True
+        client.count_response(upstream)
 
     @_fails_open
     def request_body(self, data: bytes) -> None:
@@ -202,6 +211,9 @@ class ExchangeCapture:
         try:
             if first:
                 self._client.count_fault()
+            if not self._counted:
+                self._counted = True
+                self._client.count_response(self._upstream, NotCaptured.CAPTURE_FAULT)
             if lost:
                 self._drop(DropReason.CAPTURE_FAULT)
         except Exception as failed:  # noqa: BLE001 - as in `_fails_open`: a bug in counting must not reach the traffic either

@@ -50,6 +50,7 @@ from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.sampling_settings import SamplingSettings
 from streamgauge.spool import Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
+from streamgauge.spool.response_counters import NotCaptured
 
 # When this much waits, all of it is flushed, due or not: this bounds memory under load (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
@@ -248,8 +249,11 @@ class RecorderProcess:
             self._counters.dropped(reason, reads)
         for incident, times in self._recorder.incidents.items():
             self._counters.happened(incident, times)
+        for upstream, streams in self._recorder.refused.items():
+            self._counters.responses.not_captured(upstream, NotCaptured.LIMIT, streams)
         self._recorder.dropped.clear()
         self._recorder.incidents.clear()
+        self._recorder.refused.clear()
 
 
 async def serve(

@@ -55,7 +55,9 @@ Key = tuple[int, int]
 
 
 class Recorder:
-    """Call `handle` for each message, then take the segments. `dropped` and `incidents` grow until the caller clears them."""
+    """Call `handle` for each message, then take the segments. `dropped`, `incidents` and `refused` grow until the caller
+    clears them. `refused`: streams above the limit of open ones, by upstream.
+    """
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Recorder:
         """`on_start` is called with the RequestStarted of each stream."""
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
+        self.refused: Counter[str | None] = Counter()
         self._settings = settings
         self._new_id = new_id or new_stream_id
         self._on_start = on_start
@@ -263,6 +266,7 @@ class Recorder:
             self.handle(ExchangeEnded(opened.stream, opened.at_ns, Ending.CUT), key[0])
         if self.open_streams >= self._max_open:
             self.incidents[Incident.STREAM_REFUSED] += 1
+            self.refused[opened.upstream] += 1
             source, stream = key
             self._refused_from[source] = min(stream, self._refused_from.get(source, stream))
             return

@@ -21,6 +21,7 @@ from streamgauge.recorder.bundler import reads_of, without_reads
 from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.spool import NewRow, Reserve, Room, Spool, cost_of
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
+from streamgauge.spool.response_counters import NotCaptured
 
 # Bundles that wait while the disk refuses everything (bytes): half of it for any bundles, the rest only for those
 # without reads, which are about a hundred thousand heads and ends.
@@ -97,6 +98,7 @@ class SpoolWriter:
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._stored_instances: dict[bytes, list[int]] | None = None
+        self._unstored: dict[bytes, str | None] = {}  # the upstreams of streams of which all bundles so far are lost
 
     @property
     def is_empty(self) -> bool:
@@ -139,6 +141,9 @@ class SpoolWriter:
                     break
         missing = [item.bundle for item in self._waiting]
         self._counters.happened(Incident.BUNDLE_LOST, len(missing))
+        for bundle in missing:
+            self._lose(bundle)
+        self._count_unstored(list(self._unstored))
         self._waiting.clear()
         self._waiting_bytes = 0
         streams = {one.stream for bundle in (*discarded, *missing) for one in bundle.segments}
@@ -154,9 +159,26 @@ class SpoolWriter:
             item = self._strip_reads(item)
         if self._waiting_bytes + item.cost > MAX_WAITING_BYTES:
             self._counters.happened(Incident.BUNDLE_LOST)
+            self._lose(item.bundle)
             return
         self._waiting.append(item)
         self._waiting_bytes += item.cost
+        if self._unstored:
+            for segment in item.bundle.segments:
+                self._unstored.pop(segment.stream, None)
+
+    def _lose(self, bundle: Bundle) -> None:
+        """Notes the streams that begin in a lost bundle, and counts those that end in one before anything was stored."""
+        for segment in bundle.segments:
+            if segment.opening is not None:
+                self._unstored[segment.stream] = segment.opening.upstream
+            if segment.end is not None and segment.stream in self._unstored:
+                self._count_unstored([segment.stream])
+
+    def _count_unstored(self, streams: Sequence[bytes]) -> None:
+        """Counts streams of which nothing is stored, and nothing will be: they have no record."""
+        for stream in streams:
+            self._counters.responses.not_captured(self._unstored.pop(stream), NotCaptured.SPOOL_LOST)
 
     def _put(self, running: dict[bytes, list[int]], *, last: dict[bytes, list[int]]) -> bool:
         """Put the bundles that fit, from the front. Returns whether any bundle was put.

@@ -7,6 +7,7 @@
 | connection.py | the file while two processes use it: opened, replaced, repaired |
 | file.py | the format: pages, columns, checksums; what can be recovered of a damaged file |
 | sql.py | the SQL statements |
+| read_counters.py | the balance of reads; response_counters.py: that of responses; mapped_file.py: their files |
 | reserve.py | disk space that is kept for the last rows |
 """
 

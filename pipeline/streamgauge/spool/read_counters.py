@@ -13,14 +13,15 @@ recorder count as waiting.
 """
 
 import fcntl
-import mmap
 import os
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
 import msgspec
+
+from streamgauge.spool.mapped_file import WORD, map_existing, open_mapped
+from streamgauge.spool.response_counters import ResponseCounters, response_file
 
 
 class DropReason(StrEnum):
@@ -117,7 +118,6 @@ _TAP = range(len(_OF_TAP))
 _AFTER_RELAYS = range(MAX_RELAYS, len(_OF_TAP))
 _APPS = range(len(_OF_TAP), len(ROLES))
 
-_WORD = 8
 _REGION = 64  # slots of a role: seen, delivered, reasons, incidents and refusals, with space for more
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
 _DROPPED_SLOTS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
@@ -129,9 +129,9 @@ _SEEN_SLOTS = (_SEEN, _SEEN_BY_PUMP)
 _INCIDENT_SLOTS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 _REFUSAL_SLOTS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
 # The first word: "SGCOUNT" and the layout's version. A file with another word has another layout.
-_MAGIC = int.from_bytes(b"SGCOUNT3", "little")
+_LAYOUT = b"SGCOUNT3"
 _SLOTS = 1 + len(ROLES) * _REGION
-_SIZE = _SLOTS * _WORD
+_SIZE = _SLOTS * WORD
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class Counters:
-    """One role's slots. Made once by the process in that role; the file is created where it is missing.
+    """One role's slots, and its counts of `responses`. Made once by the process in that role; a missing file is created.
 
     Raises OSError if the file cannot be made or mapped, ValueError for a role that does not exist.
     """
@@ -152,9 +152,15 @@ class Counters:
     def __init__(self, path: Path, role: str) -> None:
         if role not in ROLES:
             raise ValueError(f"no such role: {role}")
-        self._map = _open(path)
+        self._map = open_mapped(path, _LAYOUT, _SIZE)
         self._words = memoryview(self._map).cast("Q")
         self._base = 1 + ROLES.index(role) * _REGION
+        try:
+            self.responses = ResponseCounters(path, role)
+        except BaseException:
+            self._words.release()
+            self._map.close()
+            raise
 
     def seen(self, reads: int = 1) -> None:
         """Count reads as they arrive, before anything else counts them."""
@@ -185,8 +191,10 @@ class Counters:
     def drop_unsent_reads(self) -> None:
         """Close this role's balance when a relay or application starts in it.
 
-        Reads that an earlier process in this role saw and did not send to its recorder are lost: dropped by `crash`.
+        Reads that an earlier process in this role saw and did not send to its recorder are lost: dropped by `crash`. So are
+        the responses of which it sent nothing.
         """
+        self.responses.close_unsent()
         seen = self._words[self._base] + self._words[self._base + _SEEN_BY_PUMP]
         lost = seen - self._words[self._base + _SENT] - self._own_dropped()
         if lost > 0:
@@ -217,7 +225,8 @@ class Counters:
         self._words[self._base + _WRITES_REFUSED] = int(refused)
 
     def close(self) -> None:
-        """Unmap the file. The counts stay in it."""
+        """Unmap the files. The counts stay in them."""
+        self.responses.close()
         self._words.release()
         self._map.close()
 
@@ -284,6 +293,10 @@ def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReaso
         elif lost < 0:
             recorder.seen(-lost)
     _close_all_balances(path)
+    for relay in _RELAYS:
+        if response_file(path, relay).exists():
+            with Counters(path, relay) as ended:
+                ended.responses.close_unsent()
     return read_balance(path)
 
 
@@ -337,7 +350,7 @@ class _Snapshot:
     """A counters file read slot by slot, summed over the roles."""
 
     def __init__(self, path: Path) -> None:
-        self._map = _map(path, write=False)
+        self._map = map_existing(path, _LAYOUT, _SIZE, write=False)
         self._words = memoryview(self._map).cast("Q") if self._map is not None else None
 
     def total(self, *places: int, roles: range = _ALL_ROLES) -> int:
@@ -352,47 +365,3 @@ class _Snapshot:
         if self._words is not None and self._map is not None:
             self._words.release()
             self._map.close()
-
-
-def _open(path: Path) -> mmap.mmap:
-    """The mapped file; a new one if it is missing, or has another layout (then it is moved aside)."""
-    mapped = _map(path, write=True)
-    if mapped is None and os.path.lexists(path):  # also for a dangling link
-        path.rename(_aside(path))
-    while mapped is None:
-        _create(path)
-        mapped = _map(path, write=True)
-    return mapped
-
-
-def _map(path: Path, *, write: bool) -> mmap.mmap | None:
-    """The file's mapping; None if it is missing or not of this layout."""
-    try:
-        with path.open("r+b" if write else "rb") as file:
-            if os.fstat(file.fileno()).st_size != _SIZE:
-                return None
-            mapped = mmap.mmap(file.fileno(), _SIZE, access=mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
-    except FileNotFoundError:
-        return None
-    if int.from_bytes(mapped[:_WORD], "little") == _MAGIC:
-        return mapped
-    mapped.close()
-    return None
-
-
-def _create(path: Path) -> None:
-    """Write the whole file under another name, then link it: no process reads half a file, and of two makers one wins."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as made:
-        made.write(_MAGIC.to_bytes(_WORD, "little") + bytes(_SIZE - _WORD))
-        made.flush()
-        try:
-            os.link(made.name, path)
-        except FileExistsError:
-            return
-
-
-def _aside(path: Path) -> Path:
-    number = 1
-    while (place := path.with_name(f"{path.name}.other-{number}")).exists():
-        number += 1
-    return place

@@ -28,6 +28,7 @@ from streamgauge.spool.read_counters import (
     close_recorder_balance,
     read_balance,
 )
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.spool.row_clock import Moment, age_now, moment
 from streamgauge.spool.sql import (
     Failure,
@@ -221,6 +222,11 @@ class Spool:
     def discard(self, ids: Sequence[int], reason: DropReason) -> int:
         """Remove rows that will never be delivered and drop their reads. Gives how many reads."""
         return self._counting_dropped(reason, lambda: self._remove(ids, delivered=False))
+
+    def count_lost(self, upstream: str | None, reason: NotCaptured) -> None:
+        """Count a response that will have no record, since the row that holds all of its stream is discarded."""
+        if self._counters:
+            self._counters.responses.not_captured(upstream, reason)
 
     def get(self, key: str) -> bytes | None:
         """An entry of `meta`; None if there is none, or it is damaged."""

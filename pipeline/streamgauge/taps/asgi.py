@@ -33,8 +33,16 @@ from urllib.parse import quote
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.inprocess.background_senders import finish, sender_of
-from streamgauge.taps.inprocess.capture import SeenRequest, attributes_of, is_event_stream, is_llm, start_capture
+from streamgauge.taps.inprocess.capture import (
+    SeenRequest,
+    attributes_of,
+    is_event_stream,
+    is_llm,
+    start_capture,
+    why_uncaptured,
+)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -76,6 +84,8 @@ class TapMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application for one scope. Raises what the application raises."""
         if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                self.count_uncaptured(NotCaptured.PROTOCOL)
             await self._app(scope, receive, _finishing(send) if scope["type"] == "lifespan" else send)
             return
         exchange = _Exchange(receive, send)
@@ -88,6 +98,13 @@ class TapMiddleware:
     def capture_of(self, request: SeenRequest) -> ExchangeCapture:
         """Opens the capture of one stream."""
         return start_capture(sender_of(self._data_dir), request, self._tenant_header, self._attributes)
+
+    def count_uncaptured(self, reason: NotCaptured) -> None:
+        """Counts a response, or a connection of another protocol, that is not captured. Never raises."""
+        try:
+            sender_of(self._data_dir).count_response(self._upstream, reason)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            report_fault("the counters of the middleware", error)
 
     def request_of(self, scope: Scope, began_ns: int) -> SeenRequest:
         """The request's method, target and headers."""
@@ -115,12 +132,11 @@ class _Exchange:
 
     def begin(self, tap: TapMiddleware, scope: Scope) -> None:
         """Starts the capture, if the request decides it. Called just before the application."""
+        self._tap, self._undecided = tap, True
         try:
-            self._tap, self._request = tap, tap.request_of(scope, _clock())
+            self._request = tap.request_of(scope, _clock())
             if is_llm(self._request.method, self._request.target):
-                self._capture = tap.capture_of(self._request)
-            else:
-                self._undecided = True
+                self._capture, self._undecided = tap.capture_of(self._request), False
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -157,6 +173,14 @@ class _Exchange:
         """Ends a capture without a last piece: the application has returned, raised or been cancelled."""
         if self._capture is not None:
             self._end(Ending.RESET, _clock())
+        elif self._request is not None:  # the server responds by itself
+            self._count_uncaptured(why_uncaptured(self._request, ()))
+
+    def _count_uncaptured(self, reason: NotCaptured) -> None:
+        """Counts the response as not captured, if that is not decided yet."""
+        if self._undecided and self._tap is not None:
+            self._tap.count_uncaptured(reason)
+        self._undecided = False
 
     def _received(self, message: Message) -> None:
         try:
@@ -188,12 +212,13 @@ class _Exchange:
 
     def _response_head(self, message: Message, at_ns: int) -> None:
         headers: Iterable[tuple[bytes, bytes]] = message.get("headers") or ()
-        if self._undecided:
-            self._undecided = False
-            if self._tap is not None and self._request is not None and is_event_stream(headers):
-                self._capture = self._tap.capture_of(self._request)
+        if self._undecided and self._tap is not None and self._request is not None:
+            if is_event_stream(headers):
+                self._capture, self._undecided = self._tap.capture_of(self._request), False
                 if self._sent is not None:
                     self._capture.request_sent(self._sent, None, self._body_bytes)
+            else:
+                self._count_uncaptured(why_uncaptured(self._request, headers))
         if self._capture is not None:
             self._capture.response_head(at_ns, message["status"], headers)
 
@@ -207,6 +232,7 @@ class _Exchange:
         report_fault("the middleware", error)
         if self._capture is not None:
             self._capture.fail()
+        self._count_uncaptured(NotCaptured.CAPTURE_FAULT)
         self._end(Ending.CUT, _clock())
 
 

@@ -18,6 +18,7 @@ from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.httpx_streams import (
     CapturedRequestStream,
     RequestBodyCapture,
@@ -28,7 +29,14 @@ from streamgauge.taps.httpx_streams import (
     stream_classes_of,
 )
 from streamgauge.taps.inprocess.background_senders import sender_of
-from streamgauge.taps.inprocess.capture import SeenRequest, attributes_of, is_event_stream, is_llm, start_capture
+from streamgauge.taps.inprocess.capture import (
+    SeenRequest,
+    attributes_of,
+    is_event_stream,
+    is_llm,
+    start_capture,
+    why_uncaptured,
+)
 
 _TAP = "httpx"
 # The same variable as for the command line's setting.
@@ -159,6 +167,8 @@ class _Exchange:
         self._began_ns = time.monotonic_ns()
         self._capture: ExchangeCapture | None = None
         self._request, self._settings = request, settings
+        self._upstream = settings.upstream
+        self._seen: SeenRequest | None = None
         self._body: RequestBodyCapture | None = None
         self._stream: Stream = None  # the request's own stream, while ours replaces it
         try:
@@ -170,18 +180,19 @@ class _Exchange:
     def _begin(self) -> None:
         request, settings = self._request, self._settings
         url = request.url
-        upstream = settings.upstream or url.netloc.decode("ascii")
+        self._upstream = settings.upstream or url.netloc.decode("ascii")
         target = url.raw_path.decode("ascii")
-        self._seen = SeenRequest(_TAP, upstream, request.method, target, request.headers.raw, self._began_ns)
+        seen = SeenRequest(_TAP, self._upstream, request.method, target, request.headers.raw, self._began_ns)
+        self._seen = seen
         if is_llm(request.method, target):
-            self._capture = self._start_capture()
+            self._capture = self._start_capture(seen)
         self._body = RequestBodyCapture(self._capture, _content_of(request))
         self._stream = request.stream
         request.stream = stream_classes_of(request).request(self._stream, self._body)
 
-    def _start_capture(self) -> ExchangeCapture:
+    def _start_capture(self, seen: SeenRequest) -> ExchangeCapture:
         settings = self._settings
-        return start_capture(sender_of(settings.data_dir), self._seen, settings.tenant_header, settings.attributes)
+        return start_capture(sender_of(settings.data_dir), seen, settings.tenant_header, settings.attributes)
 
     def _restore(self) -> None:
         """Puts the request's own stream back, unless other code has replaced ours."""
@@ -208,13 +219,23 @@ class _Exchange:
             report_fault("the transport, on a response", error)
             if self._capture is not None:
                 report_end(self._capture, Ending.CUT)
+            else:
+                self._count_uncaptured(NotCaptured.CAPTURE_FAULT)
         return response
+
+    def _count_uncaptured(self, reason: NotCaptured) -> None:
+        try:
+            sender_of(self._settings.data_dir).count_response(self._upstream, reason)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            report_fault("the counters of the transport", error)
 
     def _capture_response(self, response: _Response, at_ns: int, kind: str) -> None:
         headers = response.headers.raw
-        if self._capture is None and is_event_stream(headers):
-            self._capture = self._start_capture()
+        if self._capture is None and self._seen is not None and is_event_stream(headers):
+            self._capture = self._start_capture(self._seen)
         if self._capture is None:
+            seen = self._seen
+            self._count_uncaptured(NotCaptured.CAPTURE_FAULT if seen is None else why_uncaptured(seen, headers))
             return
         if self._body is not None:
             self._body.response_arrived(self._capture)

@@ -14,7 +14,7 @@ So after a crash at any point, the worker reads only messages that it skips, or 
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -313,6 +313,7 @@ class Partition:
 
     async def _make_durable(self, before: int | None) -> None:
         done, records = self._offsets.next_offset if before is None else before, self._records
+        ignored, self._assembler.ignored = self._assembler.ignored, Counter()
         await self._sender.confirmed()
         changed = set(self._assembler.changed())
         entries = self._stale() | changed
@@ -333,6 +334,8 @@ class Partition:
             self._context.watch.finished(record, self._context.metrics.observe(record))
         self._context.metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
+        for (upstream, reason), streams in ignored.items():
+            self._context.metrics.add(table.NOT_CAPTURED.name, streams, upstream=upstream, reason=reason)
 
     async def _write(self, entries: list[int]) -> dict[int, int]:
         """Write entries of the state; returns the size of each (bytes) when all are confirmed."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from streamgauge.core.assembly.record_builder import is_ignored, record_of
+from streamgauge.core.assembly.record_builder import ignored_as, is_ignored, record_of
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, ReorderBuffer, without_large_body
 from streamgauge.core.assembly.silence import SilenceTracker
 from streamgauge.core.assembly.state import StreamState
@@ -88,6 +88,8 @@ class Assembler:
         # Lower bound of `last_ms` of the instances not abandoned: `_expire` looks for silent ones once it is old.
         self._oldest_message_ms = 0
         self.counts: Counter[str] = Counter()  # what happened besides records; the caller may clear it
+        # Streams that ended without a record: their upstreams, and `ignored_as`. The caller may clear it, too.
+        self.ignored: Counter[tuple[str | None, str]] = Counter()
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
@@ -261,6 +263,8 @@ class Assembler:
             bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]
         if is_ignored(state):
             self.counts["not_llm"] += 1
+            opening = state.opening
+            self.ignored[opening.upstream if opening is not None else None, ignored_as(state)] += 1
         else:
             self._finished.append(record_of(state))
 

@@ -93,6 +93,13 @@ def is_ignored(state: StreamState) -> bool:
     return state.dialect in (None, OTHER)
 
 
+def ignored_as(state: StreamState) -> str:
+    """Why an ignored stream has no record: `not_llm` if its events show what else it is, else `format`: it is of no format
+    that is read, and may come from a model.
+    """
+    return "not_llm" if state.dialect == OTHER else "format"
+
+
 def _dialect_name(state: StreamState) -> str | None:
     """The dialect that the content shows; else that of the operator, of the endpoint, or of a weaker sign, in this order.
 

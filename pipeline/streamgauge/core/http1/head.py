@@ -26,9 +26,7 @@ _FOLD = re.compile(rb"\r?\n[ \t]+")
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 # A head that all clients read alike, or refuse: RFC 9112's grammar, with LF alone as a line end. What it leaves out has two
 # readings: http.client, for example, ignores each field after a line without a valid name, and a CR begins a line for it.
-_ONE_READING = re.compile(
-    rb"HTTP/1\.[01] [0-9]{3}(?: [\t -~\x80-\xff]*+)?(?:\r?\n%b++:[\t -~\x80-\xff]*+)*\r?" % TOKEN
-)
+_ONE_READING = re.compile(rb"HTTP/1\.[01] [0-9]{3}(?: [\t -~\x80-\xff]*+)?(?:\r?\n%b++:[\t -~\x80-\xff]*+)*\r?" % TOKEN)
 _BLANKS = " \t\r"
 # A field's value must not hold CR or NUL: each is read as a space (RFC 9110, 5.5).
 _TO_SPACE = str.maketrans("\r\0", "  ")

@@ -136,6 +136,25 @@ function showMoney({ hour, budgets, audit }) {
   }
 }
 
+function percent(part, whole) {
+  return `${((100 * part) / whole).toFixed(1)} %`;
+}
+
+function showCoverage(responses) {
+  const rows = responses?.not_captured ?? [];
+  byId("coverage").hidden = !rows.length;
+  byId("coverage-note").textContent = !responses
+    ? "A worker sees no responses: the taps count them, and their pages show them."
+    : responses.seen
+      ? `${count(responses.captured)} of the ${count(responses.seen)} responses that this tap has counted have a record (${percent(responses.captured, responses.seen)}). A bill may hold the others, too.`
+      : "No response has passed this tap yet.";
+  fill(byId("coverage"), [
+    { title: "Upstream", cell: (row) => row.upstream },
+    { title: "Reason", cell: (row) => row.reason },
+    { title: "Responses", number: true, cell: (row) => count(row.responses) },
+  ], rows, (row) => `${row.upstream} ${row.reason}`);
+}
+
 function money(usd) {
   return usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: usd < 1 ? 6 : 2 });
 }
@@ -165,8 +184,24 @@ function showLimits(limits) {
   byId("limits-empty").hidden = limits.length > 0;
 }
 
+// What the finished streams are of: the last hour, or since when this process has counted them.
+function periodText({ hour, now }) {
+  const counted = (Date.parse(now) - Date.parse(hour.since)) / 1000;
+  return counted >= 3599 ? "in the last hour" : `since ${hour.since.slice(11, 16)} UTC (${seconds(counted)})`;
+}
+
+function scopeText({ process, partitions }) {
+  if (process === "tap") return "A tap has no ledger, and counts finished streams only while its page is open. The pages of the workers have all of them.";
+  if (partitions !== null) return "Open streams, and finished ones since this worker started, are those of its own partitions; before that, those of its ledger. The pages of the other workers have the others.";
+  return "";
+}
+
 function showOverview(answer) {
   shown = answer;
+  const period = periodText(answer);
+  for (const one of document.querySelectorAll(".period")) one.textContent = period;
+  byId("scope-note").textContent = scopeText(answer);
+  byId("scope-note").hidden = !byId("scope-note").textContent;
   const { open, hour } = answer;
   const completed = hour.upstreams.reduce((sum, one) => sum + (one.outcomes.completed ?? 0), 0);
   const cost = (hour.cost_usd ?? []).reduce((sum, part) => sum + Object.values(part).reduce((all, usd) => all + usd, 0), 0);
@@ -174,9 +209,10 @@ function showOverview(answer) {
   describe(byId("tiles"), [
     ["Open streams", count(open.total)],
     [`Silent (over ${answer.silent_seconds} s)`, count(open.silent), open.silent ? "bad" : ""],
-    ["Finished in the last hour", count(hour.streams)],
+    [`Finished ${period}`, count(hour.streams)],
     ["Completed of these", hour.streams ? `${((100 * completed) / hour.streams).toFixed(1)} %` : "no streams yet"],
-    ...(hour.cost_usd ? [["Cost in the last hour (USD)", isPriced || !hour.unpriced ? money(cost) : UNKNOWN]] : []),
+    ...(answer.responses?.seen ? [["Responses with a record", percent(answer.responses.captured, answer.responses.seen)]] : []),
+    ...(hour.cost_usd ? [[`Cost ${period} (USD)`, isPriced || !hour.unpriced ? money(cost) : UNKNOWN]] : []),
   ]);
   showOpen(open, answer.silent_seconds);
   for (const name of ["first_token", "gap", "broken", "recent"]) {
@@ -186,6 +222,7 @@ function showOverview(answer) {
     table.closest(".scroll").nextElementSibling.hidden = rows.length > 0;
   }
   showHour(hour);
+  showCoverage(answer.responses);
   showMoney(answer);
   showLimits(answer.rate_limits);
 }

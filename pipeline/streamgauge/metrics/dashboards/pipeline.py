@@ -1,7 +1,7 @@
 """The pipeline: whether every captured read arrives, and whether workers keep up."""
 
 from streamgauge.metrics.dashboards.panel import Dashboard, Query, Row, Threshold, Tile, TimeSeries
-from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, seldom, series
+from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, seldom, series, share
 from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED
 
 _NO_TAP, _NO_WORKER, _NO_BROKER, _NOT_LINUX = "no tap", "no worker", "no Kafka here", "not on Linux"
@@ -136,6 +136,34 @@ _TAPS = Row(
             queries=(
                 Query(seldom(rate("tap_incidents_total", by="instance, kind")), "errors {{instance}} {{kind}}"),
                 Query(rate("ignored_streams_total", by="instance"), "ignored {{instance}}"),
+            ),
+        ),
+        TimeSeries(
+            title="Responses with a record",
+            help="Share of the responses that passed taps. A bill may hold the others, too: see the reasons beside this.",
+            unit="percentunit",
+            maximum=1,
+            no_value=_NO_TAP,
+            queries=(
+                Query(
+                    "1 - "
+                    + share(
+                        rate("tap_responses_not_captured_total", by="upstream"),
+                        rate("tap_responses_seen_total", by="upstream"),
+                    ),
+                    "{{upstream}}",
+                ),
+            ),
+        ),
+        TimeSeries(
+            title="Responses without a record, by reason",
+            help="Responses per second. not_llm: no model's path or content; format: a model's endpoint or format that is "
+            "not read; refused: answered by the tap itself.",
+            unit="reqps",
+            queries=(
+                Query(
+                    seldom(rate("tap_responses_not_captured_total", by="upstream, reason")), "{{upstream}} {{reason}}"
+                ),
             ),
         ),
         TimeSeries(

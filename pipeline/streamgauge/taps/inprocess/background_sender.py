@@ -26,6 +26,7 @@ from streamgauge.recorder.protocol import (
 )
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.spool.read_counters import DropReason, Incident
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.inprocess.agent_location import recorder_socket
 from streamgauge.taps.inprocess.counter_slot import CounterSlot
 from streamgauge.taps.inprocess.inbox import Inbox, Note
@@ -92,6 +93,12 @@ class BackgroundSender(Inbox):
             self._start()
         return super().new_stream()
 
+    def count_response(self, upstream: str | None, without: NotCaptured | None = None) -> None:
+        """See Inbox. Starts the thread if it does not run. Raises what starting it raises."""
+        super().count_response(upstream, without)
+        if without is not None and self._thread is None and not self._ended:
+            self._start()
+
     def flush(self, within_s: float) -> None:
         """Sends everything noted so far. Waits at most `within_s` seconds, and not for a recorder that will not start."""
         if self._thread is not None and self._thread.is_alive():
@@ -143,6 +150,7 @@ class BackgroundSender(Inbox):
     def _turn(self, before: float | None, *, flushing: bool) -> float | None:
         """Does one turn. Returns the pause until the next one (seconds); None: until `wake`."""
         client = self._client or self._make_client()
+        counted = self._count_uncaptured(client)
         busy = self._collect(client)
         if not client.empty and not client.connected:
             self._connect(client, flushing)
@@ -155,11 +163,12 @@ class BackgroundSender(Inbox):
         if client.connected and (busy or before != IDLE_S):
             return IDLE_S
         client.disconnect()  # so that a draining agent need not wait for this process
-        return None
+        return IDLE_S if counted else None
 
     def _discard(self) -> None:
         """Counts what was not sent as dropped, and releases the counter slot."""
         if self._client is not None and self._slot is not None:
+            self._count_uncaptured(self._client)
             self._collect(self._client)
             self._client.disconnect()
             self._client.discard(DropReason.RECORDER_GONE)
@@ -171,6 +180,15 @@ class BackgroundSender(Inbox):
         counters = self._slot.counters
         self._client = RecorderClient(lambda: recorder_socket(self._data_dir), counters, BATCH_BYTES, SEND_S)
         return self._client
+
+    def _count_uncaptured(self, client: RecorderClient) -> bool:
+        """Counts the responses that are not captured. Returns whether there were any."""
+        counted = False
+        for (upstream, reason), count in list(self._uncaptured.items()):
+            if responses := count.take():
+                client.counters.responses.passed(upstream, reason, responses)
+                counted = True
+        return counted
 
     def _collect(self, client: RecorderClient) -> bool:
         """Makes batches of the notes that are in the inbox now. Returns whether there were any."""
@@ -228,6 +246,8 @@ class BackgroundSender(Inbox):
                 client.put(RequestBody(message.stream, piece), len(piece))
         else:
             client.put(message, size)
+            if isinstance(message, RequestStarted):
+                client.count_response(message.upstream)
 
     def _connect(self, client: RecorderClient, flushing: bool) -> None:
         now = time.monotonic()
@@ -288,10 +308,10 @@ class BackgroundSender(Inbox):
 
     def _sleep(self, pause: float | None) -> None:
         """Sleeps until the pause is over or `wake` is called. `put` calls `wake` only if the pause is long."""
-        self._asleep = pause is None or pause > QUIET_S
+        self._asleep, self._dormant = pause is None or pause > QUIET_S, pause is None
         if not (self._asleep and (self._notes or self._flushes or self._ended)):
             self._wakeup.acquire(timeout=-1 if pause is None else pause)
-        self._asleep = False
+        self._asleep = self._dormant = False
 
 
 def _pieces(data: bytes) -> list[bytes]:

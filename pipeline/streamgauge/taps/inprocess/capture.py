@@ -17,6 +17,8 @@ from streamgauge.recorder.exchange_capture import (
     kept_headers,
 )
 from streamgauge.recorder.protocol import REQUEST_HEADERS
+from streamgauge.recorder.uncaptured import why_not_captured
+from streamgauge.spool.response_counters import NotCaptured
 
 _CONTENT_TYPE = frozenset(("content-type",))
 # The same variable as for the command line's setting.
@@ -43,7 +45,7 @@ def start_capture(
     attributes: Sequence[Attribute] = (),
 ) -> ExchangeCapture:
     """The capture of an exchange that begins with this request. Never raises."""
-    capture = ExchangeCapture(client)
+    capture = ExchangeCapture(client, request.upstream)
     try:
         tenant = tenant_header.lower() if tenant_header else None
         given = list(request.headers) if attributes else request.headers  # it may be readable only once
@@ -84,6 +86,11 @@ def attributes_of(given: Mapping[str, str] | None) -> tuple[Attribute, ...]:
 def is_llm(method: str, target: str) -> bool:
     """Whether a request is to an LLM endpoint. Other requests are captured only if the response is an event stream."""
     return endpoint_of(method, target) is not None
+
+
+def why_uncaptured(request: SeenRequest, headers: Headers) -> NotCaptured:
+    """Why the response with these headers is not captured: the request is to no LLM endpoint, and it is no event stream."""
+    return why_not_captured(request.target, [value for _, value in kept_headers(headers, _CONTENT_TYPE)])
 
 
 def is_event_stream(headers: Headers) -> bool:

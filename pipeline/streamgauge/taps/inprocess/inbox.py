@@ -12,6 +12,7 @@ import threading
 from streamgauge.recorder.client import MESSAGE_BYTES, stream_numbers
 from streamgauge.recorder.protocol import Message
 from streamgauge.spool.read_counters import DropReason
+from streamgauge.spool.response_counters import MAX_UPSTREAMS, OTHER, NotCaptured
 
 # If more than this waits in the inbox (bytes), the sender is woken.
 WAKE_BYTES = 1024 * 1024
@@ -63,10 +64,12 @@ class Inbox:
         self._limit = min(WAKE_BYTES, capacity)  # of `_noted_bytes`: above it the limits are checked
         self._dropped = {reason: SharedCount() for reason in DropReason}
         self._faults = SharedCount()
+        self._uncaptured: dict[tuple[str | None, NotCaptured], SharedCount] = {}
         self._numbers = stream_numbers()
         self._wakeup = threading.Lock()  # released to wake the sender's thread
         self._wakeup.acquire()
         self._asleep = False  # for longer than streams may wait
+        self._dormant = False  # until `wake`
         self._ended = False
 
     def new_stream(self) -> int:
@@ -100,6 +103,15 @@ class Inbox:
     def count_fault(self) -> None:
         """Counts an exchange whose capture ended because of a bug, in the sender's next turn."""
         self._faults.add()
+
+    def count_response(self, upstream: str | None, without: NotCaptured | None = None) -> None:
+        """Counts a response that is not captured, within a second. The sender's thread counts those that are."""
+        if without is not None:
+            if len(self._uncaptured) > MAX_UPSTREAMS * len(NotCaptured):
+                upstream = OTHER
+            self._uncaptured.setdefault((upstream, without), SharedCount()).add()
+            if self._dormant:
+                self.wake()
 
     def wake(self) -> None:
         """Ends the current sleep of the sender's thread."""

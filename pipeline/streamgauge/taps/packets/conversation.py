@@ -15,7 +15,9 @@ The first of these that holds decides how an exchange ends (RFC 9112, 6.3 and 8)
 from collections import deque
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.packets.exchange import FILLER, PacketExchange, Reporting
+from streamgauge.taps.proxy.capture_gate import count_uncaptured
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
 from streamgauge.taps.proxy.response import ResponseFault
@@ -191,6 +193,7 @@ class Conversation:
             self._end_all(at_ns, Ending.RESET)
             self.responses_lost, self.responses_restart = False, True
         if len(self._waiting) >= MAX_WAITING:
+            count_uncaptured(self._reporting.client, self._upstream, NotCaptured.LIMIT)
             self._ignore(at_ns, Ending.CUT)
             return
         self._requesting = PacketExchange(request, self._upstream, self._reporting, (*self._facts, self._requests))
@@ -204,6 +207,7 @@ class Conversation:
         if self._filling:
             self._lose_requests()
         else:
+            count_uncaptured(self._reporting.client, self._upstream, NotCaptured.PROTOCOL)
             self._ignore(at_ns, Ending.CUT)
 
     def _lose_requests(self) -> None:

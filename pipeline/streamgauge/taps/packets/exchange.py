@@ -7,7 +7,14 @@ from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.recorder.stream_id import derived_stream_id
 from streamgauge.spool.read_counters import DropReason
-from streamgauge.taps.proxy.capture_gate import NO_NAMED_HEADERS, CapturedRequest, CaptureGate, NamedHeaders
+from streamgauge.spool.response_counters import NotCaptured
+from streamgauge.taps.proxy.capture_gate import (
+    NO_NAMED_HEADERS,
+    CapturedRequest,
+    CaptureGate,
+    NamedHeaders,
+    count_uncaptured,
+)
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import ResponseFraming
 
@@ -43,16 +50,18 @@ class PacketExchange:
     `facts`: what identifies the exchange in a file, besides its start.
     """
 
-    __slots__ = ("_body_bytes", "_gate", "blind", "framing")
+    __slots__ = ("_begun", "_body_bytes", "_gate", "blind", "framing")
 
     def __init__(
         self, request: Request, upstream: str | None, reporting: Reporting, facts: tuple[bytes | int, ...] = ()
     ) -> None:
         self.blind = False
         self.framing = ResponseFraming(request.method, watches=True)
+        self._begun = False  # whether a byte of the response came
         self._body_bytes = 0
         self._gate: CaptureGate | None = None  # None: not captured, or ended
         if reporting.draining:
+            count_uncaptured(reporting.client, upstream, NotCaptured.STOPPING)
             return
         wall_ns = request.began_ns + reporting.wall_offset_ns
         stream_id = derived_stream_id(wall_ns, *facts) if reporting.derives_ids else None
@@ -89,6 +98,7 @@ class PacketExchange:
     def read(self, at_ns: int, data: bytes) -> int:
         """Reads bytes from the server. Returns how many of them belong to this response."""
         size, gate = self.framing.feed(data), self._gate
+        self._begun = True
         if size and gate is not None:
             piece = data if size == len(data) else data[:size]
             if gate.capture is not None:
@@ -132,5 +142,7 @@ class PacketExchange:
     ) -> None:
         """Reports the end of the exchange. A blind one is reported as cut, since its real end is unknown."""
         if self._gate is not None:
+            if self._begun:
+                self._gate.count_uncaptured(NotCaptured.PACKETS_LOST if self.blind else NotCaptured.PROTOCOL)
             self._gate.end(at_ns, Ending.CUT if self.blind else ending, fault, gone_ns, None, unsent_bytes)
             self._gate = None

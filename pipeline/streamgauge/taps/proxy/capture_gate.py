@@ -12,7 +12,10 @@ from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
 from streamgauge.recorder.protocol import REQUEST_HEADERS
+from streamgauge.recorder.uncaptured import why_not_captured
+from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
@@ -52,14 +55,15 @@ class CapturedRequest(NamedTuple):
 class CaptureGate:
     """Reports one exchange, once its capture has started.
 
-    `capture`: None before that. `waits`: the response's head will decide whether the capture starts.
+    `capture`: None before that. `waits`: the response's head will decide whether the capture starts. `counted`: the response
+    counts as captured, or as not captured by a reason.
     """
 
-    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "waits")
+    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "counted", "waits")
 
     def __init__(self, client: CaptureClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
-        self.waits = False
+        self.waits = self.counted = False
         self._client = client
         self._request = request
         self._body: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
@@ -115,9 +119,19 @@ class CaptureGate:
                 capture.request_sent(*self._sent)
             for read in early:
                 capture.read(*read)
+        elif framing.status is not None:
+            self.count_uncaptured(why_not_captured(self._method_and_target()[1], (framing.content_type,)))
+
+    def count_uncaptured(self, reason: NotCaptured) -> None:
+        """Counts the response as not captured, unless it is counted. Never raises."""
+        if not self.counted:
+            self.counted = True
+            count_uncaptured(self._client, self._request.upstream, reason)
 
     def lose_read(self, reason: DropReason) -> None:
         """Reports that a read was not captured. While `waits`, the capture then never starts: the head is incomplete."""
+        if self.waits:
+            self.count_uncaptured(NotCaptured.PACKETS_LOST)
         self.waits, self._early = False, []
         if self.capture is not None:
             self.capture.lose_read(reason)
@@ -155,7 +169,7 @@ class CaptureGate:
 
     def _start(self, method: str, target: str) -> ExchangeCapture:
         of = self._request
-        self.capture = ExchangeCapture(self._client)
+        self.capture, self.counted = ExchangeCapture(self._client), True
         self.capture.start(
             of.request.began_ns,
             of.wall_ns,
@@ -169,6 +183,14 @@ class CaptureGate:
             client_name=of.request.client_name,
         )
         return self.capture
+
+
+def count_uncaptured(client: CaptureClient, upstream: str | None, reason: NotCaptured) -> None:
+    """Counts a response that is not captured. Never raises."""
+    try:
+        client.count_response(upstream, reason)
+    except Exception as error:  # noqa: BLE001 - a bug in counting must not reach the traffic
+        report_fault("the counters of a tap", error)
 
 
 def relayed_request(request: Request, outgoing: Outgoing, named: NamedHeaders) -> CapturedRequest:

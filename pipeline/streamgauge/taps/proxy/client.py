@@ -11,7 +11,8 @@ from typing import Protocol, cast
 
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
-from streamgauge.taps.proxy.capture_gate import NamedHeaders
+from streamgauge.spool.response_counters import NotCaptured
+from streamgauge.taps.proxy.capture_gate import NamedHeaders, count_uncaptured
 from streamgauge.taps.proxy.client_access import ClientAccess
 from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.client_socket import has_closed_its_side, reset_at_close, unacknowledged_bytes
@@ -180,9 +181,12 @@ class Client(asyncio.Protocol):
         elif after in (ConnectionFate.KEEP, ConnectionFate.CLOSE):
             self._close(lingering=exchange is not None and not exchange.request_complete)
 
-    def send_error(self, refused: RefusedError) -> None:
-        """Writes the relay's own error response, and closes the connection after it."""
+    def send_error(self, refused: RefusedError, counted: bool = False) -> None:
+        """See ClientSide."""
         self._relay.refusals.add(refused)
+        if not counted:
+            upstream = self._relay.routes.upstream_of(refused.target)
+            count_uncaptured(self._relay.recorder, upstream, NotCaptured.REFUSED)
         head_only = self._request is not None and self._request.method == b"HEAD"
         self.transport.write(error_response(refused, head_only))
         self._close(lingering=True)
@@ -269,6 +273,7 @@ class Client(asyncio.Protocol):
             self._relay.access.admit(request, self.transport)
             outgoing = self._relay.routes.outgoing(request)
         except RefusedError as refused:
+            refused.target = request.target
             self.send_error(refused)
             return
         connector = self._relay.connector(outgoing.route)
@@ -286,7 +291,7 @@ class Client(asyncio.Protocol):
         else:
             exchange.client_left(0)
         if exchange is None or exchange.may_send_error:
-            self.send_error(refused)
+            self.send_error(refused, exchange is not None and exchange.counted)
         else:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
 

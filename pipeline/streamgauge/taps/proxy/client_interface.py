@@ -33,8 +33,10 @@ class ClientSide(Protocol):
     def exchange_over(self, after: ConnectionFate) -> None:
         """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
 
-    def send_error(self, refused: RefusedError) -> None:
-        """Writes the relay's own error response, and closes the connection after it."""
+    def send_error(self, refused: RefusedError, counted: bool = False) -> None:
+        """Writes the relay's own error response, and closes the connection after it. `counted`: the response is counted as
+        captured, or as not captured.
+        """
 
     def response_refused(self, refused: RefusedError) -> None:
         """Counts and logs a response that the relay stopped forwarding."""

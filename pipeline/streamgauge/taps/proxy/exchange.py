@@ -84,6 +84,11 @@ class Exchange:
         return self._head_passed and self._framing.until_eof
 
     @property
+    def counted(self) -> bool:
+        """Whether the response counts as captured, or as not captured."""
+        return self._gate.counted
+
+    @property
     def waits_for_client(self) -> bool:
         """Whether the exchange waits for the rest of the client's request."""
         return not self.request_complete and not self.body_must_wait
@@ -350,7 +355,9 @@ class Exchange:
         return self._reused and safe and not self._response_begun
 
     def _send_error(self, refused: RefusedError, fault: TransportFault | None, at_ns: int) -> None:
-        self._client.send_error(refused)
+        self._gate.begin()
+        refused.target = self._request.target
+        self._client.send_error(refused, self._gate.counted)
         self._finish(fault.ending if fault else Ending.RESET, at_ns, ConnectionFate.ERROR_SENT, fault)
 
     def _complete(self, at_ns: int) -> None:

@@ -202,8 +202,8 @@ class RequestReader:
 
     def _refuse(self, code: Refusal, message: str) -> None:
         if not self.refused:
+            self.events.append(RefusedError(code, message, b"" if self.in_head else self._target))
             self.refused, self.in_head = True, False
-            self.events.append(RefusedError(code, message))
 
     def _refuse_head(self) -> None:
         self._refuse(
@@ -293,7 +293,7 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         """Appends WHOLE, unless the head is to be parsed a second time."""
-        self._in_body, self._between = False, 0
+        self._in_body, self._between, self._target = False, 0, b""
         if self._upgrade is None and not self.refused:
             self._waits = True
             self.events.append(WHOLE)

@@ -46,12 +46,13 @@ Framing = Literal["none", "length", "chunked"]
 
 
 class RefusedError(ValueError):
-    """A request or exchange for which the relay sends its own response."""
+    """A request or exchange for which the relay sends its own response. `target`: the request's; empty if it is not known."""
 
-    def __init__(self, code: Refusal, message: str) -> None:
+    def __init__(self, code: Refusal, message: str, target: bytes = b"") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.target = target
 
     @property
     def status(self) -> int:
@@ -154,15 +155,24 @@ class Routes:
         route, target = self._find(request)
         return Outgoing(route, target, write_head(request, route, target, framing, self._dropped), framing)
 
+    def upstream_of(self, target: bytes) -> str | None:
+        """The name in records of the upstream that a request's target names; None if it names none."""
+        found = self._named_in(target)
+        return None if found is None else found[0].recorded_name
+
     def _find(self, request: Request) -> tuple[Route, bytes]:
-        target = request.target
+        found = self._named_in(request.target)
+        if found is None:
+            raise RefusedError(Refusal.UNKNOWN_UPSTREAM, self._hint(request))
+        return found
+
+    def _named_in(self, target: bytes) -> tuple[Route, bytes] | None:
+        """The upstream that a target names, and the target there; None if it names none."""
         if self._only is not None:
             return self._only, target
         end = next((at for at, byte in enumerate(target) if at and byte in b"/?"), len(target))
         route = self._by_name.get(target[1:end])
-        if route is None:
-            raise RefusedError(Refusal.UNKNOWN_UPSTREAM, self._hint(request))
-        return route, target[end:]
+        return None if route is None else (route, target[end:])
 
     def _hint(self, request: Request) -> str:
         """What a client with a wrong name is told. The names of the upstreams are not for web pages that a user visits."""
