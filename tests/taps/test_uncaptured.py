@@ -11,7 +11,6 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import DirectClient, RecorderClient
 from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
-from streamgauge.recorder.uncaptured import why_not_captured
 from streamgauge.spool.read_counters import Counters, DropReason
 from streamgauge.spool.response_counters import NotCaptured, read_responses
 from streamgauge.taps.inprocess import background_senders
@@ -31,30 +30,6 @@ from tests.taps.proxy.rig import RawRecorder, RawUpstream, answering
 
 FINE = None
 MODELS = asking(b"{}", "/v1/models")
-
-
-# --- the reason, by path and content --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("target", "content_type", "reason"),
-    [
-        ("/v1/models", "application/json", NotCaptured.NOT_LLM),
-        ("/embeddings/ui.css", "text/css", NotCaptured.NOT_LLM),
-        ("/v1/embeddings?a=b", "application/json", NotCaptured.FORMAT),
-        ("/openai/deployments/d/embeddings?api-version=1", "application/json", NotCaptured.FORMAT),
-        ("/v1/images/generations", "application/json", NotCaptured.FORMAT),
-        ("/v1beta/models/text-embedding:embedContent", "application/json", NotCaptured.FORMAT),
-        ("/model/us.anthropic.claude%3A0/converse-stream", "application/vnd.amazon.eventstream", NotCaptured.FORMAT),
-        ("/api/chat", "application/x-ndjson", NotCaptured.FORMAT),
-        ("/anything", "Application/X-NDJSON; charset=utf-8", NotCaptured.FORMAT),
-        ("/anything", "application/vnd.amazon.eventstream", NotCaptured.FORMAT),
-    ],
-)
-def test_a_models_endpoint_or_stream_that_is_not_read_is_format(
-    target: str, content_type: str, reason: NotCaptured
-) -> None:
-    assert why_not_captured(target, [content_type]) is reason
 
 
 # --- captures, the client of the recorder, and the recorder ---------------------------------------------------------

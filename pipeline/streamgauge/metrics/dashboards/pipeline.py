@@ -162,7 +162,8 @@ _TAPS = Row(
             unit="reqps",
             queries=(
                 Query(
-                    seldom(rate("tap_responses_not_captured_total", by="upstream, reason")), "{{upstream}} {{reason}}"
+                    seldom(rate("tap_responses_not_captured_total", by="upstream, reason")),
+                    "no record {{upstream}} {{reason}}",
                 ),
             ),
         ),
