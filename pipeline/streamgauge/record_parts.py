@@ -221,7 +221,7 @@ class Usage(Part):
     input_tokens: int | None
     """Input, including tokens read from and written to a cache."""
     output_tokens: int | None
-    """Output, including reasoning. null while the provider sent only a placeholder (Anthropic's `message_start`)."""
+    """Output, including reasoning. null while the provider sent only a placeholder: Anthropic's `message_start`, or 0."""
     total_tokens: int | None
     """The provider's own total; input + output if it gives none."""
     input_cached_tokens: int | None
@@ -237,18 +237,27 @@ class Usage(Part):
     audio_output_tokens: int | None
     """The part of the output that is audio."""
     parts: list[dict[str, Any]]
-    """Usage of server-side steps that the other fields do not include, in the provider's words. [] if there is none."""
+    """What is billed apart from the other fields, or in place of them. [] if there is none. Each part has a `type`:
+    - `server_tool`: calls of a tool that the provider ran. `name` (null if the provider names none), and counts above 0 of
+      `requests`, `sources`, `search_queries`, `input_tokens`, `output_tokens`
+    - `billed_units`: what Cohere bills in place of the tokens: `input_tokens`, `output_tokens`, `search_units`, ...
+    - `citations`: `input_tokens` of the sources that the model read (Perplexity)
+    - `audio`: `seconds` of audio in the prompt (Mistral)
+    - `compaction`, `advisor_message` and others: steps with tokens of their own, in the provider's words (Anthropic's
+      iterations). Their `input_tokens` do not include the cache
+    """
     source: Literal["final", "partial", "estimated", "absent"]
     """Where the counts come from:
     - `final`: reported with or after the finish reason or the terminal event
     - `partial`: reported before that; the stream may have used more
     - `estimated`: reserved; this version writes no estimates
-    - `absent`: the stream reported no usage, and all counts are null
+    - `absent`: the stream reported no usage, or only zeros, and all counts are null
     """
     identity_failed: str | None
     """The equation that the counts do not satisfy: `input+output=total` or `reasoning<=output`. null if none fails."""
     bad_values: int
-    """How many reported counts were ignored: negative, fractional, above 2^53, no number, or 0 for a known input."""
+    """How many reported counts were ignored: negative, fractional, above 2^53, no number, or a placeholder: a 0 after a
+    positive input, output or total, an input of 0 without cached tokens, or an output of 0 beside token events."""
     raw: dict[str, Any] | None
     """The provider's usage object, merged over the events, with its known fields only. null if there is none."""
     reported_cost: ReportedCost | None = None

@@ -206,6 +206,56 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(EVERY_CHAT, "input", "usage-split"),
         Row(EVERY_CHAT, "input output total", "usage-empty-behind-finish"),
     ),
+    "The record: a usage of zeros after another one is a placeholder. The client takes the last usage object.": (
+        Row(CHATS, "cached input output reasoning_tokens total", "zeros-after-usage"),
+        Row(MISTRAL + COMPLETIONS + RESPONSES + INTERACTIONS, "input output total", "zeros-after-usage"),
+        Row(GEMINI, "input output reasoning_tokens total", "zeros-after-usage"),
+        Row(ANTHROPIC, "cached input output", "zeros-after-usage"),
+        Row(CHAT_STREAM, "usage", "output-falls-to-zero"),
+        Row(CHAT_CREATE + MISTRAL, "output", "output-falls-to-zero"),
+    ),
+    "The record: zeros alone are no usage. The client returns what was sent.": (
+        Row(
+            EVERY_CHAT + COMPLETIONS + RESPONSES + ANTHROPIC + GEMINI + INTERACTIONS,
+            "usage",
+            "zeros-alone",
+        ),
+        Row(CHAT_CREATE + MISTRAL, "usage", "total-zero-alone"),
+        Row(RESPONSES, "total", "total-zero"),
+    ),
+    "The record: an input of 0 without a cache is not known. The client returns what was sent.": (
+        Row(EVERY_CHAT + RESPONSES + GEMINI, "input", "input-zero"),
+        Row(CHAT_CREATE + MISTRAL, "input", "input-always-zero"),
+        Row(ANTHROPIC, "input", "start-input-zero"),
+    ),
+    "The record: an output of 0 beside token events is not known. The client returns what was sent.": (
+        Row(
+            CHATS + COMPLETIONS + RESPONSES + ANTHROPIC + GEMINI + INTERACTIONS + COHERE,
+            "output",
+            "output-zero",
+        ),
+        Row(MISTRAL, "output total", "output-zero"),
+        Row(CHAT_CREATE + MISTRAL, "output", "usage-before-finish-only"),
+    ),
+    "The record: of several places of a count the first positive one counts. The client reads its own place only.": (
+        Row(CHATS, "cached", "cache-write-beside-hit cached-zero-beside-hit"),
+        Row(COMPLETIONS + RESPONSES, "cached", "cached-zero-beside-read"),
+        Row(COHERE, "input output", "tokens-zero-beside-billed"),
+        Row(CHATS, "cached input output reasoning_tokens", "usage-names-of-responses"),
+        Row(MISTRAL, "input output", "usage-names-of-responses"),
+        Row(RESPONSES, "cached input output reasoning_tokens", "usage-names-of-chat"),
+        Row(CHATS, "reasoning_tokens", "billed-searches-perplexity"),
+    ),
+    "The record: audio, or a cache, that is no part of the input field is input. The client returns that field.": (
+        Row(EVERY_CHAT + RESPONSES + GEMINI + INTERACTIONS, "input", "audio-outside"),
+        Row(CHATS, "cached input", "cache-outside-by-the-total"),
+        Row(MISTRAL, "input", "cache-outside-by-the-total"),
+        Row(CHATS, "cached input total", "cache-write-outside"),
+        Row(MISTRAL + COMPLETIONS + RESPONSES, "input total", "cache-write-outside"),
+    ),
+    "The record: usage after [DONE] counts. This client takes the usage of the terminal.": (
+        Row(RESPONSES, "usage", "usage-after-done usage-after-done-alone"),
+    ),
     "The record: usage from before the finish is partial. The client takes the usage of the last response only.": (
         Row(RESPONSES_CREATE, "usage", "usage-before-terminal-cut"),
     ),

@@ -46,15 +46,18 @@ EVENTS = {
         message.usage.cache_creation.ephemeral_5m_input_tokens.# message.usage.cache_creation_input_tokens.#
         message.usage.cache_read_input_tokens.# message.usage.input_tokens.# message.usage.output_tokens.#
         message.usage.service_tier.' request_id.' type.' usage.cache_creation_input_tokens.#
-        usage.cache_read_input_tokens.# usage.input_tokens.# usage.iterations.[].cache_creation_input_tokens.#
-        usage.iterations.[].cache_read_input_tokens.# usage.iterations.[].input_tokens.# usage.iterations.[].model.'
-        usage.iterations.[].output_tokens.# usage.iterations.[].type.' usage.output_tokens.#
-        usage.output_tokens_details.thinking_tokens.# usage.server_tool_use.web_search_requests.#
+        usage.cache_read_input_tokens.# usage.cost.# usage.input_tokens.#
+        usage.iterations.[].cache_creation_input_tokens.# usage.iterations.[].cache_read_input_tokens.#
+        usage.iterations.[].input_tokens.# usage.iterations.[].model.' usage.iterations.[].output_tokens.#
+        usage.iterations.[].type.' usage.output_tokens.# usage.output_tokens_details.thinking_tokens.#
+        usage.server_tool_use.code_execution_requests.# usage.server_tool_use.web_fetch_requests.#
+        usage.server_tool_use.web_search_requests.#
     """,
     "cohere-v2": """
         delta.error.' delta.finish_reason.' delta.message.content.type.' delta.message.role.'
         delta.message.tool_calls.function.name.' delta.message.tool_calls.id.' delta.message.tool_calls.type.'
-        delta.usage.billed_units.input_tokens.# delta.usage.billed_units.output_tokens.# delta.usage.cached_tokens.#
+        delta.usage.billed_units.classifications.# delta.usage.billed_units.input_tokens.#
+        delta.usage.billed_units.output_tokens.# delta.usage.billed_units.search_units.# delta.usage.cached_tokens.#
         delta.usage.tokens.input_tokens.# delta.usage.tokens.output_tokens.# error.type.' id.' index.# type.'
     """,
     "gemini": """
@@ -79,16 +82,16 @@ EVENTS = {
     "gemini-interactions": """
         content.type.' delta.content.type.' delta.type.# delta.type.' error.code.' event_id.' event_type.' index.#
         interaction.id.' interaction.model.' interaction.object.' interaction.service_tier.' interaction.status.'
-        interaction.usage.input_tokens_by_modality.[].modality.'
-        interaction.usage.input_tokens_by_modality.[].tokens.#
-        interaction.usage.output_tokens_by_modality.[].modality.'
+        interaction.usage.grounding_tool_count.[].count.# interaction.usage.grounding_tool_count.[].search_query_count.#
+        interaction.usage.grounding_tool_count.[].type.' interaction.usage.input_tokens_by_modality.[].modality.'
+        interaction.usage.input_tokens_by_modality.[].tokens.# interaction.usage.output_tokens_by_modality.[].modality.'
         interaction.usage.output_tokens_by_modality.[].tokens.# interaction.usage.total_cached_tokens.#
         interaction.usage.total_input_tokens.# interaction.usage.total_output_tokens.#
         interaction.usage.total_thought_tokens.# interaction.usage.total_tokens.#
         interaction.usage.total_tool_use_tokens.# interaction_id.' status.# status.' step.id.' step.name.' step.type.'
         usage.input_tokens_by_modality.[].modality.' usage.input_tokens_by_modality.[].tokens.#
-        usage.total_cached_tokens.# usage.total_input_tokens.# usage.total_output_tokens.#
-        usage.total_thought_tokens.# usage.total_tokens.# usage.total_tool_use_tokens.#
+        usage.total_cached_tokens.# usage.total_input_tokens.# usage.total_output_tokens.# usage.total_thought_tokens.#
+        usage.total_tokens.# usage.total_tool_use_tokens.#
     """,
     "llama-cpp-native": """
         error.code.# error.type.' index.# model.' stop_type.' timings.cache_n.# timings.predicted_ms.#
@@ -96,59 +99,85 @@ EVENTS = {
         tokens_predicted.#
     """,
     "openai-chat": """
-        base_resp.status_code.' base_resp.status_code.# choices.[].message.tool_calls.[].function.name.'
-        choices.[].message.tool_calls.[].id.' detail.[].type.' detail.code.' detail.status_code.#
-        choices.[].delta.audio.expires_at.# choices.[].delta.audio.id.' choices.[].delta.content.[].thinking.[].type.'
-        choices.[].delta.content.[].type.' choices.[].delta.function_call.name.' choices.[].delta.images.[].type.'
-        choices.[].delta.name.' choices.[].delta.reasoning_details.[].index.#
-        choices.[].delta.reasoning_details.[].type.' choices.[].delta.role.'
-        choices.[].delta.tool_calls.[].custom.name.' choices.[].delta.tool_calls.[].function.name.'
-        choices.[].delta.tool_calls.[].id.' choices.[].delta.tool_calls.[].index.#
-        choices.[].delta.tool_calls.[].type.' choices.[].delta.tool_calls.function.name.'
-        choices.[].delta.tool_calls.id.' choices.[].delta.tool_calls.index.# choices.[].delta.tool_calls.type.'
-        choices.[].delta.tool_use_id.' choices.[].delta.type.' choices.[].error.code.# choices.[].finish_reason.#
-        choices.[].finish_reason.' choices.[].index.# choices.[].message.role.' choices.[].native_finish_reason.'
-        code.# created.# error.# error.' error.code.# error.code.' error.status_code.# error.type.# error.type.' id.'
+        base_resp.status_code.# base_resp.status_code.' choices.[].delta.audio.expires_at.# choices.[].delta.audio.id.'
+        choices.[].delta.content.[].thinking.[].type.' choices.[].delta.content.[].type.'
+        choices.[].delta.function_call.name.' choices.[].delta.images.[].type.' choices.[].delta.name.'
+        choices.[].delta.reasoning_details.[].index.# choices.[].delta.reasoning_details.[].type.'
+        choices.[].delta.role.' choices.[].delta.tool_calls.[].custom.name.'
+        choices.[].delta.tool_calls.[].function.name.' choices.[].delta.tool_calls.[].id.'
+        choices.[].delta.tool_calls.[].index.# choices.[].delta.tool_calls.[].type.'
+        choices.[].delta.tool_calls.function.name.' choices.[].delta.tool_calls.id.' choices.[].delta.tool_calls.index.#
+        choices.[].delta.tool_calls.type.' choices.[].delta.tool_use_id.' choices.[].delta.type.'
+        choices.[].error.code.# choices.[].finish_reason.# choices.[].finish_reason.' choices.[].index.#
+        choices.[].message.role.' choices.[].message.tool_calls.[].function.name.' choices.[].message.tool_calls.[].id.'
+        choices.[].native_finish_reason.' code.# created.# detail.[].type.' detail.code.' detail.status_code.# error.#
+        error.' error.code.# error.code.' error.status_code.# error.type.# error.type.' id.'
         latency_checkpoint.engine_ttft_ms.# latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
         latency_checkpoint.total_duration_ms.# latency_checkpoint.user_visible_ttft_ms.# model.' model_id.' object.'
         perf_metrics.server-processing-time.' perf_metrics.server-time-to-first-token.' sansa.routed_model.'
         sansa.routing_latency_ms.# service_tier.' sla_metrics.ttft_ms.# status_code.# system_fingerprint.'
         time_info.queue_time.# time_info.total_time.# timings.predicted_ms.# timings.prompt_ms.# type.'
-        usage.cache_creation_input_tokens.# usage.cached_tokens.# usage.completion_time.# usage.completion_tokens.#
+        usage.cache_creation_input_tokens.# usage.cache_read_input_tokens.# usage.cached_tokens.#
+        usage.citation_tokens.# usage.completion_time.# usage.completion_tokens.#
         usage.completion_tokens_details.accepted_prediction_tokens.# usage.completion_tokens_details.audio_tokens.#
         usage.completion_tokens_details.image_tokens.# usage.completion_tokens_details.reasoning_tokens.#
         usage.completion_tokens_details.rejected_prediction_tokens.# usage.cost.# usage.cost.input_tokens_cost.#
-        usage.cost.output_tokens_cost.# usage.cost.request_cost.# usage.cost.total_cost.# usage.input_tokens.#
-        usage.market_cost.# usage.num_sources_used.# usage.output_tokens.# usage.prompt_cache_hit_tokens.#
-        usage.prompt_cache_miss_tokens.# usage.prompt_time.# usage.prompt_tokens.#
-        usage.prompt_tokens_details.audio_tokens.# usage.prompt_tokens_details.cache_write_tokens.#
-        usage.prompt_tokens_details.cached_tokens.# usage.prompt_tokens_details.image_tokens.#
-        usage.prompt_tokens_details.text_tokens.# usage.queue_time.# usage.reasoning_tokens.# usage.service_tier.'
-        usage.time_per_output_token_ms.# usage.time_to_first_token_ms.# usage.tokens_per_second.# usage.total_time.#
-        usage.total_tokens.# x_groq.error.' x_groq.id.' x_groq.usage.completion_time.#
+        usage.cost.output_tokens_cost.# usage.cost.request_cost.# usage.cost.total_cost.#
+        usage.cost_details.upstream_inference_cost.# usage.cost_in_usd_ticks.# usage.input_tokens.#
+        usage.input_tokens_details.cached_tokens.# usage.market_cost.# usage.num_search_queries.#
+        usage.num_sources_used.# usage.output_tokens.# usage.output_tokens_details.reasoning_tokens.#
+        usage.prompt_audio_seconds.# usage.prompt_cache_hit_tokens.# usage.prompt_cache_miss_tokens.#
+        usage.prompt_cache_write_tokens.# usage.prompt_time.# usage.prompt_tokens.#
+        usage.prompt_tokens_details.audio_tokens.#
+        usage.prompt_tokens_details.cache_creation.ephemeral_5m_input_tokens.#
+        usage.prompt_tokens_details.cache_creation_input_tokens.# usage.prompt_tokens_details.cache_write_tokens.#
+        usage.prompt_tokens_details.cached_creation_tokens.# usage.prompt_tokens_details.cached_tokens.#
+        usage.prompt_tokens_details.image_tokens.# usage.prompt_tokens_details.text_tokens.# usage.queue_time.#
+        usage.reasoning_tokens.# usage.server_tool_use_details.tool_calls_executed.#
+        usage.server_tool_use_details.tool_calls_requested.# usage.server_tool_use_details.web_search_requests.#
+        usage.service_tier.' usage.time_per_output_token_ms.# usage.time_to_first_token_ms.# usage.tokens_per_second.#
+        usage.total_time.# usage.total_tokens.# x_groq.error.' x_groq.id.' x_groq.usage.completion_time.#
         x_groq.usage.completion_tokens.# x_groq.usage.prompt_time.# x_groq.usage.prompt_tokens.#
         x_groq.usage.queue_time.# x_groq.usage.total_time.# x_groq.usage.total_tokens.#
     """,
     "openai-completions": """
         choices.[].delta.role.' choices.[].finish_reason.' choices.[].index.# created.# error.type.' id.' model.'
-        object.' type.' usage.completion_tokens.# usage.prompt_tokens.# usage.total_tokens.#
+        object.' type.' usage.cache_creation_input_tokens.# usage.cache_read_input_tokens.# usage.completion_tokens.#
+        usage.cost.# usage.prompt_tokens.# usage.prompt_tokens_details.cache_creation_input_tokens.#
+        usage.prompt_tokens_details.cached_tokens.# usage.total_tokens.#
     """,
     "openai-responses": """
         code.' content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.' item.id.' item.name.'
         item.role.' item.status.' item.summary.[].type.' item.type.' item_id.' output_index.# part.type.'
-        response.created_at.# response.error.code.' response.id.' response.incomplete_details.reason.'
-        response.model.' response.object.' response.output.[].call_id.' response.output.[].content.[].type.'
-        response.output.[].id.' response.output.[].name.' response.output.[].role.' response.output.[].status.'
-        response.output.[].type.' response.service_tier.' response.status.' response.usage.cost.#
-        response.usage.cost.cache_read_cost.# response.usage.cost.input_cost.# response.usage.cost.output_cost.#
-        response.usage.cost.total_cost.# response.usage.cost_details.upstream_inference_input_cost.#
+        response.created_at.# response.error.code.' response.id.' response.incomplete_details.reason.' response.model.'
+        response.object.' response.output.[].call_id.' response.output.[].content.[].type.' response.output.[].id.'
+        response.output.[].name.' response.output.[].role.' response.output.[].status.' response.output.[].type.'
+        response.service_tier.' response.status.' response.tool_usage.image_gen.input_tokens.#
+        response.tool_usage.image_gen.input_tokens_details.image_tokens.#
+        response.tool_usage.image_gen.input_tokens_details.text_tokens.# response.tool_usage.image_gen.output_tokens.#
+        response.tool_usage.image_gen.output_tokens_details.image_tokens.#
+        response.tool_usage.image_gen.output_tokens_details.text_tokens.# response.tool_usage.image_gen.total_tokens.#
+        response.tool_usage.web_search.num_requests.# response.usage.completion_tokens.#
+        response.usage.completion_tokens_details.reasoning_tokens.# response.usage.cost.#
+        response.usage.cost.cache_read_cost.# response.usage.cost.currency.' response.usage.cost.input_cost.#
+        response.usage.cost.output_cost.# response.usage.cost.total_cost.#
+        response.usage.cost_details.upstream_inference_cost.#
+        response.usage.cost_details.upstream_inference_input_cost.#
         response.usage.cost_details.upstream_inference_output_cost.# response.usage.cost_in_usd_ticks.#
-        response.usage.input_tokens.# response.usage.input_tokens_details.cache_creation_input_tokens.#
+        response.usage.input_tokens.# response.usage.input_tokens_details.audio_tokens.#
+        response.usage.input_tokens_details.cache_creation_input_tokens.#
         response.usage.input_tokens_details.cache_read_input_tokens.#
-        response.usage.input_tokens_details.cache_write_tokens.# response.usage.input_tokens_details.cached_tokens.#
+        response.usage.input_tokens_details.cache_write_tokens.#
+        response.usage.input_tokens_details.cached_creation_tokens.# response.usage.input_tokens_details.cached_tokens.#
         response.usage.num_server_side_tools_used.# response.usage.num_sources_used.# response.usage.output_tokens.#
-        response.usage.output_tokens_details.reasoning_tokens.# response.usage.total_tokens.# sequence_number.#
-        summary_index.# type.'
+        response.usage.output_tokens_details.reasoning_tokens.# response.usage.prompt_tokens.#
+        response.usage.prompt_tokens_details.cached_tokens.#
+        response.usage.server_side_tool_usage_details.code_interpreter_calls.#
+        response.usage.server_side_tool_usage_details.web_search_calls.#
+        response.usage.server_side_tool_usage_details.x_search_calls.#
+        response.usage.tool_calls_details.fetch_url.invocation.#
+        response.usage.tool_calls_details.search_web.invocation.# response.usage.total_tokens.# sequence_number.#
+        summary_index.# type.' usage.input_tokens.# usage.output_tokens.# usage.total_tokens.#
     """,
     "replicate": """
         reason.'

@@ -35,7 +35,10 @@ def through_asgi(
     start: Message = {
         "type": "http.response.start",
         "status": vector.status,
-        "headers": [(b"content-type", vector.content_type.encode())],
+        "headers": [
+            (name.encode(), value.encode())
+            for name, value in [("content-type", vector.content_type), *vector.response_headers]
+        ],
     }
     if coding is not None:
         start["headers"] = [*start["headers"], (b"content-encoding", coding.encode())]

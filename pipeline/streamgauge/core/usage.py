@@ -1,11 +1,15 @@
 """Usage: the token counts that a stream reports in its provider's own fields, as one set of numbers.
 
 For each field the last value that is present counts; nothing is summed over events. Absent, explicit zero and placeholder
-are three different things. If all input counts of an event are 0, those that were positive before are placeholders, and
-count as bad values.
+are three different things. These zeros are placeholders, and bad values:
+
+- an input, an output or a total of 0 after a positive one, with all that is a part of it
+- an input of 0, without any token that was read from a cache or written to it
+- an output of 0 beside token events
+- every count of a usage whose counts are all 0
 
 Some providers include reasoning in output and the cache in input, others report them separately. `normalised` decides this
-by the stream's own numbers where they show it, not by the vendor.
+by the stream's own numbers where they show it, not by the vendor. No count is dropped because it contradicts another one.
 """
 
 from collections.abc import Mapping
@@ -18,16 +22,15 @@ from streamgauge.core.capture.segments import Head
 from streamgauge.core.record import Usage
 from streamgauge.core.reported_cost import reported_cost
 from streamgauge.core.safe_values import finite_number, whole_number
+from streamgauge.core.usage_parts import parts_of
 
-# Types of Anthropic's iterations that the top level of its usage counts already: the model's own, and that of the model
-# that took over after a refusal (server-side fallback: the top level is then the usage of the last model).
-_TOP_LEVEL = (None, "message", "fallback_message")
+_SUM = "input+output=total"
 # Elements of a list that are kept (parts, details by modality); the longest recorded list has 4.
 MAX_PARTS = 32
 
 
 class UsageRules(msgspec.Struct, frozen=True):
-    """Where a dialect reports each number: its possible paths, of which the first that holds a count applies.
+    """Where a dialect reports each number: its possible paths. The first that holds a positive count applies, 0 if none does.
 
     A path is keys joined by dots. In `details.modality=AUDIO.tokens`, `modality=AUDIO` selects the list element with
     that member. `input_parts`: further parts of input that the input field does not include (Anthropic's cache fields).
@@ -46,7 +49,6 @@ class UsageRules(msgspec.Struct, frozen=True):
     audio_input: tuple[str, ...] = ()
     audio_output: tuple[str, ...] = ()
     input_parts: tuple[str, ...] = ()
-    parts: str | None = None
     reasoning_outside: bool = False
     zero_is_absent: frozenset[str] = frozenset()
 
@@ -55,15 +57,24 @@ class UsageRules(msgspec.Struct, frozen=True):
         """The paths of all input counts: input, its parts and its cache."""
         return (*self.input, *self.input_parts, *self.cached, *self.cache_write, *self.cache_write_1h)
 
+    @property
+    def wholes(self) -> frozenset[str]:
+        """The paths whose 0 may be a placeholder, by what came before it."""
+        return frozenset((*self.input_side, *self.output, *self.total))
+
 
 class UsageState(msgspec.Struct, array_like=True, gc=False):
-    """Usage of an open stream: the provider's object, merged field by field, without bad values."""
+    """Usage of an open stream: the provider's object, merged field by field, without bad values.
+
+    `earlier_output`: the last total came without an output count, so that the one in `raw` is that of an earlier total.
+    """
 
     raw: dict[str, object] = {}
     seen: bool = False
     final: bool = False
     placeholder: bool = False
     bad_values: int = 0
+    earlier_output: bool = False
 
 
 def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, placeholder: bool = False) -> bool:
@@ -79,7 +90,7 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
         return False
     if rules.zero_is_absent:
         given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
-    fallen = _fallen_to_zero(state.raw, rules, given) if state.seen else ()
+    fallen = _fallen_to_zero(state, rules, given) if state.seen else ()
     for path in fallen:
         given = _without(given, _keys(path))
     stored, bad = _merge(state.raw, rules.spec, given)
@@ -88,6 +99,8 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
         return False
     state.seen = True
     state.final = state.final or final
+    if rules.reasoning_outside and _first(given, rules.total) is not None:
+        state.earlier_output = _first(given, rules.output) is None
     if placeholder:
         state.placeholder = True
     elif state.placeholder and _first(given, rules.output) is not None:
@@ -95,24 +108,35 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
     return True
 
 
-def _fallen_to_zero(raw: Mapping[str, object], rules: UsageRules, given: Mapping[str, object]) -> list[str]:
-    """The paths of input counts that were positive before, if all input counts of this usage are 0; else none.
+def _fallen_to_zero(state: UsageState, rules: UsageRules, given: Mapping[str, object]) -> list[str]:
+    """The paths of counts of this usage that are 0, were positive before, and are placeholders.
 
-    Some proxies that translate another format to Anthropic's fill the message_delta with zeros. A single count may fall
-    to 0: after a compaction Anthropic's last call reads nothing from the cache.
+    Some proxies that translate another format fill the last usage with zeros. A part of the input alone may fall to 0: after
+    a compaction Anthropic's last call reads nothing from the cache.
     """
-    zeros: dict[str, None] = {}  # a path may be among several kinds of counts
-    for path in rules.input_side:
-        count = whole_number(_at(given, path))
-        if count:
-            return []
-        if count is not None:
-            zeros[path] = None
-    return [path for path in zeros if whole_number(_at(raw, path))]
+    raw = state.raw
+    zeros = _zeros_alone(given, rules.input_side)
+    if zeros is None and not set(rules.cached) & set(rules.input_parts):
+        zeros = _zeros_alone(given, rules.input)  # beside a cache that is a part of it
+    fallen = dict.fromkeys(zeros or ())  # a path may be among several kinds of counts
+    if zeros:
+        fallen |= dict.fromkeys(_zeros_alone(given, rules.audio_input) or ())
+    if not state.placeholder:
+        zeros = _zeros_alone(given, (*rules.output, *rules.reasoning, *rules.audio_output))
+        if zeros and not set(rules.output).isdisjoint(zeros):
+            fallen |= dict.fromkeys(zeros)
+    fallen |= dict.fromkeys(_zeros_alone(given, rules.total) or ())
+    return [path for path in fallen if whole_number(_at(raw, path))]
+
+
+def _zeros_alone(given: Mapping[str, object], paths: tuple[str, ...]) -> list[str] | None:
+    """The paths at which a usage has 0; None if another of them has a positive count."""
+    counts = [(path, whole_number(_at(given, path))) for path in paths]
+    return None if any(count for _, count in counts) else [path for path, count in counts if count is not None]
 
 
 def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, object]:
-    """A copy of an object without the member at a path."""
+    """A copy of an object without the member at a path; of a list of elements that it selects from, without the list."""
     first, *rest = keys
     inner = given.get(first)
     if rest and isinstance(inner, dict):
@@ -176,89 +200,131 @@ def _at(raw: Mapping[str, object], path: str) -> object:
 
 
 def _first(raw: Mapping[str, object], paths: tuple[str, ...]) -> int | None:
+    """The first positive count at these paths; else 0 if there is one."""
+    known = None
     for path in paths:
         number = whole_number(_at(raw, path))
-        if number is not None:
+        if number:
             return number
-    return None
+        known = number if known is None else known
+    return known
 
 
 def normalised(
-    state: UsageState, rules: UsageRules | None, head: Head | None = None, response_id: str | None = None
+    state: UsageState,
+    rules: UsageRules | None,
+    head: Head | None = None,
+    response_id: str | None = None,
+    token_events: int = 0,
 ) -> Usage:
     """The record's usage. `identity_failed` names the equation or inequality that does not hold, or is None.
 
-    `head`, `response_id`: of the response; they may show its cost, and who reports it.
+    `head`, `response_id`: of the response; they may show its cost, and who reports it. `token_events`: how many it had.
     """
     if rules is None or not state.seen:
         return _absent(state, head)
     raw = state.raw
-    given_input, output = _first(raw, rules.input), _first(raw, rules.output)
-    if state.placeholder:
-        output = None
-    total, reasoning, cached = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.cached)
-    input_tokens = _input(raw, rules, given_input)
-    if cached is not None and input_tokens is not None and cached > input_tokens:
-        # The input field does not include the cache (Grok on Azure). `_input` has added those parts of it that
-        # `input_parts` names.
-        input_tokens += 0 if set(rules.cached) & set(rules.input_parts) else cached
-    output, failed = _output_of(input_tokens, output, reasoning, total, rules.reasoning_outside)
-    if total is None and input_tokens is not None and output is not None:
-        total = input_tokens + output
-    return Usage(
+    total, reasoning, audio = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.audio_input)
+    cached, written = _first(raw, rules.cached), _first(raw, rules.cache_write)
+    outside, inside = _input(raw, rules, cached or 0, written or 0)
+    reported = None if state.placeholder else _first(raw, rules.output)
+    zeros = 0
+    if total == 0:
+        total, zeros = None, 1
+    input_tokens, (output, failed) = outside, _output_of(outside, reported, reasoning, total, rules, state)
+    for more in (audio, inside):
+        if failed == _SUM and more and outside is not None:
+            # What the input field does not include, as the total shows: audio (Voxtral), or the cache.
+            other = _output_of(outside + more, reported, reasoning, total, rules, state)
+            if other[1] != _SUM:
+                input_tokens, (output, failed) = outside + more, other
+    if input_tokens == 0:
+        input_tokens, zeros = None, zeros + 1
+    if output == 0 and (token_events or not (input_tokens or total)):
+        output, zeros = None, zeros + 1
+    if failed == _SUM and (input_tokens is None or output is None):
+        failed = None
+    usage = Usage(
         input_tokens=input_tokens,
         output_tokens=output,
         total_tokens=total,
         input_cached_tokens=cached,
-        input_cache_write_tokens=_first(raw, rules.cache_write),
+        input_cache_write_tokens=written,
         input_cache_write_1h_tokens=_first(raw, rules.cache_write_1h),
         reasoning_tokens=reasoning,
-        audio_input_tokens=_first(raw, rules.audio_input),
+        audio_input_tokens=audio,
         audio_output_tokens=_first(raw, rules.audio_output),
-        parts=_parts(raw, rules),
+        parts=parts_of(raw),
         source="final" if state.final else "partial",
         identity_failed=failed,
-        bad_values=state.bad_values,
+        bad_values=state.bad_values + zeros,
         raw=raw,
         reported_cost=reported_cost(raw, head, response_id),
     )
+    if total is None and input_tokens is not None and output is not None:
+        usage.total_tokens = input_tokens + output
+    counts = [getattr(usage, name) for name in _COUNTS]
+    if not any(counts) and (zeros or 0 in counts):
+        _drop_zeros(usage)
+    return usage
 
 
-def _input(raw: Mapping[str, object], rules: UsageRules, given: int | None) -> int | None:
-    if given is None or not rules.input_parts:
-        return given
-    return given + sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
+_COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
+
+
+def _drop_zeros(usage: Usage) -> None:
+    """Make a usage whose counts are all 0 one that reports nothing; what else it says stays."""
+    for name in _COUNTS:
+        if getattr(usage, name) is not None:
+            usage.bad_values += 1
+            setattr(usage, name, None)
+    usage.source = "absent"
+
+
+def _input(raw: Mapping[str, object], rules: UsageRules, cached: int, written: int) -> tuple[int | None, int]:
+    """The input count, with what lies outside of the input field; and the tokens of the cache that may lie outside, too.
+
+    More tokens read from a cache, or written to it, than the input has: the field does not include the cache (Grok on Azure,
+    gateways before Anthropic). Those that `input_parts` names are outside anyway.
+    """
+    given = _first(raw, rules.input)
+    if given is None:
+        return None, 0
+    given += sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
+    if set(rules.cached) & set(rules.input_parts):
+        return given, 0
+    if cached > given or written > given:
+        return given + cached + written, 0
+    return given, cached + written
 
 
 def _output_of(
-    input_tokens: int | None, output: int | None, reasoning: int | None, total: int | None, outside: bool
+    input_tokens: int | None,
+    output: int | None,
+    reasoning: int | None,
+    total: int | None,
+    rules: UsageRules,
+    state: UsageState,
 ) -> tuple[int | None, str | None]:
     """The output count including reasoning, and the identity that does not hold, if any.
 
     Of the possible readings of the output field, the first that adds up to the stream's total counts.
     """
-    with_reasoning = (output or 0) + reasoning if reasoning else output
+    with_reasoning, outside = (output or 0) + reasoning if reasoning else output, rules.reasoning_outside
     if input_tokens is None or total is None or (output is None and not outside):
         reported = with_reasoning if outside else output
         return reported, _beyond_output(reasoning, reported)
-    # The last usage of a Gemini stream may lack output. Its total then excludes the output of an earlier usage.
-    readings = (with_reasoning, output, reasoning) if outside else (output, with_reasoning)
-    for reading in readings:
+    readings = (with_reasoning, output) if outside else (output, with_reasoning)
+    # A total that came without an output count does not include an earlier one.
+    for reading in (*readings, reasoning) if state.earlier_output else readings:
         if reading is not None and input_tokens + reading == total:
             return reading, _beyond_output(reasoning, reading)
-    return readings[0], None if readings[0] is None else "input+output=total"
+    return readings[0], None if readings[0] is None else _SUM
 
 
 def _beyond_output(reasoning: int | None, output: int | None) -> str | None:
     """The identity that does not hold if there is more reasoning than output, which includes it; else None."""
     return "reasoning<=output" if output is not None and (reasoning or 0) > output else None
-
-
-def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, object]]:
-    given = _at(raw, rules.parts) if rules.parts else None
-    if not isinstance(given, list):
-        return []
-    return [part for part in given if isinstance(part, dict) and part.get("type") not in _TOP_LEVEL]
 
 
 def _absent(state: UsageState, head: Head | None) -> Usage:

@@ -259,12 +259,17 @@ class PlainDeltas:
         if event_id is not None:
             state.identity.last_event_id = safe_id(event_id)
         if kind.usages is not None:
+            rules, served = dialect.usage, {path.rpartition(".")[2] for path in dialect.deltas.tier}
             given = list(filter(None, kind.usages(run.events)))
-            usage = _merged(given, dialect.usage.spec) if given else {}
-            usage = {name: value for name, value in usage.items() if name not in dialect.usage.zero_is_absent}
-            if usage.keys() - {path.rpartition(".")[2] for path in dialect.deltas.tier}:
-                final = any(choice.finish_raw is not None for choice in state.choices)
-                take(state.usage, dialect.usage, usage, final=final)
+            while rules.reasoning_outside and given and not _merged(given[-1:], rules.spec).keys() - served:
+                given.pop()  # it tells only how the request was served
+            final = any(choice.finish_raw is not None for choice in state.choices)
+            # The last one by itself: what it lacks may have a meaning (`UsageState.earlier_output`).
+            for usages in (given[:-1], given[-1:]) if rules.reasoning_outside else (given,):
+                usage = _merged(usages, rules.spec) if usages else {}
+                usage = {name: value for name, value in usage.items() if name not in rules.zero_is_absent}
+                if usage.keys() - served:
+                    take(state.usage, rules, usage, final=final)
 
 
 class _Run:

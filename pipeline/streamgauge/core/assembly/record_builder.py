@@ -25,7 +25,8 @@ def record_of(state: StreamState) -> made.Record:
     opening, head, request, identity = state.opening, state.head, state.request, state.identity
     dialect = _dialect_name(state)
     outcome = _outcome(state, dialect)
-    usage = normalised(state.usage, BY_NAME[dialect].usage if dialect in BY_NAME else None, head, identity.response_id)
+    rules = BY_NAME[dialect].usage if dialect in BY_NAME else None
+    usage = normalised(state.usage, rules, head, identity.response_id, state.counts.token_events)
     choices = sorted(state.choices, key=_INDEX) if len(state.choices) > 1 else state.choices
     finished = next((choice for choice in choices if choice.finish_raw is not None), None)
     return made.Record(

@@ -289,7 +289,9 @@ class Stream:
         """Apply an event after the terminal: usage after [DONE] counts, unless it names another response."""
         dialect = self.dialect
         usage = None if dialect is None else dialect.usage_after_done(value)
-        if usage is not None and safe_id(value.get("id")) in (None, self.state.identity.response_id):
+        response = value.get("response")
+        of = response.get("id") if isinstance(response, dict) else value.get("id")
+        if usage is not None and safe_id(of) in (None, self.state.identity.response_id):
             self._sink_for(dialect, None).usage(usage)
 
     def _new_sink(self) -> StreamEventSink:

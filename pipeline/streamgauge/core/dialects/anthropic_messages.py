@@ -10,6 +10,7 @@ from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
+from streamgauge.core.usage_parts import KEEP_SERVER_TOOLS
 
 _KEEP_CACHE_CREATION: Spec = {"ephemeral_5m_input_tokens": Kind.COUNT, "ephemeral_1h_input_tokens": Kind.COUNT}
 _KEEP_COUNTS: dict[str, Spec] = {
@@ -22,7 +23,7 @@ _KEEP_COUNTS: dict[str, Spec] = {
 _KEEP_USAGE: dict[str, Spec] = {
     **_KEEP_COUNTS,
     "output_tokens_details": {"thinking_tokens": Kind.COUNT, "reasoning_tokens": Kind.COUNT},
-    "server_tool_use": {"web_search_requests": Kind.COUNT, "web_fetch_requests": Kind.COUNT},
+    **KEEP_SERVER_TOOLS,
     "iterations": [{"type": Kind.CODE, "model": Kind.ID, **_KEEP_COUNTS}],
     "service_tier": Kind.CODE,
     "inference_geo": Kind.CODE,
@@ -116,7 +117,6 @@ class AnthropicMessages(DialectDefaults):
         cache_write=("cache_creation_input_tokens",),
         cache_write_1h=("cache_creation.ephemeral_1h_input_tokens",),
         reasoning=("output_tokens_details.thinking_tokens", "output_tokens_details.reasoning_tokens"),
-        parts="iterations",
     )
 
     def recognises(self, event: str, data: Data) -> bool:

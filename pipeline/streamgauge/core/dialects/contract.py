@@ -250,7 +250,7 @@ class DialectDefaults:
     deltas: Deltas = Deltas()
 
     def usage_after_done(self, data: Data) -> object:
-        """None: only servers of OpenAI chat send usage after [DONE]."""
+        """None: only servers of OpenAI's formats send usage after [DONE]."""
         return None
 
 

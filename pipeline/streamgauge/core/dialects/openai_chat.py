@@ -22,12 +22,12 @@ from streamgauge.core.dialects.openai_chat_tables import (
     REASONING_PARTS,
     REASONING_SUMMARY,
     ROUTED_MODELS,
-    USAGE,
     USAGES,
     first_present,
     member,
     paths,
 )
+from streamgauge.core.dialects.openai_usage import USAGE
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER, finite_number, safe_code, whole_number
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")

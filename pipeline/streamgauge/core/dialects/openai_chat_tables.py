@@ -6,8 +6,7 @@ in several places, the first one present counts; the others are copies of it.
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERROR_OR_TEXT, KEEP_ERRORS
-from streamgauge.core.reported_cost import KEEP_COST
-from streamgauge.core.usage import UsageRules
+from streamgauge.core.dialects.openai_usage import KEEP_USAGE
 
 _KEEP_TOOL: Spec = {
     "index": Kind.COUNT,
@@ -43,40 +42,6 @@ _KEEP_MESSAGE: Spec = {
     "function_call": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
     "audio": {"id": Kind.ID, "data": Kind.TEXT, "transcript": Kind.TEXT, "expires_at": Kind.NUMBER},
 }
-_DETAILS = dict.fromkeys(("cached_tokens", "cache_write_tokens", "audio_tokens", "text_tokens"), Kind.COUNT)
-_MORE_DETAILS = dict.fromkeys(("image_tokens", "video_tokens"), Kind.COUNT)
-KEEP_USAGE: dict[str, Spec] = {
-    "prompt_tokens": Kind.COUNT,
-    "completion_tokens": Kind.COUNT,
-    "total_tokens": Kind.COUNT,
-    "input_tokens": Kind.COUNT,
-    "output_tokens": Kind.COUNT,
-    "prompt_tokens_details": _DETAILS | _MORE_DETAILS,
-    "completion_tokens_details": {
-        "reasoning_tokens": Kind.COUNT,
-        "audio_tokens": Kind.COUNT,
-        "text_tokens": Kind.COUNT,
-        "accepted_prediction_tokens": Kind.COUNT,
-        "rejected_prediction_tokens": Kind.COUNT,
-    }
-    | _MORE_DETAILS,
-    "reasoning_tokens": Kind.COUNT,
-    "cached_tokens": Kind.COUNT,
-    "cache_creation_input_tokens": Kind.COUNT,
-    "cache_read_input_tokens": Kind.COUNT,
-    "prompt_cache_hit_tokens": Kind.COUNT,
-    "prompt_cache_miss_tokens": Kind.COUNT,
-    "num_sources_used": Kind.COUNT,
-    "queue_time": Kind.NUMBER,
-    "prompt_time": Kind.NUMBER,
-    "completion_time": Kind.NUMBER,
-    "total_time": Kind.NUMBER,
-    "time_to_first_token_ms": Kind.NUMBER,
-    "time_per_output_token_ms": Kind.NUMBER,
-    "tokens_per_second": Kind.NUMBER,
-    **KEEP_COST,
-    "service_tier": Kind.CODE,
-}
 _KEEP_CHOICE: Spec = {
     "index": Kind.COUNT,
     "delta": _KEEP_MESSAGE,
@@ -110,24 +75,6 @@ KEEP: dict[str, Spec] = {
     "sla_metrics": {"ttft_ms": Kind.NUMBER},
     "latency_checkpoint": dict.fromkeys(_LATENCIES, Kind.NUMBER),
 }
-
-USAGE = UsageRules(
-    spec=KEEP_USAGE,
-    # The second names come from gateways that keep the names of another format.
-    input=("prompt_tokens", "input_tokens"),
-    output=("completion_tokens", "output_tokens"),
-    total=("total_tokens",),
-    cached=(
-        "prompt_tokens_details.cached_tokens",
-        "cached_tokens",
-        "prompt_cache_hit_tokens",
-        "cache_read_input_tokens",
-    ),
-    cache_write=("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens"),
-    reasoning=("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),
-    audio_input=("prompt_tokens_details.audio_tokens",),
-    audio_output=("completion_tokens_details.audio_tokens",),
-)
 
 # --- where values are found ------------------------------------------------------------------------------------------
 

@@ -8,33 +8,10 @@ closing event of a part or of an item carries counts there (repeated_output.py);
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, Source, error_in, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
-from streamgauge.core.reported_cost import KEEP_COST
+from streamgauge.core.dialects.openai_usage import KEEP_USAGE, USAGE
 from streamgauge.core.safe_values import safe_code, whole_number
-from streamgauge.core.usage import UsageRules
+from streamgauge.core.usage_parts import KEEP_TOOL_USAGE
 
-_KEEP_USAGE: dict[str, Spec] = {
-    "input_tokens": Kind.COUNT,
-    "output_tokens": Kind.COUNT,
-    "total_tokens": Kind.COUNT,
-    "input_tokens_details": {
-        "cached_tokens": Kind.COUNT,
-        "cache_write_tokens": Kind.COUNT,
-        "cache_read_input_tokens": Kind.COUNT,
-        "cache_creation_input_tokens": Kind.COUNT,
-        "audio_tokens": Kind.COUNT,
-        "text_tokens": Kind.COUNT,
-        "image_tokens": Kind.COUNT,
-    },
-    "output_tokens_details": {
-        "reasoning_tokens": Kind.COUNT,
-        "audio_tokens": Kind.COUNT,
-        "text_tokens": Kind.COUNT,
-        "image_tokens": Kind.COUNT,
-    },
-    "num_sources_used": Kind.COUNT,
-    "num_server_side_tools_used": Kind.COUNT,
-    **KEEP_COST,
-}
 _KEEP_CONTENT: Spec = {"type": Kind.CODE, "text": Kind.TEXT, "refusal": Kind.TEXT}
 _KEEP_ITEM: Spec = {
     "type": Kind.CODE,
@@ -63,7 +40,8 @@ _KEEP_RESPONSE: dict[str, Spec] = {
     "incomplete_details": {"reason": Kind.REASON},
     "error": KEEP_ERRORS["error"],
     "output": [_KEEP_ITEM],
-    "usage": _KEEP_USAGE,
+    "usage": KEEP_USAGE,
+    "tool_usage": KEEP_TOOL_USAGE,
 }
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,
@@ -82,6 +60,7 @@ KEEP: dict[str, Spec] = {
     "diff": Kind.TEXT,
     "partial_image_b64": Kind.TEXT,
     "response": _KEEP_RESPONSE,
+    "usage": KEEP_USAGE,  # after [DONE]
 }
 
 _MEDIA = {"response.audio.delta", "response.audio.transcript.delta"}
@@ -170,21 +149,7 @@ class OpenAIResponses(DialectDefaults):
     keep = KEEP
     keep_body = _KEEP_RESPONSE
     deltas = _DELTAS
-    usage = UsageRules(
-        spec=_KEEP_USAGE,
-        input=("input_tokens",),
-        output=("output_tokens",),
-        total=("total_tokens",),
-        # The second names are Perplexity's.
-        cached=("input_tokens_details.cached_tokens", "input_tokens_details.cache_read_input_tokens"),
-        cache_write=(
-            "input_tokens_details.cache_write_tokens",
-            "input_tokens_details.cache_creation_input_tokens",
-        ),
-        reasoning=("output_tokens_details.reasoning_tokens",),
-        audio_input=("input_tokens_details.audio_tokens",),
-        audio_output=("output_tokens_details.audio_tokens",),
-    )
+    usage = USAGE
 
     def recognises(self, event: str, data: Data) -> bool:
         """By a `type` that begins with `response.`, or by an error with a sequence number."""
@@ -219,7 +184,7 @@ class OpenAIResponses(DialectDefaults):
         elif kind in _TERMINALS:
             _read_terminal(_status(kind, response), response if isinstance(response, dict) else {}, sink)
         elif isinstance(response, dict):
-            sink.usage(response.get("usage"))
+            sink.usage(_usage_of(response))
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports all items of `output`, and ends the stream by the status of the response."""
@@ -231,6 +196,11 @@ class OpenAIResponses(DialectDefaults):
         status = data.get("status")
         _read_terminal((safe_code(status) if isinstance(status, str) else None) or "completed", data, sink)
 
+    def usage_after_done(self, data: Data) -> object:
+        """The usage of a response that came again, or one without a response."""
+        response = data.get("response")
+        return _usage_of(response) if isinstance(response, dict) else data.get("usage")
+
 
 def _status(kind: str, response: object) -> str:
     """How the response ended: its own status if that is an end, else the end of the event's name."""
@@ -240,6 +210,13 @@ def _status(kind: str, response: object) -> str:
 
 def _read_response(response: Data, sink: Sink) -> None:
     sink.identify(response.get("id"), response.get("model"), response.get("service_tier"))
+
+
+def _usage_of(response: Data) -> object:
+    """The usage of a response, with what its server tools used, which is beside it (https://github.com/openai/openai-python,
+    types/responses)."""
+    usage, tools = response.get("usage"), response.get("tool_usage")
+    return {**usage, "tool_usage": tools} if isinstance(usage, dict) and isinstance(tools, dict) else usage
 
 
 def _read_text(kind: str, text: object, sink: Sink) -> None:
@@ -352,7 +329,7 @@ def _read_terminal(status: str, response: Data, sink: Sink) -> None:
         sink.finish(0, status, "tool_calls")
     else:
         sink.finish(0, status)
-    sink.usage(response.get("usage"))
+    sink.usage(_usage_of(response))
     if status not in ("queued", "in_progress"):
         sink.terminal()
 

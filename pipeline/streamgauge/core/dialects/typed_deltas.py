@@ -275,7 +275,7 @@ class _Plan:
         if at in self._timed:
             return None
         if spec is Kind.COUNT:
-            return _POSITIVE if path in self._usage.input_side else _COUNT
+            return _POSITIVE if path in self._usage.wholes else _COUNT
         if spec is Kind.NUMBER:
             return _MEASURE
         if isinstance(spec, Mapping):
