@@ -54,11 +54,11 @@ EVENTS = {
         usage.server_tool_use.web_search_requests.#
     """,
     "cohere-v2": """
-        delta.error.' delta.finish_reason.' delta.message.content.type.' delta.message.role.'
-        delta.message.tool_calls.function.name.' delta.message.tool_calls.id.' delta.message.tool_calls.type.'
-        delta.usage.billed_units.classifications.# delta.usage.billed_units.input_tokens.#
-        delta.usage.billed_units.output_tokens.# delta.usage.billed_units.search_units.# delta.usage.cached_tokens.#
-        delta.usage.tokens.input_tokens.# delta.usage.tokens.output_tokens.# error.type.' id.' index.# type.'
+        delta.finish_reason.' delta.message.content.type.' delta.message.role.' delta.message.tool_calls.function.name.'
+        delta.message.tool_calls.id.' delta.message.tool_calls.type.' delta.usage.billed_units.classifications.#
+        delta.usage.billed_units.input_tokens.# delta.usage.billed_units.output_tokens.#
+        delta.usage.billed_units.search_units.# delta.usage.cached_tokens.# delta.usage.tokens.input_tokens.#
+        delta.usage.tokens.output_tokens.# error.type.' id.' index.# type.'
     """,
     "gemini": """
         [].error.code.# [].error.status.' candidates.[].content.parts.[].functionCall.id.'
@@ -110,9 +110,9 @@ EVENTS = {
         choices.[].delta.tool_calls.type.' choices.[].delta.tool_use_id.' choices.[].delta.type.'
         choices.[].error.code.# choices.[].finish_reason.# choices.[].finish_reason.' choices.[].index.#
         choices.[].message.role.' choices.[].message.tool_calls.[].function.name.' choices.[].message.tool_calls.[].id.'
-        choices.[].native_finish_reason.' code.# created.# detail.[].type.' detail.code.' detail.status_code.# error.#
-        error.' error.code.# error.code.' error.status_code.# error.type.# error.type.' id.'
-        latency_checkpoint.engine_ttft_ms.# latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
+        choices.[].native_finish_reason.' code.# created.# detail.[].type.' detail.code.' detail.status_code.#
+        error.code.# error.code.' error.status_code.# error.type.# error.type.' id.' latency_checkpoint.engine_ttft_ms.#
+        latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
         latency_checkpoint.total_duration_ms.# latency_checkpoint.user_visible_ttft_ms.# model.' model_id.' object.'
         perf_metrics.server-processing-time.' perf_metrics.server-time-to-first-token.' sansa.routed_model.'
         sansa.routing_latency_ms.# service_tier.' sla_metrics.ttft_ms.# status_code.# system_fingerprint.'
@@ -136,7 +136,7 @@ EVENTS = {
         usage.reasoning_tokens.# usage.server_tool_use_details.tool_calls_executed.#
         usage.server_tool_use_details.tool_calls_requested.# usage.server_tool_use_details.web_search_requests.#
         usage.service_tier.' usage.time_per_output_token_ms.# usage.time_to_first_token_ms.# usage.tokens_per_second.#
-        usage.total_time.# usage.total_tokens.# x_groq.error.' x_groq.id.' x_groq.usage.completion_time.#
+        usage.total_time.# usage.total_tokens.# x_groq.id.' x_groq.usage.completion_time.#
         x_groq.usage.completion_tokens.# x_groq.usage.prompt_time.# x_groq.usage.prompt_tokens.#
         x_groq.usage.queue_time.# x_groq.usage.total_time.# x_groq.usage.total_tokens.#
     """,
@@ -183,7 +183,7 @@ EVENTS = {
         reason.'
     """,
     "tgi-native": """
-        details.finish_reason.' details.generated_tokens.# details.input_length.# error.' error_type.'
+        details.finish_reason.' details.generated_tokens.# details.input_length.# error_type.'
     """,
     "watsonx": """
         errors.[].code.' model_id.' results.[].generated_token_count.# results.[].input_token_count.#
