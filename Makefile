@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast test-long test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels
+.PHONY: alerts draw-dashboards help demo site test test-fast test-long test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -44,8 +44,12 @@ types: $(INSTALLED)  ## strict types: of the package, the tests and the benchmar
 interpreters: $(INSTALLED)  ## the tests of core and command line on each further CPython found here, and a tap alone on each
 	./scripts/test_interpreters
 
-wheels: $(INSTALLED)  ## build the sdist, the wheel for manylinux and the one for every platform into dist/
+wheels: $(INSTALLED)  ## build the sdist, the wheel for manylinux and the one for every platform into dist/, and their SBOM
 	$(BIN)/python scripts/build_wheels.py
+	./scripts/make_sbom || echo 'the SBOM was not written'
+
+sbom: $(INSTALLED)  ## write the software bill of materials of what runs into dist/ (CycloneDX)
+	./scripts/make_sbom
 
 # Few generated examples; and without the compiled files of the run before, each process compiles all tests again.
 FEW := PYTHONDONTWRITEBYTECODE= STREAMGAUGE_FEW_EXAMPLES=1

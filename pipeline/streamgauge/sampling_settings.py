@@ -35,10 +35,10 @@ class SamplingSettings:
     )
     # A client can write any header, but it has only the API keys that it was given.
     tenant_source: tuple[str, ...] = declared(
-        order("credential", "header"),
+        order("client", "credential", "header"),
         ("credential", "header"),
-        "where a request's tenant comes from, the first source that has one: the API key's entry in --tenants, "
-        "or --tenant-header",
+        "where a request's tenant comes from, the first source that has one: `client`, the name of the authenticated client, "
+        "`credential`, the API key's entry in --tenants, or `header`, --tenant-header",
         _COMMANDS,
         "Capture",
         default_text="credential,header",

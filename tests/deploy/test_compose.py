@@ -132,7 +132,7 @@ def test_images_have_a_version() -> None:
         image, colon, tag = service["image"].partition(":")
         assert colon, name
         assert tag != "latest", name
-        assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+(\.\d+)?", tag), name
+        assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+(\.\d+)?(@sha256:[0-9a-f]{64})?", tag), name
 
 
 def test_containers_have_no_rights_and_write_to_their_volumes_alone() -> None:

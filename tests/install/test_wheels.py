@@ -58,16 +58,23 @@ def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the sdist and both wheels, built from sources that cannot be written."""
     folder = tmp_path_factory.mktemp("dist")
     before = snapshot(source)
+    build(source, folder)
+    assert snapshot(source) == before
+    return folder
+
+
+def build(source: Path, folder: Path, **variables: str) -> Path:
+    """Build into a folder, with these variables of the environment."""
+    without = ("PYTHONDONTWRITEBYTECODE", "SOURCE_DATE_EPOCH")
     done = subprocess.run(
         [*READ_ONLY, sys.executable, str(source / "scripts" / "build_wheels.py"), str(folder)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        env={name: value for name, value in os.environ.items() if name not in without} | variables,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert snapshot(source) == before
     return folder
 
 
@@ -93,6 +100,16 @@ def test_one_wheel_is_for_manylinux_and_one_for_every_platform(built: Path) -> N
     assert f'is consistent with the following platform tag: "{platform}"' in " ".join(shown.stdout.split())
     assert PUMP in zipfile.ZipFile(native).namelist()
     assert not [name for name in zipfile.ZipFile(plain).namelist() if name.endswith(".so")]
+
+
+def test_the_same_sources_give_the_same_bytes(built: Path, source: Path, tmp_path: Path) -> None:
+    again = build(source, tmp_path / "again")
+    assert {path.name: path.read_bytes() for path in again.iterdir()} == {
+        path.name: path.read_bytes() for path in built.iterdir()
+    }
+    for wheel in wheels(build(source, tmp_path / "dated", SOURCE_DATE_EPOCH="1700000000")):
+        with zipfile.ZipFile(wheel) as archive:
+            assert {info.date_time for info in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
 
 
 def test_both_wheels_have_all_modules_and_assets(built: Path, tmp_path: Path) -> None:

@@ -241,6 +241,21 @@ def test_a_header_cannot_replace_the_tenant_of_a_credential() -> None:
         assert tuple(seen) == of_both, source
 
 
+def test_the_name_of_an_authenticated_client_may_be_the_tenant() -> None:
+    started = msgspec.structs.replace(opened("/x", ("x-tenant", "other")), client_name="search")
+    expected = {
+        ("client", "header"): "search",
+        ("header", "client"): "other",
+        ("credential", "header"): "other",
+        ("client",): "search",
+    }
+    for source, tenant in expected.items():
+        settings = talk.settings(tenant_header="X-Tenant", tenant_source=source)
+        assert opening_of(started, settings, "masked").tenant == tenant, source
+    nameless = opening_of(opened("/x"), talk.settings(tenant_source=("client",)), "masked")
+    assert nameless.tenant is None
+
+
 def test_after_a_rotation_entries_under_the_previous_key_count() -> None:
     previous = bytes(reversed(KEY))
     old, new = digest(previous, b"sk-1"), digest(KEY, b"sk-1")

@@ -102,8 +102,9 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     """How a recorder captures.
 
     `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id. `full_share`: the part of the
-    streams (0 to 1) that `capture` = full applies to; the others are masked. `tenant_source`: the order in which the
-    credential (its entry in `tenants`) and the tenant header are asked for the tenant. `previous_key`: the key before a
+    streams (0 to 1) that `capture` = full applies to; the others are masked. `tenant_source`: the order in which the name of
+    the authenticated client (`client`), the credential's entry in `tenants` (`credential`) and the tenant header (`header`)
+    are asked for the tenant. `previous_key`: the key before a
     rotation; an entry of `tenants` may have the credential's id under it.
     """
 
@@ -148,7 +149,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
         path=endpoint_of(opened.method, opened.target),
         started_at_ns=opened.wall_ns,
         trace_id=trace_id,
-        tenant=_tenant(headers, credential, settings),
+        tenant=_tenant(opened, headers, credential, settings),
         credential_id=credential_id,
         attempt=_attempt(headers.get("x-stainless-retry-count", "")),
         resumed_from=resumption.resumed_from,
@@ -181,31 +182,30 @@ def _keyed(key: bytes) -> hmac.HMAC:
     return hmac.new(key, digestmod=hashlib.sha256)
 
 
-def _tenant(headers: dict[str, str], credential: str | None, settings: CaptureSettings) -> str | None:
+def _tenant(
+    opened: RequestStarted, headers: dict[str, str], credential: str | None, settings: CaptureSettings
+) -> str | None:
     """The tenant of a request, of the first source that names one."""
     for source in settings.tenant_source:
-        named = _TENANT_SOURCES[source](headers, credential, settings)
+        match source:
+            case "client":
+                named = opened.client_name
+            case "credential":
+                named = _tenant_of(credential, settings)
+            case _:
+                named = headers.get((settings.tenant_header or "").lower())
         if tenant := safe_id(named):
             return tenant
     return None
 
 
-def _tenant_of_header(headers: dict[str, str], _credential: str | None, settings: CaptureSettings) -> str | None:
-    return headers.get((settings.tenant_header or "").lower())
-
-
-def _tenant_of_credential(_headers: dict[str, str], credential: str | None, settings: CaptureSettings) -> str | None:
+def _tenant_of(credential: str | None, settings: CaptureSettings) -> str | None:
+    """The entry of a credential in `tenants`, under the present key or the one before a rotation."""
     if credential is None or not settings.tenants:
         return None
     keys = (settings.key, settings.previous_key)
     named = (settings.tenants.get(_credential_digest(key, credential)) for key in keys if key is not None)
     return next(filter(None, named), None)
-
-
-_TENANT_SOURCES: Mapping[str, Callable[[dict[str, str], str | None, CaptureSettings], str | None]] = {
-    "credential": _tenant_of_credential,
-    "header": _tenant_of_header,
-}
 
 
 def _credential(headers: dict[str, str], parameters: dict[str, str]) -> str | None:
