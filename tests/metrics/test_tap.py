@@ -38,10 +38,16 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
         assert page.value("streamgauge_tap_refused_total", reason="unknown_upstream") == 1
         assert page.value("streamgauge_tap_refused_total", reason="relay_busy") == 0
         assert "streamgauge_metric_source_failures_total" in page.names_with_samples()
+        clients = [f"streamgauge_tap_client_connections{end}" for end in ("", "_limit")]
+        assert [page.value(name) for name in clients] == [0, 0]
+        one.clients(3, 100)
+        two.clients(4, 100)
+        one.clients(2)
         one.head_passed_on(40_000)
         two.head_passed_on(60_000)
         delivery.delivered(4)
     later = read_page(metrics.render())
+    assert [later.value(name) for name in clients] == [6, 200]
     assert balance(later) == (15, 13, 0, 2)
     assert [page.value(f"streamgauge_tap_response_heads_{name}") for name in ("total", "seconds_total")] == [0, 0]
     assert [later.value(f"streamgauge_tap_response_heads_{name}") for name in ("total", "seconds_total")] == [2, 0.0001]

@@ -19,6 +19,8 @@ OF_TAPS: Mapping[str, tuple[Metric, ...]] = {
         table.SPOOL_BYTES,
         table.SPOOL_LIMIT,
         table.SPOOL_WRITES_REFUSED,
+        table.CLIENT_CONNECTIONS,
+        table.CLIENT_CONNECTIONS_LIMIT,
         table_health.DATA_FREE,
     ),
     table.BROKER_CONNECTED.name: (table.BROKER_PROBLEM,),

@@ -5,7 +5,7 @@ from streamgauge.metrics.rules import Alert, Durations, RuleGroup
 
 def group(durations: Durations) -> RuleGroup:
     """The alerts of taps, and of the broker as taps and workers see it."""
-    return RuleGroup("streamgauge-taps", (*_reads(durations), *_disk(), *_broker()))
+    return RuleGroup("streamgauge-taps", (*_reads(durations), *_clients(), *_disk(), *_broker()))
 
 
 def _reads(durations: Durations) -> list[Alert]:
@@ -32,6 +32,21 @@ def _reads(durations: Durations) -> list[Alert]:
             "The read counters of the tap {{ $labels.instance }} do not match",
             "{{ $value | humanize }} reads were lost without a reason or counted twice. This is an internal error: please "
             "report it.",
+        ),
+    ]
+
+
+def _clients() -> list[Alert]:
+    return [
+        Alert(
+            "ClientConnectionsAlmostUsed",
+            "sum by (instance) (streamgauge_tap_client_connections)\n"
+            "  / (sum by (instance) (streamgauge_tap_client_connections_limit) > 0) > 0.9",
+            5,
+            "page",
+            "{{ $value | humanizePercentage }} of the client connections of {{ $labels.instance }} are used",
+            "Further clients wait until a connection ends. Either there is more traffic than --max-connections allows, or a "
+            "client holds connections without using them.",
         ),
     ]
 

@@ -42,6 +42,15 @@ NOT_CAPTURED = counter(
     "reason",
     page=15_000,
 )
+CLIENT_CONNECTIONS = gauge(
+    MetricSource.TAP, "tap_client_connections", "Connections of clients that the relays have.", "connections"
+)
+CLIENT_CONNECTIONS_LIMIT = gauge(
+    MetricSource.TAP,
+    "tap_client_connections_limit",
+    "Connections of clients that the relays may have (--max-connections, or what the file descriptors allow).",
+    "connections",
+)
 SPOOL_BYTES = gauge(MetricSource.TAP, "spool_bytes", "Size of the spool's file, with its free pages.", "bytes")
 SPOOL_LIMIT = gauge(MetricSource.TAP, "spool_limit_bytes", "Size limit of the spool.", "bytes")
 SPOOL_ROWS = gauge(MetricSource.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
@@ -59,5 +68,6 @@ BROKER_PROBLEM = gauge(
 
 TAP_METRICS: tuple[Metric, ...] = (
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, RESPONSES_SEEN, NOT_CAPTURED,
-    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
+    CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED,
+    BROKER_CONNECTED, BROKER_PROBLEM,
 )  # fmt: skip

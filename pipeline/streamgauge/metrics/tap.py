@@ -8,6 +8,7 @@ from streamgauge.metrics.prometheus import Sample, Source
 from streamgauge.metrics.table_added_time import TAP_HEADS, TAP_HEADS_SECONDS
 from streamgauge.spool.read_counters import (
     read_balance,
+    read_clients,
     read_heads_passed_on,
     read_incidents,
     read_refusals,
@@ -29,6 +30,9 @@ def tap_reads(counters: Path) -> Source:
         heads, took_ns = read_heads_passed_on(counters)
         yield Sample(TAP_HEADS.name, heads, {})
         yield Sample(TAP_HEADS_SECONDS.name, took_ns / 1e9, {})
+        clients, most = read_clients(counters)
+        yield Sample(table.CLIENT_CONNECTIONS.name, clients, {})
+        yield Sample(table.CLIENT_CONNECTIONS_LIMIT.name, most, {})
         yield Sample(table.SPOOL_WRITES_REFUSED.name, int(read_writes_refused(counters)), {})
         for kind, times in read_incidents(counters).items():
             yield Sample(table.TAP_INCIDENTS.name, times, {"kind": kind})

@@ -2,7 +2,8 @@
 
 Each data directory has one file, shared by the processes of one tap. It holds a version word, then for each role a region
 of 8-byte slots that only the process in that role writes (while none runs, also `close_balance`): an aligned 8-byte store
-into a shared mapping, which the kernel keeps when the process ends. `writes_refused` is a state; the other numbers grow.
+into a shared mapping, which the kernel keeps when the process ends. `writes_refused` and `clients` are states; the other
+numbers grow.
 The primary count of delivered reads is in the spool's database, changed in the transaction that deletes the rows; the slot
 here mirrors it.
 `spool.close_balance_after_crash` closes the balance before a tap's processes start.
@@ -125,6 +126,7 @@ _SENT = _REGION - 1  # how many of its reads a relay has sent to a recorder
 _SEEN_BY_PUMP = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
 _HEADS, _HEADS_NS = _REGION - 4, _REGION - 5  # heads of responses that a relay passed on, and how long that took (ns)
+_CLIENTS, _CLIENTS_MOST = _REGION - 6, _REGION - 7  # connections of clients that a relay has, and may have: states
 _SEEN_SLOTS = (_SEEN, _SEEN_BY_PUMP)
 _INCIDENT_SLOTS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 _REFUSAL_SLOTS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
@@ -220,6 +222,12 @@ class Counters:
         self._words[self._base + _HEADS] += 1
         self._words[self._base + _HEADS_NS] += took_ns
 
+    def clients(self, connected: int, most: int | None = None) -> None:
+        """Set how many connections of clients this relay has, and how many it may have: states, not counts."""
+        self._words[self._base + _CLIENTS] = connected
+        if most is not None:
+            self._words[self._base + _CLIENTS_MOST] = most
+
     def writes_refused(self, refused: bool) -> None:
         """Set whether the disk refuses this role's writes to the spool: a state, not a count."""
         self._words[self._base + _WRITES_REFUSED] = int(refused)
@@ -268,6 +276,12 @@ def read_heads_passed_on(path: Path) -> tuple[int, int]:
         return slots.total(_HEADS), slots.total(_HEADS_NS)
 
 
+def read_clients(path: Path) -> tuple[int, int]:
+    """Connections of clients that the relays have, and may have, summed; both 0 if there is no file."""
+    with _Snapshot(path) as slots:
+        return slots.total(_CLIENTS), slots.total(_CLIENTS_MOST)
+
+
 def read_writes_refused(path: Path) -> bool:
     """Whether the disk refused the last write to the spool; False if there is no file."""
     with _Snapshot(path) as slots:
@@ -301,12 +315,15 @@ def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReaso
 
 
 def _close_all_balances(path: Path) -> None:
-    """Set what each role of the tap has sent: no relay runs, so all reads that it saw and did not drop are accounted for."""
+    """Set what each role of the tap has sent: no relay runs, so all reads that it saw and did not drop are accounted for. No
+    client is connected either.
+    """
     with Counters(path, "recorder") as any_role:
         for role in _TAP:
             base = 1 + role * _REGION
             words = any_role._words
             dropped = sum(words[base + place] for place in _DROPPED_SLOTS.values()) if role < MAX_RELAYS else 0
+            words[base + _CLIENTS] = words[base + _CLIENTS_MOST] = 0
             words[base + _SENT] = max(words[base] + words[base + _SEEN_BY_PUMP] - dropped, 0)
 
 

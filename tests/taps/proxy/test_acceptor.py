@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.listeners import SPREADS, Address, Listeners, open_listeners
 from streamgauge.spool.read_counters import Incident
-from streamgauge.taps.proxy.limits import RESERVED_DESCRIPTORS, address_of, capacity_of
-from streamgauge.taps.proxy.relay import SHED_IDLE_S
+from streamgauge.taps.proxy.limits import RESERVED_DESCRIPTORS, SHED_IDLE_S, address_of, capacity_of
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     PATIENCE_S,

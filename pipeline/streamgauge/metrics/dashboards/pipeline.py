@@ -94,6 +94,23 @@ _TAPS = Row(
     "Taps: spool, disk and broker",
     (
         TimeSeries(
+            title="Connections of clients",
+            help="Used share of the connections that a tap's clients may have (--max-connections).",
+            unit="percentunit",
+            maximum=1,
+            no_value=_NO_TAP,
+            alerts=("ClientConnectionsAlmostUsed",),
+            queries=(
+                Query(
+                    ratio(
+                        gauge("tap_client_connections", by="instance"),
+                        gauge("tap_client_connections_limit", by="instance"),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        TimeSeries(
             title="Spool",
             help="Used share of the size limit. writes refused: 100 % while writes to the spool fail.",
             unit="percentunit",

@@ -18,7 +18,7 @@ from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.client_socket import has_closed_its_side, reset_at_close, unacknowledged_bytes
 from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.limits import ByteBudget
+from streamgauge.taps.proxy.limits import SHED_IDLE_S, SHED_SLOW_S, ByteBudget
 from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
@@ -44,6 +44,8 @@ FLUSH_S = 5.0
 FLUSH_STEP_S = 0.002
 
 _NS = 1_000_000_000
+_LINGER_NS, _SHED_IDLE_NS = int(LINGER_S * _NS), int(SHED_IDLE_S * _NS)
+_BODY_TOO_SLOW = RefusedError(Refusal.BODY_TIMEOUT, "The request body did not arrive in time.")
 
 
 class RelayContext(Protocol):
@@ -204,6 +206,8 @@ class Client(asyncio.Protocol):
         if pause == self._reading_paused or self.transport.is_closing():
             return
         self._reading_paused = pause
+        if self._exchange is not None:
+            self._exchange.body_reading(paused=pause)
         if pause:
             self.transport.pause_reading()
         else:
@@ -211,15 +215,27 @@ class Client(asyncio.Protocol):
 
     # Called by the relay.
 
-    @property
-    def idle_since_ns(self) -> int | None:
-        """Since when the client has no request in progress (monotonic ns); None if it has one, or while it is closing."""
-        return None if self._exchange is not None or self._closing else self._idle_ns
+    def may_be_shed_ns(self) -> int | None:
+        """From when the client may lose its place to another one (monotonic ns); None while the relay or its upstream owes it
+        something. A client without a request in progress, or with a connection that is closing, may lose it soon; one that is
+        sending a body, if that is slower than BODY_RATE.
+        """
+        if self._closing:
+            unsent = self.transport.get_write_buffer_size()
+            return None if unsent or self._linger_due_ns is None else self._linger_due_ns - _LINGER_NS + _SHED_IDLE_NS
+        if self._exchange is not None:
+            return None if self._exchange.over else self._exchange.body_due_ns(SHED_SLOW_S)
+        return self._idle_ns + _SHED_IDLE_NS
 
     def shed(self) -> None:
-        """Closes an idle connection, because the relay or its address has reached a limit of connections."""
-        self._closing = True
-        self.transport.abort()
+        """Closes the connection, because the relay or its address has reached a limit of connections. A client whose body is
+        too slow is told so.
+        """
+        if self._exchange is not None and not self._closing:
+            self._refuse(_BODY_TOO_SLOW)
+        else:
+            self._closing = True
+            self.transport.abort()
 
     def drain(self) -> None:
         """Lets a running exchange end; closes the connection if there is none."""
@@ -321,7 +337,7 @@ class Client(asyncio.Protocol):
         self._charge()
         if lingering and self.transport.can_write_eof():
             self.transport.write_eof()
-            self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS)
+            self._linger_due_ns = time.monotonic_ns() + _LINGER_NS
             self.update_reading()
         else:  # the TLS transport lingers by itself: it waits for close_notify, and discards other data
             self.transport.close()
@@ -380,8 +396,11 @@ class Client(asyncio.Protocol):
         if self._exchange is not None:
             if self.blocked_ns is not None:
                 return self._taken_ns + int(BLOCKED_S * _NS)
-            silent = not self._exchange.over
-            return self._exchange.quiet_ns + int(settings.upstream_idle_timeout * _NS) if silent else None
+            if self._exchange.over:
+                return None
+            quiet_due = self._exchange.quiet_ns + int(settings.upstream_idle_timeout * _NS)
+            body_due = self._exchange.body_due_ns(settings.body_grace_s)
+            return quiet_due if body_due is None else min(quiet_due, body_due)
         if self._reader.in_head:
             return self._reader.began_ns + int(settings.header_timeout_s * _NS)
         # While draining, a client that has just connected may send a first request; an idle one must not delay the end.
@@ -394,7 +413,7 @@ class Client(asyncio.Protocol):
         elif self._exchange is not None and self.blocked_ns is not None:
             self._end_by_client()
         elif self._exchange is not None and self._exchange.waits_for_client:
-            self._refuse(RefusedError(Refusal.BODY_TIMEOUT, "The request body did not arrive in time."))
+            self._refuse(_BODY_TOO_SLOW)
         elif self._exchange is not None:
             self._exchange.timed_out(self._relay.settings.upstream_idle_timeout)
         elif self._reader.in_head:

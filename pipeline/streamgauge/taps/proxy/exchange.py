@@ -15,6 +15,7 @@ from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses
 from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
 from streamgauge.taps.proxy.client_interface import ClientSide, ConnectionFate
+from streamgauge.taps.proxy.limits import BODY_RATE
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFraming
@@ -27,8 +28,9 @@ _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 class Exchange:
     """One exchange. `quiet_ns`: when data last moved (monotonic ns). `over`: it has ended, and sends nothing more."""
 
-    __slots__ = ("_blocked_ns", "_body_bytes", "_client", "_connected_ns", "_connecting", "_connector",
-                 "_expects_continue", "_framing", "_gate", "_gone_ns", "_head", "_head_passed", "_must_report_sent",
+    __slots__ = ("_blocked_ns", "_body_began_ns", "_body_bytes", "_body_paused_ns", "_client", "_connected_ns",
+                 "_connecting", "_connector", "_expects_continue", "_framing", "_gate", "_gone_ns", "_head",
+                 "_head_passed", "_must_report_sent",
                  "_outgoing", "_pending", "_pending_bytes", "_pending_end", "_pump", "_pumped", "_request",
                  "_response_begun", "_reusable", "_reused", "_unsent_bytes", "_upstream", "over", "quiet_ns",
                  "request_complete")  # fmt: skip
@@ -48,6 +50,8 @@ class Exchange:
         self._connected_ns: int | None = None
         self._pending: list[bytes] = [outgoing.head]
         self._pending_bytes = self._body_bytes = 0
+        self._body_began_ns = self.quiet_ns
+        self._body_paused_ns: int | None = None  # since when the relay does not read the body
         self._must_report_sent = False
         self._framing = ResponseFraming(request.method, in_c=pump is not None)
         self._response_begun = False  # a byte of any response, also of an interim one, has come
@@ -92,6 +96,24 @@ class Exchange:
     def waits_for_client(self) -> bool:
         """Whether the exchange waits for the rest of the client's request."""
         return not self.request_complete and not self.body_must_wait
+
+    def body_due_ns(self, grace_s: float) -> int | None:
+        """When the client will have been too slow: `grace_s` after the body began, and the time that its bytes take at
+        BODY_RATE (monotonic ns). None unless the exchange waits for the client alone: a response may come before the request
+        is complete.
+        """
+        if not self.waits_for_client or not self._framing.untouched:
+            return None
+        return self._body_began_ns + int(grace_s * 1e9) + self._body_bytes * (1_000_000_000 // BODY_RATE)
+
+    def body_reading(self, paused: bool) -> None:
+        """Called when the relay has paused reading the body, or reads it again."""
+        now = time.monotonic_ns()
+        if paused:
+            self._body_paused_ns = now
+        elif self._body_paused_ns is not None:
+            self._body_began_ns += now - self._body_paused_ns
+            self._body_paused_ns = None
 
     @property
     def body_must_wait(self) -> bool:

@@ -22,6 +22,18 @@ MAX_FIELDS = 512
 OBJECT_BYTES = 128
 
 
+# A request's body must arrive within this time, and the time that its bytes take at this rate (seconds, bytes a second). The
+# time in which the relay does not read the body counts for neither. A modem of the nineties sends five times as much.
+BODY_GRACE_S = 60.0
+BODY_RATE = 1_000
+# While no further connection is possible: how long a client has its place at least (seconds). One that waits for nothing: the
+# first request of a client that has just connected may be on its way. One that is sending a body: instead of BODY_GRACE_S.
+SHED_IDLE_S = 1.0
+SHED_SLOW_S = 10.0
+# How long a client may take for the handshake of TLS (seconds).
+HANDSHAKE_S = 15.0
+
+
 class ByteBudget:
     """The bytes of requests that a relay may buffer for all its clients together."""
 

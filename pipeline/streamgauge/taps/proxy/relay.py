@@ -19,6 +19,7 @@ from streamgauge.taps.proxy.capture_gate import named_headers
 from streamgauge.taps.proxy.client import LINGER_S, Client
 from streamgauge.taps.proxy.client_access import ClientAccess, client_tokens
 from streamgauge.taps.proxy.limits import (
+    HANDSHAKE_S,
     MAX_CLIENT_BYTES,
     ByteBudget,
     Connections,
@@ -31,10 +32,8 @@ from streamgauge.taps.proxy.request import Route, Routes
 from streamgauge.taps.proxy.tls import upstream_context
 from streamgauge.taps.proxy.upstream import Connector
 
-# Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
-# request of a client that has just connected may be on its way.
+# Connections that are closed at a time to make room.
 SHED_AT_A_TIME = 32
-SHED_IDLE_S = 1.0
 # After the drain's deadline, the connections that were cut have this long to close (seconds).
 CUT_S = 1.0
 
@@ -91,6 +90,7 @@ class Relay:
         }
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.drop_unsent_reads()
+        self._counters.clients(0, capacity)
         self.refusals = Refusals(self._counters, log)
         self.recorder = LoopClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
         self.pump = PumpHandle(self.recorder, self._counters) if settings.pump and BUILT else None
@@ -99,7 +99,8 @@ class Relay:
         """Starts to accept clients: on `listening`, and on `others` if clients wait there for too long."""
         loop = asyncio.get_running_loop()
         if self._certificate is not None:
-            timeouts = {"ssl_handshake_timeout": self.settings.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
+            handshake_s = min(HANDSHAKE_S, self.settings.header_timeout_s)
+            timeouts = {"ssl_handshake_timeout": handshake_s, "ssl_shutdown_timeout": LINGER_S}
             self._tls = {"ssl": self._certificate.context, **timeouts}
         if self._renewals:
             self._renewal_timer = loop.call_later(CHECK_S, self._check_files)
@@ -113,6 +114,7 @@ class Relay:
         )
 
     def _start_serving(self, accepted: socket.socket, address: str) -> None:
+        self._counters.clients(self._connections.count)
         task = reported_task("the serving of a connection", self._serve(accepted, address))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
@@ -135,20 +137,23 @@ class Relay:
         accepted.close()
 
     def _make_room(self, address: str | None) -> None:
-        """Closes the connections that have been idle the longest: of all clients (None), or of one address's clients."""
-        latest_ns = time.monotonic_ns() - int(SHED_IDLE_S * 1e9)
-        idle = [
-            (since, client)
+        """Closes connections that wait for nothing, and those whose bodies are too slow: of all clients (None), or of one
+        address's clients. First those that could have been closed for the longest time.
+        """
+        now = time.monotonic_ns()
+        useless = [
+            (due, client)
             for client in self._clients
-            if (since := client.idle_since_ns) is not None and since < latest_ns and address in (None, client.address)
+            if address in (None, client.address) and (due := client.may_be_shed_ns()) is not None and due < now
         ]
-        for _, client in sorted(idle, key=lambda one: one[0])[:SHED_AT_A_TIME]:
+        for _, client in sorted(useless, key=lambda one: one[0])[:SHED_AT_A_TIME]:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
             self.client_disconnected(client)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
+        self._counters.clients(self._connections.count)
         if self._acceptor is not None:
             self._acceptor.resume()
 
@@ -195,6 +200,7 @@ class Relay:
         lost = await self.recorder.close(ends - time.monotonic())
         if lost:
             self._log(f"{lost} reads are discarded (recorder_gone): the recorder did not accept them in time")
+        self._counters.clients(0)
         self._counters.close()
 
     def send_at_once(self) -> None:

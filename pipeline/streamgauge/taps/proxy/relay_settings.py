@@ -6,6 +6,7 @@ from streamgauge.attribute_types import Attribute
 from streamgauge.config import Settings
 from streamgauge.proxy_settings import ProxySettings
 from streamgauge.recorder.client import CAPACITY_BYTES
+from streamgauge.taps.proxy.limits import BODY_GRACE_S
 from streamgauge.taps.proxy.upstream import WATCH_S
 
 
@@ -28,6 +29,7 @@ class RelaySettings(ProxySettings):
     role: str = "relay-0"
     upstream_idle_timeout: float = Settings.upstream_idle_timeout
     header_timeout_s: float = 60.0
+    body_grace_s: float = BODY_GRACE_S
     keep_alive_s: float = 75.0
     drain_timeout: float = Settings.drain_timeout
     tenant_header: str | None = Settings.tenant_header

@@ -1,0 +1,184 @@
+"""Bodies of requests that come slowly: they hold a place for a bounded time, and honest slow clients are served."""
+
+import contextlib
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.spool.read_counters import Incident, Refusal, read_clients, read_refusals
+from streamgauge.taps.proxy import client as client_module
+from streamgauge.taps.proxy.limits import BODY_RATE
+from tests.running import wait_for
+from tests.taps.proxy.pki import make_pki
+from tests.taps.proxy.rig import (
+    PATIENCE_S,
+    RawUpstream,
+    RunningRelay,
+    answering,
+    exchange_rig,
+    only,
+    receive,
+    receive_all,
+    receive_head,
+    receive_request,
+    receive_until_reset,
+    settings_for,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+STEP_S = 0.05
+
+
+def begun(size: int) -> bytes:
+    return b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: %d\r\n\r\n" % size
+
+
+def swallow(one: socket.socket) -> None:
+    receive_until_reset(one)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_below_the_least_rate_is_refused_although_it_never_stops(tmp_path: Path, chunked: bool) -> None:
+    head = b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n" if chunked else begun(10_000)
+    with exchange_rig(tmp_path, swallow, body_grace_s=0.5) as (relay, upstream, recorder):
+        with relay.connect() as client:
+            client.sendall(head)
+            stop = threading.Event()
+
+            def drip() -> None:
+                with contextlib.suppress(OSError):
+                    while not stop.wait(STEP_S):
+                        client.sendall(b"1\r\nx\r\n" if chunked else b"x")
+
+            dripping = threading.Thread(target=drip)
+            dripping.start()
+            began = time.monotonic()
+            received = receive_all(client)
+            took = time.monotonic() - began
+            stop.set()
+            dripping.join()
+        assert received.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in received
+        assert 0.4 < took < PATIENCE_S / 2
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
+        assert upstream.connections == 1
+        wait_for(lambda: not relay.relay._clients, "the end of the connection")
+        assert read_refusals(tmp_path / "counters")[Refusal.BODY_TIMEOUT] == 1
+
+
+def test_a_client_above_the_least_rate_may_take_longer_than_the_grace(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, answering(OK), body_grace_s=0.5) as (relay, _, _), relay.connect() as client:
+        piece = int(4 * BODY_RATE * STEP_S)
+        client.sendall(begun(40 * piece))
+        for _ in range(40):
+            client.sendall(b"x" * piece)
+            time.sleep(STEP_S)
+        assert receive(client, len(OK)) == OK
+
+
+def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(tmp_path: Path) -> None:
+    size = 30_000_000
+    go = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        assert go.wait(PATIENCE_S)
+        assert len(receive_request(one)) > size
+        one.sendall(OK)
+
+    with exchange_rig(tmp_path, handler, body_grace_s=1.0) as (relay, _, _), relay.connect() as client:
+        sending = threading.Thread(target=client.sendall, args=(begun(size) + bytes(size),))
+        sending.start()
+        time.sleep(3.0)
+        go.set()
+        assert receive(client, len(OK)) == OK
+        sending.join()
+
+
+def test_a_response_that_has_begun_is_not_ended_for_a_slow_body(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(answer)
+        for _ in range(8):
+            time.sleep(0.2)
+            one.sendall(b"x")
+        receive_all(one)
+
+    with exchange_rig(tmp_path, handler, body_grace_s=0.3) as (relay, _, _), relay.connect() as client:
+        client.sendall(begun(9) + b"x")
+        assert receive_all(client) == answer + b"x" * 8
+
+
+def from_address(relay: RunningRelay, address: str) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", relay.port), PATIENCE_S, (address, 0))
+    one.settimeout(PATIENCE_S)
+    return one
+
+
+def test_slow_bodies_of_two_addresses_do_not_shut_out_a_third(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "SHED_SLOW_S", 0.5)
+
+    def handler(one: socket.socket) -> None:
+        while receive_request(one):
+            one.sendall(OK)
+
+    with (
+        exchange_rig(tmp_path, handler, max_connections=8) as (relay, _, _),
+        contextlib.ExitStack() as stack,
+    ):
+        slow = [
+            stack.enter_context(from_address(relay, address))
+            for address, count in (("127.0.0.1", 5), ("127.0.0.2", 2))
+            for _ in range(count)
+        ]
+        for one in slow:
+            one.sendall(begun(1_000) + b"{")
+        fast = stack.enter_context(from_address(relay, "127.0.0.2"))
+        fast.sendall(begun(40_000) + b"x" * 20_000)  # it is fast enough for 20 s
+        wait_for(lambda: read_clients(tmp_path / "counters") == (8, 8), "all places to be taken")
+        with from_address(relay, "127.0.0.3") as honest:
+            honest.sendall(begun(2) + b"{}")
+            assert receive(honest, len(OK)) == OK
+        assert relay.incidents(Incident.CLIENT_SHED) == 7
+        for one in slow:
+            assert receive_until_reset(one)[0].startswith(b"HTTP/1.1 408 ")
+        fast.sendall(b"x" * 20_000)
+        assert receive(fast, len(OK)) == OK
+    assert read_clients(tmp_path / "counters") == (0, 8)
+
+
+def test_handshakes_that_do_not_end_do_not_keep_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.taps.proxy.relay.HANDSHAKE_S", 0.5)
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(RawUpstream(answering(OK)))
+        settings = settings_for(
+            tmp_path,
+            upstream.url,
+            max_connections=4,
+            max_connections_per_address=4,
+            tls_certificate=make_pki(tmp_path).server,
+        )
+        with RunningRelay(settings) as relay:
+            for _ in range(4):
+                stack.enter_context(relay.connect())
+            wait_for(lambda: read_clients(tmp_path / "counters")[0] == 4, "all places to be taken")
+            wait_for(lambda: read_clients(tmp_path / "counters")[0] == 0, "the end of the handshakes")
+
+
+def test_clients_that_were_refused_and_stay_do_not_shut_out_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_LINGER_NS", 60 * 10**9)
+    with exchange_rig(tmp_path, answering(OK), max_connections=4) as (relay, _, _), contextlib.ExitStack() as stack:
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2"):
+            refused = stack.enter_context(from_address(relay, address))
+            refused.sendall(b"GET /x HTTP/1.2\r\n\r\n")
+            assert receive_all(refused).startswith(b"HTTP/1.1 400 ")
+        with from_address(relay, "127.0.0.3") as honest:
+            honest.sendall(begun(2) + b"{}")
+            assert receive(honest, len(OK)) == OK
