@@ -147,7 +147,8 @@ class Record(Part):
     - `upstream_reset`: the upstream broke HTTP's framing, or sent no head
     - `timeout`: the upstream did not connect in time, or sent nothing for `--upstream-idle-timeout`
     - `truncated`: HTTP ended properly, but without the protocol's terminal
-    - `abandoned`: the tap stopped or vanished before the stream ended
+    - `abandoned`: how the stream ended is not known: the tap stopped or vanished before its end, or a part of the response is
+      missing that may have held the protocol's terminal (`integrity.reasons`)
     """
     error: Error | None
     """The error. null unless the outcome is http_error, stream_error, upstream_reset or timeout."""

@@ -102,8 +102,10 @@ def test_p1_an_event_of_50_mb_and_a_line_that_never_ends(data_dir: Path) -> None
         judge(up)
         flood = run(up, provider, "flood")["flood"].record
         assert peak_memory(up) - before < MEMORY_BYTES
-        assert (flood["outcome"], flood["integrity"]["complete"]) == ("truncated", False)
-        assert {*flood["integrity"]["reasons"]} <= {"oversized_event", "dropped_reads"}
+        reasons = {*flood["integrity"]["reasons"]}
+        unknown = "dropped_reads" in reasons  # they may have held the terminal
+        assert (flood["outcome"], flood["integrity"]["complete"]) == ("abandoned" if unknown else "truncated", False)
+        assert reasons <= {"oversized_event", "dropped_reads"}
         judge(up, drops=True)
         assert up.stop() == 0, up.log
 

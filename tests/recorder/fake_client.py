@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import count
 
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import Message, ResponseRead
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.spool.response_counters import NotCaptured
@@ -22,7 +23,11 @@ class FakeClient:
         self.dropped: Counter[DropReason] = Counter()
         self.responses: Counter[tuple[str | None, NotCaptured | None]] = Counter()
         self.breaks = breaks
+        self.refused_parties: set[Party] = set()
         self._numbers = count(first)
+
+    def admits(self, party: Party | None) -> bool:
+        return party not in self.refused_parties
 
     def new_stream(self) -> int:
         return next(self._numbers)

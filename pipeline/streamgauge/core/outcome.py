@@ -10,7 +10,8 @@ The first line that holds is the outcome:
     upstream_reset  the upstream broke HTTP's framing, or sent no head
     timeout         the upstream did not connect in time, or sent nothing for too long
     truncated       HTTP ended properly, but without the protocol's terminal
-    abandoned       the tap itself stopped or vanished
+    abandoned       how it ended is not known: the tap itself stopped or vanished, or a part of the response is missing that
+                    may have held the terminal (record_builder.py)
 """
 
 import re

@@ -57,13 +57,14 @@ class RecordedStream:
     Reads, dropped reads and the end wait in their order until `process_waiting` processes all of them or a part. A method may
     raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
 
-    `ready_bytes`: the approximate size of what `take` would return. `behind`: set by the recorder for a stream that has more
-    waiting than one turn processes.
+    `ready_bytes`: the approximate size of what `take` would return. `place`: its ordinal number. `party`: who sent the
+    request, if the tap knows. `behind`: set by the recorder for a stream that has more waiting than one turn processes.
     """
 
     def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, place: int = 0) -> None:
         """`place`: the stream's ordinal number, which spreads streams over the flushes."""
         self.stream = stream
+        self.place, self.party = place, opened.party
         self._flush_phase = place % FLUSHES_PER_SEGMENT
         self.ready_bytes = 0
         self.behind = False

@@ -15,6 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import Encoded, Message, RequestStarted, ResponseRead, encode_batch
 from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
@@ -76,6 +77,10 @@ class RecorderClient:
     def waiting_reads(self) -> int:
         """How many reads wait, in all batches."""
         return sum(_reads_of(batch) for batch, _ in self._batches) + _reads_of(self._open_batch)
+
+    def admits(self, party: Party | None) -> bool:
+        """Whether a new stream of this party may begin: always, unless an owner shares the room."""
+        return True
 
     def put(self, message: Message | Encoded, size: int) -> None:
         """Adds a message with `size` bytes of content, even if `full` or `overfull` is set: callers check these."""
@@ -236,6 +241,10 @@ class DirectClient:
     def new_stream(self) -> int:
         """A number for the next stream, from 0."""
         return next(self._numbers)
+
+    def admits(self, party: Party | None) -> bool:
+        """Always: nothing waits."""
+        return True
 
     def put(self, message: Message, size: int) -> None:
         """Handles a message. Raises what `handle` raises."""

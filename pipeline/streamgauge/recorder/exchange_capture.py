@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, Protocol
 
 from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     RESPONSE_HEADERS,
@@ -40,6 +41,9 @@ class CaptureClient(Protocol):
     @property
     def overfull(self) -> bool:
         """Whether no more starts of exchanges are accepted either."""
+
+    def admits(self, party: Party | None) -> bool:
+        """Whether a new stream of this party may begin, while the recorder is behind. Counts it if not."""
 
     def new_stream(self) -> int:
         """A number for the next stream: unique among the streams that a recorder may know."""
@@ -114,13 +118,14 @@ class ExchangeCapture:
         tenant_header: str | None = None,
         attributes: list[tuple[str, str]] | None = None,
         client_name: str | None = None,
+        party: Party | None = None,
     ) -> None:
-        """Reports the start of the exchange: see RequestStarted. If the client is overfull, nothing of the exchange is
-        reported, and its reads are dropped.
+        """Reports the start of the exchange: see RequestStarted. If the client is overfull, or does not admit the party,
+        nothing of the exchange is reported, and its reads are dropped.
         """
         client, self._upstream = self._client, upstream
         self.stream = client.new_stream()
-        if client.overfull:
+        if client.overfull or not client.admits(party):
             self._counted = True
             client.count_response(upstream, NotCaptured.RECORDER_BEHIND)
             return
@@ -128,7 +133,7 @@ class ExchangeCapture:
         size = len(target) + sum([len(name) + len(value) for pairs in (headers, attributes) for name, value in pairs])
         started = RequestStarted(
             self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header,
-            attributes, client_name,
+            attributes, client_name, party,
         )  # fmt: skip
         client.put(started, size)
         self._started = self.steady = self._counted = True

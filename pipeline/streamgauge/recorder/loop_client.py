@@ -6,11 +6,13 @@ unavailable or slow, they wait, up to a bound; then `full` is set, and captures 
 
 import asyncio
 import contextlib
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
 from streamgauge.recorder.client import RETRY_S, RecorderClient, stream_numbers
-from streamgauge.spool.read_counters import Counters, DropReason
+from streamgauge.recorder.fair_shares import FairShares, Party
+from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
 # Messages wait this long for others (seconds). Each flush wakes up both processes, and a recorder that processes many
 # messages at a time has warm caches. A little longer than BUNDLE_NS: the recorder flushes when a batch comes, unless it
@@ -41,6 +43,9 @@ class LoopClient(RecorderClient):
         super().__init__(lambda: str(path), counters, BATCH_BYTES)
         self.before_flush: Callable[[], None] | None = None
         self._capacity = capacity
+        self._shares = FairShares(capacity)
+        self._begun_in_open: Counter[Party] = Counter()  # streams that begin in the open batch, by party
+        self._begun: deque[Counter[Party]] = deque()  # the same of each closed batch
         self._blocked = self._closed = self._flush_is_scheduled = False
         self._emptied = asyncio.Event()  # set while closing, once nothing more will go out
         self._timer: asyncio.TimerHandle | None = None
@@ -50,6 +55,17 @@ class LoopClient(RecorderClient):
     def new_stream(self) -> int:
         """A number for the next stream."""
         return next(_numbers)
+
+    def admits(self, party: Party | None) -> bool:
+        """Whether a new stream of this party may begin, while the recorder is behind. Counts it if not."""
+        if party is None:
+            return True
+        if not self._shares.admits(party, self.held):
+            self.counters.happened(Incident.STREAM_OVER_SHARE)
+            return False
+        self._shares.add(party)
+        self._begun_in_open[party] += 1
+        return True
 
     def schedule_flush(self) -> None:
         """Flushes after FLUSH_S. Called for the first message, and for messages that `before_flush` will add."""
@@ -79,8 +95,11 @@ class LoopClient(RecorderClient):
 
     def close_batch(self) -> None:
         """Closes the open batch, and sends it if no other batch waits."""
-        idle = not self._batches
+        idle, before = not self._batches, len(self._batches)
         super().close_batch()
+        if len(self._batches) > before:
+            self._begun.append(self._begun_in_open)
+            self._begun_in_open = Counter()
         if idle and self._batches and not self._blocked:
             self._loop.call_soon(self._send)
 
@@ -101,6 +120,10 @@ class LoopClient(RecorderClient):
             now = (len(self._batches), self._sent)
             if now != before:
                 quiet_since, before = self._loop.time(), now
+
+    def _remove_batch(self) -> None:
+        self._shares.remove(self._begun.popleft())
+        super()._remove_batch()
 
     def _add_held(self, size: int) -> None:
         super()._add_held(size)

@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 
 # The recorder reads request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
@@ -30,7 +31,8 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
     tenant, so that its agent can warn if its own setting differs. `attributes`: names and values of the request's
     attributes, as the tap read them from the request's headers. `client_name`: the name by which the proxy authenticated the
-    client, by its token or certificate; None if it does not authenticate clients.
+    client, by its token or certificate; None if it does not authenticate clients. `party`: who shares the room of a recorder
+    that is behind with others (fair_shares.py); it is not recorded.
     """
 
     stream: int
@@ -46,6 +48,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     tenant_header: str | None = None
     attributes: list[tuple[str, str]] = []
     client_name: str | None = None
+    party: Party | None = None
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

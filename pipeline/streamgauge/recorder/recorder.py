@@ -6,7 +6,7 @@ either in a segment or counted in `dropped`.
 Streams take turns. A stream's reads are processed up to TURN_WORK at a time. A stream that has more than that is behind:
 the rest waits, and the caller gives the streams that are behind one `turn` after another, when it has time for them. So a
 stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES bounds the waiting reads of all streams
-behind; beyond it the reads of the streams with the most are dropped, counted as `recorder_behind`.
+behind; beyond it reads are dropped, counted as `recorder_behind`: those of the clients that have the most.
 """
 
 import secrets
@@ -20,6 +20,7 @@ from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.capture import RecordedStream
 from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
     ExchangeEnded,
     Message,
@@ -204,8 +205,21 @@ class Recorder:
             self._drop_waiting(int(self._max_behind * _LEFT_BEHIND))
 
     def _drop_waiting(self, most: int) -> None:
-        """Drop waiting reads of streams behind, of the largest first, until at most `most` bytes wait."""
-        for capture in sorted(self._behind, key=lambda one: one.waiting_bytes, reverse=True):
+        """Drop waiting reads of streams behind until at most `most` bytes wait: of the address that has most, there of the
+        party that has most, there of the newest stream first. So a party that sends much cuts its own streams, and the
+        newest of them first. Of streams without a party: of the largest first.
+        """
+        addresses, parties = Counter[str](), Counter[Party]()
+        for capture in self._behind:
+            if capture.party is not None:
+                addresses[capture.party.address] += capture.waiting_bytes
+                parties[capture.party] += capture.waiting_bytes
+
+        def order(capture: RecordedStream) -> tuple[int, int, int]:
+            party, waiting = capture.party, capture.waiting_bytes
+            return (waiting, waiting, 0) if party is None else (addresses[party.address], parties[party], capture.place)
+
+        for capture in sorted(self._behind, key=order, reverse=True):
             if self._behind_bytes <= most:
                 break
             self._count(capture, -1)

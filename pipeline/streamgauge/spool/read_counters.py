@@ -62,6 +62,7 @@ class Incident(StrEnum):
     TLS_REFUSED = (
         "tls_refused"  # TLS handshakes of clients that failed: without a certificate of --tls-client-ca, or no TLS
     )
+    STREAM_OVER_SHARE = "stream_over_share"  # not captured: the recorder was behind, and the client had its share
 
 
 class Refusal(StrEnum):

@@ -73,6 +73,19 @@ def test_dropped_reads_have_an_unknown_position_in_their_segment() -> None:
     assert record.timing.gaps == Gaps(count=record.counts.token_events - 1)
 
 
+def test_a_stream_whose_end_was_lost_is_not_called_truncated() -> None:
+    """The reads that are missing may have held the protocol's terminal: how the stream ended is not known."""
+    whole = chat_segments(1, tokens=TOKENS, cut=4)
+    without_end = [msgspec.structs.replace(one, reads=one.reads if at < 2 else []) for at, one in enumerate(whole)]
+    cut_upstream = record_without(set(), without_end)
+    assert (cut_upstream.outcome, cut_upstream.integrity.complete) == ("truncated", True)
+    last = msgspec.structs.replace(without_end[-1], loss=Loss(dropped_reads=3))
+    lost = record_without(set(), [*without_end[:-1], last])
+    assert (lost.outcome, lost.error, lost.integrity.reasons) == ("abandoned", None, ["dropped_reads"])
+    seen = msgspec.structs.replace(whole[0], loss=Loss(dropped_reads=1))
+    assert record_without(set(), [seen, *whole[1:]]).outcome == "completed"
+
+
 @given(st.sets(st.integers(0, len(WHOLE) - 1), max_size=len(WHOLE) - 1))
 def test_whatever_is_lost_all_reported_times_are_right(lost: set[int]) -> None:
     whole, record = record_without(set()), record_without(lost)

@@ -131,13 +131,22 @@ def _outcome(state: StreamState, dialect: str | None) -> Outcome:
     terminal = state.terminal or _all_finished(state, dialect) or dialect == OTHER
     if head is not None and not head.event_stream and end is not None:
         terminal = state.body_read and end.ending is Ending.COMPLETE
-    return outcome_of(
+    outcome = outcome_of(
         status=head.status if head else None,
         error=state.error is not None,
         terminal=terminal,
         ending=end.ending if end else None,
         client_gone=end is not None and end.client_gone_ns is not None,
     )
+    # What is missing may have held the protocol's terminal.
+    return "abandoned" if outcome == "truncated" and _is_lossy(state) else outcome
+
+
+def _is_lossy(state: StreamState) -> bool:
+    """Whether a part of the response was not captured, or not kept."""
+    loss, end = state.loss, state.end
+    lost = loss.missing_segments or loss.dropped_reads or loss.oversized_events or loss.log_gap or loss.state_limit
+    return bool(lost) or (end is not None and end.body_capped)
 
 
 def _all_finished(state: StreamState, dialect: str | None) -> bool:

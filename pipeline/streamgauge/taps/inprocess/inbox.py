@@ -10,6 +10,7 @@ import itertools
 import threading
 
 from streamgauge.recorder.client import MESSAGE_BYTES, stream_numbers
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import Message
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.spool.response_counters import MAX_UPSTREAMS, OTHER, NotCaptured
@@ -71,6 +72,10 @@ class Inbox:
         self._asleep = False  # for longer than streams may wait
         self._dormant = False  # until `wake`
         self._ended = False
+
+    def admits(self, party: Party | None) -> bool:
+        """Always: an application is one party."""
+        return True
 
     def new_stream(self) -> int:
         """A number for the next stream."""

@@ -11,6 +11,7 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
+from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.recorder.uncaptured import why_not_captured
 from streamgauge.runtime.faults import report_fault
@@ -19,6 +20,7 @@ from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
+_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 
 
@@ -40,7 +42,7 @@ def named_headers(tenant_header: str | None, attributes: Sequence[Attribute]) ->
 
 class CapturedRequest(NamedTuple):
     """A request as its capture reports it. `target`: without the upstream's prefix; `wall_ns`: UTC when it began;
-    `stream_id`: the id derived from the file that holds the exchange; None: a new id.
+    `stream_id`: the id derived from the file that holds the exchange; None: a new id. `party`: see fair_shares.py.
     """
 
     request: Request
@@ -50,6 +52,7 @@ class CapturedRequest(NamedTuple):
     wall_ns: int
     tap: str
     stream_id: bytes | None = None
+    party: Party | None = None
 
 
 class CaptureGate:
@@ -181,6 +184,7 @@ class CaptureGate:
             stream_id=of.stream_id,
             attributes=_attributes(of.request, of.named.attributes),
             client_name=of.request.client_name,
+            party=of.party,
         )
         return self.capture
 
@@ -193,10 +197,23 @@ def count_uncaptured(client: CaptureClient, upstream: str | None, reason: NotCap
         report_fault("the counters of a tap", error)
 
 
-def relayed_request(request: Request, outgoing: Outgoing, named: NamedHeaders) -> CapturedRequest:
+def relayed_request(request: Request, outgoing: Outgoing, named: NamedHeaders, address: str) -> CapturedRequest:
     """The capture of a request that the relay forwards. Its wall time is computed from the present time."""
     wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
-    return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, named, wall_ns, "proxy")
+    party = Party(address, _identity(request, named.tenant))
+    return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, named, wall_ns, "proxy", party=party)
+
+
+def _identity(request: Request, tenant_header: bytes | None) -> str:
+    """Who sent the request, besides its address: its authenticated client, else its tenant, else its credential."""
+    if request.client_name is not None:
+        return request.client_name
+    if tenant_header is not None and (tenants := request.values(tenant_header)):
+        return tenants[0].decode("latin-1")
+    for name in _CREDENTIALS:
+        if credentials := request.values(name):
+            return f"{hash(credentials[0]):x}"  # the credential itself stays here; the hash differs in each process
+    return ""
 
 
 def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tuple[str, str]]:

@@ -25,6 +25,7 @@ class ClientSide(Protocol):
     transport: asyncio.Transport
     wire: Wire
     pool: UpstreamPool
+    address: str  # for which its connection counts (limits.py)
     blocked_ns: int | None  # since when the client's socket accepts no more data (monotonic ns); None if it does
 
     def head_passed_on(self, took_ns: int) -> None:

@@ -67,7 +67,7 @@ class Exchange:
 
     def begin(self, recorder: CaptureClient, named: NamedHeaders) -> None:
         """Reuses an idle connection of this client, or starts to connect. The next `flush` writes the pending bytes."""
-        self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, named))
+        self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, named, self._client.address))
         one = self._client.pool.take(self._connector)
         self._reused = one is not None
         if one is None:
