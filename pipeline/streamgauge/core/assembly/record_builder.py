@@ -143,10 +143,9 @@ def _outcome(state: StreamState, dialect: str | None) -> Outcome:
 
 
 def _is_lossy(state: StreamState) -> bool:
-    """Whether a part of the response was not captured, or not kept."""
-    loss, end = state.loss, state.end
-    lost = loss.missing_segments or loss.dropped_reads or loss.oversized_events or loss.log_gap or loss.state_limit
-    return bool(lost) or (end is not None and end.body_capped)
+    """Whether reads of the response are missing, although its end was reported."""
+    loss = state.loss
+    return bool(loss.missing_segments or loss.dropped_reads or loss.log_gap)
 
 
 def _all_finished(state: StreamState, dialect: str | None) -> bool:
