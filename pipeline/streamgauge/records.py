@@ -107,7 +107,8 @@ class Record(Part):
     """The id of the caller's span in the same header: 16 hex digits. null without a `trace_id`. Records of earlier
     development versions lack this field."""
     tenant: str | None
-    """The team or customer: the request's tenant header (`--tenant-header`), else the entry of `--tenants` for its key."""
+    """The team or customer: the entry of `--tenants` for the API key, else the request's tenant header (`--tenant-header`);
+    `--tenant-source` changes the order."""
     credential_id: str | None
     """A keyed hash of the API key: 32 hex digits of HMAC-SHA256 with the installation's own key. null without a key."""
     provider_organization: str | None
