@@ -80,7 +80,7 @@ def encode_bundle(bundle: Bundle) -> bytes:
 
 def is_of_this_format(message: bytes | None) -> bool:
     """Whether a message begins as a bundle of this version does. Its content may be damaged."""
-    return bool(message) and message[:3] == _MAGIC + bytes((FORMAT_VERSION,))
+    return message is not None and message.startswith(_MAGIC + bytes((FORMAT_VERSION,)))
 
 
 def decode_bundle(message: bytes | None) -> Bundle:
