@@ -244,7 +244,9 @@ def parse_address(text: str, shown: str | None = None) -> Address:
     if "@" in text:
         raise ValueError(f"{shown!r} is not an address: give a host and a port, without user and password")
     host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+    if colon and re.fullmatch("[0-9]{5,20}", port) and int(port) > _MAX_PORT:
+        raise ValueError(f"{shown!r} is not an address: its port is above {_MAX_PORT}")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port):
         raise ValueError(f"{shown!r} is not an address: write HOST:PORT, as in 127.0.0.1:8080")
     if host.startswith("[") and host.endswith("]"):
         address, percent, zone = host[1:-1].partition("%")

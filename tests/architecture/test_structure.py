@@ -106,6 +106,7 @@ EDGES: dict[str, set[str]] = {
     "core/capture/bundles.py": {"zstandard"},
     "runtime/certificates.py": set(),
     "runtime/child.py": set(),
+    "runtime/log_time.py": set(),
     "runtime/child_settings.py": set(),
     "spool/mapped_file.py": set(),
     "spool/read_counters.py": set(),

@@ -14,6 +14,7 @@ import pytest
 
 from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
 from streamgauge.cli.main import main
+from streamgauge.core.record import Error
 from streamgauge.errors import UNAVAILABLE, USAGE
 from streamgauge.ledger import KEYS, SqliteLedger, open_ledger
 from streamgauge.prices import Prices
@@ -397,3 +398,34 @@ def test_no_database_library_is_imported_before_a_ledger_is_opened() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_table_tells_failures_apart_and_has_their_ids(tmp_path: Path) -> None:
+    refused = Error("before_stream", "invalid_request_error", "invalid_api_key", 401)
+    broken = Error("before_stream", "server_error", None, 500)
+    away = Error("transport", None, "dns", None)
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        rows = [
+            make_row(number, outcome="http_error", status_code=error.status, error=error)
+            for number, error in enumerate((refused, broken, away), 1)
+        ]
+        ledger.insert(rows)
+    lines = queried(tmp_path).splitlines()
+    assert lines[0].split()[-3:] == ["status", "error", "stream_id"]
+    assert [line.split()[-3:] for line in lines[1:3]] == [
+        ["401", "invalid_api_key", rows[0].stream_id],
+        ["500", "server_error", rows[1].stream_id],
+    ]
+    assert lines[3].split()[-2:] == ["dns", rows[2].stream_id]
+
+
+def test_a_relative_path_that_looks_absolute_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (("ledger", "query"), ("ledger", "import", "-")):
+        done = here(*words, "--ledger", "sqlite:///etc/passwd")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "write sqlite:////etc/passwd for /etc/passwd" in done.stderr
+        assert f"sqlite:///{tmp_path}/etc/passwd for {tmp_path}/etc/passwd" in done.stderr
+    (tmp_path / "etc").mkdir()
+    assert f"there is no ledger {tmp_path}/etc/x" in here("ledger", "query", "--ledger", "sqlite:///etc/x").stderr
+    assert f"there is no ledger {tmp_path}/x" in here("ledger", "query", "--ledger", "sqlite:///x").stderr

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from streamgauge.cli.ledger_filter import MAX_CONDITIONS, MAX_TENANTS, filter_of
+from streamgauge.cli.ledger_filter import MAX_CONDITIONS, MAX_TENANTS, VALUES, filter_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, Filter
 from tests.each import each
@@ -66,11 +66,11 @@ def test_an_empty_range_is_refused(until: str) -> None:
 
 
 def test_conditions_in_order_with_null_for_an_empty_value() -> None:
-    where = ["tenant=a=b", "tenant=", " outcome =x ", "attempt=0", "attempt=", "model= "]
+    where = ["tenant=a=b", "tenant=", " outcome =truncated", "attempt=0", "attempt=", "model= "]
     assert filter_of(None, None, where).where == (
         ("tenant", "a=b"),
         ("tenant", None),
-        ("outcome", "x "),
+        ("outcome", "truncated"),
         ("attempt", 0),
         ("attempt", None),
         ("model", " "),
@@ -137,3 +137,35 @@ def test_the_limit_of_tenants() -> None:
     assert len(filter_of(None, None, None, tenants=tenants).tenants) == MAX_TENANTS
     with pytest.raises(UsageFault, match=f"at most {MAX_TENANTS} are allowed"):
         filter_of(None, None, None, tenants={**tenants, "b": "b"})
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ("outcome=eror", "http_error"),
+        ("outcome=Completed", "did you mean completed?"),
+        ("outcome=upstream-reset", "did you mean upstream_reset?"),
+        ("finish_reason=max_tokens", "length, tool_calls"),
+        ("usage_source=last", "final, partial"),
+        ("dialect=openai", "openai-chat"),
+        ("tap=sidecar", "proxy, httpx"),
+        ("day=2026-11", "a day such as 2026-11-01"),
+        ("month=november", "a month such as 2026-11"),
+    ],
+)
+def test_a_value_that_no_record_can_have_is_an_error_that_names_the_allowed_ones(given: str, allowed: str) -> None:
+    with pytest.raises(UsageFault) as refused:
+        filter_of(None, None, [given])
+    assert allowed in str(refused.value)
+    assert "or empty for null" in str(refused.value)
+
+
+def test_every_value_that_records_have_is_allowed() -> None:
+    for key, values in VALUES.items():
+        assert filter_of(None, None, [f"{key}={value}" for value in values]).where == tuple(
+            (key, one) for one in values
+        )
+    assert filter_of(None, None, ["outcome=", "day=2026-11-01", "month=2026-11", "tenant=eror"]).where[0] == (
+        "outcome",
+        None,
+    )

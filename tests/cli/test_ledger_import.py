@@ -76,7 +76,7 @@ def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pyte
     file = tmp_path / "records.jsonl"
     file.write_bytes(b"x" * 1_000_000 + b"\n" + line(1))
     code, said = imported(tmp_path, str(file))
-    assert (code, "1 new records" in said, "line 1: " in said, "1 unreadable" in said) == (1, True, True, True)
+    assert (code, "1 new record (" in said, "line 1: " in said, "1 unreadable" in said) == (1, True, True, True)
 
 
 def test_a_ledger_is_copied_with_its_costs(tmp_path: Path) -> None:
@@ -178,3 +178,10 @@ def test_a_line_with_a_bad_cost_is_refused_and_the_sentence_names_the_cost(tmp_p
     code, said = imported(tmp_path, str(file))
     assert (code, f"{file}: line 1: the cost is not one that a ledger adds\n" in said) == (1, True), said
     assert len(list(stored(tmp_path))) == 1
+
+
+def test_one_record_and_one_line_are_no_plural() -> None:
+    imported = ledger_import._Imported("file")
+    imported.new = imported.unreadable = 1
+    assert ": 1 new record (0 without a price), " in imported.sentence
+    assert imported.sentence.endswith(", 1 unreadable line")

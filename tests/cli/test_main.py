@@ -104,14 +104,12 @@ def test_version_and_help_as_processes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "COMMAND"),
         (("tops",), "invalid choice: 'tops'"),
         (("up", "--upstraem", "x"), "unrecognized arguments: --upstraem"),
         (("up", "--up", "http://x"), "unrecognized arguments: --up"),
         (("up", "--capture", "some"), "invalid choice: 'some'"),
         (("replay", "x", "--dialect", "klingon"), "invalid choice: 'klingon'"),
         (("replay", "x", "--output", "csv"), "invalid choice: 'csv'"),
-        (("ledger",), "ACTION"),
         (("ledger", "query", "--limit", "some"), "invalid int value: 'some'"),
         (("topics", "delete"), "invalid choice: 'delete'"),
     ],
@@ -368,9 +366,8 @@ def test_a_data_directory_that_others_may_add_to_is_used_with_a_warning(tmp_path
     place.chmod(0o1777)
     with start_up(f"http://{UNREACHABLE}", place) as up:
         warning, *_ = up.log.splitlines()
-        assert warning.startswith(
-            f"streamgauge: every user of this host can change the data directory {place} (mode 1777)"
-        )
+        said = f"streamgauge: every user of this host can change the data directory {place} (mode 1777)"
+        assert warning.partition(" ")[2].startswith(said)
         assert warning.endswith("name a directory inside it with --data-dir, which is then created for this user only")
         assert up.stop() == DONE
 
@@ -487,3 +484,17 @@ def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         refused_in_one_sentence(UNAVAILABLE, f"{path} cannot be read", "replay", str(path), ask=here)
+
+
+def test_without_a_command_it_shows_the_help() -> None:
+    for words, shown in (((), "COMMAND"), (("ledger",), "ACTION")):
+        done = here(*words)
+        assert (done.returncode, done.stderr) == (USAGE, "")
+        assert done.stdout == here(*words, "--help").stdout
+        assert shown in done.stdout
+
+
+def test_a_port_above_the_last_one_is_said_to_be_that() -> None:
+    done = here(*UP, "--listen", "127.0.0.1:80850")
+    assert done.returncode == USAGE
+    assert "its port is above 65535" in done.stderr

@@ -21,6 +21,9 @@ from streamgauge.live.answers import Responses, Uncaptured
 from streamgauge.live.view import LiveView, Scope
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.runtime.certificates import ServerCertificate
+from streamgauge.spool.read_counters import Refusal
+from streamgauge.taps.proxy.error_responses import error_response
+from streamgauge.taps.proxy.request import RefusedError
 from tests.live.serving import Served, serving
 from tests.live.shown import SILENT, busy_process, id_of, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
@@ -279,3 +282,11 @@ def test_wrong_addresses_and_authorities(words: tuple[str, ...], says: str) -> N
     code, _, errors = run(*words)
     assert code == USAGE
     assert says in errors
+
+
+def test_the_port_for_clients_is_named_as_such() -> None:
+    refused = error_response(RefusedError(Refusal.UNKNOWN_UPSTREAM, "No upstream has this name."))
+    body = refused.partition(b"\r\n\r\n")[2].decode()
+    assert _reason(body) == "this is the port for clients: give the admin port (--admin, 127.0.0.1:9464 by default)"
+    assert _reason('{"error":{"message":"no such route","type":"another"}}') == "no such route"
+    assert _reason('{"error":{"type":"another"}}') == '{"error":{"type":"another"}}'

@@ -178,9 +178,7 @@ def fill(path: Path) -> None:
 def assert_refusal_is_reported(tap: Running, disk: SmallDisk) -> None:
     """Once, with the directory and the error; and no line claims that bundles in memory are in the spool."""
     (line,) = [
-        line
-        for line in tap.log.splitlines()
-        if "cannot be written" in line and line.startswith("streamgauge: the spool")
+        line for line in tap.log.splitlines() if "cannot be written" in line and " streamgauge: the spool" in line
     ]
     assert str(disk.path) in line
     assert "full" in line

@@ -176,3 +176,14 @@ def test_reason_is_diagnosed_at_a_limited_rate(logged: Logged) -> None:
     asyncio.run(run())
     assert len(looked) == 1
     assert logged.lines == ["the password is wrong: give another; it is waited for"]
+
+
+def test_a_rebalance_is_no_fault(logged: Logged) -> None:
+    throttle = throttle_logs()
+    throttle.take_due(1e9)
+    throttle.has_new_lines()
+    coordinator = logging.getLogger("aiokafka.consumer.group_coordinator")
+    coordinator.warning("Heartbeat failed for group %s because it is rebalancing", "streamgauge")
+    assert (throttle.has_new_lines(), throttle.take_due(2e9)) == (False, [])
+    coordinator.warning("Heartbeat failed: local member_id was not recognized; resetting and re-joining group")
+    assert len(throttle.take_due(3e9)) == 1

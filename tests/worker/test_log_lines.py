@@ -132,3 +132,9 @@ def test_an_error_that_faust_logs_keeps_its_places(caplog: pytest.LogCaptureFixt
     line = json.loads(OneLine().format(record))
     assert line["message"] == "internal error in code that faust.agents calls: LookupError"
     assert line["traceback"][-1].endswith(" fails_deep_inside")
+
+
+def test_the_time_of_a_line_is_rfc_3339() -> None:
+    record = logging.LogRecord("streamgauge.worker", logging.INFO, __file__, 1, "ready", None, None)
+    record.created = 1_700_000_000.1234
+    assert json.loads(OneLine().format(record))["at"] == "2023-11-14T22:13:20.123Z"

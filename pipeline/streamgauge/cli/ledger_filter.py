@@ -3,11 +3,16 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
+from typing import get_args
 
+from streamgauge.core.dialects import BY_NAME, OTHER
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
 from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
 from streamgauge.ledger.zones import zone_of
+from streamgauge.record_parts import FinishReason, Outcome, Usage
+from streamgauge.runtime.nearest import nearest
+from streamgauge.taps import TAPS
 
 # Limit of --where options in one command: more than are written by hand, and far below SQLite's limit of nested
 # expressions (1,000).
@@ -18,6 +23,20 @@ MAX_TENANTS = 10_000
 # A date alone, or a time as RFC 3339 section 5.6 writes it: with seconds and a zone.
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?", re.ASCII)
 _MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
+
+
+# The keys whose values are of a closed set, as records have them; text of other keys is not checked.
+VALUES: dict[str, tuple[str, ...]] = {
+    "outcome": get_args(Outcome),
+    "finish_reason": get_args(FinishReason),
+    "usage_source": get_args(Usage.__annotations__["source"]),
+    "dialect": (*BY_NAME, OTHER),
+    "tap": tuple(tap.name for tap in TAPS),
+}
+_FORMS = {
+    "day": (re.compile(r"\d{4}-\d\d-\d\d", re.ASCII), "a day such as 2026-11-01"),
+    "month": (_MONTH, "a month such as 2026-11"),
+}
 
 
 def _no_attribute(_: str) -> bool:
@@ -103,6 +122,12 @@ def _condition(given: str, is_attribute: Callable[[str], bool]) -> tuple[str, st
         return key, None
     if key in NUMBER_KEYS:
         return key, _number(key, value)
+    if (allowed := VALUES.get(key)) is not None and value not in allowed:
+        raise UsageFault(
+            f"--where {key}=...: the value must be one of {', '.join(allowed)}, or empty for null{nearest(value, allowed)}"
+        )
+    if (form := _FORMS.get(key)) is not None and not form[0].fullmatch(value):
+        raise UsageFault(f"--where {key}=...: the value must be {form[1]}, or empty for null")
     try:
         value.encode()
     except UnicodeEncodeError:  # bytes of the command line that are not UTF-8

@@ -49,8 +49,8 @@ class _Imported:
     def sentence(self) -> str:
         """All counts."""
         return (
-            f"{self._file}: {self.new} new records ({self.unpriced} without a price), {self.same} known, "
-            f"{self.different} different from the known one, {self.unreadable} unreadable lines"
+            f"{self._file}: {self.new} new record{_s(self.new)} ({self.unpriced} without a price), {self.same} known, "
+            f"{self.different} different from the known one, {self.unreadable} unreadable line{_s(self.unreadable)}"
         )
 
 
@@ -110,6 +110,10 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             part = file.readline(_MAX_LINE)
         if text := line.strip():
             yield number, text
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _say(sentence: str) -> None:

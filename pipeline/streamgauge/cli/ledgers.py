@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
@@ -36,12 +37,27 @@ def opened_ledger(settings: Settings, prices: Pricing) -> Iterator[Ledger]:
         raise UsageFault("--ledger is given more than once: records are stored in one ledger")
     if not settings.ledger:
         make_data_dir(settings.data_dir)
+    _check_place(settings.ledger_url)
     try:
         ledger = open_ledger(settings.ledger_url, prices=prices)
     except LedgerUnavailableError as error:
         raise Unavailable(f"{error}: {_cure(settings, error.__cause__)}, or choose another with --ledger") from None
     with ledger, _expiring(ledger, settings.ledger_age):
         yield ledger
+
+
+def _check_place(url: str) -> None:
+    """Rejects a relative path that is probably meant as an absolute one: sqlite:///var/lib/x, where the root has a `var` and
+    the working directory has none. Raises UsageFault.
+    """
+    path = sqlite_file(url)
+    if path is None or path.is_absolute() or len(path.parts) < 2 or path.parts[0] in (".", ".."):
+        return
+    if (Path("/") / path.parts[0]).is_dir() and not Path(path.parts[0]).exists():
+        raise UsageFault(
+            f"sqlite:///{path} is a path below the working directory: write sqlite:////{path} for /{path}, or"
+            f" sqlite:///{path.absolute()} for {path.absolute()}"
+        )
 
 
 def _cure(settings: Settings, cause: BaseException | None) -> str:
@@ -111,10 +127,12 @@ def ledger_of_audits(settings: Settings) -> Iterator[Ledger]:
 @contextlib.contextmanager
 def _existing(urls: Sequence[str]) -> Iterator[list[Ledger]]:
     for url in urls:
+        _check_place(url)
         path = sqlite_file(url)
         if path is not None and not path.exists():
             raise MissingLedger(
-                f"there is no ledger {path}: give its location with --data-dir or --ledger, or capture streams first"
+                f"there is no ledger {path.absolute()}: give its location with --data-dir or --ledger, or capture"
+                " streams first"
             )
     try:
         with contextlib.ExitStack() as stack:

@@ -8,7 +8,6 @@ import contextlib
 import logging
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import Child, streams_drain_s
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
 from streamgauge.taps.packets.privilege import drop_net_raw
@@ -42,7 +42,7 @@ def run(settings: Settings, args: Arguments) -> int:
     ships = args.command.startswith("tap")
     _check(settings, ships)
     settings = replace(settings, upstream=())
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
+    log_with_times(logging.INFO)
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_file(settings) if settings.pcap else _interface(settings))
         return asyncio.run((_tap if ships else _up)(settings, source))

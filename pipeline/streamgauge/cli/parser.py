@@ -46,7 +46,8 @@ def parse(words: Sequence[str]) -> Arguments:
 def _path_of(words: Sequence[str]) -> str:
     """The command that the words begin with; empty if they begin with an option of the program. Exits if there is none."""
     if not words:
-        _fail("", "the following arguments are required: COMMAND")
+        print_help("")
+        raise SystemExit(USAGE)
     first = words[0]
     if first.startswith("-"):
         return ""
@@ -59,7 +60,8 @@ def _path_of(words: Sequence[str]) -> str:
     if first not in GROUPS or second.startswith("-"):
         return first
     if not second:
-        _fail(first, "the following arguments are required: ACTION")
+        print_help(first)
+        raise SystemExit(USAGE)
     _fail(first, f"argument ACTION: {_not_a_choice(second, tuple(seconds))}")
 
 

@@ -49,6 +49,10 @@ _COLUMNS = (
 )
 
 
+# The further columns of a ledger's records.
+_OF_LEDGER = ("cost_usd", "status", "error", "stream_id")
+
+
 class Writes(Protocol):
     """What text is written to."""
 
@@ -98,13 +102,13 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], output: s
 def print_records(records: Iterable[bytes], output: str, *, with_cost: bool = False) -> None:
     """Records, each as its JSON, in the form that --output names: whole in JSON, some of their fields in a table or CSV.
 
-    `with_cost`: they are a ledger's, with a cost, which is the last column.
+    `with_cost`: they are a ledger's, with a cost; a table or CSV then has _OF_LEDGER besides.
     """
     if output in ("json", "jsonl"):
         print_json((record.decode() for record in records), output)
         return
     rows = [_row(json.loads(record), with_cost) for record in records]
-    print_rows([*_COLUMNS, "cost_usd"] if with_cost else _COLUMNS, rows, output, MAX_WIDTH)
+    print_rows([*_COLUMNS, *_OF_LEDGER] if with_cost else _COLUMNS, rows, output, MAX_WIDTH)
 
 
 def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
@@ -123,7 +127,15 @@ def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
         usage["input_tokens"],
         usage["output_tokens"],
     ]
-    return [*fields, (record["cost"] or {}).get("usd")] if with_cost else fields
+    if not with_cost:
+        return fields
+    cost = (record.get("cost") or {}).get("usd")
+    return [*fields, cost, record.get("status_code"), _error(record.get("error")), record.get("stream_id")]
+
+
+def _error(error: object) -> str | None:
+    """A record's error in a cell: its code, which says more than the type; without one the type, else the phase."""
+    return next((str(word) for name in ("code", "type", "phase") if (word := _at(error, name)) is not None), None)
 
 
 def _at(record: object, *names: str) -> Any:

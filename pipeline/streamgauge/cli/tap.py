@@ -7,7 +7,6 @@ tap started: it ends when its stdin ends.
 import asyncio
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
@@ -27,6 +26,7 @@ from streamgauge.live.tap_watch import TapWatch
 from streamgauge.metrics import table, table_health
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import END_S
 from streamgauge.spool import Spool
 
@@ -38,7 +38,7 @@ def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C. It starts, and continues to run, while the broker is unavailable."""
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up` without Kafka")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
+    log_with_times(logging.INFO)
     settings = tap_settings(settings, args, agent=args.agent or args.child)
     return asyncio.run(_run(settings, brokers_of(settings), args.child))
 

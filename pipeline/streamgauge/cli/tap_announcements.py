@@ -11,7 +11,10 @@ from streamgauge.taps.proxy.pump_handle import BUILT
 def say_stopping(command: str, settings: Settings) -> None:
     """Prints what a stop waits for."""
     whole_s, streams_s = settings.drain_timeout, streams_drain_s(settings.drain_timeout)
-    say(f"{command}: stopping; open streams have {streams_s:g} s to end (of --drain-timeout {whole_s:g})")
+    say(
+        f"{command}: stopping; open streams may go on for up to {streams_s:g} s, and up to {whole_s - streams_s:g} s are"
+        f" for writing what was captured (--drain-timeout {whole_s:g})"
+    )
 
 
 def announce(command: str, tap: Tap, settings: Settings) -> None:

@@ -33,6 +33,7 @@ from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.runtime.listeners import Listeners, open_listeners
+from streamgauge.runtime.log_time import rfc3339
 from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
 from streamgauge.runtime.socket_directory import RuntimeDir
@@ -94,7 +95,7 @@ def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Setting
 def say(sentence: str) -> None:
     """Prints a sentence for the operator."""
     with contextlib.suppress(OSError, ValueError):  # stderr was closed by its reader: a tap must not end for that
-        sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
+        sys.stderr.write(f"{rfc3339()} streamgauge: {redacted_text(sentence)}\n")
         sys.stderr.flush()
 
 

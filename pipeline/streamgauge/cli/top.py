@@ -43,6 +43,9 @@ MAX_INTERVAL_S = 86_400.0
 # Members that every answer of /streams has: another program's JSON lacks them.
 MEMBERS = frozenset({"process", "version", "open", "hour", "worst"})
 
+# The type of the relay's own errors (`taps/proxy/error_responses.py`): the address is that of its port for clients.
+_RELAY_ERROR = "streamgauge_relay_error"
+
 _BARS = " ▁▂▃▄▅▆▇█"
 # Seconds of ticks in one character.
 _TICK_S = 3
@@ -174,10 +177,15 @@ def _fetched(port: AdminPort, rows: int) -> str:
 
 def _reason(text: str) -> str:
     try:
-        reason = str(json.loads(text)["error"])
+        error = json.loads(text)["error"]
+        if isinstance(error, dict):
+            if error.get("type") == _RELAY_ERROR:
+                return "this is the port for clients: give the admin port (--admin, 127.0.0.1:9464 by default)"
+            error = error["message"]
+        reason = str(error)
     except (ValueError, LookupError, TypeError):
         reason = text.strip()[:200]
-    return escaped(reason)
+    return escaped(reason[:200])
 
 
 def shown(answer: Json) -> Group:

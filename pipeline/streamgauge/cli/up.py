@@ -35,6 +35,7 @@ from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir, unusable
 from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.log_time import log_with_times
 from streamgauge.spool import Failure, failure_of
 from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
 from streamgauge.taps.proxy.request import route_of
@@ -48,6 +49,7 @@ Costed = tuple[Record, StreamCost | None]
 
 def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C. Returns the exit code of the process group."""
+    log_with_times()
     return asyncio.run(_run(tap_settings(settings, args, agent=args.agent)))
 
 

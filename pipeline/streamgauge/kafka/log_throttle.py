@@ -30,6 +30,10 @@ _MAX_TEXT = 400
 # The form in which the library `mode` names a service in its lines: [^---Consumer]:
 _SERVICE = re.compile(r"\[\^-*_?(\w+)\]:? ?")
 
+# aiokafka warns of a heartbeat that failed whenever its group rebalances, as it does with each worker that comes or goes.
+# It is the answer by which a member learns of it, and no fault. The worker says itself which partitions it gets.
+_REBALANCES = re.compile(r"Heartbeat failed for group .* because it is rebalancing")
+
 _FLOODING = ("aiokafka", "faust", "mode")
 
 
@@ -45,6 +49,8 @@ class LogThrottle(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by logging, with the handler's lock held."""
+        if _REBALANCES.match(record.getMessage()):
+            return
         text = _SERVICE.sub(r"\1: ", " ".join(record.getMessage().split()))[:_MAX_TEXT]
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {described_of_client(record.exc_info[1])}"[:_MAX_TEXT]

@@ -104,7 +104,8 @@ def objectives_of_streams(objectives: Objectives) -> tuple[Objective, Objective]
             "Streams of {{ $labels.upstream }} break after they began, "
             f"too many for the objective of {objectives.unbroken:.5g}",
             "Errors after status 200, resets, timeouts and truncations. See the panels of outcomes and of errors by type, "
-            "and `streamgauge ledger query --newest --where outcome=stream_error` for the records.",
+            "and `streamgauge ledger query --data-dir DIR --newest --where outcome=stream_error` for the records "
+            "(DIR: the --data-dir of `up` or of the worker; or --ledger URL, as there).",
         ),
         Objective(
             "slow_first_tokens",

@@ -4,21 +4,23 @@ import contextlib
 import signal
 import sys
 
+from streamgauge.runtime.log_time import log_with_times, rfc3339
 from streamgauge.runtime.redaction import redacted_text
 
 
 def leave_terminal_to_parent() -> None:
-    """Ignore the signals of terminals: a child ends when its parent requests it, or has ended itself.
+    """Ignore the signals of terminals, and log with times: a child ends when its parent requests it, or has ended itself.
 
     Children share their parent's session (decision 18). The kernel also sends SIGHUP, with a SIGCONT, when the parent ends
     while the child is stopped, and SIGTTOU for a line that is written to a terminal set to `tostop`.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)
+    log_with_times()
 
 
 def say(sentence: str) -> None:
     """Write a sentence for the operator to stderr, which the child shares with its parent."""
     with contextlib.suppress(OSError, ValueError):  # stderr may be closed: the child must not end for it
-        sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
+        sys.stderr.write(f"{rfc3339()} streamgauge: {redacted_text(sentence)}\n")
         sys.stderr.flush()

@@ -7,6 +7,7 @@ import threading
 import msgspec
 
 from streamgauge.runtime.faults import described, places_with_causes, report_fault
+from streamgauge.runtime.log_time import rfc3339
 
 
 class OneLine(logging.Formatter):
@@ -17,7 +18,11 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        line: dict[str, object] = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
+        line: dict[str, object] = {
+            "at": rfc3339(record.created, 3),
+            "level": record.levelname.lower(),
+            "part": record.name,
+        }
         line["message"] = " ".join(record.getMessage().split())
         # Set by streamgauge.runtime.faults; the message's later lines are its frames.
         fault = getattr(record, "fault", None)

@@ -25,6 +25,7 @@ from streamgauge.recorder.loop_client import FLUSH_S
 from streamgauge.runtime.child import leave_terminal_to_parent
 from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
+from streamgauge.runtime.log_time import rfc3339
 from streamgauge.taps.proxy.relay import serve
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 
@@ -56,7 +57,7 @@ async def _run(settings: RelaySettings, listening: socket.socket, others: list[s
 
 
 def _log(sentence: str) -> None:
-    sys.stderr.write(f"relay: {sentence}\n")
+    sys.stderr.write(f"{rfc3339()} relay: {sentence}\n")
     sys.stderr.flush()
 
 
