@@ -44,6 +44,15 @@ class LedgerSettings:
         "Storage",
         default_text="no limit, nothing is deleted",
     )
+    # An empty ledger has some 100 KB; the largest value is far more than a disk holds.
+    ledger_bytes: int | None = declared(
+        whole(1024**2, 1024**5, unit="bytes"),
+        None,
+        "largest size of a SQLite ledger: a full one stores nothing more, and new data waits in the spool or in Kafka",
+        TO_LEDGER,
+        "Storage",
+        default_text="what leaves 1 GiB or a tenth of its disk free",
+    )
     budgets: Path | None = declared(
         FILE,
         None,

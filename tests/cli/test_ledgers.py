@@ -6,6 +6,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,6 +76,43 @@ def test_without_an_age_nothing_is_deleted(tmp_path: Path) -> None:
         ledger.insert([make_row(1, started_at="1999-01-01T00:00:00Z")])
         time.sleep(0.2)
     assert ids(tmp_path / "ledger.sqlite") == [stream_id(1)]
+
+
+def test_a_full_ledger_keeps_its_records_and_goes_on_with_more_room(tmp_path: Path) -> None:
+    """And a record that was refused is stored later, as after any fault of the disk."""
+    small = load({"data_dir": str(tmp_path), "ledger_bytes": 1024**2})
+    rows = [make_row(number) for number in range(2_000)]
+    stored = 0
+    with opened_ledger(small, Prices()) as ledger:
+        with pytest.raises(LedgerUnavailableError, match=r"largest size \(--ledger-bytes\)"):
+            for at in range(0, len(rows), 20):
+                ledger.insert(rows[at : at + 20])
+                stored += 20
+        assert (tmp_path / "ledger.sqlite").stat().st_size <= 1024**2
+        used, most = [sample.value for sample in ledgers.ledger_size(small)()]
+        assert 0.8 * most < used <= most == 1024**2
+    assert 100 < stored < 2_000
+    assert ids(tmp_path / "ledger.sqlite") == [stream_id(number) for number in range(stored)]
+    larger = load({"data_dir": str(tmp_path), "ledger_bytes": 64 * 1024**2})
+    with opened_ledger(larger, Prices()) as ledger:
+        assert ledger.insert(rows).new == len(rows) - stored
+
+
+def test_a_ledger_leaves_a_part_of_its_disk_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [500]
+
+    def usage(_: Path) -> SimpleNamespace:
+        return SimpleNamespace(total=1_000 * 1024**3, free=free[0] * 1024**3)
+
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    settings = load({"data_dir": str(tmp_path)})
+    assert ledgers.most_bytes(settings) == 499 * 1024**3
+    free[0] = 1  # what another program has left is shared
+    assert ledgers.most_bytes(settings) == 1024**3 // 2
+    (tmp_path / "ledger.sqlite").write_bytes(bytes(1_000))
+    assert ledgers.most_bytes(settings) == 1024**3 // 2 + 1_000
+    assert ledgers.most_bytes(load({"ledger": ["postgresql://a/b"]})) is None
+    assert list(ledgers.ledger_size(load({"ledger": ["postgresql://a/b"]}))()) == []
 
 
 def test_a_ledger_that_fails_is_tried_again(

@@ -104,6 +104,8 @@ def _healthy() -> dict[str, tuple[float, float]]:
                 "streamgauge_log_gaps_total": (0, 0),
                 "streamgauge_log_gap_messages_total": (0, 0),
                 "streamgauge_bundles_total": (0, 1_000),
+                "streamgauge_ledger_bytes": (1e9, 0),
+                "streamgauge_ledger_limit_bytes": (1e10, 0),
             }.items()
         }
         for partition in (2 * number, 2 * number + 1):
@@ -392,6 +394,13 @@ _OF_TAPS = (
         "ClientConnectionsAlmostUsed",
         _set(tap("streamgauge_tap_client_connections"), 0) | _set(tap("streamgauge_tap_client_connections_limit"), 0),
     ),
+    Case(
+        "the ledger fills",
+        "LedgerAlmostFull",
+        _set(worker("streamgauge_ledger_bytes"), 8.5e9),
+        (Fired(_WORKER, "85%"),),
+    ),
+    Case("the ledger is nearly full, but not yet", "LedgerAlmostFull", _set(worker("streamgauge_ledger_bytes"), 7.9e9)),
     Case("the disk is full", "SpoolWritesRefused", _set(tap("streamgauge_spool_writes_refused"), 1), (Fired(_TAP),)),
     Case("one write failed", "SpoolWritesRefused", _briefly(tap("streamgauge_spool_writes_refused"), 1), at=CHANGE + 1),
     Case("the spool fills", "SpoolFillsUp", _set(tap("streamgauge_spool_bytes"), 9e8), (Fired(_TAP, "90%"),)),

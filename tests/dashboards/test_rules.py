@@ -55,6 +55,8 @@ FIRST_EVENT = {
     "streamgauge_clock_skew_seconds": "no bundle was confirmed: BrokerAway fires then",
     "streamgauge_spans_total": "no --otlp is given",
     "streamgauge_admin_refused_total": "the admin port has refused no request",
+    "streamgauge_ledger_bytes": "the ledger is in PostgreSQL",
+    "streamgauge_ledger_limit_bytes": "the ledger is in PostgreSQL",
 }
 
 

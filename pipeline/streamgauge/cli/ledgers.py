@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import logging
+import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +13,8 @@ from pathlib import Path
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import Ledger, LedgerUnavailableError, Pricing, Reader, SeveralLedgers, open_ledger, sqlite_file
+from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Sample
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.spool import Failure, failure_of
 
@@ -21,6 +25,10 @@ _LOG = logging.getLogger("streamgauge.ledger")
 _EXPIRE_EVERY_S = 3_600.0
 _EXPIRE_ROWS = 1_000
 _EXPIRE_PAUSE_S = 0.1
+
+
+# Without --ledger-bytes the ledger leaves this much of its disk free, or this part of it, if that is less.
+_FREE_BYTES, _FREE_PART = 1024**3, 10
 
 
 class MissingLedger(Unavailable):
@@ -39,7 +47,7 @@ def opened_ledger(settings: Settings, prices: Pricing) -> Iterator[Ledger]:
         make_data_dir(settings.data_dir)
     _check_place(settings.ledger_url)
     try:
-        ledger = open_ledger(settings.ledger_url, prices=prices)
+        ledger = open_ledger(settings.ledger_url, prices=prices, most_bytes=most_bytes(settings))
     except LedgerUnavailableError as error:
         raise Unavailable(f"{error}: {_cure(settings, error.__cause__)}, or choose another with --ledger") from None
     with ledger, _expiring(ledger, settings.ledger_age):
@@ -58,6 +66,37 @@ def _check_place(url: str) -> None:
             f"sqlite:///{path} is a path below the working directory: write sqlite:////{path} for /{path}, or"
             f" sqlite:///{path.absolute()} for {path.absolute()}"
         )
+
+
+def most_bytes(settings: Settings) -> int | None:
+    """The largest size of the ledger's file: --ledger-bytes, else what leaves a part of its disk free. None: no file."""
+    path = sqlite_file(settings.ledger_url)
+    if path is None or settings.ledger_bytes is not None:
+        return settings.ledger_bytes
+    try:
+        disk = shutil.disk_usage(path.parent)
+    except OSError:
+        return None  # the ledger cannot be opened either, and its error says more
+    own = path.stat().st_size if path.exists() else 0
+    return own + disk.free - min(_FREE_BYTES, disk.total // _FREE_PART, disk.free // 2)
+
+
+def ledger_size(settings: Settings) -> Callable[[], Iterator[Sample]]:
+    """A source of metrics: the bytes that a SQLite ledger uses, without its free pages, and its largest size."""
+    path, most = sqlite_file(settings.ledger_url), most_bytes(settings)
+
+    def read() -> Iterator[Sample]:
+        if path is None or most is None:
+            return
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            page, pages, free = (
+                database.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_size", "page_count", "freelist_count")
+            )
+        yield Sample(table.LEDGER_BYTES.name, (pages - free) * page, {})
+        yield Sample(table.LEDGER_LIMIT.name, most, {})
+
+    return read
 
 
 def _cure(settings: Settings, cause: BaseException | None) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
-from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.recent_streams import load_last_hour
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
@@ -91,6 +91,7 @@ async def running_up(
         opened_ledger(settings, prices) as ledger,
         contextlib.ExitStack() as files,
     ):
+        metrics.register(ledger_size(settings))
         watched.view.money = files.enter_context(watched_ledger(settings, ledger, metrics))
         load_last_hour(watched.view, ledger, stream_costs(prices))
 

@@ -10,7 +10,7 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.known_upstreams import start_known_upstreams
 from streamgauge.cli.ledger_watch import watched_ledger
-from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.recent_streams import load_last_hour
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
@@ -72,6 +72,7 @@ def run(settings: Settings, args: Arguments) -> int:
         opened_ledger(settings, prices) as ledger,
         watched_ledger(settings, ledger, metrics) as view.money,
     ):
+        metrics.register(ledger_size(settings))
         start_known_upstreams(metrics, ledger)
         load_last_hour(view, ledger, stream_costs(prices))
         return run_worker(worker_settings, LedgerStore(ledger, take_rows), metrics, admin_port, view)

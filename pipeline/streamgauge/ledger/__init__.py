@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from streamgauge.ledger.sqlite import SqliteLedger
 
 
-def _open_sqlite(rest: str, create: bool, prices: Pricing | None) -> Ledger:
+def _open_sqlite(rest: str, create: bool, prices: Pricing | None, most_bytes: int | None) -> Ledger:
     try:
         from streamgauge.ledger.sqlite import SqliteLedger
     except ModuleNotFoundError:
         raise MissingExtra("a ledger", "ledger") from None
-    return SqliteLedger(sqlite_path(rest), create=create, prices=prices)
+    return SqliteLedger(sqlite_path(rest), create=create, prices=prices, most_bytes=most_bytes)
 
 
-def _open_postgresql(rest: str, create: bool, prices: Pricing | None) -> Ledger:
+def _open_postgresql(rest: str, create: bool, prices: Pricing | None, _: int | None) -> Ledger:
     try:
         from streamgauge.ledger.postgresql import PostgresqlLedger
     except ModuleNotFoundError:
@@ -52,18 +52,21 @@ def _open_postgresql(rest: str, create: bool, prices: Pricing | None) -> Ledger:
     return PostgresqlLedger(f"{POSTGRESQL}://{rest}", create=create, prices=prices)
 
 
-# Functions that open a ledger, by the URL's scheme. They take what follows `scheme://`, whether to make the ledger, and
-# what new records cost.
-LEDGERS: Mapping[str, Callable[[str, bool, Pricing | None], Ledger]] = {
+# Functions that open a ledger, by the URL's scheme. They take what follows `scheme://`, whether to make the ledger, what new
+# records cost, and the largest size of its file (bytes), if it is one.
+LEDGERS: Mapping[str, Callable[[str, bool, Pricing | None, int | None], Ledger]] = {
     SQLITE: _open_sqlite,
     POSTGRESQL: _open_postgresql,
 }
 
 
-def open_ledger(url: str, *, create: bool = True, prices: Pricing | None = None) -> Ledger:
+def open_ledger(
+    url: str, *, create: bool = True, prices: Pricing | None = None, most_bytes: int | None = None
+) -> Ledger:
     """The ledger at `url`: sqlite:///FILE for a relative path, sqlite:////FILE for an absolute one, or postgresql://...
 
-    `prices`: what new records cost; without it their cost is null.
+    `prices`: what new records cost; without it their cost is null. `most_bytes`: the largest size of a SQLite file; a full
+    one refuses records, as a full disk does. For PostgreSQL it has no meaning.
 
     Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is missing and
     `create` is false), MissingExtra without the packages for it. None of them repeats the URL, which may hold a password.
@@ -71,7 +74,7 @@ def open_ledger(url: str, *, create: bool = True, prices: Pricing | None = None)
     scheme, found, rest = url.partition("://")
     if not found or scheme not in LEDGERS:
         raise UnsupportedLedgerError(f"this ledger URL is not supported: write {_supported()}")
-    return LEDGERS[scheme](rest, create, prices)
+    return LEDGERS[scheme](rest, create, prices, most_bytes)
 
 
 def _supported() -> str:

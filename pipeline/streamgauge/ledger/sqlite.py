@@ -29,18 +29,21 @@ _HAS_OTHER_CONTENT = (
 
 
 class SqliteLedger(SqlLedger):
-    """A ledger in the file `path`, which is made with mode 0600 if it is missing and `create` is true.
+    """A ledger in the file `path`, which is made with mode 0600 if it is missing and `create` is true. `most_bytes`: the
+    largest size of the file; if it is larger already, it does not grow.
 
     Raises LedgerUnavailableError if it cannot be opened.
     """
 
     path_of = staticmethod(sqlite_path)
 
-    def __init__(self, path: Path, *, create: bool = True, prices: Pricing | None = None) -> None:
+    def __init__(
+        self, path: Path, *, create: bool = True, prices: Pricing | None = None, most_bytes: int | None = None
+    ) -> None:
         # This module begins transactions itself: Python's driver would begin them late, and never as a writer's.
         engine = create_engine(
             "sqlite+pysqlite://",
-            creator=lambda: _connect(path),
+            creator=lambda: _connect(path, most_bytes),
             poolclass=QueuePool,
             pool_size=2,
             max_overflow=-1,
@@ -94,6 +97,8 @@ class SqliteLedger(SqlLedger):
         connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _cause(self, error: BaseException) -> str:
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return "it has its largest size (--ledger-bytes), or its disk is full"
         return str(error.strerror) if isinstance(error, OSError) else str(error)
 
     def _insert_new(self, connection: Connection, rows: Mapping[str, tuple[Any, ...]]) -> set[str]:
@@ -112,12 +117,15 @@ class SqliteLedger(SqlLedger):
         return new
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, most_bytes: int | None) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA temp_store = MEMORY")
+        if most_bytes is not None:
+            (page_bytes,) = database.execute("PRAGMA page_size").fetchone()
+            database.execute(f"PRAGMA max_page_count = {max(most_bytes // page_bytes, 1)}")
     except BaseException:
         database.close()
         raise

@@ -126,6 +126,14 @@ def _ledger(durations: Durations) -> list[Alert]:
             "say why the ledger refuses them.",
         ),
         Alert(
+            "LedgerAlmostFull",
+            "max by (instance) (streamgauge_ledger_bytes) / max by (instance) (streamgauge_ledger_limit_bytes) > 0.8",
+            15,
+            "page",
+            "The ledger of {{ $labels.instance }} is {{ $value | humanizePercentage }} full",
+            "A full ledger stores nothing more. New data then waits in the spool or in Kafka, and is lost when that is full.",
+        ),
+        Alert(
             "LedgerGetsDifferentRecords",
             _grown('streamgauge_ledger_rows_total{result="different"}', ten),
             0,

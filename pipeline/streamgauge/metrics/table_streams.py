@@ -128,7 +128,7 @@ FAILED_STREAMS = counter(
 TRANSPORT_ERRORS = counter(
     _STREAM, "transport_errors",
     "Connections to an upstream that failed, by cause: before the response or in the middle of it.",
-    "upstream", "cause", page=35_000, starts={"cause": TRANSPORT_CAUSES},
+    "upstream", "cause", page=36_000, starts={"cause": TRANSPORT_CAUSES},
 )  # fmt: skip
 RETRIED = counter(
     _STREAM, "retried_streams",

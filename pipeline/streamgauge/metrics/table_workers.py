@@ -100,6 +100,15 @@ LEDGER_ROWS = counter(
     "result",
     page=2_000,
 )
+LEDGER_BYTES = gauge(
+    MetricSource.WORKER, "ledger_bytes", "Bytes that a SQLite ledger uses, without its free pages.", "bytes"
+)
+LEDGER_LIMIT = gauge(
+    MetricSource.WORKER,
+    "ledger_limit_bytes",
+    "Largest size of a SQLite ledger (--ledger-bytes, or what leaves a part of its disk free).",
+    "bytes",
+)
 SPANS = counter(
     MetricSource.WORKER,
     "spans",
@@ -113,5 +122,5 @@ SPANS = counter(
 WORKER_METRICS: tuple[Metric, ...] = (
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
     DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS,
-    WORKER_BROKER, WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS, SPANS,
+    WORKER_BROKER, WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS, LEDGER_BYTES, LEDGER_LIMIT, SPANS,
 )  # fmt: skip

@@ -307,6 +307,23 @@ _WORKERS = Row(
             queries=(Query(rate("ledger_rows_total", by="result"), "{{result}}"),),
         ),
         TimeSeries(
+            title="Size of the ledger",
+            help="Used share of the largest size of a SQLite ledger (--ledger-bytes).",
+            unit="percentunit",
+            maximum=1,
+            no_value="no SQLite ledger",
+            alerts=("LedgerAlmostFull",),
+            queries=(
+                Query(
+                    ratio(
+                        gauge("ledger_bytes", by="instance", of="max"),
+                        gauge("ledger_limit_bytes", by="instance", of="max"),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        TimeSeries(
             title="Spans",
             help="Records per second that became OpenTelemetry spans, by what came of them; all but sent are lost.",
             unit="reqps",
