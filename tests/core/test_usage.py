@@ -72,7 +72,8 @@ def test_zeros_before_the_usage_change_nothing(dialect: str) -> None:
 @pytest.mark.parametrize("token_events", [0, 3])
 def test_zeros_alone_are_no_usage(dialect: str, token_events: int) -> None:
     usage = of(dialect, told(dialect, 0, 0, 0), token_events=token_events)
-    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.source) == (None, None, None, "absent")
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (None, None, None)
+    assert (usage.source, usage.raw) == ("absent", None)
     assert usage.bad_values == 2 + (NAMES[dialect][2] is not None)
 
 

@@ -278,7 +278,7 @@ def _drop_zeros(usage: Usage) -> None:
         if getattr(usage, name) is not None:
             usage.bad_values += 1
             setattr(usage, name, None)
-    usage.source = "absent"
+    usage.source, usage.raw = "absent", None
 
 
 def _input(raw: Mapping[str, object], rules: UsageRules, cached: int, written: int) -> tuple[int | None, int]:
