@@ -18,6 +18,7 @@ COUNTED: Mapping[str, dict[str, Any]] = {  # a count: without one there is no us
     CHAT: {"prompt_tokens": 9},
     RESPONSES: {"input_tokens": 9},
     ANTHROPIC: {"input_tokens": 9},
+    "gemini": {"promptTokenCount": 9},
     "cohere-v2": {"tokens": {"input_tokens": 9}},
     "gemini-interactions": {"total_input_tokens": 9},
 }
@@ -118,6 +119,8 @@ def tool(name: str | None, **counts: int) -> dict[str, object]:
             [{"type": "billed_units", "input_tokens": 3, "output_tokens": 0, "search_units": 1, "classifications": 2}],
         ),
         ("cohere-v2", {"billed_units": {"input_tokens": 0, "output_tokens": 0}}, []),
+        # Gemini
+        ("gemini", {"webSearchQueries": 2}, [tool("google_search", search_queries=2)]),
         # Gemini's Interactions
         (
             "gemini-interactions",

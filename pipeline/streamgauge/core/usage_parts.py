@@ -103,6 +103,8 @@ def _server_tools(raw: Mapping[str, object]) -> Iterator[Part]:
             counts = _own_counts(tool)
             if counts:
                 yield _tool(name, **counts)
+    if queries := _count(raw, "webSearchQueries"):  # Gemini
+        yield _tool("google_search", search_queries=queries)
     given = raw.get("grounding_tool_count")  # Gemini's Interactions
     for tool in given if isinstance(given, list) else ():
         counts = {"requests": _count(tool, "count"), "search_queries": _count(tool, "search_query_count")}

@@ -38,6 +38,8 @@ _KEEP_PART: Spec = {
     "inlineData": {"data": Kind.TEXT},
     "executableCode": {"code": Kind.TEXT},
 }
+# How many searches grounded the answer: the length of a list beside the usage, read as a member of it.
+_SEARCH_QUERIES = "webSearchQueries"
 _KEEP_MODALITIES: Spec = [{"modality": Kind.CODE, "tokenCount": Kind.COUNT}]
 _KEEP_USAGE: dict[str, Spec] = {
     "promptTokenCount": Kind.COUNT,
@@ -54,9 +56,17 @@ _KEEP_USAGE: dict[str, Spec] = {
     "cacheTokensDetails": _KEEP_MODALITIES,
     "trafficType": Kind.CODE,
     "serviceTier": Kind.CODE,
+    _SEARCH_QUERIES: Kind.COUNT,
 }
 _KEEP_ANSWER: dict[str, Spec] = {
-    "candidates": [{"index": Kind.COUNT, "content": {"parts": [_KEEP_PART]}, "finishReason": Kind.REASON}],
+    "candidates": [
+        {
+            "index": Kind.COUNT,
+            "content": {"parts": [_KEEP_PART]},
+            "finishReason": Kind.REASON,
+            "groundingMetadata": {_SEARCH_QUERIES: [Kind.TEXT]},
+        }
+    ],
     "promptFeedback": {"blockReason": Kind.REASON},
     "usageMetadata": _KEEP_USAGE,
     "modelVersion": Kind.ID,
@@ -138,7 +148,7 @@ class Gemini(DialectDefaults):
             # Any block reason means content_filter. (OTHER is a finish reason as well, with another meaning.)
             sink.finish(0, feedback.get("blockReason"), "content_filter")
         if not isinstance(usage, dict) or usage.keys() - set(_SERVED):
-            sink.usage(usage)
+            sink.usage(_with_searches(usage, answer))
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """As an event: the finish reason ends it."""
@@ -151,6 +161,16 @@ def _is_answer(data: object) -> bool:
     if isinstance(data.get("candidates"), list):
         return True
     return isinstance(data.get("usageMetadata"), dict) or isinstance(data.get("promptFeedback"), dict)
+
+
+def _with_searches(usage: object, answer: Data) -> object:
+    """The usage, with the number of searches that grounded the answer. They are billed apart (ai.google.dev, pricing)."""
+    searches = 0
+    for _, candidate in _candidates(answer):
+        grounding = candidate.get("groundingMetadata")
+        queries = grounding.get(_SEARCH_QUERIES) if isinstance(grounding, dict) else None
+        searches += len(queries) if isinstance(queries, list) else 0
+    return {**usage, _SEARCH_QUERIES: searches} if isinstance(usage, dict) and searches else usage
 
 
 def _tier(usage: object) -> object:
