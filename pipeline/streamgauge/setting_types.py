@@ -21,6 +21,7 @@ ENV_PREFIX = "STREAMGAUGE_"
 
 # A longer time is a typing error, and an infinite one is valid neither in a timer nor in JSON (seconds: a year).
 MAX_SECONDS = 366 * 24 * 3600.0
+_VERSION = re.compile(r"/v[0-9]+(?:(?:alpha|beta)[0-9]*)?\Z", re.ASCII)
 _MAX_PORT = 65_535
 
 # The name of an upstream is a path segment and a metric's label.
@@ -236,6 +237,16 @@ def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
         shown = shown or redacted_value(text)
         raise ValueError(f"{shown!r} is not a server port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
     return ServerPort(name=name, port=int(port))
+
+
+def version_at_end(url: str) -> str:
+    """The last segment of a URL, or of its path, if it is a version of an API, such as `/v1` or `/v1beta`; else empty.
+
+    Clients have it at the end of their base URL, too. With both, requests go to /v1/v1, and no upstream is known to have such
+    a path. But an upstream may have one, so requests are forwarded as they are (the URL of --upstream, then the rest).
+    """
+    found = _VERSION.search(urlsplit(url).path.rstrip("/"))
+    return found[0] if found else ""
 
 
 def parse_address(text: str, shown: str | None = None) -> Address:

@@ -29,7 +29,7 @@ def test_an_installation_that_works_is_0_and_each_check_has_a_line(tmp_path: Pat
     assert {name for name, level in levels.items() if level == "warn"} == {"buffering", "clock"}, (
         "no other host is asked"
     )
-    assert lines[-1] == "up: 8 ok, 2 warn, 0 fail"
+    assert lines[-1] == "up: 9 ok, 2 warn, 0 fail"
     assert not (tmp_path / "data").exists(), "nothing is made"
 
 

@@ -228,3 +228,53 @@ def test_a_broker_of_the_environment_is_ignored_if_files_are_given(recorded: Pat
     assert "no Kafka broker answers at 127.0.0.1:1" in result.stderr
     named = here("replay", str(recorded / "d.sse"), "--kafka", "127.0.0.1:1", "--output", "jsonl")
     assert (named.returncode, len(named.stdout.splitlines())) == (3, 1)
+
+
+ERROR_BODY = b'{"error":{"type":"overloaded_error","message":"m"}}'
+NOTHING = {
+    "a.dat": b"\x7fELF\0\x01\n:\x02\ndata: \0",
+    "a.py": b'"""A program."""\n\nimport sys\n\nprint("data: x")\n',
+    "package.json": b'{"name": "x", "version": "1.0", "dependencies": {}}',
+    "list.json": b"[1, 2, 3]",
+    "a.toml": b'[package]\nname = "x"\n',
+    "a.txt": b"hello\n",
+    "binary.sse": b"\x7fELF\0\x01\x02",
+}
+# The dialect and the outcome of what is a recording, or the beginning of one.
+SOMETHING = {
+    "empty": (b"", None, "truncated"),
+    "lines": (b"\r\n\n", None, "truncated"),
+    "mcp": (b'data: {"jsonrpc":"2.0","id":1}\n\n', "other", "completed"),
+    "half": (b'data: {"id":"chatcmpl', None, "truncated"),
+    "ping": (b": ping\n\n", None, "truncated"),
+    "late": (b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n" + CHAT, "openai-chat", "completed"),
+    "error.json": (ERROR_BODY, "openai-chat", "stream_error"),
+    "cut.json": (ERROR_BODY[:20], None, "truncated"),
+    "page.html": (b"<html>502 Bad Gateway</html>", None, "truncated"),
+    "damaged.sse": (b"dat", None, "truncated"),
+    "odd.sse": (b'{"name": "x"}', None, "completed"),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_file_that_holds_nothing_of_a_response_has_no_record(tmp_path: Path, name: str) -> None:
+    file, whole = tmp_path / name, tmp_path / "whole"
+    file.write_bytes(NOTHING[name])
+    whole.write_bytes(CHAT)
+    done = here("replay", str(file), str(whole), "--output", "jsonl")
+    assert done.returncode == 1
+    assert [json.loads(line)["dialect"] for line in done.stdout.splitlines()] == ["openai-chat"]
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"streamgauge replay: {file}: it is no recording: ")
+    named = here("replay", str(file), "--dialect", "openai-chat", "--output", "jsonl")
+    assert (named.returncode, len(named.stdout.splitlines())) == (0, 1)
+
+
+@pytest.mark.parametrize("name", SOMETHING)
+def test_every_body_of_a_response_has_a_record(tmp_path: Path, name: str) -> None:
+    content, dialect, outcome = SOMETHING[name]
+    (tmp_path / name).write_bytes(content)
+    done = here("replay", str(tmp_path / name), "--output", "jsonl")
+    assert done.returncode == 0
+    [record] = map(json.loads, done.stdout.splitlines())
+    assert (record["dialect"], record["outcome"]) == (dialect, outcome)

@@ -10,7 +10,7 @@ import msgspec
 from streamgauge import __version__
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import TABLE
-from streamgauge.cli.replay_notes import Found, notes_on
+from streamgauge.cli.replay_notes import NO_RECORDING, Found, is_nothing, notes_on
 from streamgauge.cli.replay_topic import records_of_topic
 from streamgauge.cli.tables import print_records
 from streamgauge.config import Settings
@@ -112,6 +112,8 @@ class Replaying:
         try:
             for offset, log_ms, bundle in log:
                 for record in assembler.apply(offset, log_ms, bundle):
+                    if tally.may_be_body is not None and is_nothing(record, tally.may_be_body):
+                        raise BrokenRecording(NO_RECORDING)
                     records += 1
                     without_event += bool(record.streaming and not record.counts.events and not record.counts.comments)
                     yield _renamed(record)

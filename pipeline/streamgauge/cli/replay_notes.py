@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from streamgauge.core.record import Record
 from streamgauge.taps.replay.contract import Tally
 
 
@@ -20,6 +21,21 @@ class Found(NamedTuple):
     without_event: int
     not_llm: int
     open_streams: int
+
+
+NO_RECORDING = (
+    "it is no recording: it has no line of server-sent events, no JSON of a model's response and no format that `replay`"
+    " knows; --dialect NAME reads it as that format nevertheless"
+)
+
+
+def is_nothing(record: Record, may_be_body: bool) -> bool:
+    """Whether the record of a file of no other format shows that it holds nothing of a response. `may_be_body`: whether the
+    file begins like one. JSON that is whole must be a model's response, or an error; JSON that is cut off may have been one.
+    """
+    if record.streaming is False and record.outcome == "completed":
+        return record.dialect is None and record.error is None
+    return not may_be_body and not record.counts.events
 
 
 def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:

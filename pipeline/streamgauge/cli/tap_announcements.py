@@ -4,6 +4,7 @@ from streamgauge.cli.tap_process import Tap, say
 from streamgauge.config import Settings
 from streamgauge.runtime.process_group import streams_drain_s
 from streamgauge.runtime.socket_directory import SOCKET
+from streamgauge.setting_types import version_at_end
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
 
@@ -28,6 +29,11 @@ def announce(command: str, tap: Tap, settings: Settings) -> None:
         prefix = f"/{upstream.name}" if upstream.name else ""
         scheme = "https" if settings.tls_certificate else "http"
         say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
+        if version := version_at_end(upstream.url):
+            say(
+                f"{command}: that URL ends in {version}, so clients' base URL is {scheme}://{tap.address}{prefix}, without"
+                f" {version}: with it, requests go to {version}{version}"
+            )
     if settings.upstream and settings.pump == "auto" and not BUILT:
         say(f"{command}: the pump (native C code) was not built at installation: the relay uses more CPU without it")
     if tap.admin_url is not None:

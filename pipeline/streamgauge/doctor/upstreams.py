@@ -9,7 +9,7 @@ from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.probe import Answer, ProbeError, head
 from streamgauge.runtime.certificates import Invalid
-from streamgauge.setting_types import Upstream
+from streamgauge.setting_types import Upstream, version_at_end
 
 # A certificate that expires sooner is reported (days): those of a public authority are renewed 30 days before.
 WARN_DAYS = 14
@@ -27,8 +27,9 @@ CURES = {
 
 
 async def find(installation: Installation) -> Sequence[Finding]:
-    """One finding for each upstream."""
-    return await asyncio.gather(*(_of(one, installation) for one in installation.upstreams))
+    """One finding for each upstream, and one for each whose URL ends in a version."""
+    found = await asyncio.gather(*(_of(one, installation) for one in installation.upstreams))
+    return [*found, *(finding for one in installation.upstreams for finding in _on_version(one))]
 
 
 async def ask(upstream: Upstream, installation: Installation) -> Answer:
@@ -60,3 +61,16 @@ async def _of(upstream: Upstream, installation: Installation) -> Finding:
             f"{name}: reached over TLS, answers with {answer.status}; its certificate is valid for {days:.0f} days"
         )
     return ok(f"{name}: reached, answers with {answer.status}")
+
+
+def _on_version(upstream: Upstream) -> list[Finding]:
+    """A warning if clients with the usual base URL would ask for /v1/v1."""
+    version = version_at_end(upstream.url)
+    if not version:
+        return []
+    prefix = f"/{upstream.name}" if upstream.name else ""
+    says = (
+        f"upstream {upstream.name or upstream.url}: its URL ends in {version}; a client whose base URL ends in"
+        f" {prefix}{version} asks it for {version}{version}"
+    )
+    return [warn(says, f"give --upstream the URL without {version}, or clients the base URL {prefix or '/'} alone")]

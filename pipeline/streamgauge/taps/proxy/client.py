@@ -67,6 +67,9 @@ class RelayContext(Protocol):
     def head_passed_on(self, took_ns: int) -> None:
         """Counts the head of a response, written `took_ns` after it was read. Never raises."""
 
+    def version_repeated(self, route: Route) -> None:
+        """Logs that requests repeat the version that ends the upstream's URL, at most once a minute."""
+
     def client_connected(self, client: "Client") -> None:
         """Counts the client among those that a drain waits for."""
 
@@ -292,6 +295,8 @@ class Client(asyncio.Protocol):
             refused.target = request.target
             self.send_error(refused)
             return
+        if outgoing.route.is_repeated_in(outgoing.target):
+            self._relay.version_repeated(outgoing.route)
         connector = self._relay.connector(outgoing.route)
         self._exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
         self._exchange.begin(self._relay.recorder, self._relay.named_headers)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from streamgauge.setting_types import version_at_end
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.climbing import climbs
 
@@ -74,6 +75,16 @@ class Route(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """Its name in messages to clients: quoted, or "server" for an upstream without a name, whose address stays hidden."""
         return repr(self.name) if self.name else "server"
+
+    @property
+    def version(self) -> bytes:
+        """See `version_at_end`."""
+        return version_at_end(self.base.decode("latin-1")).encode("latin-1")
+
+    def is_repeated_in(self, target: bytes) -> bool:
+        """Whether a target begins with the version that ends the URL, so that the upstream gets it twice: /v1/v1/models."""
+        version = self.version
+        return bool(version) and (target + b"/").startswith((version + b"/", version + b"?"))
 
     @property
     def recorded_name(self) -> str:

@@ -71,6 +71,7 @@ class Tally(msgspec.Struct):
     first_broken: str = ""
     unreadable_rows: int = 0  # of a spool or a topic
     rows_removed: int = 0  # of a spool that was emptied while it was read
+    may_be_body: bool | None = None  # of a raw body without a named dialect: whether it begins like one
 
     def count_broken(self, place: str, why: BrokenExchange) -> None:
         """Counts an exchange that cannot be read."""

@@ -24,6 +24,7 @@ from streamgauge.taps.replay.formats import (
     SUFFIXES,
     Format,
     format_of,
+    may_be_body,
 )
 
 # Limit of a HAR or a cassette (bytes). JSON is held in memory as a whole; other tools fail at smaller files.
@@ -59,6 +60,9 @@ def log_of(path: Path, how: ReplaySettings, tally: Tally) -> Log:
             return
         if kind is Format.BODY and suffix in FORMATS_BY_SUFFIX:
             raise BrokenRecording(f"its content is not that of {FORMATS_BY_SUFFIX[suffix]}")
+        # A text that is called .sse is taken for one, however damaged.
+        if kind is Format.BODY and how.dialect is None and (suffix != ".sse" or b"\0" in first):
+            tally.may_be_body = may_be_body(first)
         for number, segment in enumerate(_segments(kind, path, _WithFirstBytes(first, opened), how, tally)):
             yield Logged(number, 0, Bundle(how.instance, 0, number, 0, [segment]))
 

@@ -65,6 +65,24 @@ _YAML_INTERACTIONS = re.compile(rb"^(?:http_)?interactions[ \t]*:", re.MULTILINE
 _ARCHIVES = {".gz": b"\x1f\x8b", ".zip": b"PK\x03\x04", ".zst": b"\x28\xb5\x2f\xfd"}
 
 
+# Lines of server-sent events: a comment, or a field that the format knows (HTML standard, 9.2.6). Any text has lines that
+# the format ignores.
+_SSE_LINE = re.compile(rb"(?:\A|[\r\n])(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
+# The beginning of a JSON object or list, and of HTML, as of a gateway's error page.
+_JSON_BEGINS = re.compile(rb'\s*(?:\{\s*(?:["}]|\Z)|\[\s*(?:["{\[\]0-9tfn-]|\Z))')
+_HTML_BEGINS = re.compile(rb"\s*<")
+
+
+def may_be_body(first: bytes) -> bool:
+    """Whether a file of no other format, which begins with `first`, may hold a response's body: server-sent events, JSON,
+    HTML, or nothing. Text without a line of server-sent events (a program, a configuration) and binary data do not.
+    """
+    text = first.removeprefix(BOM)
+    if not text.strip():
+        return True
+    return b"\0" not in text and any((_SSE_LINE.search(text), _JSON_BEGINS.match(text), _HTML_BEGINS.match(text)))
+
+
 def format_of(first: bytes, suffix: str = "") -> Format:
     """The format of a file that begins with `first` (FIRST_BYTES, or all of it). `suffix`: of its name, in lower case, with
     the dot.
