@@ -304,7 +304,10 @@ ROOMS: dict[str, set[str]] = {
     "core": set(),
     "spool": {"config", "core", "errors", "runtime"},
     "recorder": {"attribute_types", "config", "core", "errors", "runtime", "sampling_settings", "spool"},
-    "taps": {"attribute_types", "config", "core", "errors", "proxy_settings", "recorder", "runtime", "spool"},
+    "taps": {
+        *("attribute_types", "config", "core", "errors", "proxy_settings", "recorder", "runtime"),
+        *("setting_types", "spool"),
+    },
     "metrics": {"core", "errors", "runtime", "spool"},
     "ledger": {"core", "errors"},
     "prices": {"core", "errors", "ledger"},
