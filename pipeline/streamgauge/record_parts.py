@@ -201,7 +201,7 @@ class ReportedCost(Part):
     """What the provider or gateway says that the response costs. It is the seller's own figure, not a price of a list."""
 
     usd: str
-    """US dollars as a decimal number without exponent, with all digits of the report; `0` if it reports 0."""
+    """US dollars as a decimal number without exponent, with the digits of the report (17 significant ones at most)."""
     byok: bool | None
     """Whether the model's provider bills a key of the caller's own apart from this, so that `usd` is the gateway's fee alone.
     null if the gateway does not say."""

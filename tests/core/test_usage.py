@@ -195,6 +195,22 @@ def test_the_part_of_a_cache_write_that_is_kept_for_an_hour() -> None:
         assert (made.input_cache_write_tokens, made.input_cache_write_1h_tokens) == (30, 20)
 
 
+@pytest.mark.parametrize("whole", [{}, {"cache_creation_input_tokens": 0}])
+def test_a_cache_write_that_only_its_parts_tell(whole: dict[str, int]) -> None:
+    parts = whole | {"cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20}}
+    usage = of("anthropic-messages", {"input_tokens": 3, "output_tokens": 1} | parts)
+    assert (usage.input_tokens, usage.input_cache_write_tokens, usage.input_cache_write_1h_tokens) == (53, 50, 20)
+    for inside in (parts, {"prompt_tokens_details": parts}):
+        usage = chat({"prompt_tokens": 60, "completion_tokens": 1} | inside)
+        assert (usage.input_tokens, usage.input_cache_write_tokens) == (60, 50)
+    assert chat({"prompt_tokens": 60} | whole).input_cache_write_tokens == whole.get("cache_creation_input_tokens")
+
+
+def test_anthropics_usage_under_the_names_of_chat() -> None:
+    usage = of("anthropic-messages", {"prompt_tokens": 12, "completion_tokens": 0}, {"completion_tokens": 5})
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (12, 5, 17)
+
+
 def test_more_tokens_written_than_the_input_has_lie_outside_of_it() -> None:
     written = {"prompt_tokens": 6, "completion_tokens": 2745, "cache_creation_input_tokens": 159_217}
     assert chat(written).input_tokens == 159_223

@@ -245,6 +245,8 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(MISTRAL, "input output", "usage-names-of-responses"),
         Row(RESPONSES, "cached input output reasoning_tokens", "usage-names-of-chat"),
         Row(CHATS, "reasoning_tokens", "billed-searches-perplexity"),
+        Row(ANTHROPIC, "input", "cache-write-in-parts"),
+        Row(ANTHROPIC, "input output", "usage-names-of-chat"),
     ),
     "The record: audio, or a cache, that is no part of the input field is input. The client returns that field.": (
         Row(EVERY_CHAT + RESPONSES + GEMINI + INTERACTIONS, "input", "audio-outside"),
@@ -382,6 +384,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
             "usage-after-done-empty-id usage-after-done-unterminated usage-after-done-with-empty-choice "
             "usage-after-done-without-finish usage-after-done-without-id",
         ),
+        Row(EVERY_CHAT, "usage", "usage-after-done-in-a-choice"),
         Row(EVERY_CHAT + COMPLETIONS, "usage", "usage-after-done"),
         Row(CHAT_CREATE + MISTRAL, "output total", "usage-after-done-replaces"),
     ),

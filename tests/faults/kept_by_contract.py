@@ -44,12 +44,13 @@ EVENTS = {
         message.model.' message.role.' message.stop_reason.' message.type.'
         message.usage.cache_creation.ephemeral_1h_input_tokens.#
         message.usage.cache_creation.ephemeral_5m_input_tokens.# message.usage.cache_creation_input_tokens.#
-        message.usage.cache_read_input_tokens.# message.usage.input_tokens.# message.usage.output_tokens.#
-        message.usage.service_tier.' request_id.' type.' usage.cache_creation_input_tokens.#
-        usage.cache_read_input_tokens.# usage.cost.# usage.input_tokens.#
-        usage.iterations.[].cache_creation_input_tokens.# usage.iterations.[].cache_read_input_tokens.#
-        usage.iterations.[].input_tokens.# usage.iterations.[].model.' usage.iterations.[].output_tokens.#
-        usage.iterations.[].type.' usage.output_tokens.# usage.output_tokens_details.thinking_tokens.#
+        message.usage.cache_read_input_tokens.# message.usage.completion_tokens.# message.usage.input_tokens.#
+        message.usage.output_tokens.# message.usage.prompt_tokens.# message.usage.service_tier.' request_id.' type.'
+        usage.cache_creation_input_tokens.# usage.cache_read_input_tokens.# usage.completion_tokens.# usage.cost.#
+        usage.input_tokens.# usage.iterations.[].cache_creation_input_tokens.#
+        usage.iterations.[].cache_read_input_tokens.# usage.iterations.[].input_tokens.# usage.iterations.[].model.'
+        usage.iterations.[].output_tokens.# usage.iterations.[].type.' usage.output_tokens.#
+        usage.output_tokens_details.thinking_tokens.# usage.prompt_tokens.#
         usage.server_tool_use.code_execution_requests.# usage.server_tool_use.web_fetch_requests.#
         usage.server_tool_use.web_search_requests.#
     """,
@@ -110,7 +111,8 @@ EVENTS = {
         choices.[].delta.tool_calls.type.' choices.[].delta.tool_use_id.' choices.[].delta.type.'
         choices.[].error.code.# choices.[].finish_reason.# choices.[].finish_reason.' choices.[].index.#
         choices.[].message.role.' choices.[].message.tool_calls.[].function.name.' choices.[].message.tool_calls.[].id.'
-        choices.[].native_finish_reason.' code.# created.# detail.[].type.' detail.code.' detail.status_code.#
+        choices.[].native_finish_reason.' choices.[].usage.completion_tokens.# choices.[].usage.prompt_tokens.#
+        choices.[].usage.total_tokens.# code.# created.# detail.[].type.' detail.code.' detail.status_code.#
         error.code.# error.code.' error.status_code.# error.type.# error.type.' id.' latency_checkpoint.engine_ttft_ms.#
         latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
         latency_checkpoint.total_duration_ms.# latency_checkpoint.user_visible_ttft_ms.# model.' model_id.' object.'

@@ -34,6 +34,7 @@ class UsageRules(msgspec.Struct, frozen=True):
 
     A path is keys joined by dots. In `details.modality=AUDIO.tokens`, `modality=AUDIO` selects the list element with
     that member. `input_parts`: further parts of input that the input field does not include (Anthropic's cache fields).
+    `cache_write_split`: counts whose sum is the cache write, where no path of `cache_write` has a positive count.
     `reasoning_outside`: the output field does not include reasoning, unless the stream's own total shows that it does.
     `zero_is_absent`: members whose value 0 in an event means that the event does not report them.
     """
@@ -45,6 +46,7 @@ class UsageRules(msgspec.Struct, frozen=True):
     cached: tuple[str, ...] = ()
     cache_write: tuple[str, ...] = ()
     cache_write_1h: tuple[str, ...] = ()
+    cache_write_split: tuple[str, ...] = ()
     reasoning: tuple[str, ...] = ()
     audio_input: tuple[str, ...] = ()
     audio_output: tuple[str, ...] = ()
@@ -225,7 +227,7 @@ def normalised(
         return _absent(state, head)
     raw = state.raw
     total, reasoning, audio = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.audio_input)
-    cached, written = _first(raw, rules.cached), _first(raw, rules.cache_write)
+    cached, written = _first(raw, rules.cached), _written(raw, rules)
     outside, inside = _input(raw, rules, cached or 0, written or 0)
     reported = None if state.placeholder else _first(raw, rules.output)
     zeros = 0
@@ -292,10 +294,16 @@ def _input(raw: Mapping[str, object], rules: UsageRules, cached: int, written: i
         return None, 0
     given += sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
     if set(rules.cached) & set(rules.input_parts):
-        return given, 0
+        return given + (0 if _first(raw, rules.cache_write) else written), 0
     if cached > given or written > given:
         return given + cached + written, 0
     return given, cached + written
+
+
+def _written(raw: Mapping[str, object], rules: UsageRules) -> int | None:
+    """The tokens that were written to the cache."""
+    written = _first(raw, rules.cache_write)
+    return written or sum([_first(raw, (path,)) or 0 for path in rules.cache_write_split]) or written
 
 
 def _output_of(

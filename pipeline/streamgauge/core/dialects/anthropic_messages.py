@@ -4,6 +4,8 @@ Usage is cumulative and may come more than once: the last value of each field co
 placeholder. The input count excludes tokens that were written to the cache or read from it.
 """
 
+from collections.abc import Mapping
+
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
@@ -12,7 +14,10 @@ from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 from streamgauge.core.usage_parts import KEEP_SERVER_TOOLS
 
-_KEEP_CACHE_CREATION: Spec = {"ephemeral_5m_input_tokens": Kind.COUNT, "ephemeral_1h_input_tokens": Kind.COUNT}
+_KEEP_CACHE_CREATION: Mapping[str, Spec] = {
+    "ephemeral_5m_input_tokens": Kind.COUNT,
+    "ephemeral_1h_input_tokens": Kind.COUNT,
+}
 _KEEP_COUNTS: dict[str, Spec] = {
     "input_tokens": Kind.COUNT,
     "output_tokens": Kind.COUNT,
@@ -22,6 +27,8 @@ _KEEP_COUNTS: dict[str, Spec] = {
 }
 _KEEP_USAGE: dict[str, Spec] = {
     **_KEEP_COUNTS,
+    "prompt_tokens": Kind.COUNT,
+    "completion_tokens": Kind.COUNT,
     "output_tokens_details": {"thinking_tokens": Kind.COUNT, "reasoning_tokens": Kind.COUNT},
     **KEEP_SERVER_TOOLS,
     "iterations": [{"type": Kind.CODE, "model": Kind.ID, **_KEEP_COUNTS}],
@@ -110,12 +117,14 @@ class AnthropicMessages(DialectDefaults):
     may_summarise = True  # platform.claude.com/docs, extended thinking: summarized thinking
     usage = UsageRules(
         spec=_KEEP_USAGE,
-        input=("input_tokens",),
+        # The second names are those of OpenAI's chat, from gateways that keep them.
+        input=("input_tokens", "prompt_tokens"),
         input_parts=("cache_creation_input_tokens", "cache_read_input_tokens"),
-        output=("output_tokens",),
+        output=("output_tokens", "completion_tokens"),
         cached=("cache_read_input_tokens",),
         cache_write=("cache_creation_input_tokens",),
         cache_write_1h=("cache_creation.ephemeral_1h_input_tokens",),
+        cache_write_split=tuple(f"cache_creation.{name}" for name in _KEEP_CACHE_CREATION),
         reasoning=("output_tokens_details.thinking_tokens", "output_tokens_details.reasoning_tokens"),
     )
 

@@ -97,8 +97,11 @@ class OpenAIChat(DialectDefaults):
 
     def usage_after_done(self, data: Data) -> object:
         """The usage of a chunk without output. A chunk with output begins another response, which is not of this stream."""
-        has_output = any(_has_output(choice) for choice in choices_of(data))
-        return None if has_output else first_present(data, _USAGES)
+        choices = choices_of(data)
+        if any(_has_output(choice) for choice in choices):
+            return None
+        usage = first_present(data, _USAGES)
+        return usage or next((given for choice in choices if (given := choice.get(CHOICE_USAGE))), usage)
 
 
 def choices_of(data: Data) -> list[Data]:

@@ -81,6 +81,7 @@ USAGE = UsageRules(
     cached=(*_within(_INPUT_DETAILS, *_CACHED_DETAILS), *_CACHED),
     cache_write=(*_within(_INPUT_DETAILS, *_WRITTEN_DETAILS), *_WRITTEN),
     cache_write_1h=(*_within(_INPUT_DETAILS, f"cache_creation.{_HOURLY[1]}"), f"cache_creation.{_HOURLY[1]}"),
+    cache_write_split=_within((*_within(_INPUT_DETAILS, "cache_creation"), "cache_creation"), *_HOURLY),
     reasoning=(*_within(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens"),
     audio_input=_within(_INPUT_DETAILS, "audio_tokens"),
     audio_output=_within(_OUTPUT_DETAILS, "audio_tokens"),
