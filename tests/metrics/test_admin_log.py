@@ -66,6 +66,18 @@ def test_reads_and_refusals_have_their_lines_and_no_secret(file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_what_is_counted_is_written_when_the_port_closes(file: Path) -> None:
+    async def test(server: AdminServer) -> None:
+        for _ in range(4):
+            assert (await ask(server.address, "/streams")).status == 404
+
+    serving(test, access=Access(log=AdminLog(file)))
+    assert [(line["path"], line["status"], line["token"], line["count"]) for line in lines(file)] == [
+        ("/streams", 404, False, 1),
+        ("/streams", 404, False, 3),
+    ]
+
+
 def test_equal_requests_are_counted_and_no_count_is_lost(file: Path) -> None:
     clock = Clock()
     log = AdminLog(file, clock)

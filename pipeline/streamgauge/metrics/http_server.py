@@ -161,6 +161,8 @@ class AdminServer:
             await self._tls.close()
         await self._runner.cleanup()
         self._server.abort_connections()
+        if self._access.log is not None:
+            self._access.log.close()  # writes what is counted only
 
     async def __aenter__(self) -> Self:
         return self
