@@ -67,6 +67,7 @@ def make_record(**changes: Any) -> Record:
         "tap": "proxy",
         "capture": "masked",
         "upstream": "nimbus",
+        "upstream_host": "api.openai.com",
         "dialect": "openai-chat",
         "endpoint": "/chat/completions",
         "streaming": True,

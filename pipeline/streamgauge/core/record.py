@@ -167,7 +167,7 @@ class Integrity(msgspec.Struct):
     decode_error: str | None
 
 
-class Record(msgspec.Struct):
+class Record(msgspec.Struct, kw_only=True):
     """One stream. `streamgauge.records` describes each field."""
 
     schema_version: int
@@ -177,6 +177,7 @@ class Record(msgspec.Struct):
     tap_version: str | None
     capture: str | None
     upstream: str | None
+    upstream_host: str | None = None  # records of earlier versions have none
     dialect: str | None
     endpoint: str | None
     streaming: bool | None

@@ -119,6 +119,7 @@ class ExchangeCapture:
         attributes: list[tuple[str, str]] | None = None,
         client_name: str | None = None,
         party: Party | None = None,
+        host: str | None = None,
     ) -> None:
         """Reports the start of the exchange: see RequestStarted. If the client is overfull, or does not admit the party,
         nothing of the exchange is reported, and its reads are dropped.
@@ -133,7 +134,7 @@ class ExchangeCapture:
         size = len(target) + sum([len(name) + len(value) for pairs in (headers, attributes) for name, value in pairs])
         started = RequestStarted(
             self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header,
-            attributes, client_name, party,
+            attributes, client_name, party, host,
         )  # fmt: skip
         client.put(started, size)
         self._started = self.steady = self._counted = True

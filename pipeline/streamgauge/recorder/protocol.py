@@ -32,7 +32,8 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     tenant, so that its agent can warn if its own setting differs. `attributes`: names and values of the request's
     attributes, as the tap read them from the request's headers. `client_name`: the name by which the proxy authenticated the
     client, by its token or certificate; None if it does not authenticate clients. `party`: who shares the room of a recorder
-    that is behind with others (fair_shares.py); it is not recorded.
+    that is behind with others (fair_shares.py); it is not recorded. `host`: of the upstream,
+    without its port.
     """
 
     stream: int
@@ -49,6 +50,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     attributes: list[tuple[str, str]] = []
     client_name: str | None = None
     party: Party | None = None
+    host: str | None = None
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

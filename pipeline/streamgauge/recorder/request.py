@@ -158,6 +158,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
         continues=resumption.continues,
         attributes=_attributes(opened.attributes),
         parent_span_id=parent_span_id,
+        host=safe_id(opened.host),
     )
 
 

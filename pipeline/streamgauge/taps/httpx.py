@@ -182,7 +182,7 @@ class _Exchange:
         url = request.url
         self._upstream = settings.upstream or url.netloc.decode("ascii")
         target = url.raw_path.decode("ascii")
-        seen = SeenRequest(_TAP, self._upstream, request.method, target, request.headers.raw, self._began_ns)
+        seen = SeenRequest(_TAP, self._upstream, request.method, target, request.headers.raw, self._began_ns, url.host)
         self._seen = seen
         if is_llm(request.method, target):
             self._capture = self._start_capture(seen)

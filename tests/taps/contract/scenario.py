@@ -119,7 +119,7 @@ def reference(scenario: Scenario) -> list[Message]:
     headers = [(name.lower(), value) for name, value in scenario.asked_headers if name.lower() in wanted]
     found = [("agent", value) for name, value in scenario.asked_headers if name.lower() == "x-agent"]
     opened = RequestStarted(
-        1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference", attributes=found
+        1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference", attributes=found, host=UPSTREAM
     )
     whole = scenario.early and len(scenario.request_body) <= MAX_REQUEST_BODY
     reported: list[Message] = [

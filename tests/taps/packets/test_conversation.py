@@ -43,6 +43,7 @@ def test_an_exchange_is_reported_with_the_stamps_of_its_packets() -> None:
         "/v1/chat/completions",
         [("authorization", "Bearer key")],
         "packets",
+        host="here",
     )
     assert request_body_of(messages) == BODY
     assert sent(messages) == RequestSent(0, zero + STEP, None, len(BODY), True)

@@ -37,6 +37,7 @@ def record_of(state: StreamState) -> made.Record:
         tap_version=opening.tap_version if opening else None,
         capture=opening.capture if opening else None,
         upstream=opening.upstream if opening else None,
+        upstream_host=opening.host if opening else None,
         dialect=dialect,
         endpoint=_endpoint(state, dialect),
         streaming=head.event_stream if head else None,

@@ -41,7 +41,7 @@ _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 MAX_WAITING_READS = 256
 
 # Fields whose values many streams of a tap share. The table of their values is cleared when it has _MAX_WORDS entries.
-_SHARED_FIELDS = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
+_SHARED_FIELDS = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id", "host")
 _MAX_WORDS = 1_024
 _words: dict[str | None, str | None] = {}
 

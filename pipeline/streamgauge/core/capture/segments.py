@@ -78,6 +78,8 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(max_length=MAX_ATTRIBUTES)] = ()
     # The caller's span, which `traceparent` names beside `trace_id`: both are known, or neither.
     parent_span_id: Word | None = None
+    # The host of the upstream, without its port.
+    host: Word | None = None
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -28,7 +28,10 @@ _log = logging.getLogger("streamgauge")
 
 
 class SeenRequest(NamedTuple):
-    """A request as a tap sees it. `target`: path and query; `began_ns`: time zero, of the monotonic clock."""
+    """A request as a tap sees it. `target`: path and query; `began_ns`: time zero, of the monotonic clock.
+
+    `host`: of the server, without its port; None: the server is this application.
+    """
 
     tap: str
     upstream: str | None
@@ -36,6 +39,7 @@ class SeenRequest(NamedTuple):
     target: str
     headers: Headers
     began_ns: int
+    host: str | None = None
 
 
 def start_capture(
@@ -65,6 +69,7 @@ def start_capture(
         tap=request.tap,
         tenant_header=tenant,
         attributes=found,
+        host=request.host,
     )
     return capture
 

@@ -2,6 +2,8 @@
 bytes.
 """
 
+from urllib.parse import urlsplit
+
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
@@ -66,7 +68,14 @@ class PacketExchange:
         wall_ns = request.began_ns + reporting.wall_offset_ns
         stream_id = derived_stream_id(wall_ns, *facts) if reporting.derives_ids else None
         captured = CapturedRequest(
-            request, request.target, upstream, reporting.named, wall_ns, reporting.tap, stream_id
+            request,
+            request.target,
+            upstream,
+            reporting.named,
+            wall_ns,
+            reporting.tap,
+            stream_id,
+            host=_host_of(request),
         )
         self._gate = CaptureGate(reporting.client, captured)
         self._gate.begin()
@@ -146,3 +155,12 @@ class PacketExchange:
                 self._gate.count_uncaptured(NotCaptured.PACKETS_LOST if self.blind else NotCaptured.PROTOCOL)
             self._gate.end(at_ns, Ending.CUT if self.blind else ending, fault, gone_ns, None, unsent_bytes)
             self._gate = None
+
+
+def _host_of(request: Request) -> str | None:
+    """The host that the request names, without its port; None if it names none, or several."""
+    hosts = request.values(b"host")
+    try:
+        return urlsplit(f"//{hosts[0].decode('latin-1').strip()}").hostname if len(hosts) == 1 else None
+    except ValueError:  # a bracket without an IPv6 address
+        return None

@@ -42,7 +42,8 @@ def named_headers(tenant_header: str | None, attributes: Sequence[Attribute]) ->
 
 class CapturedRequest(NamedTuple):
     """A request as its capture reports it. `target`: without the upstream's prefix; `wall_ns`: UTC when it began;
-    `stream_id`: the id derived from the file that holds the exchange; None: a new id. `party`: see fair_shares.py.
+    `stream_id`: the id derived from the file that holds the exchange; None: a new id. `party`: see fair_shares.py. `host`: of
+    the upstream, without its port.
     """
 
     request: Request
@@ -53,6 +54,7 @@ class CapturedRequest(NamedTuple):
     tap: str
     stream_id: bytes | None = None
     party: Party | None = None
+    host: str | None = None
 
 
 class CaptureGate:
@@ -185,6 +187,7 @@ class CaptureGate:
             attributes=_attributes(of.request, of.named.attributes),
             client_name=of.request.client_name,
             party=of.party,
+            host=of.host,
         )
         return self.capture
 
@@ -201,7 +204,10 @@ def relayed_request(request: Request, outgoing: Outgoing, named: NamedHeaders, a
     """The capture of a request that the relay forwards. Its wall time is computed from the present time."""
     wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
     party = Party(address, _identity(request, named.tenant))
-    return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, named, wall_ns, "proxy", party=party)
+    route = outgoing.route
+    return CapturedRequest(
+        request, outgoing.target, route.recorded_name, named, wall_ns, "proxy", party=party, host=route.host
+    )
 
 
 def _identity(request: Request, tenant_header: bytes | None) -> str:

@@ -71,7 +71,16 @@ def _report_request(
     host = safe_id(exchange.host)
     found = attributes_in(exchange.request_headers, attributes)
     capture.start(
-        0, times.started_ns, host, exchange.method, exchange.target, headers, tap=TAP, dialect=dialect, attributes=found
+        0,
+        times.started_ns,
+        host,
+        exchange.method,
+        exchange.target,
+        headers,
+        tap=TAP,
+        dialect=dialect,
+        attributes=found,
+        host=host,
     )
     if body is None:
         capture.lose_request_body()
