@@ -356,7 +356,9 @@ def _spool_source(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sam
         yield Sample(table.SPOOL_BYTES.name, waiting.file_bytes, {})
         yield Sample(table.SPOOL_ROWS.name, waiting.rows, {})
         yield Sample(table.SPOOL_LIMIT.name, settings.spool_bytes, {})
-        yield Sample(table_health.DATA_FREE.name, shutil.disk_usage(settings.data_dir).free, {})
+        disk = shutil.disk_usage(settings.data_dir)
+        yield Sample(table_health.DATA_FREE.name, disk.free, {})
+        yield Sample(table_health.DATA_DISK.name, disk.total, {})
 
     return read
 

@@ -22,6 +22,7 @@ OF_TAPS: Mapping[str, tuple[Metric, ...]] = {
         table.CLIENT_CONNECTIONS,
         table.CLIENT_CONNECTIONS_LIMIT,
         table_health.DATA_FREE,
+        table_health.DATA_DISK,
     ),
     table.BROKER_CONNECTED.name: (table.BROKER_PROBLEM,),
 }

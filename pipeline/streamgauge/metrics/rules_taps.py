@@ -73,10 +73,15 @@ def _disk() -> list[Alert]:
         ),
         Alert(
             "DiskAlmostFull",
-            "min by (instance) (streamgauge_data_free_bytes)\n"
-            "  < sum by (instance) (streamgauge_spool_limit_bytes) - sum by (instance) (streamgauge_spool_bytes)\n"
-            "or\n"
-            "min by (instance) (streamgauge_data_free_bytes) < 0.05 * sum by (instance) (streamgauge_spool_limit_bytes)",
+            "(\n"
+            "  min by (instance) (streamgauge_data_free_bytes)\n"
+            "    < sum by (instance) (streamgauge_spool_limit_bytes) - sum by (instance) (streamgauge_spool_bytes)\n"
+            "  or\n"
+            "  min by (instance) (streamgauge_data_free_bytes) < 0.05 * sum by (instance) (streamgauge_spool_limit_bytes)\n"
+            ")\n"
+            # On a disk that is smaller than the spool may be, the alert would never end.
+            "unless\n"
+            "min by (instance) (streamgauge_data_free_bytes) >= 0.5 * min by (instance) (streamgauge_data_disk_bytes)",
             15,
             "ticket",
             "The disk of {{ $labels.instance }} has only {{ $value | humanize1024 }}B left",

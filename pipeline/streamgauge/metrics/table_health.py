@@ -3,6 +3,7 @@
 from streamgauge.metrics.declarations import Metric, MetricSource, counter, gauge
 
 DATA_FREE = gauge(MetricSource.TAP, "data_free_bytes", "Free space on the disk of the data directory.", "bytes")
+DATA_DISK = gauge(MetricSource.TAP, "data_disk_bytes", "Size of the disk of the data directory.", "bytes")
 CLOCK_SKEW = gauge(
     MetricSource.TAP,
     "clock_skew_seconds",
@@ -30,4 +31,4 @@ EXPECTED_PARTITIONS = gauge(
     "partitions",
 )
 
-HEALTH_METRICS: tuple[Metric, ...] = (DATA_FREE, CLOCK_SKEW, SILENT_STREAMS, COMMITS, EXPECTED_PARTITIONS)
+HEALTH_METRICS: tuple[Metric, ...] = (DATA_FREE, DATA_DISK, CLOCK_SKEW, SILENT_STREAMS, COMMITS, EXPECTED_PARTITIONS)

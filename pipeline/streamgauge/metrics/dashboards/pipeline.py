@@ -131,7 +131,10 @@ _TAPS = Row(
             unit="bytes",
             no_value=_NO_TAP,
             alerts=("DiskAlmostFull",),
-            queries=(Query(gauge("data_free_bytes", by="instance", of="min"), "{{instance}}"),),
+            queries=(
+                Query(gauge("data_free_bytes", by="instance", of="min"), "{{instance}}"),
+                Query(gauge("data_disk_bytes", by="instance", of="min"), "size {{instance}}"),
+            ),
         ),
         TimeSeries(
             title="Broker",
