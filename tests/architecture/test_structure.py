@@ -51,6 +51,7 @@ EDGES: dict[str, set[str]] = {
     "config.py": set(),
     "setting_types.py": set(),
     "cli/kafka_options.py": set(),
+    "cli/ledger.py": set(),
     "cli/ledger_budgets.py": set(),
     "cli/ledger_export.py": set(),
     "cli/ledger_import.py": set(),
@@ -246,6 +247,7 @@ EDGES: dict[str, set[str]] = {
     "spans/sender.py": {"opentelemetry", "requests"},
     # Prices.
     "prices/catalogue.py": {"genai_prices"},
+    "prices/sellers.py": {"genai_prices"},
     "prices/price_file.py": set(),
     "local_delivery.py": set(),
     # The audit: its files, and its temporary tables.
@@ -364,6 +366,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "ledger/schema.py": ("ledger/test_migrations.py",),
     "ledger/urls.py": ("ledger/test_sqlite.py",),
     "prices/catalogue.py": ("prices/test_pricing.py",),
+    "prices/sellers.py": ("prices/test_pricing.py",),
     "runtime/child.py": ("cli/test_tap_process.py",),  # on the children themselves
     # The checks show on real servers, brokers and disks.
     "doctor/findings.py": ("doctor/test_checks.py",),

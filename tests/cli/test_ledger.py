@@ -89,12 +89,12 @@ def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
         "reasoning",
         "output_audio",
     ]
-    added = ["without_usage", "unknown_share", *kinds, "cost_usd", "without_price", "longest_wait_s"]
+    added = ["without_usage", "unknown_share", *kinds, "cost_usd", "with_cost", "without_price", "longest_wait_s"]
     names = ["outcome", "day", "streams", "with_usage", *sums, *added]
     nothing = [None] * 3
     expected = [
-        ["completed", "2026-03-01", 3, 3, 30, 15, 45, None, None, 0, "0.0000", 30, *nothing, 15, *nothing, 3, 0.2],
-        ["truncated", "2026-03-01", 1, 0, *[None] * 5, 1, "1.0000", None, *nothing, None, *nothing, 0, 0.2],
+        ["completed", "2026-03-01", 3, 3, 30, 15, 45, None, None, 0, "0.0000", 30, *nothing, 15, *nothing, 0, 3, 0.2],
+        ["truncated", "2026-03-01", 1, 0, *[None] * 5, 1, "1.0000", None, *nothing, None, *nothing, 0, 0, 0.2],
     ]
     lines = [json.loads(line) for line in queried(data_dir, *by, "--output", "jsonl").splitlines()]
     assert [list(line) for line in lines] == [names] * 2
@@ -125,7 +125,7 @@ def test_retries_and_legs(tmp_path: Path) -> None:
     ]
     assert [json.loads(line)["without_usage"] for line in lines] == [1, 0, 0], "the leg's usage counts with its origin"
     day = queried(tmp_path, "--by", "day", "--output", "csv").splitlines()
-    assert day[1:] == ["2026-03-01,3,1,10,5,15,,,1,0.3333,10,,,,5,,,,1,0.2"]
+    assert day[1:] == ["2026-03-01,3,1,10,5,15,,,1,0.3333,10,,,,5,,,,0,1,0.2"]
 
 
 @pytest.fixture
@@ -197,9 +197,9 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
     assert by_team.splitlines() == [
         "tenant,streams,with_usage,input_tokens,output_tokens,total_tokens,input_cached_tokens,reasoning_tokens,"
         "without_usage,unknown_share,input_uncached,input_cached,input_cache_write,input_audio,output_text,reasoning,"
-        "output_audio,cost_usd,without_price,longest_wait_s",
-        "chat,1,1,10,5,15,,,0,0.0000,10,,,,5,,,,1,0.2",
-        "search,2,1,100,50,150,60,20,0,0.0000,40,60,,,30,20,,,1,0.2",
+        "output_audio,cost_usd,with_cost,without_price,longest_wait_s",
+        "chat,1,1,10,5,15,,,0,0.0000,10,,,,5,,,,0,1,0.2",
+        "search,2,1,100,50,150,60,20,0,0.0000,40,60,,,30,20,,,0,1,0.2",
     ]
     month = queried(two_months, "--by", "tenant", "--month", "2026-11", "--where", "tap=httpx", "--where", "tap=proxy",
                     "--output", "csv")  # fmt: skip
@@ -207,7 +207,7 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
     newest = queried(two_months, "--by", "day", "--newest", "--limit", "2", "--output", "jsonl")
     assert [json.loads(line)["day"] for line in newest.splitlines()] == ["2026-12-01", "2026-11-30"]
     october = queried(two_months, "--by", "day", "--until", "2026-11-01", "--output", "csv").splitlines()
-    assert october[1:] == ["2026-10-31,1,1,41,20,61,,,0,0.0000,41,,,,20,,,,1,0.2"], (
+    assert october[1:] == ["2026-10-31,1,1,41,20,61,,,0,0.0000,41,,,,20,,,,0,1,0.2"], (
         "a resumed stream counts in the month of its first record"
     )
 
@@ -367,12 +367,31 @@ def test_a_session_has_calls_tokens_and_its_longest_wait(tmp_path: Path) -> None
 
 def test_cost_is_a_decimal_string_beside_the_streams_without_a_price(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "ledger.sqlite", prices=Prices()) as ledger:
-        ledger.insert([make_row(1), make_row(2), make_row(3, response_model="unknown"), make_row(4, usage=ABSENT)])
+        of = {"upstream_host": "api.openai.com"}
+        rows = [make_row(1, **of), make_row(2, **of), make_row(3, **of, response_model="unknown")]
+        ledger.insert([*rows, make_row(4, **of, usage=ABSENT), make_row(5, upstream_host="10.0.0.5")])
     (line,) = json.loads(queried(tmp_path, "--by", "month", "--output", "json"))
-    assert (line["cost_usd"], line["without_price"], line["without_usage"]) == ("0.00015", 1, 1)
-    assert "0.00015" in queried(tmp_path, "--by", "month")
+    assert (line["cost_usd"], line["with_cost"], line["without_price"], line["without_usage"]) == ("0.00015", 2, 2, 1)
+    reasons = json.loads(queried(tmp_path, "--by", "cost_unknown", "--output", "json"))
+    assert {one["cost_unknown"]: one["streams"] for one in reasons} == {
+        None: 2, "no_model": 1, "no_usage": 1, "no_seller": 1
+    }  # fmt: skip
+    assert "0.00015" in queried(tmp_path, "--by", "month", "--output", "csv")
     records = list(csv.DictReader(io.StringIO(queried(tmp_path, "--output", "csv"))))
-    assert [record["cost_usd"] for record in records] == ["0.000075", "0.000075", "", ""]
+    assert [record["cost_usd"] for record in records] == ["0.000075", "0.000075", "", "", ""]
+
+
+def test_a_table_says_of_how_many_streams_a_partial_cost_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with SqliteLedger(tmp_path / "ledger.sqlite", prices=Prices()) as ledger:
+        ledger.insert([make_row(1, upstream_host="api.openai.com"), make_row(2, upstream_host="10.0.0.5")])
+    for words, said in (
+        (("--by", "month"), "The cost is that of 1 of 2 streams.\n"),
+        (("--by", "month", "--where", "upstream_host=api.openai.com"), ""),
+        (("--by", "month", "--where", "upstream_host=10.0.0.5"), ""),
+        (("--by", "month", "--output", "csv"), ""),
+    ):
+        assert main(["ledger", "query", *words, "--data-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

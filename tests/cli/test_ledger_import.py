@@ -141,7 +141,8 @@ def test_own_prices(tmp_path: Path) -> None:
     file.write_bytes(line(1))
     assert imported(tmp_path, str(file), "--prices", str(prices))[0] == 0
     (record,) = stored(tmp_path)
-    assert record["cost"] == {"usd": "0.000015", "price_source": "prices.toml: *", "price_date": "2026-01-01"}
+    own = {"price_source": "prices.toml: *", "price_date": "2026-01-01"}
+    assert record["cost"] == {"usd": "0.000015", **own, "list_usd": "0.000015"}
     prices.write_text("[[price]]\n")
     code, said = imported(tmp_path, str(file), "--prices", str(prices))
     assert (code, "price 1: model must be text" in said) == (2, True)

@@ -1,6 +1,7 @@
 """The page's last hour after a start: from the ledger, and without one from now on."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -86,3 +87,23 @@ def test_up_shows_the_last_hour_after_a_restart(tmp_path: Path) -> None:
                 for _ in range(2):
                     ask(up)
                 wait_for(lambda goal=before + 2: up.recorded() == goal, "records")
+
+
+def test_a_response_that_was_polled_costs_once(ledger: Ledger) -> None:
+    polls = [ended(number, 100 - number) for number in range(3)]
+    for record in polls:
+        record.endpoint, record.response_id = "/responses/{id}", "resp_1"
+    ledger.insert([row_of(record) for record in polls])
+    view = LiveView("up", Limits(), time.monotonic, time.time, prices=True)
+    load_last_hour(view, ledger, lambda _, before, after: StreamCost(float(after["input"] - before.get("input", 0))))
+    hour = view.overview().hour
+    assert (hour.streams, hour.priced) == (3, 3)
+    assert sum(usd for minute in hour.cost_usd or () for usd in minute.values()) == polls[0].usage.input_tokens
+
+
+def test_records_of_an_earlier_version_are_counted(ledger: Ledger) -> None:
+    row = row_of(ended(1, 60))
+    earlier = row.record.replace(b'"upstream_host":"api.openai.com",', b"")
+    assert earlier != row.record
+    ledger.insert([replace(row, record=earlier)])
+    assert view_of(ledger).overview().hour.streams == 1

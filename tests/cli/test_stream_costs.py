@@ -5,16 +5,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.cli.stream_costs import stream_costs
-from streamgauge.core.record import Record
+from streamgauge.core.record import Record, ReportedCost
 from streamgauge.core.token_kinds import reported_tokens
 from streamgauge.ledger import open_ledger, row_of
 from streamgauge.ledger.cost import usd
-from streamgauge.metrics.money import NO_PRICE
+from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import load_prices
@@ -95,16 +96,46 @@ def test_a_resumed_stream_costs_only_what_it_adds(prices: Prices, tmp_path: Path
     assert page.total("streamgauge_usage_tokens_total") == (total.input_tokens or 0) + (total.output_tokens or 0)
 
 
-def added(prices: Prices, **changes: Any) -> object:
+def added(prices: Prices, **changes: Any) -> Any:
     record = a_record(**changes)
     return stream_costs(prices)(record, {}, reported_tokens(record.usage))
 
 
 def test_what_is_known_of_a_price_decides(prices: Prices) -> None:
-    assert added(prices, response_model="unheard-of", request_model="unheard-of") is None
-    assert added(prices, upstream="own", response_model="unheard-of") == NO_PRICE
-    assert added(prices, usage=make_usage(10, None)) == pytest.approx((0.00003, None, 0, 0))
-    assert added(prices, usage=make_usage(110, 0, input_cached_tokens=100)) == pytest.approx((0.00006, 0, 0.00027, 0))
+    assert added(prices, upstream="openai", response_model="unheard-of") == StreamCost(unknown="no_model")
+    for upstream, host in (("own", "api.openai.com"), ("nimbus", "10.0.0.5")):
+        unheard = added(prices, upstream=upstream, upstream_host=host, response_model="unheard-of")
+        assert unheard == StreamCost(unknown="no_seller")
+    assert added(prices, usage=ABSENT) is None
+    assert added(prices, usage=make_usage(10, None))[:4] == pytest.approx((0.00003, None, 0, 0))
+    cached = added(prices, usage=make_usage(110, 0, input_cached_tokens=100))
+    assert cached[:4] == pytest.approx((0.00006, 0, 0.00027, 0))
+
+
+def test_a_reported_cost_is_not_divided_and_is_added_once(prices: Prices) -> None:
+    usage = msgspec.structs.replace(make_usage(10, 5), reported_cost=ReportedCost(usd="0.25", byok=None, source="xai"))
+    record = a_record(usage=usage, endpoint="/responses/{id}", response_id="resp_1")
+    metrics = Metrics(cost_of=stream_costs(prices))
+    for _ in range(3):
+        metrics.observe(record)
+    page = read_page(metrics.render())
+    assert page.value("streamgauge_cost_usd_total", side="undivided", upstream="nimbus", model="gpt-4o") == 0.25
+    assert page.total("streamgauge_upstream_cost_usd_total") == 0.25
+
+
+def test_a_response_that_is_polled_counts_once(prices: Prices) -> None:
+    """A request in the background has no usage; the response has it whenever it is read after it is done."""
+    asked = a_record(1, response_id="resp_1", endpoint="/responses", usage=ABSENT)
+    polls = [a_record(number, response_id="resp_1", endpoint="/responses/{id}") for number in range(2, 5)]
+    metrics = Metrics(cost_of=stream_costs(prices))
+    for record in (asked, *polls):
+        metrics.observe(record)
+    page = read_page(metrics.render())
+    usage = polls[0].usage
+    assert page.total("streamgauge_usage_tokens_total") == (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    once = stream_costs(prices)(polls[0], {}, reported_tokens(usage))
+    assert once is not None
+    assert page.total("streamgauge_cost_usd_total") == pytest.approx(once.total)
 
 
 @pytest.fixture
@@ -112,14 +143,20 @@ def metrics(prices: Prices) -> Iterator[Metrics]:
     yield Metrics(cost_of=stream_costs(prices), attributes=("tenant",))
 
 
-def test_streams_without_a_price_are_counted_by_model(metrics: Metrics) -> None:
+def test_streams_without_a_price_are_counted_by_model_and_reason(metrics: Metrics) -> None:
     for model in ("known", "new-1", "new-1"):
-        metrics.observe(a_record(request_model=model, response_model=model))
-    metrics.observe(a_record(request_model="new-1", response_model="new-1", usage=ABSENT))
-    metrics.observe(a_record(request_model="own-1", response_model="own-1", upstream="own"))
+        metrics.observe(a_record(upstream="openai", request_model=model, response_model=model))
+    metrics.observe(a_record(upstream="openai", request_model="new-1", response_model="new-1", usage=ABSENT))
+    for upstream in ("own", "nimbus"):
+        own = a_record(request_model="own-1", response_model="own-1", upstream=upstream, upstream_host="10.0.0.5")
+        metrics.observe(own)
     page = read_page(metrics.render())
-    assert page.value("streamgauge_unpriced_streams_total", upstream="nimbus", model="new-1") == 2
-    assert page.total("streamgauge_unpriced_streams_total") == 2
+    labels = {"upstream": "openai", "model": "new-1", "cost_unknown": "no_model"}
+    assert page.value("streamgauge_unpriced_streams_total", **labels) == 2
+    for upstream in ("own", "nimbus"):
+        labels = {"upstream": upstream, "model": "own-1", "cost_unknown": "no_seller"}
+        assert page.value("streamgauge_unpriced_streams_total", **labels) == 1
+    assert page.total("streamgauge_unpriced_streams_total") == 4
 
 
 def test_cost_by_tenant(metrics: Metrics) -> None:

@@ -25,7 +25,7 @@ from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.request import RefusedError
 from tests.live.serving import Served, serving
-from tests.live.shown import SILENT, busy_process, id_of, unpriced_process
+from tests.live.shown import SILENT, busy_process, id_of, partly_priced_process, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
 from tests.taps.proxy.pki import make_pki
 
@@ -72,7 +72,11 @@ def test_it_prints_what_the_page_shows(served: Served) -> None:
 
 
 def test_a_cost_that_is_not_known_is_not_0() -> None:
-    assert "Cost: unknown (1 streams without a price)" in text_of(unpriced_process())
+    assert "Cost: unknown" in text_of(unpriced_process())
+
+
+def test_a_partial_sum_says_of_how_many_streams_it_is() -> None:
+    assert "Cost: 0.0300 USD (1 of 2 streams)" in text_of(partly_priced_process())
 
 
 def test_json_is_the_answer_of_the_process(served: Served) -> None:

@@ -38,6 +38,7 @@ from streamgauge.ledger import SqliteLedger, row_of
 from streamgauge.ledger.schema import SCHEMA_VERSION
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.prices.price_file import PriceFile
 from streamgauge.prices.pricing import Prices
 from streamgauge.spool.read_counters import Counters
 from tests.cli.test_ledger_watch import an_audit
@@ -135,7 +136,7 @@ def _data(folder: Path, before: list[bytes], after: list[bytes]) -> None:
 
 
 def _ledger(folder: Path, records: list[record.Record]) -> None:
-    with SqliteLedger(folder / "ledger.sqlite", prices=Prices()) as ledger:
+    with SqliteLedger(folder / "ledger.sqlite", prices=Prices(PriceFile({"sim": "openai"}))) as ledger:
         ledger.insert([row_of(one) for one in records])
         Runs(ledger).add(an_audit("2026-10-02T00:00:00Z", agrees=True))
         Runs(ledger).add(an_audit("2026-11-02T00:00:00Z", agrees=False))

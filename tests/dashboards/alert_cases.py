@@ -82,6 +82,7 @@ def _healthy() -> dict[str, tuple[float, float]]:
                 "streamgauge_tap_client_connections": (100, 0),
                 "streamgauge_tap_client_connections_limit": (6_000, 0),
                 "streamgauge_data_free_bytes": (5_000_000_000, 0),
+                "streamgauge_data_disk_bytes": (20_000_000_000, 0),
                 "streamgauge_broker_connected": (1, 0),
                 "streamgauge_broker_problem": (0, 0),
                 "streamgauge_clock_skew_seconds": (0.01, 0),
@@ -346,6 +347,9 @@ _PRESENCE = (
 )
 
 _READS = "streamgauge_tap_reads"
+# It has just the room of a small container volume, and the spool may take a gigabyte.
+_SMALL_DISK = {tap("streamgauge_data_disk_bytes"): f"4e8x{_LAST}"}
+
 _OF_TAPS = (
     Case(
         "a recorder falls behind",
@@ -415,6 +419,22 @@ _OF_TAPS = (
         "the disk has just what the spool may take",
         "DiskAlmostFull",
         _set(tap("streamgauge_data_free_bytes"), 1e9, 5e9),
+    ),
+    Case(
+        "a disk that is smaller than the spool may be fills up",
+        "DiskAlmostFull",
+        {**_SMALL_DISK, tap("streamgauge_data_free_bytes"): f"3e8x{CHANGE} 1e7x{_LAST}"},
+        (Fired(_TAP, "9.537Mi"),),
+    ),
+    Case(
+        "a disk that is smaller than the spool may be has room again",
+        "DiskAlmostFull",
+        {**_SMALL_DISK, tap("streamgauge_data_free_bytes"): f"1e7x{LOOK - 5} 3e8x{_LAST}"},
+    ),
+    Case(
+        "a disk has room again for the spool, but is mostly in use",
+        "DiskAlmostFull",
+        {tap("streamgauge_data_free_bytes"): f"1e7x{LOOK - 5} 2e9x{_LAST}"},
     ),
     Case(
         "one tap does not reach the broker",
@@ -860,6 +880,7 @@ def _cost(cents_per_minute: int) -> Values:
     return {stream("upstream_cost_usd_total", side="input"): f"0+0.02x1500 30+{cents_per_minute / 100:g}x200"}
 
 
+_NEW = {"model": "new-1", "cost_unknown": "no_model"}
 _OF_MONEY = (
     Case(
         "an hour costs ten times as much",
@@ -873,17 +894,22 @@ _OF_MONEY = (
     Case(
         "a tenth of the streams have no price",
         "PricesMissing",
-        _grow(stream("unpriced_streams_total", model="new-1"), 6),
+        _grow(stream("unpriced_streams_total", **_NEW), 6),
         (Fired(_NIMBUS, "10%"),),
     ),
-    Case("a few streams have no price", "PricesMissing", _grow(stream("unpriced_streams_total", model="new-1"), 1)),
+    Case("a few streams have no price", "PricesMissing", _grow(stream("unpriced_streams_total", **_NEW), 1)),
+    Case(
+        "no stream of an own server has a price",
+        "PricesMissing",
+        _grow(stream("unpriced_streams_total", model="llama", cost_unknown="no_seller"), 60),
+    ),
     Case(
         "a few of the streams with usage have no price, and most of these streams have partial usage",
         "PricesMissing",
         {
             **_grow(stream("usage_sources_total", source="final"), 10),
             **_grow(stream("usage_sources_total", source="partial"), 90),
-            **_grow(stream("unpriced_streams_total", model="new-1"), 3),
+            **_grow(stream("unpriced_streams_total", **_NEW), 3),
         },
     ),
     Case("three fifths are spent", "BudgetHalfSpent", _budget(300), (Fired(_BUDGET, "60%"),)),

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
+from streamgauge.core.record import ReportedCost, Usage
 from streamgauge.ledger import (
     ALL_RECORDS,
     KEYS,
@@ -25,6 +27,7 @@ from streamgauge.ledger import (
     UnknownKeyError,
     open_ledger,
 )
+from streamgauge.ledger.cost import PROVIDER, Unpriced
 from tests.ledger.places import PLACES, fresh_url
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_timing, make_usage
@@ -164,7 +167,8 @@ def test_values_of_one_key_are_alternatives_and_keys_must_all_match(ledger: Ledg
         assert sum(total.streams for total in ledger.totals(["upstream"], Filter(where=where))) == len(found)
 
 
-@pytest.mark.parametrize("key", KEYS)
+# The reason why there is no cost is no field of a record: a test of its own chooses by it.
+@pytest.mark.parametrize("key", [key for key in KEYS if key != "cost_unknown"])
 def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
     values: dict[str, Any] = {
         "attempt": 2,
@@ -523,9 +527,12 @@ def test_a_cost_is_added_once_and_counts_as_no_difference(url: str) -> None:
         assert ledger.insert(rows).unpriced == 1
         costs = [json.loads(record)["cost"] for record in ledger.query()]
         assert [cost and cost["usd"] for cost in costs] == ["0.00000000007", None, "0", "0.000000000014"]
-        assert costs[0] == {"usd": "0.00000000007", "price_source": "test", "price_date": "2026-03-01"}
+        assert costs[0] == {
+            "usd": "0.00000000007", "price_source": "test", "price_date": "2026-03-01", "list_usd": "0.00000000007"
+        }  # fmt: skip
         (total,) = ledger.totals(["upstream"])
         assert (total.cost, total.cost_usd, total.without_price) == (84, "0.000000000084", 1)
+        assert (total.with_cost, total.without_cost) == (2, 2)
     with open_ledger(url) as later:
         assert later.insert(rows[:2]) == Inserted(same=2)
         assert later.insert([make_row(1, outcome="truncated")]) == Inserted(different=1)
@@ -695,3 +702,126 @@ def test_audits_are_kept_with_numbers_from_1_on(url: str) -> None:
             [],
         ]
         assert ids(ledger) == []
+
+
+# --- responses that are polled -----------------------------------------------------------------------------------------
+
+
+def asked(number: int, **changes: Any) -> LedgerRow:
+    """A request in the background: it answers at once, without usage."""
+    background = {"endpoint": "/responses", "response_id": "resp_1", "request_digest": "d" * 32, "usage": ABSENT}
+    return make_row(number, **{**background, "credential_id": "key", **changes})
+
+
+def polled(number: int, **changes: Any) -> LedgerRow:
+    """A read of the stored response, with the usage that is billed once."""
+    stored = {"endpoint": "/responses/{id}", "response_id": "resp_1", "usage": make_usage(700, 90)}
+    return make_row(number, **{**stored, "credential_id": "key", **changes})
+
+
+def test_a_response_that_is_polled_counts_once(url: str) -> None:
+    """Its request, a read before it is done, and two after; in any order, from several workers, and after a restart."""
+    rows = [asked(1), polled(2, usage=ABSENT), polled(3), polled(4)]
+    for first, second in ((rows[2:], rows[:2]), (rows[:1], rows[1:])):
+        with open_ledger(url, prices=FixedPrices()) as ledger:
+            ledger.insert(first)
+            with open_ledger(url, prices=FixedPrices()) as other:
+                other.insert(second)
+    with open_ledger(url) as ledger:
+        (total,) = ledger.totals(["upstream"])
+        assert total == Total(("nimbus",), 4, 1, 700, 90, 790, None, None)
+        assert (total.cost, total.with_cost, total.without_cost, total.without_usage) == (2_300, 1, 0, 0)
+        by_day = ledger.totals(["endpoint"])
+        assert [(one.keys[0], one.streams, one.total_tokens) for one in by_day] == [
+            ("/responses", 1, 790), ("/responses/{id}", 3, None)
+        ]  # fmt: skip
+
+
+def test_polls_of_a_response_whose_request_no_tap_saw_count_once(ledger: Ledger) -> None:
+    ledger.insert([polled(2), polled(3), polled(4, response_id="resp_2")])
+    (total,) = ledger.totals(["upstream"])
+    assert (total.streams, total.with_usage, total.total_tokens) == (3, 2, 2 * 790)
+
+
+def test_a_poll_of_another_key_or_upstream_or_response_is_another_response(ledger: Ledger) -> None:
+    ledger.insert([asked(1, usage=make_usage(1, 1)), polled(2, credential_id="b"), polled(3, upstream="b")])
+    ledger.insert([polled(4, response_id="resp_2"), polled(5, response_id=None), polled(6, response_id="masked")])
+    totals = ledger.totals(["month"])
+    assert [total.total_tokens for total in totals] == [2 + 5 * 790]
+
+
+def test_a_stored_response_that_is_read_again_as_a_stream_counts_once(ledger: Ledger) -> None:
+    ledger.insert([asked(1), polled(2), polled(3, resumed_from="start"), polled(4)])
+    (total,) = ledger.totals(["upstream"])
+    assert (total.with_usage, total.total_tokens) == (1, 790)
+
+
+# --- why there is no cost, and what the provider reported --------------------------------------------------------------
+
+
+class Reasons:
+    """Knows no price, and says why; the reason is the name of the model."""
+
+    def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
+        return Unpriced(row.model or "")
+
+
+def test_the_reason_why_there_is_no_cost_is_a_key(url: str) -> None:
+    with open_ledger(url, prices=Reasons()) as ledger:
+        ledger.insert([make_row(number, response_model=one.value) for number, one in enumerate(Unpriced)])
+        assert {total.keys[0] for total in ledger.totals(["cost_unknown"])} == {one.value for one in Unpriced}
+        assert ids(ledger, chosen=Filter(where=(("cost_unknown", "no_seller"),))) == names(1)
+        assert [json.loads(record)["cost"] for record in ledger.query()] == [None] * len(Unpriced)
+
+
+def test_the_upstreams_host_is_a_key(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, upstream_host="api.openai.com"), make_row(2, upstream_host=None)])
+    assert [total.keys[0] for total in ledger.totals(["upstream_host"])] == ["api.openai.com", None]
+
+
+class Reported:
+    """Gives the costs that providers reported."""
+
+    def cost_of(self, row: LedgerRow) -> Cost | None:
+        return None if row.reported_usd is None else Cost(row.reported_usd, None, PROVIDER, None, 7)
+
+
+def of_usd(dollars: str, usage: Usage) -> Usage:
+    return msgspec.structs.replace(usage, reported_cost=ReportedCost(usd=dollars, byok=None, source="openrouter"))
+
+
+def test_a_reported_cost_is_stored_read_and_imported_again(url: str, request: pytest.FixtureRequest) -> None:
+    with open_ledger(url, prices=Reported()) as ledger:
+        ledger.insert([make_row(1, usage=of_usd("0.00000000002", make_usage())), make_row(2)])
+        first, _ = list(ledger.query())
+        assert json.loads(first)["cost"] == {
+            "usd": "0.00000000002", "price_source": "provider", "price_date": None, "list_usd": "0.000000000007"
+        }  # fmt: skip
+        (total,) = ledger.totals(["upstream"])
+        assert (total.cost, total.with_cost, total.without_cost) == (20, 1, 1)
+    again = LedgerRow.of_line(first)
+    assert again.cost == Cost(20, None, PROVIDER, None, 7)
+
+
+@pytest.mark.parametrize("reports", [make_usage(700, 90), ABSENT])
+def test_a_reported_cost_of_a_polled_response_counts_once(url: str, reports: Usage) -> None:
+    with open_ledger(url, prices=Reported()) as ledger:
+        ledger.insert([asked(1), *(polled(number, usage=of_usd("0.5", reports)) for number in (2, 3))])
+        (total,) = ledger.totals(["upstream"])
+        assert (total.cost_usd, total.with_cost, total.without_cost) == ("0.5", 1, 0)
+
+
+def test_a_reported_cost_of_the_last_part_stands_for_the_whole_stream(url: str) -> None:
+    """The origin's input cost the list's price; what the provider reports at the end is for all."""
+
+    class Both:
+        def cost_of(self, row: LedgerRow) -> Cost | None:
+            return Reported().cost_of(row) or Cost(3, None, "list", None)
+
+    origin: dict[str, Any] = {"request_digest": "d", "response_id": "r", "outcome": "truncated"}
+    with open_ledger(url, prices=Both()) as ledger:
+        ledger.insert([make_row(1, **origin, usage=make_usage(10, None, source="partial"))])
+        last = of_usd("0.000000000009", make_usage(10, 5))
+        ledger.insert([make_row(2, **{**origin, "resumed_from": "3", "outcome": "completed"}, usage=last)])
+        (total,) = ledger.totals(["upstream"])
+        assert total.cost == 9

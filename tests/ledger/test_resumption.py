@@ -227,4 +227,5 @@ def test_f7_resumed_stream_beside_many_equal_requests_stores_none_of_them() -> N
     finally:
         tracemalloc.stop()
     assert [line.stream_id for line in lines] == ["7", "resumed"]
-    assert peak < 200_000
+    # 20,000 of them would take 8 MB. CPython itself keeps up to 2,000 freed tuples of a length for the next ones: 0.4 MB.
+    assert peak < 1_000_000

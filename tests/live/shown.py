@@ -27,6 +27,17 @@ def unpriced_process() -> Process:
     return process
 
 
+def partly_priced_process() -> Process:
+    """A process in which two streams ended: one cost 3 cents, the other came from an own server."""
+    process = Process()
+    for stream, cost in ((BUSY, StreamCost(0.01, 0.02)), (SILENT, StreamCost(unknown="no_seller"))):
+        process.cost = cost
+        process.take([segment(stream, 0, [token(100 * MS), token(200 * MS)])], SECOND)
+        process.take([ended(stream, 2 * SECOND)], 2 * SECOND)
+    process.clock.now += 1
+    return process
+
+
 def busy_process() -> Process:
     """A process with streams of every kind that the page tells apart."""
     process = Process()

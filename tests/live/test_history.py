@@ -5,7 +5,7 @@ import pytest
 
 from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History
 from streamgauge.live.hour import hour_of
-from streamgauge.metrics.money import NO_PRICE, StreamCost
+from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S
@@ -140,8 +140,8 @@ def test_cost_by_upstream_and_streams_without_a_price() -> None:
     for upstream, cost in (("a", StreamCost(1.0, 0.5, 0, 0)), ("a", StreamCost(None, 0.25, 0, 0)), (None, None)):
         history.add(make_record(upstream=upstream), cost, WALL_S)
     history.add(make_record(usage=ABSENT), None, WALL_S)
-    history.add(make_record(upstream="b"), NO_PRICE, WALL_S + 60)
+    history.add(make_record(upstream="b"), StreamCost(unknown="no_seller"), WALL_S + 60)
     history.add(make_record(upstream="free"), StreamCost(0.0, 0.0, 0, 0), WALL_S + 60)
     hour = hour_of(history.minutes(WALL_S + 60), since=SINCE)
     assert hour.cost_usd == [{"a": 1.75}, {"free": 0.0}]
-    assert hour.unpriced == 1
+    assert (hour.unpriced, hour.priced, hour.streams) == (2, 3, 6)

@@ -21,7 +21,7 @@ from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import LiveView, Scope
 from tests.each import check_each
 from tests.live.serving import Served, serving
-from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, unpriced_process
+from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, partly_priced_process, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
 
 if TYPE_CHECKING:
@@ -302,6 +302,12 @@ def test_the_focus_stays_while_the_table_changes(browser: "Browser") -> None:
 def test_a_cost_that_is_not_known_is_not_0(browser: "Browser") -> None:
     with serving(unpriced_process()) as served, opened(browser, served.url) as (page, _):
         assert texts(page.locator("#tiles dd"))[2:] == ["1", "100.0 %", UNKNOWN]
+
+
+def test_a_partial_sum_says_of_how_many_streams_it_is(browser: "Browser") -> None:
+    with serving(partly_priced_process()) as served, opened(browser, served.url) as (page, _):
+        assert texts(page.locator("#tiles dd"))[4:] == ["0.03 (1 of 2 streams)"]
+        assert page.locator("#money-note").inner_text() == "The costs are those of 1 of 2 streams."
 
 
 def test_it_says_when_its_process_is_gone_and_keeps_what_it_showed(browser: "Browser") -> None:

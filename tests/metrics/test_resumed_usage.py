@@ -208,6 +208,7 @@ LINKS = st.fixed_dictionaries(
         "last_event_id": IDS,
         "resumed_from": IDS,
         "outcome": st.sampled_from(["completed", "truncated", "client_abort"]),
+        "endpoint": st.sampled_from(["/responses", "/responses", "/responses/{id}"]),
     }
 )
 NUMBERS = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 2**53))
@@ -220,7 +221,8 @@ def in_ledger(reported: Sequence[Reported], finals_from: int) -> Counter[tuple[s
         parts = [
             UsagePart(
                 str(place), one.upstream, one.credential_id, one.request_digest, one.response_id, one.last_event_id,
-                one.resumed_from, one.outcome, "final" if place >= finals_from else "partial", numbers.get(kind),
+                one.resumed_from, one.endpoint, one.outcome, "final" if place >= finals_from else "partial",
+                numbers.get(kind),
                 *[None] * 4,
             )
             for place, (one, _, numbers) in enumerate(reported)

@@ -1,18 +1,21 @@
 """Which price a record gets: from the list of genai-prices, as pinned, and from the operator's file."""
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import genai_prices
+import msgspec
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelPrice, Usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamgauge.core.record import ReportedCost
 from streamgauge.ledger import Cost
-from streamgauge.ledger.cost import usd
+from streamgauge.ledger.cost import Unpriced, usd
 from streamgauge.prices import Prices
 from streamgauge.prices.catalogue import _rate
 from streamgauge.prices.price_file import load_prices
@@ -28,8 +31,13 @@ def failing(error: Exception) -> None:
     raise error
 
 
+def found(prices: Prices | None = None, **changes: Any) -> Cost | Unpriced:
+    return (prices or Prices(report=failing)).cost_of(make_row(1, **{"upstream_host": "api.openai.com", **changes}))
+
+
 def cost(prices: Prices | None = None, **changes: Any) -> Cost | None:
-    return (prices or Prices(report=failing)).cost_of(make_row(1, **changes))
+    known = found(prices, **changes)
+    return known if isinstance(known, Cost) else None
 
 
 def source(prices: Prices | None = None, **changes: Any) -> str | None:
@@ -37,7 +45,11 @@ def source(prices: Prices | None = None, **changes: Any) -> str | None:
     return None if found is None else found.source
 
 
-CLAUDE: dict[str, Any] = {"dialect": "anthropic-messages", "response_model": "claude-sonnet-4-5-20250929"}
+CLAUDE: dict[str, Any] = {
+    "upstream_host": "api.anthropic.com",
+    "dialect": "anthropic-messages",
+    "response_model": "claude-sonnet-4-5-20250929",
+}
 
 
 # --- the list ----------------------------------------------------------------------------------------------------------
@@ -58,24 +70,63 @@ def test_anthropics_input_holds_its_cache_and_each_part_has_its_price() -> None:
     assert usd(found.total) == "0.0011865"
 
 
+OWN_SERVERS = (
+    "10.0.0.5",
+    "vllm.internal",
+    "localhost",
+    "api.openai.com.example.org",
+    "gateway.ai.cloudflare.com",
+    "::1",
+)
+
+
+@pytest.mark.parametrize("host", OWN_SERVERS)
+@pytest.mark.parametrize("upstream", ["vllm", "openai", "api.openai.com"])
+def test_an_own_server_or_a_gateway_has_no_list_price_whatever_its_name_and_models_are(
+    host: str, upstream: str
+) -> None:
+    assert found(upstream=upstream, upstream_host=host) is Unpriced.NO_SELLER
+    assert found(upstream=upstream, upstream_host=host, response_model=None) is Unpriced.NO_SELLER
+
+
+@pytest.mark.parametrize(
+    ("host", "model", "name"),
+    [
+        ("api.openai.com", "gpt-4o", "openai/gpt-4o"),
+        ("API.OpenAI.com", "gpt-4o", "openai/gpt-4o"),
+        ("api.anthropic.com", "claude-opus-4-8", "anthropic/claude-opus-4-8"),
+        ("prod.openai.azure.com", "gpt-4o", "azure/gpt-4o"),
+        ("generativelanguage.googleapis.com", "gemini-2.5-pro", "google/gemini-2.5-pro"),
+        ("aiplatform.googleapis.com", "gemini-2.5-pro", "google/gemini-2.5-pro"),
+        ("api.moonshot.ai", "kimi-k2-0711-preview", "moonshotai/kimi-k2-0711-preview"),
+        ("bedrock-mantle.us-east-1.api.aws", "openai.gpt-5.6-luna", "aws/regional.openai.gpt-5.6-luna"),
+        ("openrouter.ai", "deepseek/deepseek-v3.2", "openrouter/deepseek/deepseek-v3.2"),
+    ],
+)
+def test_a_companys_own_host_has_its_list_price(host: str, model: str, name: str) -> None:
+    assert source(upstream="nimbus", upstream_host=host, response_model=model) == f"genai-prices {VERSION}: {name}"
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
         ({"upstream": "openai"}, "openai/gpt-4o"),
         ({"upstream": "api.openai.com"}, "openai/gpt-4o"),
-        ({"upstream": "nimbus"}, "openai/gpt-4o"),
-        ({"upstream": None}, "openai/gpt-4o"),
-        ({"upstream": "groq"}, None),
-        ({"upstream": "nimbus", "response_model": "llama-3.1-8b"}, None),
-        ({"upstream": "nimbus", "dialect": "tgi-native"}, None),
-        ({"response_model": None}, "openai/gpt-4o"),
-        ({"response_model": "=cmd()"}, None),
+        ({"upstream": "openai", "response_model": None}, "openai/gpt-4o"),
+        ({"upstream": "openai", "response_model": "=cmd()"}, Unpriced.NO_MODEL),
+        ({"upstream": "groq"}, Unpriced.NO_MODEL),
+        ({"upstream": "openai-proxy"}, Unpriced.NO_SELLER),
+        ({"upstream": "nimbus"}, Unpriced.NO_SELLER),
+        ({"upstream": None}, Unpriced.NO_SELLER),
+        ({"upstream": "openai", "tap": "asgi"}, Unpriced.NO_SELLER),
     ],
 )
-def test_the_provider_is_found_by_the_upstreams_name_or_host_or_the_dialect(
-    changes: dict[str, Any], name: str | None
+def test_without_a_host_the_upstreams_name_counts_if_it_is_a_host_or_a_sellers(
+    changes: dict[str, Any], name: str | Unpriced
 ) -> None:
-    assert source(**changes) == (None if name is None else f"genai-prices {VERSION}: {name}")
+    """Taps of earlier versions report no host. An application that serves by itself has none."""
+    known = found(upstream_host=None, **changes)
+    assert (known.source.partition(": ")[2] if isinstance(known, Cost) else known) == name
 
 
 @pytest.mark.parametrize("tier", [None, "default", "standard", "auto"])
@@ -85,7 +136,7 @@ def test_standard_tiers_cost_the_standard_price(tier: str | None) -> None:
 
 @pytest.mark.parametrize("tier", ["priority", "flex", "scale", "batch", "tomorrow", "masked"])
 def test_a_tier_that_the_list_does_not_price_has_no_price(tier: str) -> None:
-    assert cost(**{**CLAUDE, "started_at": "2026-01-01T00:00:00Z"}, service_tier=tier) is None
+    assert found(**{**CLAUDE, "started_at": "2026-01-01T00:00:00Z"}, service_tier=tier) is Unpriced.NO_TIER_PRICE
 
 
 def test_a_tier_has_its_own_price_from_its_first_day() -> None:
@@ -152,9 +203,8 @@ def test_a_price_of_the_operator_may_be_for_one_speed(tmp_path: Path) -> None:
     prices = Prices(load_prices(file))
 
     def source(speed: str) -> str | None:
-        row = make_row(1, **OPUS, usage=make_usage(1000, 100, raw={"speed": speed}))
-        found = prices.cost_of(row)
-        return None if found is None else found.source
+        known = cost(prices, **OPUS, usage=make_usage(1000, 100, raw={"speed": speed}))
+        return None if known is None else known.source
 
     assert source("fast") == "prices.toml: claude-opus-5"
     assert str(source("standard")).startswith("genai-prices")
@@ -176,9 +226,9 @@ def test_another_thread_may_clear_the_known_prices_at_any_time() -> None:
 
 
 def test_without_model_start_or_usage_there_is_no_price() -> None:
-    assert cost(request_model=None, response_model=None) is None
-    assert cost(started_at=None) is None
-    assert cost(usage=ABSENT) is None
+    assert found(request_model=None, response_model=None) is Unpriced.NO_MODEL
+    assert found(started_at=None) is Unpriced.NO_START
+    assert found(usage=ABSENT) is Unpriced.NO_USAGE
 
 
 def test_a_fault_of_the_list_is_reported_once_and_keeps_no_record_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +237,7 @@ def test_a_fault_of_the_list_is_reported_once_and_keeps_no_record_out(monkeypatc
     monkeypatch.setattr(pricing, "rates_of", lambda *_: 1 / 0)
     reported: list[Exception] = []
     prices = Prices(report=reported.append)
-    assert [cost(prices), cost(prices)] == [None, None]
+    assert [found(prices), found(prices)] == [Unpriced.NO_LIST] * 2
     assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
@@ -238,7 +288,7 @@ def test_costs_are_those_of_the_lists_own_calculation(data: st.DataObject) -> No
             ),
         )
     )
-    assert found is not None
+    assert isinstance(found, Cost)
     assert Decimal(usd(found.total)) == expected
 
 
@@ -284,8 +334,186 @@ def test_a_price_may_be_for_one_upstream_tier_and_region(tmp_path: Path) -> None
         assert source(prices, **{**known, **other}) is None
 
 
-def test_an_upstream_may_be_named_a_provider_or_have_no_list_price(tmp_path: Path) -> None:
-    prices = own(tmp_path, '[upstreams]\nvllm = "none"\ngateway = "anthropic"\n')
-    assert source(prices, upstream="vllm") is None
-    assert source(prices, upstream="gateway", response_model="claude-sonnet-4-5") is not None
-    assert source(prices, upstream="gateway") is None
+def test_the_operator_may_name_the_seller_of_an_upstream_or_say_that_it_has_none(tmp_path: Path) -> None:
+    prices = own(tmp_path, '[upstreams]\nvllm = "none"\ngateway = "anthropic"\nopenai = "none"\n')
+    at_home: dict[str, Any] = {"upstream_host": "10.0.0.5"}
+    assert found(prices, upstream="vllm", **at_home) is Unpriced.NO_SELLER
+    assert found(prices, upstream="openai") is Unpriced.NO_SELLER, "a company's own host, too"
+    named = source(prices, upstream="gateway", response_model="claude-sonnet-4-5", **at_home)
+    assert named == f"genai-prices {VERSION}: anthropic/claude-sonnet-4-5"
+    assert found(prices, upstream="gateway", **at_home) is Unpriced.NO_MODEL
+    assert found(prices, upstream="other", response_model="claude-sonnet-4-5", **at_home) is Unpriced.NO_SELLER
+
+
+# --- regions -----------------------------------------------------------------------------------------------------------
+
+
+def at_host(host: str, model: str) -> Cost | Unpriced:
+    return found(upstream_host=host, response_model=model, request_model=model, usage=make_usage(10**6, 10**5))
+
+
+@pytest.mark.parametrize("region", ["us", "eu", "au", "in", "jp", "some-new-region"])
+def test_openais_regional_hosts_cost_a_tenth_more_for_models_since_march_2026(region: str) -> None:
+    """developers.openai.com/api/docs/guides/data-residency: models released on or after 5 March 2026."""
+    host = f"{region}.api.openai.com"
+    for model in ("gpt-5.4", "gpt-5.5", "gpt-6.1-sol"):
+        regional, everywhere = at_host(host, model), at_host("api.openai.com", model)
+        assert isinstance(regional, Cost)
+        assert isinstance(everywhere, Cost)
+        assert regional.total * 10 == everywhere.total * 11
+    for model in ("gpt-4o", "gpt-4.1-mini", "gpt-5", "gpt-5.3-codex", "o3", "o4-mini", "gpt-3.5-turbo"):
+        assert at_host(host, model) == at_host("api.openai.com", model)
+    for model in ("gpt-audio", "gpt-realtime-2", "gpt-chat-latest"):
+        assert at_host(host, model) is Unpriced.NO_REGION_PRICE, "its name does not say when it was released"
+
+
+@pytest.mark.parametrize("host", ["us-central1-aiplatform.googleapis.com", "aiplatform.eu.rep.googleapis.com"])
+def test_regions_of_vertex_have_their_own_price_or_none(host: str) -> None:
+    assert at_host(host, "gemini-2.5-pro") is Unpriced.NO_REGION_PRICE
+    for model, tenths in (
+        ("claude-sonnet-4-5@20250929", 11),
+        ("claude-opus-5-5", 11),
+        ("claude-3-7-sonnet@20250219", 10),
+    ):
+        regional, everywhere = at_host(host, model), at_host("aiplatform.googleapis.com", model)
+        assert isinstance(regional, Cost)
+        assert isinstance(everywhere, Cost)
+        assert regional.total * 10 == everywhere.total * tenths
+
+
+def test_bedrocks_regions_have_their_own_price_or_none() -> None:
+    """The list has prices of the US, but for Anthropic's models, whose request names a region or none at all."""
+    usage = make_usage(10**6, 0)
+    here: dict[str, Any] = {"response_model": "claude-sonnet-4-5-20250929", "usage": usage}
+    for region in ("us-east-1", "eu-central-1"):
+        host = f"bedrock-runtime.{region}.amazonaws.com"
+        for asked, price in (("global", "3"), ("eu", "3.3"), ("us", "3.3")):
+            model = f"{asked}.anthropic.claude-sonnet-4-5-20250929-v1:0"
+            known = cost(upstream_host=host, request_model=model, **here)
+            assert known is not None
+            assert usd(known.total) == price, (region, asked)
+    assert isinstance(at_host("bedrock-runtime.us-east-1.amazonaws.com", "amazon.nova-pro-v1:0"), Cost)
+    assert at_host("bedrock-runtime.sa-east-1.amazonaws.com", "amazon.nova-pro-v1:0") is Unpriced.NO_REGION_PRICE
+
+
+def test_xais_host_in_the_us_costs_a_tenth_more() -> None:
+    regional, everywhere = at_host("us.api.x.ai", "grok-4.6"), at_host("api.x.ai", "grok-4.6")
+    assert isinstance(regional, Cost)
+    assert isinstance(everywhere, Cost)
+    assert regional.total * 10 == everywhere.total * 11
+
+
+# --- hours and days ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["deepseek-flash", "deepseek-v4-pro", "deepseek-v4-flash"])
+@pytest.mark.parametrize(
+    ("started", "is_peak"),
+    [
+        ("2026-11-27T02:00:00Z", True),  # a Friday
+        ("2026-11-27T09:59:59Z", True),
+        ("2026-11-27T05:00:00Z", False),
+        ("2026-11-27T10:00:00Z", False),
+        ("2026-11-28T02:00:00Z", False),  # Saturday
+        ("2026-11-29T09:00:00Z", False),  # Sunday
+        ("2026-11-30T01:00:00Z", True),  # Monday
+        ("2026-10-01T02:00:00Z", False),  # National Day of China, a Thursday
+        ("2026-10-08T02:00:00Z", True),
+    ],
+)
+def test_deepseeks_peak_holds_on_working_days(model: str, started: str, is_peak: bool) -> None:
+    """api-docs.deepseek.com/quick_start/pricing: 01:00 to 04:00 and 06:00 to 10:00 UTC, Monday to Friday, at twice it."""
+    there: dict[str, Any] = {
+        "upstream_host": "api.deepseek.com",
+        "response_model": model,
+        "usage": make_usage(10**6, 10**5),
+    }
+    known = cost(**there, started_at=started)
+    off_peak = cost(**there, started_at=f"{started[:10]}T12:00:00Z")
+    assert known is not None
+    assert off_peak is not None
+    assert known.total == (2 if is_peak else 1) * off_peak.total
+
+
+def test_before_there_was_a_peak_there_is_no_peak_price() -> None:
+    there: dict[str, Any] = {"upstream_host": "api.deepseek.com", "response_model": "deepseek-v4-pro"}
+    friday = "2026-08-14T"
+    assert cost(**there, started_at=f"{friday}02:00:00Z") == cost(**there, started_at=f"{friday}12:00:00Z")
+
+
+def test_deepseeks_earlier_night_price_held_every_day() -> None:
+    there: dict[str, Any] = {"upstream_host": "api.deepseek.com", "response_model": "deepseek-chat"}
+    day, night = cost(**there, started_at="2025-03-01T12:00:00Z"), cost(**there, started_at="2025-03-01T20:00:00Z")
+    assert day is not None
+    assert night is not None
+    assert day.total == 2 * night.total
+
+
+# --- kinds of tokens ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"audio_input_tokens": 10},
+        {"audio_output_tokens": 10},
+        {"input_cache_write_tokens": 10},
+        {"input_cache_write_tokens": 10, "input_cache_write_1h_tokens": 10},
+    ],
+)
+def test_a_kind_of_tokens_that_the_list_does_not_price_makes_the_cost_unknown(parts: dict[str, int]) -> None:
+    """gpt-4o has a price of input, output and cached input."""
+    assert found(usage=make_usage(100, 100, **parts)) is Unpriced.NO_KIND_PRICE
+    assert isinstance(found(usage=make_usage(100, 100, **dict.fromkeys(parts, 0))), Cost), "0 of them cost nothing"
+
+
+def test_cached_input_without_a_price_makes_the_cost_unknown() -> None:
+    old: dict[str, Any] = {"response_model": "gpt-4-turbo"}
+    assert found(**old, usage=make_usage(100, 10, input_cached_tokens=40)) is Unpriced.NO_KIND_PRICE
+    assert isinstance(found(**old, usage=make_usage(100, 10, input_cached_tokens=0)), Cost)
+
+
+def test_audio_has_its_own_price_where_the_list_has_it() -> None:
+    """gpt-audio: 2.50 USD text in, 32 audio in, 10 text out, 64 audio out, a million tokens."""
+    usage = make_usage(1_000_000, 1_000_000, audio_input_tokens=400_000, audio_output_tokens=500_000)
+    known = cost(response_model="gpt-audio", usage=usage)
+    assert known is not None
+    assert usd(known.total) == "51.3"
+
+
+# --- what the provider reports -----------------------------------------------------------------------------------------
+
+
+def reported(dollars: str, *, byok: bool | None = None, **tokens: Any) -> dict[str, Any]:
+    usage = make_usage(10**6, 0, **tokens)
+    usage.reported_cost = ReportedCost(usd=dollars, byok=byok, source="openrouter")
+    return {"usage": usage}
+
+
+@pytest.mark.parametrize("byok", [None, False])
+def test_a_reported_cost_comes_first_and_keeps_the_list_price_beside_it(byok: bool | None) -> None:
+    known = cost(**reported("1.9", byok=byok))
+    assert known is not None
+    assert json.loads(known.as_json()) == {
+        "usd": "1.9", "price_source": "provider", "price_date": None, "list_usd": "2.5"
+    }  # fmt: skip
+
+
+def test_an_own_gateways_reported_cost_has_no_list_price() -> None:
+    known = cost(upstream_host="10.0.0.5", **reported("0.00000000000049"))
+    assert known is not None
+    assert (known.total, known.list_usd) == (0, None)
+
+
+def test_a_fee_beside_a_key_of_the_callers_own_is_not_the_cost() -> None:
+    known = cost(**reported("0.05", byok=True))
+    assert known is not None
+    assert (usd(known.total), known.source.partition(" ")[0], known.list_usd) == ("2.5", "genai-prices", "2.5")
+    assert found(upstream_host="10.0.0.5", **reported("0.05", byok=True)) is Unpriced.NO_SELLER
+
+
+def test_a_cost_may_be_reported_without_tokens() -> None:
+    usage = msgspec.structs.replace(ABSENT, reported_cost=ReportedCost(usd="0.25", byok=None, source="litellm"))
+    known = cost(usage=usage)
+    assert known is not None
+    assert (usd(known.total), known.list_usd) == ("0.25", None)

@@ -1,11 +1,13 @@
 """What a record costs by given prices, exactly."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from streamgauge.ledger import Cost
+from streamgauge.ledger.cost import Unpriced
 from streamgauge.prices.rates import Rate, Rates, of_request
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
@@ -28,7 +30,8 @@ CACHED = Rates(
 
 
 def cost(rates: Rates, **usage: Any) -> Cost | None:
-    return rates.cost_of(make_row(1, usage=make_usage(**usage)))
+    known = rates.cost_of(make_row(1, usage=make_usage(**usage)))
+    return known if isinstance(known, Cost) else None
 
 
 def test_a_token_costs_a_millionth_of_the_price() -> None:
@@ -58,6 +61,18 @@ def test_a_kind_without_a_price_costs_what_its_side_costs() -> None:
     written = cost(only_write, **whole, input_cache_write_tokens=100, input_cache_write_1h_tokens=100)
     assert written is not None
     assert written.input == 400_000_000
+
+
+def test_in_a_list_only_reasoning_costs_what_its_side_costs() -> None:
+    of_list = replace(CHEAP, is_list=True)
+    whole = {"input_tokens": 100, "output_tokens": 50}
+    assert cost(of_list, **whole, reasoning_tokens=20) == cost(CHEAP, **whole)
+    for kind in ("input_cached_tokens", "input_cache_write_tokens", "audio_input_tokens", "audio_output_tokens"):
+        assert cost(of_list, **whole, **{kind: 1}) is None
+        assert cost(of_list, **whole, **{kind: 0}) == cost(CHEAP, **whole)
+    for_minutes = replace(of_list, cache_write=rate("4"))
+    assert cost(for_minutes, **whole, input_cache_write_tokens=9) is not None
+    assert cost(for_minutes, **whole, input_cache_write_tokens=9, input_cache_write_1h_tokens=1) is None
 
 
 def test_reasoning_and_audio_have_their_own_prices() -> None:
@@ -98,7 +113,7 @@ def test_a_missing_price_is_no_price_unless_no_token_needs_it() -> None:
 
 
 def test_what_was_not_reported_costs_nothing_that_is_known() -> None:
-    assert CHEAP.cost_of(make_row(1, usage=ABSENT)) is None
+    assert CHEAP.cost_of(make_row(1, usage=ABSENT)) is Unpriced.NO_USAGE
 
 
 def test_a_request_is_paid_once() -> None:
@@ -128,7 +143,7 @@ def test_what_a_cache_saves_and_what_writing_to_it_adds() -> None:
     # Without a cache all input has one price.
     with_cache = CACHED.cost_of(row)
     without = cost(CACHED, input_tokens=1003, output_tokens=5)
-    assert with_cache is not None
+    assert isinstance(with_cache, Cost)
     assert without is not None
     assert with_cache.total == without.total - found.saved + found.added
 

@@ -16,6 +16,7 @@ from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
 from streamgauge.audit.ours import Ours, Place, StoredRecord
 from streamgauge.audit.period import Period
 from streamgauge.audit.repeated import SeenDigests
+from streamgauge.core.assembly.resumption import is_resumed
 
 # Streams that a finding names; it counts all of them.
 MAX_NAMED = 100
@@ -134,7 +135,7 @@ class Findings:
             self._add_to_model(start_us, place, record, tokens, usd)
         elif record.outcome == "completed" and usage.source == "absent":
             self._name("usage_missing", place, record)
-        response = record.known_response_id if record.resumed_from is None else None
+        response = None if is_resumed(record) else record.known_response_id
         if response is not None:
             digest = blake2b(response.encode(), digest_size=16).digest()
             if self._seen.had(digest) and len(self._responses) < _MAX_LOOKED_UP:
@@ -160,7 +161,7 @@ class Findings:
                 model, usd = uncounted.get((place.provider, place.model)), record.usd_of(record.tokens)
                 if model is not None and usd is not None:
                     self._outliers[place.provider, place.model] += model.is_outlier(usd)
-            if record.response_id in self._responses and record.resumed_from is None:
+            if record.response_id in self._responses and not is_resumed(record):
                 place = ours.place_of(start_us, record)
                 responses.setdefault(str(record.response_id), []).append((place, record.stream_id))
         for _, some in sorted(responses.items()):

@@ -88,6 +88,7 @@ class StoredRecord(msgspec.Struct, gc=False):
     request_digest: str | None = None
     attempt: int | None = None
     resumed_from: str | None = None
+    endpoint: str | None = None
     last_event_id: str | None = None
     status_code: int | None = None
     finish_reason: str | None = None

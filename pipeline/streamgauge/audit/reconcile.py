@@ -26,6 +26,7 @@ from streamgauge.audit.subsets import Search
 from streamgauge.audit.temporary import temporary_file_errors
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.zones import zone_shift
+from streamgauge.core.assembly.resumption import is_resumed
 
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000
@@ -109,7 +110,7 @@ def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings, period
         if cell is None:
             cell = sums.cells[place] = OurCell()
         cell.add(tokens, usd, record.is_reported, record.usage.reasoning_tokens or 0)
-        if record.resumed_from is not None:
+        if is_resumed(record):
             resumed.see(record)
         if tokens != ZERO:
             _add_quarter(sums, place.provider, start_us, tokens)

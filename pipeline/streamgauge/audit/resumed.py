@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, usd_total
 from streamgauge.audit.ours import Correction, StoredRecord, tokens_of_usage
-from streamgauge.core.assembly.resumption import Key, Streams
+from streamgauge.core.assembly.resumption import Key, Streams, is_resumed
 from streamgauge.ledger.resumption import UsagePart, continued_streams, counted, sides_of
 
 
@@ -34,7 +34,7 @@ class Resumed:
     def look_at(self, start_us: int, record: StoredRecord) -> None:
         """Take a record if it is resumed, or may be continued."""
         if (
-            record.resumed_from is not None
+            is_resumed(record)
             or (record.request_digest is not None and record.request_digest in self._digests)
             or (record.response_id is not None and record.response_id in self._responses)
             or (record.last_event_id is not None and record.last_event_id in self._events)
@@ -43,10 +43,10 @@ class Resumed:
 
     def corrections(self) -> dict[str, Correction]:
         """What counts for each record that is continued, or continues another one."""
-        self.records.sort(key=lambda one: (one[0], one[1].resumed_from is not None, one[1].stream_id))
+        self.records.sort(key=lambda one: (one[0], is_resumed(one[1]), one[1].stream_id))
         records = {record.stream_id: record for _, record in self.records}
         parts = [_part(record) for record in records.values()]
-        streams = continued_streams(parts, [part for part in parts if part.resumed_from is not None])
+        streams = continued_streams(parts, [part for part in parts if is_resumed(part)])
         return {name: one for stream in streams for name, one in _corrections(stream, records)}
 
 
@@ -61,6 +61,7 @@ def _part(record: StoredRecord) -> UsagePart:
         record.response_id,
         record.last_event_id,
         record.resumed_from,
+        record.endpoint,
         record.outcome,
         usage.source,
         usage.input_tokens if is_reported else None,

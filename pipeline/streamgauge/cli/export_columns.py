@@ -9,7 +9,7 @@ from streamgauge.ledger.row import KINDS
 _TEXT = (
     "day", "upstream", "dialect", "endpoint", "model", "request_model", "response_model", "outcome", "finish_reason",
     "tenant", "credential_id", "tap", "service_tier", "inference_geo", "trace_id", "request_digest", "response_id",
-    "last_event_id", "resumed_from", "usage_source",
+    "last_event_id", "resumed_from", "usage_source", "upstream_host",
 )  # fmt: skip
 _NUMBERS = (
     "attempt", "wait_us", "input_tokens", "output_tokens", "total_tokens", "input_cached_tokens",
@@ -17,8 +17,9 @@ _NUMBERS = (
     "audio_output_tokens",
 )  # fmt: skip
 
-# `started_us`: microseconds since 1970, UTC. `attributes`: a JSON object. `cost_usd`: a decimal string.
-COLUMNS = ("stream_id", "started_us", *_TEXT, "attributes", *_NUMBERS, *KINDS, "cost_usd", "price_source", "price_date")
+# `started_us`: microseconds since 1970, UTC. `attributes`: a JSON object. `cost_usd`, `list_usd`: decimal strings.
+_COST = ("cost_usd", "price_source", "price_date", "list_usd")
+COLUMNS = ("stream_id", "started_us", *_TEXT, "attributes", *_NUMBERS, *KINDS, *_COST)
 # The columns that hold whole numbers; all others are text.
 NUMBERS = frozenset({"started_us", *_NUMBERS, *KINDS})
 
@@ -31,5 +32,6 @@ def values_of(record: bytes, tenants: Mapping[str, str]) -> list[str | int | Non
         "cost_usd": None if row.cost is None else usd(row.cost.total),
         "price_source": None if row.cost is None else row.cost.source,
         "price_date": None if row.cost is None else row.cost.date,
+        "list_usd": None if row.cost is None else row.cost.list_usd,
     }
     return [known[name] for name in COLUMNS]

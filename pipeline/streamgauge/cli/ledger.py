@@ -1,6 +1,7 @@
 """`streamgauge ledger query`: the records, or totals of streams, tokens and cost."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of
@@ -25,6 +26,7 @@ SUMS = (
     "unknown_share",
     *KINDS,
     "cost_usd",
+    "with_cost",
     "without_price",
     "longest_wait_s",
 )
@@ -42,6 +44,8 @@ def run(settings: Settings, args: Arguments) -> int:
             names = SUMS if args.output != "table" else _shown(totals)
             rows = [[*total.keys, *(_value(total, name) for name in names)] for total in totals]
             print_rows([*by, *names], rows, args.output, MAX_WIDTH)
+            if args.output == "table" and (note := part_of(totals)):
+                sys.stderr.write(f"{note}\n")
         else:
             print_records(ledger().query(args.limit, chosen, newest_first=args.newest), args.output, with_cost=True)
     return DONE
@@ -74,6 +78,13 @@ def _shown(totals: list[Total]) -> list[str]:
     """The columns of a table: kinds of tokens and a cost that no line has are left out."""
     optional = {*KINDS, "cost_usd", "longest_wait_s"}
     return [name for name in SUMS if name not in optional or any(_value(total, name) is not None for total in totals)]
+
+
+def part_of(totals: Sequence[Total]) -> str:
+    """A sentence that says of how many streams a cost is known; empty if that is all of them, or none."""
+    known = sum([total.with_cost for total in totals])
+    streams = known + sum([total.without_cost for total in totals])
+    return f"The cost is that of {known} of {streams} streams." if 0 < known < streams else ""
 
 
 def _value(total: Total, name: str) -> object:

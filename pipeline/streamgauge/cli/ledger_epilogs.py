@@ -17,7 +17,7 @@ examples:
 
 Keys for --by and --where: day, model, month, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
 finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from,
-trace_id.
+trace_id, upstream_host, cost_unknown.
 The attributes of records (--attribute of `up` and `tap`) are keys, too.
 
 Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums, and is in
@@ -26,9 +26,11 @@ reasoning_tokens. The columns from input_uncached to input_audio are disjoint an
 output_text to output_audio add up to output_tokens. A sum is null (an empty cell) if no stream reported that number. Tokens
 of a resumed stream count once, in the group of the stream's first record.
 
-cost_usd is the price of the reported tokens on the day of the stream. without_price counts the streams that it leaves out
-because their model or tier has no known price. longest_wait_s is the longest time to a first token, or to the end of a stream
-without one.
+cost_usd is what the provider reported, else the price of the reported tokens when the stream started, of with_cost streams.
+without_price counts the streams that it leaves out although they reported usage. The key cost_unknown says why: no_seller
+(the upstream's host is no seller's own, and --prices names none), no_model, no_tier_price, no_region_price, no_kind_price
+(audio, for example), no_start, no_list; streams of no_usage reported nothing. longest_wait_s is the longest time to a first
+token, or to the end of a stream without one.
 
 If two taps capture one request, it has two records: select one tap with --where tap=NAME. Several ledgers must not hold the
 same streams.

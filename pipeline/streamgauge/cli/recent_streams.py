@@ -9,7 +9,8 @@ from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens
 from streamgauge.ledger import Filter, Reader
 from streamgauge.live.view import LiveView
-from streamgauge.metrics.money import CostOf
+from streamgauge.metrics.money import CostOf, StreamCost
+from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.runtime.faults import report_fault
 
 HOUR_S = 3_600.0
@@ -33,16 +34,19 @@ def load_last_hour(view: LiveView, ledger: Reader, cost_of: CostOf) -> None:
         since_s = now_s - HOUR_S
         if len(records) == MAX_STREAMS:  # older ones are missing, which may have ended as late as the oldest one began
             since_s = max(since_s, min(_began_s(record) for record in records))
+        known = ResumedUsage()
         view.load(
-            [
-                (record, cost_of(record, {}, reported_tokens(record.usage)), at_s)
-                for at_s, record in ended
-                if at_s >= since_s
-            ],
+            [(record, _added(record, known, cost_of), at_s) for at_s, record in ended if at_s >= since_s],
             since_s,
         )
     except Exception as error:  # noqa: BLE001 - the page is no reason to stop
         report_fault("the page's last hour", error)
+
+
+def _added(record: Record, known: ResumedUsage, cost_of: CostOf) -> StreamCost | None:
+    """What a record adds to the cost of the records before it: a stream that is resumed, or read again, costs once."""
+    addition = known.share_of(record, "", reported_tokens(record.usage))
+    return cost_of(record, addition.before, addition.after)
 
 
 def _began_s(record: Record) -> float:

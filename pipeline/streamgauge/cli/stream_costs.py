@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streamgauge.config import Settings
+from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
 from streamgauge.ledger import LedgerRow, unstored_row_of
-from streamgauge.ledger.cost import COST_DIGITS
+from streamgauge.ledger.cost import COST_DIGITS, Unpriced
 from streamgauge.ledger.row import kinds_of
-from streamgauge.metrics.money import NO_PRICE, CostOf, StreamCost
+from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import NO_PRICES, load_prices
 from streamgauge.runtime.faults import report_fault
@@ -26,26 +27,31 @@ def stream_costs(prices: Prices) -> CostOf:
     """The function that says what a record adds. See `CostOf`."""
 
     def added(record: Record, before: Mapping[str, int], after: Mapping[str, int]) -> StreamCost | None:
-        if prices.has_no_price(record.upstream):
-            return NO_PRICE
         row = unstored_row_of(record)
+        has_tokens = "input" in after or "output" in after
+        if row.reported_usd is not None:
+            # What has reported output before has reported its cost with it.
+            return StreamCost(undivided=0.0 if "output" in before else row.reported_usd * _USD)
+        if not has_tokens:
+            return None
         rates = prices.rates_of(row)
-        if rates is None:
-            return None
-        whole = row if record.resumed_from is None and not before else _with_tokens(row, after)
-        cost = rates.cost_of(whole)
-        if cost is None:
-            return None
+        if isinstance(rates, Unpriced):
+            return StreamCost(unknown=rates.value)
+        whole = row if not is_resumed(record) and not before else _with_tokens(row, after)
+        cost = prices.cost_by(rates, whole)
+        if isinstance(cost, Unpriced):
+            return StreamCost(unknown=cost.value)
         amounts = [cost.input, cost.output, *rates.cache_effect_of(whole)]
         if before:
             earlier = _with_tokens(row, before)
-            was = rates.cost_of(earlier)
-            sides = (None, None) if was is None else (was.input, was.output)
+            was = prices.cost_by(rates, earlier)
+            sides = (None, None) if isinstance(was, Unpriced) else (was.input, was.output)
             counted = (*sides, *rates.cache_effect_of(earlier))
             amounts = [
                 None if now is None else max(now - (then or 0), 0) for now, then in zip(amounts, counted, strict=True)
             ]
-        return StreamCost(*(None if amount is None else amount * _USD for amount in amounts))
+        given, made, saved, more = (None if amount is None else amount * _USD for amount in amounts)
+        return StreamCost(given, made, saved, more)
 
     return added
 

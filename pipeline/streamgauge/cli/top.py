@@ -270,9 +270,9 @@ def _money(answer: Json) -> Iterator[Text]:
     hour = answer["hour"]
     if hour["cost_usd"] is not None:
         costs = [usd for part in hour["cost_usd"] for usd in part.values()]
-        cost = f"{sum(costs):.4f} USD" if costs or not hour["unpriced"] else "unknown"
-        without = f" ({hour['unpriced']} streams without a price)" if hour["unpriced"] else ""
-        yield Text(f"Cost: {cost}{without}")
+        cost = f"{sum(costs):.4f} USD" if hour["priced"] or not hour["streams"] else "unknown"
+        part = f" ({hour['priced']} of {hour['streams']} streams)" if 0 < hour["priced"] < hour["streams"] else ""
+        yield Text(f"Cost: {cost}{part}")
     for budget in answer["budgets"]:
         share = budget["spent_usd"] / budget["limit_usd"]
         text = (

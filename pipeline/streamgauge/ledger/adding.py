@@ -23,6 +23,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    union_all,
 )
 
 from streamgauge.core.safe_values import MASKED
@@ -31,11 +32,15 @@ from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
 from streamgauge.ledger.keys import Expression, Keys, condition_of, range_of
 from streamgauge.ledger.resumption import Counted, UsagePart, continued_streams, counted
 from streamgauge.ledger.row import KINDS, kinds_of
-from streamgauge.ledger.schema import NUMBER, TEXT, TOKENS, records, started
+from streamgauge.ledger.schema import NUMBER, TEXT, TOKENS, is_reread, records, started
 from streamgauge.ledger.totals import add_totals, sort_totals
 
 _COLUMNS = [records.c[name] for name in UsagePart._fields]
-_RESUMED = select(*_COLUMNS).where(records.c.resumed_from.is_not(None))
+# Two conditions, each with an index: one of both would have none.
+_RESUMED = (
+    select(*_COLUMNS).where(records.c.resumed_from.is_not(None)),
+    select(*_COLUMNS).where(is_reread(), records.c.resumed_from.is_(None)),
+)
 
 # The columns that totals have had since the first version, those that are added up besides, and all of them.
 _FIRST = TOKENS[:5]
@@ -87,7 +92,7 @@ def _with_tenants(totals: Sequence[Total], place: int, tenants: Mapping[str, str
 
 def _count_resumed(connection: Connection) -> bool:
     """Put what counts for continued streams into the temporary table. False if there are none: then there is no table."""
-    resumed = [UsagePart._make(row) for row in connection.execute(_RESUMED)]
+    resumed = [UsagePart._make(row) for chosen in _RESUMED for row in connection.execute(chosen)]
     if not resumed:
         return False
     parts = (UsagePart._make(row) for row in connection.execute(_parts()))
@@ -105,11 +110,11 @@ def _parts() -> Any:
 
     An event's id links records only if the resumed stream has no request digest, and only if the id is not a number.
     """
-    resumed = (
-        select(records.c.request_digest, records.c.response_id, records.c.resumed_from)
-        .where(records.c.resumed_from.is_not(None))
-        .cte("resumed")
-    )
+    links = select(records.c.request_digest, records.c.response_id, records.c.resumed_from)
+    resumed = union_all(
+        links.where(records.c.resumed_from.is_not(None)),
+        links.where(is_reread(), records.c.resumed_from.is_(None)),
+    ).cte("resumed")
     # Digits are removed from both ends: text remains unless the id is a number.
     is_word = func.trim(resumed.c.resumed_from, "0123456789") != ""
     return (
@@ -117,6 +122,7 @@ def _parts() -> Any:
         .where(
             or_(
                 records.c.resumed_from.is_not(None),
+                is_reread(),
                 records.c.request_digest.in_(select(resumed.c.request_digest)),
                 records.c.response_id.in_(select(resumed.c.response_id).where(resumed.c.response_id != MASKED)),
                 records.c.last_event_id.in_(
@@ -124,7 +130,9 @@ def _parts() -> Any:
                 ),
             )
         )
-        .order_by(started, case((records.c.resumed_from.is_(None), 0), else_=1), records.c.stream_id)
+        .order_by(
+            started, case((or_(records.c.resumed_from.is_not(None), is_reread()), 1), else_=0), records.c.stream_id
+        )
     )
 
 
@@ -155,6 +163,8 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
             case((has_usage, 1), else_=0).label("with_usage"),
             case((or_(has_usage, continues == 1), 0), else_=1).label("without_usage"),
             case((and_(has_usage, ~has_price), 1), else_=0).label("without_price"),
+            case((has_price, 1), else_=0).label("with_cost"),
+            case((or_(has_price, continues == 1), 0), else_=1).label("without_cost"),
             records.c.started_us,
             records.c.wait_us,
         )
@@ -166,7 +176,10 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
     return select(
         *names,
         func.count(),
-        *(func.sum(streams.c[name]) for name in ("with_usage", "without_usage", "without_price")),
+        *(
+            func.sum(streams.c[name])
+            for name in ("with_usage", "without_usage", "without_price", "with_cost", "without_cost")
+        ),
         func.max(streams.c.wait_us),
         func.max(streams.c.started_us),
         *(half for name in _SUMMED for half in _halves(streams.c[name])),
@@ -178,7 +191,7 @@ def _halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnEleme
 
 
 def _total(line: Sequence[Any], keys: int) -> Total:
-    streams, with_usage, without_usage, without_price, wait, last, *halves = line[keys:]
+    streams, with_usage, without_usage, without_price, with_cost, without_cost, wait, last, *halves = line[keys:]
     sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
     named: dict[str, Any] = dict(zip(_SUMMED, sums, strict=True))
     costs = [cost for cost in (named["cost_input"], named["cost_output"]) if cost is not None]
@@ -191,6 +204,8 @@ def _total(line: Sequence[Any], keys: int) -> Total:
         kinds={name: named[name] for name in KINDS if named[name] is not None},
         cost=sum(costs) if costs else None,
         without_price=int(without_price),
+        with_cost=int(with_cost),
+        without_cost=int(without_cost),
         longest_wait_us=wait,
         last_us=last,
     )

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Protocol, Self
 
 from streamgauge.errors import Unavailable, UsageFault
-from streamgauge.ledger.cost import Cost, usd
+from streamgauge.ledger.cost import Cost, Unpriced, usd
 from streamgauge.ledger.row import LedgerRow
 
 # The keys by which totals are grouped and records are chosen, besides the names of attributes. `day` and `month` are those
@@ -33,6 +33,8 @@ KEYS: tuple[str, ...] = (
     "response_id",
     "resumed_from",
     "trace_id",
+    "upstream_host",
+    "cost_unknown",
 )
 # The keys whose values are whole numbers; all others are text.
 NUMBER_KEYS = frozenset({"attempt"})
@@ -106,7 +108,8 @@ class Total:
 
     `without_usage`: streams with none of these numbers; a resumed stream whose origin is known is no such stream.
     `kinds`: tokens by disjoint kind (`core/token_kinds.py`), for the kinds that a stream reported. `cost`: the price of the
-    reported tokens in 10**-12 USD. `without_price`: the streams of `with_usage` that it leaves out.
+    reported tokens in 10**-12 USD, else what providers reported, of `with_cost` streams; `without_cost` streams have none.
+    `without_price`: those of them that are in `with_usage`.
     `longest_wait_us`: the longest time to a first token, or to the end of a stream without one, in microseconds.
     `last_us`: the last start.
     """
@@ -123,6 +126,8 @@ class Total:
     kinds: Mapping[str, int] = field(default_factory=dict, compare=False)
     cost: int | None = field(default=None, compare=False)
     without_price: int = field(default=0, compare=False)
+    with_cost: int = field(default=0, compare=False)
+    without_cost: int = field(default=0, compare=False)
     longest_wait_us: int | None = field(default=None, compare=False)
     last_us: int | None = field(default=None, compare=False)
 
@@ -153,8 +158,8 @@ class Expired:
 class Pricing(Protocol):
     """Says what a record costs."""
 
-    def cost_of(self, row: LedgerRow) -> Cost | None:
-        """The price of the tokens that a record reports; None if no price is known for it. Raises nothing."""
+    def cost_of(self, row: LedgerRow) -> Cost | Unpriced | None:
+        """What a record costs, or why that is not known; None: not even that. Raises nothing."""
 
 
 class Reader(Protocol):

@@ -13,11 +13,34 @@ from sqlalchemy import Connection, bindparam, select, text, update
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.token_kinds import REPORTED
 from streamgauge.ledger import partitions
-from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS, PRICE, attributes_column, kinds_of, region_of, wait_of
-from streamgauge.ledger.schema import ADDED, INDEXES, SCHEMA_VERSION, TOKENS, add_column, audit_runs, metadata, records
+from streamgauge.ledger.row import (
+    MAX_ATTEMPT,
+    MAX_TOKENS,
+    PRICE,
+    UNPRICED,
+    attributes_column,
+    kinds_of,
+    region_of,
+    wait_of,
+)
+from streamgauge.ledger.schema import (
+    ADDED,
+    INDEXES,
+    REREAD,
+    SCHEMA_VERSION,
+    TOKENS,
+    add_column,
+    audit_runs,
+    metadata,
+    records,
+)
 
 # Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
 PAGE_ROWS = 1_000
+# The first version with partitions in PostgreSQL; it has all indexes but REREAD.
+_PARTITIONED = 6
+# Columns for which records of earlier versions have nothing.
+_NOT_FILLED = frozenset(ADDED[7])
 
 
 def bring_up_to_date(connection: Connection, version: int) -> None:
@@ -27,21 +50,25 @@ def bring_up_to_date(connection: Connection, version: int) -> None:
         if _has_partitions(connection):
             partitions.furnish(connection)
     elif 0 < version < SCHEMA_VERSION:
-        _convert(connection, [name for later in ADDED if later > version for name in ADDED[later]])
+        _convert(connection, version)
 
 
-def _convert(connection: Connection, added: Sequence[str]) -> None:
+def _convert(connection: Connection, version: int) -> None:
+    added = [name for later in ADDED if later > version for name in ADDED[later]]
     for name in added:
         connection.execute(text(add_column(name, connection.dialect)))
-    if added:
-        _fill(connection, added)
-    for index in INDEXES:
-        connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
-    if _has_partitions(connection):
-        partitions.partition(connection)  # makes the indexes, too
+    if filled := [name for name in added if name not in _NOT_FILLED]:
+        _fill(connection, filled)
+    if version >= _PARTITIONED:
+        REREAD.create(connection, checkfirst=False)
     else:
         for index in INDEXES:
-            index.create(connection, checkfirst=False)
+            connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
+        if _has_partitions(connection):
+            partitions.partition(connection)  # makes the indexes, too
+        else:
+            for index in INDEXES:
+                index.create(connection, checkfirst=False)
     audit_runs.create(connection, checkfirst=True)
 
 
@@ -73,7 +100,7 @@ def _values(record: bytes, columns: Sequence[str]) -> dict[str, Any]:
     timing = _object(known.get("timing"))
     reported = {REPORTED[name]: count for name, count in tokens.items() if name in REPORTED and count is not None}
     derived: dict[str, Any] = {
-        **dict.fromkeys(PRICE),
+        **dict.fromkeys((*PRICE, UNPRICED)),
         **tokens,
         **kinds_of(reported),
         "attempt": _whole(known.get("attempt"), MAX_ATTEMPT),

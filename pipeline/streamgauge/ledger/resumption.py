@@ -22,6 +22,7 @@ class UsagePart(NamedTuple):
     response_id: str | None
     last_event_id: str | None
     resumed_from: str | None
+    endpoint: str | None
     outcome: str
     usage_source: str | None
     input_tokens: int | None
@@ -95,17 +96,31 @@ def counted(stream: list[UsagePart]) -> list[Counted]:
     first, *resumed = stream
     with_input, with_output = sides_of(stream)
     named_by = with_output or with_input
+    cost_input, cost_output = _costs(stream, with_input, with_output)
     whole = Counted(
         first.stream_id,
         usage_source=named_by.usage_source if named_by else first.usage_source,
         input_tokens=with_input.input_tokens if with_input else None,
         output_tokens=with_output.output_tokens if with_output else None,
         total_tokens=_total(stream, with_input, with_output),
-        cost_input=with_input.cost_input if with_input else None,
-        cost_output=with_output.cost_output if with_output else None,
+        cost_input=cost_input,
+        cost_output=cost_output,
         **{name: _value(_last(stream, name), name) for name in _PARTS},
     )
     return [whole, *(Counted(record.stream_id, record.usage_source) for record in resumed)]
+
+
+def _costs(
+    stream: list[UsagePart], with_input: UsagePart | None, with_output: UsagePart | None
+) -> tuple[int | None, int | None]:
+    """What the two sides cost. A cost that is not divided is in `cost_input` of the record that has it."""
+    if with_input is None and with_output is None:  # a cost was reported without tokens
+        with_cost = _last(stream, "cost_input")
+        return _value(with_cost, "cost_input"), None
+    given, made = _value(with_input, "cost_input"), _value(with_output, "cost_output")
+    if with_output is None or with_output is with_input or made is not None or with_output.cost_input is None:
+        return given, made
+    return (given, with_output.cost_input) if with_output.input_tokens is None else (with_output.cost_input, None)
 
 
 def sides_of(stream: list[UsagePart]) -> tuple[UsagePart | None, UsagePart | None]:

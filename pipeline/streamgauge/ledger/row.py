@@ -1,6 +1,6 @@
 """A record as a row of a ledger: its JSON, and the columns by which ledgers sort, group and add up."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -11,7 +11,7 @@ import msgspec
 
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS, reported_tokens, token_kinds
-from streamgauge.ledger.cost import Cost
+from streamgauge.ledger.cost import Cost, Unpriced, amount_of
 
 # A ledger adds this member to each record, as the last one.
 _COST = b',"cost":'
@@ -37,7 +37,9 @@ class LedgerRow:
     The `_tokens` are what the record reports; from `input_uncached` to `output_audio` they are disjoint kinds.
     `inference_geo`: the region in which the provider computed it (Anthropic). `wait_us`: the time to the first token, or to
     the end of a stream without one, in microseconds. `speed`: the speed that the provider names in its usage (Anthropic); it
-    decides the price, and is no column.
+    decides the price, and is no column. `reported_usd`: what the provider says that the stream cost (10**-12 USD); None also
+    where that is only a gateway's fee beside a key of the caller's own. `parts`: what is billed apart from the tokens, or in
+    place of them (`usage.parts`).
     """
 
     stream_id: str
@@ -81,21 +83,24 @@ class LedgerRow:
     output_text: int | None
     reasoning: int | None
     output_audio: int | None
+    upstream_host: str | None
     record: bytes
     cost: Cost | None = None
     speed: str | None = None
+    reported_usd: int | None = None
+    parts: tuple[Mapping[str, object], ...] = ()
 
     @property
     def own_bytes(self) -> bytes:
         """The stored JSON up to the value of its cost: this part is equal in two copies of a record."""
         return self.record[: -len(b"null}")]
 
-    def values(self, cost: Cost | None) -> tuple[Any, ...]:
-        """The values of COLUMNS, with this cost."""
-        if cost is None:
-            return *_OWN(self), None, None, None, None, self.record
+    def values(self, cost: Cost | Unpriced | None) -> tuple[Any, ...]:
+        """The values of COLUMNS, with this cost, or the reason why there is none; None: not even that is known."""
+        if not isinstance(cost, Cost):
+            return *_OWN(self), None, None, None, None, None if cost is None else cost.value, self.record
         record = b"%b%b}" % (self.own_bytes, cost.as_json())
-        return *_OWN(self), cost.input, cost.output, cost.source, cost.date, record
+        return *_OWN(self), cost.input, cost.output, cost.source, cost.date, None, record
 
     @classmethod
     def of_json(cls, record: bytes) -> "LedgerRow":
@@ -144,11 +149,13 @@ def unstored_row_of(record: Record) -> LedgerRow:
     return _row(record, b"")
 
 
-# The columns of a price, which a ledger adds; all columns, in the order of `values`.
+# The columns of a price, which a ledger adds, and why there is none; all columns, in the order of `values`.
 PRICE = ("cost_input", "cost_output", "price_source", "price_date")
-_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in ("record", "cost", "speed"))
+UNPRICED = "cost_unknown"
+_NO_COLUMNS = ("record", "cost", "speed", "reported_usd", "parts")
+_OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in _NO_COLUMNS)
 _OWN = attrgetter(*_OWN_NAMES)
-COLUMNS = (*_OWN_NAMES, *PRICE, "record")
+COLUMNS = (*_OWN_NAMES, *PRICE, UNPRICED, "record")
 
 
 def _known_of(record: bytes, kind: "type[_Known]") -> "_Known":
@@ -171,6 +178,11 @@ MAX_ATTEMPT = 2**31 - 1
 _Attempt = Annotated[int, msgspec.Meta(ge=0, le=MAX_ATTEMPT)] | None
 
 
+class _ReportedCost(msgspec.Struct):
+    usd: str
+    byok: bool | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: _Tokens
     output_tokens: _Tokens
@@ -183,6 +195,8 @@ class _Usage(msgspec.Struct):
     audio_input_tokens: _Tokens = None
     audio_output_tokens: _Tokens = None
     raw: dict[str, object] | None = None
+    reported_cost: _ReportedCost | None = None
+    parts: list[dict[str, object]] = []
 
 
 class _Timing(msgspec.Struct):
@@ -215,6 +229,7 @@ class _Known(msgspec.Struct):
     usage: _Usage
     timing: _Timing = msgspec.field(default_factory=_Timing)
     trace_id: str | None = None
+    upstream_host: str | None = None
     attributes: dict[str, str] = {}  # records of earlier versions have none
     cost: object = msgspec.UNSET
 
@@ -298,7 +313,10 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         audio_input_tokens=usage.audio_input_tokens,
         audio_output_tokens=usage.audio_output_tokens,
         **kinds_of(reported_tokens(usage)),
+        upstream_host=known.upstream_host,
         record=record,
+        reported_usd=_reported(getattr(usage, "reported_cost", None)),
+        parts=_parts(usage.parts, usage.raw),
     )
     # PostgreSQL stores no NUL in text. No tap sends one: names with unprintable characters are masked.
     if b"\\u0000" in record and any(
@@ -326,6 +344,27 @@ def region_of(raw: Mapping[str, object] | None) -> str | None:
 def _named(raw: Mapping[str, object] | None, name: str) -> str | None:
     value = None if raw is None else raw.get(name)
     return value if isinstance(value, str) else None
+
+
+def _parts(parts: Sequence[dict[str, object]], raw: Mapping[str, object] | None) -> tuple[Mapping[str, object], ...]:
+    """The parts of a usage. Records of earlier versions have Cohere's billed units in the raw usage alone."""
+    units = None if raw is None else raw.get("billed_units")
+    if isinstance(units, dict) and not any(part.get("type") == "billed_units" for part in parts):
+        return *parts, {"type": "billed_units", **units}
+    return tuple(parts)
+
+
+def _reported(cost: object) -> int | None:
+    """What the provider says that a stream cost; None if it does not say it, and for a fee beside the caller's own key.
+
+    `cost`: a record's `reported_cost`, or another structure with its fields.
+    """
+    if cost is None or getattr(cost, "byok", None):
+        return None
+    try:
+        return amount_of(getattr(cost, "usd", ""))
+    except ArithmeticError:
+        return None
 
 
 # A longer wait is no time of a stream (seconds: 30 years).

@@ -3,7 +3,8 @@
 Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other.
 Version 3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5
 added costs, disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits. Version 6
-partitions the table of PostgreSQL by day (`partitions.py`). `migrations.py` converts earlier versions.
+partitions the table of PostgreSQL by day (`partitions.py`). Version 7 added the upstream's host, and why
+there is no cost. `migrations.py` converts earlier versions.
 """
 
 from collections.abc import Mapping
@@ -21,13 +22,15 @@ from sqlalchemy import (
     Table,
     Text,
     literal_column,
+    or_,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.schema import CreateColumn
 
-from streamgauge.ledger.row import KINDS, PRICE
+from streamgauge.core.assembly.resumption import STORED_ENDPOINTS
+from streamgauge.ledger.row import KINDS, PRICE, UNPRICED
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 # Stands for a missing start: it sorts after every start.
 NO_START = 2**63 - 1
@@ -44,12 +47,14 @@ TOKENS = (
     "input_cache_write_tokens", "input_cache_write_1h_tokens", "audio_input_tokens", "audio_output_tokens",
 )  # fmt: skip
 
-# The columns that each version added (version 6: none). A ledger of an earlier version gets them from the records' own JSON.
+# The columns that each version added (version 6: none). A ledger of an earlier version gets them from the records' own JSON;
+# its records have nothing for those of version 7.
 ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
     4: ("attributes",),
     5: ("trace_id", "inference_geo", "wait_us", *TOKENS[5:], *KINDS, *PRICE),
+    7: ("upstream_host", UNPRICED),
 }
 
 metadata = MetaData()
@@ -73,10 +78,12 @@ records = Table(
     Column("inference_geo", TEXT),
     Column("wait_us", NUMBER),
     *(Column(name, NUMBER) for name in (*TOKENS[5:], *KINDS)),
+    Column("upstream_host", TEXT),
     Column("cost_input", NUMBER),
     Column("cost_output", NUMBER),
     Column("price_source", TEXT),
     Column("price_date", TEXT),
+    Column(UNPRICED, TEXT),
     Column("record", LargeBinary, nullable=False),
     postgresql_partition_by="RANGE (stream_id)",
 )  # fmt: skip
@@ -92,6 +99,18 @@ audit_runs = Table(
 
 # When a record started; records without a start come last. A query uses the index only by exactly this expression.
 started: ColumnElement[int] = literal_column(f"coalesce(records.started_us, {NO_START})", NUMBER)
+
+
+def is_reread() -> ColumnElement[bool]:
+    """Whether a record is a stored response that was read again. A query uses its index only by exactly this expression."""
+    conditions: list[ColumnElement[bool]] = [
+        records.c.endpoint == literal_column(f"'{endpoint}'", TEXT) for endpoint in STORED_ENDPOINTS
+    ]
+    return or_(*conditions)
+
+
+# Few records are stored responses that were read again.
+REREAD = Index("records_reread", records.c.response_id, sqlite_where=is_reread(), postgresql_where=is_reread())
 INDEXES = (
     Index("records_by_start", literal_column(f"coalesce(started_us, {NO_START})"), records.c.stream_id),
     # Partial indexes: few records are resumed streams, so the first is small, and shows at once whether there are any. Its
@@ -102,6 +121,7 @@ INDEXES = (
         sqlite_where=records.c.resumed_from.is_not(None),
         postgresql_where=records.c.resumed_from.is_not(None),
     ),
+    REREAD,
     Index(
         "records_by_trace",
         records.c.trace_id,

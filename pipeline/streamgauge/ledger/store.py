@@ -23,7 +23,7 @@ from streamgauge.ledger.contract import (
     Total,
     UnknownKeyError,
 )
-from streamgauge.ledger.cost import Cost
+from streamgauge.ledger.cost import Cost, Unpriced
 from streamgauge.ledger.keys import has_attribute
 from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.reading import records_of
@@ -110,10 +110,10 @@ class SqlLedger:
         same = sum(
             (known.get(row.stream_id) or first[row.stream_id].record).startswith(row.own_bytes) for row in compared
         )
-        unpriced = sum(costs[name] is None and _has_usage(first[name]) for name in new)
+        unpriced = sum(_is_missing(costs[name], first[name]) for name in new)
         return Inserted(len(new), same, len(compared) - same, unpriced, tuple(sorted(places[name] for name in new)))
 
-    def _cost_of(self, row: LedgerRow) -> Cost | None:
+    def _cost_of(self, row: LedgerRow) -> Cost | Unpriced | None:
         return row.cost if row.cost is not None or self._prices is None else self._prices.cost_of(row)
 
     @staticmethod
@@ -214,5 +214,5 @@ class SqlLedger:
             raise LedgerUnavailableError(f"{self._name} cannot be {what}: {self._cause(cause)}") from cause
 
 
-def _has_usage(row: LedgerRow) -> bool:
-    return row.input_tokens is not None or row.output_tokens is not None
+def _is_missing(cost: Cost | Unpriced | None, row: LedgerRow) -> bool:
+    return not isinstance(cost, Cost) and (row.input_tokens is not None or row.output_tokens is not None)

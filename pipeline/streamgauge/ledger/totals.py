@@ -42,6 +42,8 @@ def _sum(one: Total, other: Total) -> Total:
         },
         cost=_plus(one.cost, other.cost),
         without_price=one.without_price + other.without_price,
+        with_cost=one.with_cost + other.with_cost,
+        without_cost=one.without_cost + other.without_cost,
         longest_wait_us=max(_known(one.longest_wait_us, other.longest_wait_us), default=None),
         last_us=max(_known(one.last_us, other.last_us), default=None),
     )

@@ -65,8 +65,8 @@ class Hour(msgspec.Struct):
     """The finished streams of the last hour, or from `since` (RFC 3339) on, if that is later.
 
     Lists by minute are as long as `minutes`: the beginning of each, in seconds since 1970; minutes without a stream are left
-    out. `cost_usd`: by upstream, of the streams whose price is known, and `unpriced`: how many have none; both are None if
-    the process knows no prices.
+    out. `cost_usd`: by upstream, of the `priced` streams whose cost is known; `unpriced`: how many have usage and no known
+    cost. These are None if the process knows no prices.
     """
 
     since: str
@@ -80,6 +80,7 @@ class Hour(msgspec.Struct):
     tokens: list[dict[str, int]]
     cost_usd: list[dict[str, float]] | None
     unpriced: int | None
+    priced: int | None
 
 
 class Limited(msgspec.Struct):

@@ -7,10 +7,11 @@ capture, no gaps of a burst, and of a resumed stream only the tokens that its or
 import bisect
 from collections import Counter, defaultdict, deque
 
+from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
-from streamgauge.metrics.money import NO_PRICE, StreamCost
+from streamgauge.metrics.money import StreamCost
 from streamgauge.metrics.resumed_usage import ResumedUsage, added_by_kind
 from streamgauge.metrics.table import FIRST_TOKEN
 
@@ -31,7 +32,7 @@ class Minute:
         self.outcomes: Counter[tuple[str | None, str]] = Counter()
         self.tokens: Counter[str] = Counter()
         self.cost_usd: defaultdict[str | None, float] = defaultdict(float)
-        self.streams = self.with_usage = self.unpriced = 0
+        self.streams = self.with_usage = self.priced = self.unpriced = 0
 
 
 class History:
@@ -53,10 +54,11 @@ class History:
         has_usage = bool(kinds.input or kinds.output)
         minute.with_usage += has_usage
         minute.tokens.update(added_by_kind(kinds, self._resumed_usage.share_of(record, "", reported)))
-        if cost is None:
-            minute.unpriced += has_usage
-        elif cost != NO_PRICE:
+        if cost is not None and cost.unknown is None:
+            minute.priced += 1
             minute.cost_usd[upstream] += cost.total
+        else:
+            minute.unpriced += has_usage
         if not is_measured(record):
             return
         if record.timing.first_token_s is not None:
@@ -93,4 +95,4 @@ class History:
 
 def is_measured(record: Record) -> bool:
     """Whether the latencies of a stream count."""
-    return record.integrity.complete and record.resumed_from is None
+    return record.integrity.complete and not is_resumed(record)

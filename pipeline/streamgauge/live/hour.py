@@ -24,6 +24,7 @@ def hour_of(minutes: Sequence[Minute], *, since: str, prices: bool = True) -> Ho
         tokens=[dict(minute.tokens) for minute in minutes],
         cost_usd=[_by_upstream_name(minute) for minute in minutes] if prices else None,
         unpriced=sum([minute.unpriced for minute in minutes]) if prices else None,
+        priced=sum([minute.priced for minute in minutes]) if prices else None,
     )
 
 

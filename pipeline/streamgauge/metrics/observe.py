@@ -13,6 +13,7 @@ a reported 0          is a series of 0
 
 from collections.abc import Mapping
 
+from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics import table
@@ -52,7 +53,7 @@ class Observer:
         return upstream
 
     def observe(self, record: Record) -> StreamCost | None:
-        """Adds one record. Returns what it costs: None if that is not known, or nothing knows prices."""
+        """Adds one record. Returns what it adds to the cost: None if it has no usage, or nothing knows prices."""
         observation = Observation(self._families, self._budgets, record, self.start_upstream(record.upstream))
         _ending(observation, record)
         _reading(observation, record)
@@ -61,7 +62,7 @@ class Observer:
         _usage(observation, record, reported, addition)
         cost = None if self._cost_of is None else _cost(observation, record, addition, self._cost_of)
         _integrity(observation, record)
-        if measured := record.integrity.complete and record.resumed_from is None:
+        if measured := record.integrity.complete and not is_resumed(record):
             _latencies(observation, record)
         if self._otel is not None:
             self._otel.observe(observation, record, addition, measured=measured)
@@ -113,14 +114,14 @@ def _usage(observation: Observation, record: Record, reported: Mapping[str, int]
 
 
 def _cost(observation: Observation, record: Record, addition: Addition, cost_of: CostOf) -> StreamCost | None:
-    if "input" not in addition.after and "output" not in addition.after:
-        return None
     upstream, model = observation.upstream, addition.model
     cost = cost_of(record, addition.before, addition.after)
     if cost is None:
-        observation.count(table.UNPRICED, 1, upstream, model)
         return None
-    for side, usd in zip(table.SIDES, (cost.input, cost.output), strict=True):
+    if cost.unknown is not None:
+        observation.count(table.UNPRICED, 1, upstream, model, cost.unknown)
+        return cost
+    for side, usd in zip(table.SIDES, (cost.input, cost.output, cost.undivided), strict=True):
         if usd is not None:
             observation.add(table.COST, usd, upstream, model, side)
             observation.count(table.UPSTREAM_COST, usd, upstream, side)

@@ -36,7 +36,7 @@ class OtelObserver:
         if measured:
             self._time(table_otel.DURATION, observation, record.timing.end_s, *labels, failure)
             self._latencies(observation, record, labels)
-        if record.resumed_from is None:
+        if record.resumed_from is None and not addition.before:
             usage = record.usage
             for row, tokens in (
                 (table_otel.OPERATION_INPUT, usage.input_tokens),

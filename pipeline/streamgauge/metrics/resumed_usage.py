@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from streamgauge.core.assembly.resumption import Key, Known, Streams
+from streamgauge.core.assembly.resumption import Key, Known, Streams, is_resumed
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import TokenKinds, growth, token_kinds
 
@@ -125,7 +125,7 @@ def added_by_kind(kinds: TokenKinds, addition: Addition) -> dict[str, int]:
 
 def _counted_elsewhere(record: Record, reported: Mapping[str, int]) -> dict[str, int]:
     """The part of a resumed stream's usage that its unknown origin has reported already; empty for other records."""
-    if record.resumed_from is None:
+    if not is_resumed(record):
         return {}
     first = _REPORTED_FIRST.get(record.dialect, frozenset())
     return {kind: tokens for kind, tokens in reported.items() if kind in first}

@@ -22,7 +22,9 @@ def _costs(durations: Durations) -> list[Alert]:
     now = f"sum by (upstream) (increase(streamgauge_upstream_cost_usd_total[{hour}]))"
     before = f"sum by (upstream) (increase(streamgauge_upstream_cost_usd_total[{day}] offset {hour})) / 24"
     priced = f'sum by (upstream) (increase(streamgauge_usage_sources_total{{source!="absent"}}[{six}]))'
-    unpriced = f"sum by (upstream) (increase(streamgauge_unpriced_streams_total[{six}]))"
+    # An own server has no price that could be missing.
+    sold = 'cost_unknown!="no_seller"'
+    unpriced = f"sum by (upstream) (increase(streamgauge_unpriced_streams_total{{{sold}}}[{six}]))"
     return [
         Alert(
             "CostAnomaly",
@@ -39,7 +41,8 @@ def _costs(durations: Durations) -> list[Alert]:
             5,
             "ticket",
             "{{ $value | humanizePercentage }} of the streams of {{ $labels.upstream }} with usage have no known price",
-            "No cost includes them. streamgauge_unpriced_streams_total has their models; --prices takes their prices.",
+            "No cost includes them. streamgauge_unpriced_streams_total has their models and the reasons; --prices takes "
+            "their prices.",
         ),
     ]
 

@@ -4,12 +4,13 @@ from streamgauge.metrics.declarations import Metric, MetricSource, counter, gaug
 
 _STREAM, _WORKER = MetricSource.STREAM, MetricSource.WORKER
 
-SIDES = ("input", "output")
+# `undivided`: a cost that the provider reported, which it does not divide into sides.
+SIDES = ("input", "output", "undivided")
 
 COST = counter(
     _STREAM, "cost_usd",
-    "What the reported tokens of streams cost, by list prices or the operator's (--prices), by side. A resumed stream counts "
-    "once, if this process knows all of its requests. The ledger is exact.",
+    "What streams cost: what the provider reported, else their tokens by list prices or the operator's (--prices), by side. "
+    "A resumed stream counts once, if this process knows all of its requests. The ledger is exact.",
     "upstream", "model", "side", page=20_000, unit="USD",
 )  # fmt: skip
 UPSTREAM_COST = counter(
@@ -29,8 +30,9 @@ CACHE_ADDED = counter(
 )  # fmt: skip
 UNPRICED = counter(
     _STREAM, "unpriced_streams",
-    "Streams with usage whose price is not known: an unknown model, tier or region. No cost includes them.",
-    "upstream", "model", page=6_000,
+    "Streams with usage whose cost is not known, by reason: no_seller is an upstream without a known seller, such as an own "
+    "server. No cost includes them.",
+    "upstream", "model", "cost_unknown", page=10_000,
 )  # fmt: skip
 
 _OF_BUDGETS = ("budget_key", "budget_value")

@@ -1,30 +1,19 @@
-"""Finds prices in genai-prices: by provider, model, service tier, region and time. It never fetches newer ones.
+"""Finds prices in genai-prices: by seller, model, service tier, region and time. It never fetches newer ones.
 
-A price that the list does not know is no price: a tier or a speed without a price of its own is not charged as the standard
-one.
+A price that the list does not know is no price: a tier, a speed, a region or a kind of tokens without a price of its own is
+not charged as the standard one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from streamgauge.ledger.cost import Unpriced
 from streamgauge.prices.rates import Rate, Rates, of_request
+from streamgauge.prices.sellers import Seller, provider_named, seller_named, seller_of
 
-# The company whose list price counts for a dialect, if the upstream's name is that of no provider. Other providers serve
-# these dialects, too; under other models' names, which are not in the company's list.
-_MAKERS: Mapping[str, str] = {
-    "openai-chat": "openai",
-    "openai-completions": "openai",
-    "openai-responses": "openai",
-    "anthropic-messages": "anthropic",
-    "anthropic-completions": "anthropic",
-    "gemini": "google",
-    "gemini-interactions": "google",
-    "cohere-v2": "cohere",
-}
 # Tiers that are charged at the standard price.
 _STANDARD = frozenset({None, "default", "standard", "standard_only", "auto", "on_demand"})
 # Speeds that are charged at the standard price. Anthropic's fast mode has prices of its own.
@@ -45,81 +34,101 @@ _NAMES: Mapping[str, str] = {
     "reasoning": "output_reasoning_mtok",
     "output_audio": "output_audio_mtok",
 }
+# A correction of the list, which has DeepSeek's peak hours on every day, and also before there were any. They hold from 17
+# August 2026 on, Monday to Friday, not on public holidays of China (api-docs.deepseek.com/quick_start/pricing). The hours
+# lie within one day both in UTC and in China. The list's older night prices (deepseek-chat, deepseek-reasoner) held daily.
+_DAILY = ("deepseek-chat", "deepseek-reasoner")
+_FIRST_PEAK = date(2026, 8, 17)
+_SATURDAY = 5
+# Weekdays that are public holidays of China, of 2026 (General Office of the State Council, 4 November 2025).
+# Those of later years are not known here: their peak hours have the price of a weekday.
+_HOLIDAYS = frozenset({date(2026, 9, 25), *(date(2026, 10, day) for day in (1, 2, 5, 6, 7))})
+_OFF_PEAK_HOUR = 12
 # Looked-up models and prices that are kept: clients choose models' names, so this is bounded.
 _KEPT = 4_096
 
 
-@dataclass(frozen=True)
-class Offer:
-    """What was used. `upstream`: its name; `provider`: the provider that the operator names for it, if any."""
+class Offer(NamedTuple):
+    """What was used. `upstream`: its name; `host`: of the upstream; `provider`: the provider that the operator names for it.
+
+    `is_named`: the host is not known, so that the name counts in its place if it is a host or a seller's. `model`: the one
+    that answered; `asked`: the one in the request.
+    """
 
     upstream: str | None
+    host: str | None
     provider: str | None
-    dialect: str | None
-    model: str
+    model: str | None
     service_tier: str | None
     region: str | None
     speed: str | None = None
+    asked: str | None = None
+    is_named: bool = False
 
 
 @lru_cache(_KEPT)
-def rates_of(offer: Offer, started: datetime) -> Rates | None:
-    """The list prices; None if the list has none. Prices change at whole minutes at most: give `started` without seconds."""
-    found = _model_of(offer.upstream, offer.provider, offer.dialect, offer.model)
-    if found is None:
-        return None
-    provider, model = found
-    factor = Decimal(1) if offer.region in _ANYWHERE else _REGIONS.get((provider.id, offer.region))
+def rates_of(offer: Offer, started: datetime | None) -> Rates | Unpriced:
+    """The list prices, or why there are none. Prices change at whole minutes at most: give `started` without seconds."""
+    seller = _seller_of(offer)
+    if seller is None:
+        return Unpriced.NO_SELLER
+    if started is None:
+        return Unpriced.NO_START
+    provider, model = seller.provider, _model_of(seller, offer)
+    if model is None:
+        return Unpriced.NO_MODEL
+    factor = seller.factor_of(model.id)
+    of_region = Decimal(1) if offer.region in _ANYWHERE else _REGIONS.get((provider.id, offer.region))
+    if factor is None or of_region is None:
+        return Unpriced.NO_REGION_PRICE
+    factor *= of_region
+    at = _hour_of(provider.id, model.id, started)
     context = _context(offer)
     special = _context(offer, is_special=True)
     is_own = any(model is one for one in provider.models)
-    if factor is None or (special and not (is_own and _has_variant(model, started, special, context))):
-        return None
-    prices = model.get_prices(started, context if is_own else None)
+    if special and not (is_own and _has_variant(model, at, special, context)):
+        return Unpriced.NO_TIER_PRICE
+    prices = model.get_prices(at, context if is_own else None)
     rates: dict[str, Any] = {name: _rate(getattr(prices, key), factor) for name, key in _NAMES.items()}
-    thousand = prices.requests_kcount
+    thousand, searches = prices.requests_kcount, prices.web_searches_kcount
     return Rates(
         source=f"genai-prices {_version()}: {provider.id}/{model.id}",
-        date=_date(model, started),
+        date=_date(model, at),
         request=of_request(thousand / 1000, factor) if isinstance(thousand, Decimal) else 0,
+        search=of_request(searches / 1000) if isinstance(searches, Decimal) else None,
+        is_list=True,
         **rates,
     )
 
 
-@lru_cache(_KEPT)
-def _model_of(upstream: str | None, provider: str | None, dialect: str | None, name: str) -> tuple[Any, Any] | None:
-    from genai_prices.data_snapshot import get_snapshot  # a fifth of a second of CPU
-
-    snapshot = get_snapshot()
-    seller = _provider_of(snapshot, upstream, provider, dialect)
-    model = None if seller is None else seller.find_model(name, all_providers=snapshot.providers)
-    return None if model is None else (seller, model)
+def _seller_of(offer: Offer) -> Seller | None:
+    if offer.provider is None and offer.is_named and offer.upstream is not None:
+        return seller_named(offer.upstream)
+    return seller_of(offer.host, offer.provider)
 
 
-def _provider_of(snapshot: Any, upstream: str | None, provider: str | None, dialect: str | None) -> Any | None:
-    """The provider: as the operator says, else by the upstream's name or host, else the maker of the dialect."""
-    if provider is not None:
-        return _found(snapshot, provider, None)
-    if upstream is not None:
-        named = _found(snapshot, upstream, None) or _found(snapshot, None, f"https://{upstream}/")
-        if named is not None:
-            return named
-    maker = _MAKERS.get(dialect or "")
-    return None if maker is None else _found(snapshot, maker, None)
+def _model_of(seller: Seller, offer: Offer) -> Any | None:
+    """The model in the seller's list. A request to Bedrock names the region of a model, its response does not."""
+    from genai_prices.data_snapshot import get_snapshot
 
-
-def _found(snapshot: Any, provider: str | None, url: str | None) -> Any | None:
-    try:
-        return snapshot.find_provider(None, provider, url)
-    except LookupError:
-        return None
+    names = (offer.asked, offer.model) if seller.provider.id == "aws" else (offer.model,)
+    found = (seller.provider.find_model(name, all_providers=get_snapshot().providers) for name in names if name)
+    return next((model for model in found if model is not None), None)
 
 
 def is_provider(name: str) -> bool:
     """Whether the list has a provider of this name."""
-    from genai_prices.data_snapshot import get_snapshot
+    return provider_named(name) is not None
 
-    return _found(get_snapshot(), name, None) is not None
+
+def _hour_of(provider: str, model: str, started: datetime) -> datetime:
+    """The time by which the list is asked: an hour off peak where the list has peak hours that did not hold."""
+    if provider != "deepseek" or model in _DAILY:
+        return started
+    day = started.astimezone(UTC).date()
+    if day >= _FIRST_PEAK and day.weekday() < _SATURDAY and day not in _HOLIDAYS:
+        return started
+    return started.replace(hour=_OFF_PEAK_HOUR, minute=0)
 
 
 def _context(offer: Offer, *, is_special: bool = False) -> dict[str, str]:

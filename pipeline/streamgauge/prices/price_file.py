@@ -1,7 +1,7 @@
 """The operator's own prices (--prices FILE): TOML, each price with the day from which it holds.
 
     [upstreams]
-    azure-prod = "azure"        # genai-prices' name of the provider behind an upstream
+    azure-prod = "azure"        # genai-prices' name of the seller of an upstream whose host is not the seller's own
     vllm = "none"               # no list price holds there
 
     [[price]]
@@ -54,6 +54,8 @@ class OwnPrice:
 
     def holds(self, offer: Offer, day: str) -> bool:
         """Whether it is a price for this offer on this day."""
+        if offer.model is None:
+            return False
         begins = self.model.endswith("*") and offer.model.startswith(self.model[:-1])
         return (
             (begins or offer.model == self.model)

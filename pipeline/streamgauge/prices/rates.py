@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from streamgauge.ledger import Cost, LedgerRow
-from streamgauge.ledger.cost import COST_DIGITS
+from streamgauge.ledger.cost import COST_DIGITS, Unpriced
 
 # Prices are whole numbers of 10**-18 USD for a token, which is 10**-12 USD for a million of them. A price with more digits
 # is rounded to that.
@@ -64,10 +64,12 @@ class CacheEffect(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """The prices of a model. A kind without a price of its own costs what its side costs (`input`, `output`).
+    """The prices of a model.
 
-    `cache_write`: input that is written to a cache; `cache_write_1h`: kept there for an hour, else as `cache_write`.
-    `request`: the price of each request, in 10**-18 USD. `source`, `date`: as in Cost.
+    `is_list`: they are of a list. There a kind without a price has no known price, but for reasoning, which is output to
+    every seller. In the operator's own prices such a kind costs what its side costs (`input`, `output`).
+    `cache_write`: input that is written to a cache; `cache_write_1h`: kept there for an hour. `request`, `search`: the price
+    of each request, and of each web search, in 10**-18 USD. `source`, `date`: as in Cost.
     """
 
     source: str
@@ -81,9 +83,11 @@ class Rates:
     reasoning: Rate | None = None
     output_audio: Rate | None = None
     request: int = 0
+    search: int | None = None
+    is_list: bool = False
 
-    def cost_of(self, row: LedgerRow) -> Cost | None:
-        """What the reported tokens of a record cost. None if no side was reported, or if a price for them is missing."""
+    def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
+        """What the reported tokens of a record cost, or why that is not known: no side was reported, a price is missing."""
         prices = self._fixed or self._resolved(row.input_tokens)
         given = made = None
         if row.input_tokens is not None:
@@ -92,13 +96,17 @@ class Rates:
             tokens = (row.input_uncached, row.input_cached, written - for_an_hour, for_an_hour, row.input_audio)
             given = _side(tokens, prices[:5], self.request)
             if given is None:
-                return None
+                return Unpriced.NO_KIND_PRICE
         if row.output_tokens is not None:
             request = self.request if given is None else 0  # it is paid once
             made = _side((row.output_text, row.reasoning, row.output_audio), prices[5:], request)
             if made is None:
-                return None
-        return None if given is None and made is None else Cost(given, made, self.source, self.date)
+                return Unpriced.NO_KIND_PRICE
+        return Unpriced.NO_USAGE if given is None and made is None else Cost(given, made, self.source, self.date)
+
+    def cost_of_searches(self, searches: int) -> int:
+        """What so many web searches cost, in 10**-12 USD."""
+        return searches * (self.search or 0) // _ROUNDED
 
     def cache_effect_of(self, row: LedgerRow) -> CacheEffect:
         """What the prompt cache changed in the cost of a record's input. A kind without a price changes nothing."""
@@ -120,16 +128,17 @@ class Rates:
     @cached_property
     def _rates(self) -> tuple[Rate | None, ...]:
         """The rate of each kind, in the order of their tokens: five of the input, three of the output."""
-        write = self.cache_write or self.input
+        given, made = (None, None) if self.is_list else (self.input, self.output)
+        write = self.cache_write or given
         return (
             self.input,
-            self.input_cached or self.input,
+            self.input_cached or given,
             write,
-            self.cache_write_1h or write,
-            self.input_audio or self.input,
+            self.cache_write_1h or (None if self.is_list else write),
+            self.input_audio or given,
             self.output,
             self.reasoning or self.output,
-            self.output_audio or self.output,
+            self.output_audio or made,
         )
 
     def _resolved(self, input_tokens: int | None) -> tuple[int | None, ...]:

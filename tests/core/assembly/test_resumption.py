@@ -22,6 +22,7 @@ class Part:
     response_id: str | None = None
     last_event_id: str | None = None
     resumed_from: str | None = None
+    endpoint: str | None = None
     outcome: str = "completed"
 
 
@@ -265,3 +266,17 @@ def test_the_tables_find_the_same_as_a_search(parts: list[Part]) -> None:
         stream = expected[part.name] = [] if before is None else expected[before.name]
         stream.append(part.name)
     assert sorted(streams(parts)) == sorted({id(stream): stream for stream in expected.values()}.values())
+
+
+def test_a_stored_response_that_is_read_again_continues_its_request_and_the_reads_before() -> None:
+    """A background response is polled: none of these records names a position."""
+    asked = Part("asked", response_id="resp_1", request_digest="digest", endpoint="/responses")
+    reads = [Part(f"read {number}", response_id="resp_1", endpoint="/responses/{id}") for number in range(3)]
+    assert streams([asked, *reads]) == [["asked", "read 0", "read 1", "read 2"]]
+    assert streams(reads) == [["read 0", "read 1", "read 2"]]
+    assert streams([asked, Part("asked again", response_id="resp_1", endpoint="/responses")]) == [
+        ["asked"],
+        ["asked again"],
+    ]
+    other = Part("other", response_id="resp_2", endpoint="/responses/{id}")
+    assert streams([asked, reads[0], other]) == [["asked", "read 0"], ["other"]]

@@ -1,9 +1,12 @@
 """Finds the stream that a resumed stream continues, from records alone. Metrics and ledger count by these rules.
 
-A record is *resumed* if its request names a position in an earlier stream (`resumed_from`), or asks for a stored response
-from its start; any other record is an *origin*. A resumed record continues at most one earlier record of the same upstream
+A record is *resumed* if its request names a position in an earlier stream (`resumed_from`), or asks for a stored response;
+any other record is an *origin*. A resumed record continues at most one earlier record of the same upstream
 and credential: the one that the first matching rule below finds. An origin continues nothing, so two origins are never one
 stream, even if they share ids.
+
+A stored response that is read again as a whole (`GET /responses/{id}`, as to poll a response in the background) is resumed
+in this sense, too: it reports the usage of the request that made the response.
 
 Positions that are numbers are equal in many streams by chance, so a number alone identifies no stream.
 
@@ -15,6 +18,9 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from streamgauge.core.capture.segments import FROM_START
 from streamgauge.core.safe_values import MASKED
+
+# Endpoints that give a stored response again, whose record may have no `resumed_from`.
+STORED_ENDPOINTS = ("/responses/{id}",)
 
 # Sequence numbers, and the event ids of providers that number the events of each stream.
 _NUMBER = re.compile(r"[0-9]*")
@@ -48,8 +54,17 @@ class ResumableRecord(Protocol):
         """The position that the request names; None for an origin."""
 
     @property
+    def endpoint(self) -> str | None:
+        """The template of the request's path."""
+
+    @property
     def outcome(self) -> str:
         """Only `completed` is distinguished from the other outcomes."""
+
+
+def is_resumed(record: ResumableRecord) -> bool:
+    """Whether a record may continue an earlier one."""
+    return record.resumed_from is not None or record.endpoint in STORED_ENDPOINTS
 
 
 class _Rule(NamedTuple):
@@ -128,12 +143,12 @@ class Streams(Generic[Stream]):
     @staticmethod
     def keys_of(record: ResumableRecord) -> list[Key]:
         """The keys that `continued_by` may look up."""
-        rules = () if record.resumed_from is None else _WITHOUT_BODY if record.request_digest is None else _WITH_BODY
+        rules = () if not is_resumed(record) else _WITHOUT_BODY if record.request_digest is None else _WITH_BODY
         return [key for rule in rules if (key := _key(record, rule.own, rule.earlier)) is not None]
 
     def continued_by(self, record: ResumableRecord) -> Stream | None:
         """The stream that a record continues; None for an origin, and for a resumed record if no rule matches."""
-        if record.resumed_from is None:
+        if not is_resumed(record):
             return None
         for rule in _WITHOUT_BODY if record.request_digest is None else _WITH_BODY:
             key = _key(record, rule.own, rule.earlier)

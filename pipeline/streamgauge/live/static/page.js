@@ -100,6 +100,11 @@ function showHour(hour) {
   }
 }
 
+// Whose cost is known, if it is not that of all streams.
+function partOf(hour) {
+  return hour.priced < hour.streams ? `${count(hour.priced)} of ${count(hour.streams)} streams` : "";
+}
+
 function showMoney({ hour, budgets, audit }) {
   const minutes = hour.minutes;
   const costs = byName(minutes, hour.cost_usd ?? []);
@@ -112,7 +117,7 @@ function showMoney({ hour, budgets, audit }) {
       { title: "Upstream", cell: (name) => name },
       { title: "Cost", unit: "USD", number: true, cell: (name) => money(costs[name].reduce((sum, number) => sum + number, 0)) },
     ], names, (name) => name);
-    byId("money-note").textContent = hour.unpriced ? `${count(hour.unpriced)} streams have no known price, and are in no cost.` : "";
+    byId("money-note").textContent = partOf(hour) && `The costs are those of ${partOf(hour)}.`;
     lines(byId("money"), "cost", "Cost by upstream", { minutes, values: costs, what: "USD" });
   }
   byId("budgets-empty").hidden = budgets.length > 0;
@@ -196,6 +201,11 @@ function scopeText({ process, partitions }) {
   return "";
 }
 
+function costOf(hour, cost) {
+  if (!hour.priced && hour.streams) return UNKNOWN;
+  return partOf(hour) ? `${money(cost)} (${partOf(hour)})` : money(cost);
+}
+
 function showOverview(answer) {
   shown = answer;
   const period = periodText(answer);
@@ -205,14 +215,13 @@ function showOverview(answer) {
   const { open, hour } = answer;
   const completed = hour.upstreams.reduce((sum, one) => sum + (one.outcomes.completed ?? 0), 0);
   const cost = (hour.cost_usd ?? []).reduce((sum, part) => sum + Object.values(part).reduce((all, usd) => all + usd, 0), 0);
-  const isPriced = (hour.cost_usd ?? []).some((part) => Object.keys(part).length);
   describe(byId("tiles"), [
     ["Open streams", count(open.total)],
     [`Silent (over ${answer.silent_seconds} s)`, count(open.silent), open.silent ? "bad" : ""],
     [`Finished ${period}`, count(hour.streams)],
     ["Completed of these", hour.streams ? `${((100 * completed) / hour.streams).toFixed(1)} %` : "no streams yet"],
     ...(answer.responses?.seen ? [["Responses with a record", percent(answer.responses.captured, answer.responses.seen)]] : []),
-    ...(hour.cost_usd ? [[`Cost ${period} (USD)`, isPriced || !hour.unpriced ? money(cost) : UNKNOWN]] : []),
+    ...(hour.cost_usd ? [[`Cost ${period} (USD)`, costOf(hour, cost)]] : []),
   ]);
   showOpen(open, answer.silent_seconds);
   for (const name of ["first_token", "gap", "broken", "recent"]) {

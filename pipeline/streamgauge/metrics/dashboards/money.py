@@ -4,6 +4,7 @@ from streamgauge.metrics.dashboards.panel import Column, Query, Row, Table, Thre
 from streamgauge.metrics.dashboards.queries import EACH, gauge, increase, rate, ratio, seldom
 from streamgauge.metrics.dashboards.thresholds import GREEN, RED, YELLOW
 from streamgauge.metrics.rules_money import COVERED, OVERDUE_DAYS
+from streamgauge.metrics.table_money import SIDES
 
 USD = "currencyUSD"
 NO_PRICE = "no price known"
@@ -23,13 +24,14 @@ COST = Row(
     (
         Tile(
             title="Cost in the time range",
-            help="What the reported tokens cost, by list prices or yours. Streams without usage or price are in no cost.",
+            help="What providers reported, else what the tokens cost by list prices or yours. Streams without usage or price "
+            "are in no cost.",
             unit=USD,
             height=8,
             no_value=NO_PRICE,
             thresholds=_UNTOLD,
             alerts=("CostAnomaly",),
-            queries=tuple(Query(increase("cost_usd_total", f'side="{side}"'), side) for side in ("input", "output")),
+            queries=tuple(Query(increase("cost_usd_total", f'side="{side}"'), side) for side in SIDES),
         ),
         TimeSeries(
             title="Cost per hour by model",
@@ -89,10 +91,16 @@ COST = Row(
         ),
         TimeSeries(
             title="Streams without a price",
-            help="Streams per second with usage, in no cost: an unknown model, tier or region.",
+            help="Streams per second with usage, in no cost, with the reason: an unknown model, tier, region or kind of "
+            "tokens; no_seller is an upstream without a list price, such as an own server.",
             unit="reqps",
             alerts=("PricesMissing",),
-            queries=(Query(seldom(rate("unpriced_streams_total", by=_BY_MODEL)), "no price {{upstream}} {{model}}"),),
+            queries=(
+                Query(
+                    seldom(rate("unpriced_streams_total", by=f"{_BY_MODEL}, cost_unknown")),
+                    "no price {{cost_unknown}} {{upstream}} {{model}}",
+                ),
+            ),
         ),
     ),
 )
