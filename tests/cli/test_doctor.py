@@ -57,6 +57,10 @@ def test_a_failure_is_1_and_stands_with_its_cure_in_text_and_json(tmp_path: Path
     [
         (["--tls-key", "/k"], "--tls-key requires --tls-certificate"),
         (["--tls-client-ca", "/c"], "--tls-client-ca requires --tls-certificate"),
+        (
+            ["--tenant-source", "client,header"],
+            "--tenant-source client requires --client-token-file or --tls-client-ca",
+        ),
         (["--client-token-file", "/no/such"], "--client-token-file: /no/such cannot be read"),
         (["--tenant-header", "x-streamgauge-token"], "X-Streamgauge-Token holds the token of a client"),
         (["--attribute", "a=X-Streamgauge-Token"], "X-Streamgauge-Token holds the token of a client"),

@@ -327,6 +327,8 @@ def check_keys(settings: Settings) -> None:
                 raise UsageFault(f"{SETTINGS[of_key].flag} requires --{side}-certificate")
     if settings.tls_client_ca is not None and settings.tls_certificate is None:
         raise UsageFault("--tls-client-ca requires --tls-certificate: certificates of clients are a part of TLS")
+    if "client" in settings.tenant_source and settings.client_token_file is None and settings.tls_client_ca is None:
+        raise UsageFault("--tenant-source client requires --client-token-file or --tls-client-ca, which name clients")
     named = [settings.tenant_header or "", *(one.header for one in settings.attribute)]
     if TOKEN_HEADER.decode() in map(str.lower, named):
         raise UsageFault("X-Streamgauge-Token holds the token of a client: records must not name it")
@@ -342,8 +344,10 @@ def check_attributes(settings: Settings, *, names_them: bool) -> None:
             continue
         if name != TENANT:
             raise UsageFault(f"--metric-attribute {name} requires --attribute {name}=HEADER")
-        if settings.tenant_header is None and settings.tenants is None:
-            raise UsageFault(f"--metric-attribute {name} requires --tenant-header or --tenants")
+        if settings.tenant_header is None and settings.tenants is None and "client" not in settings.tenant_source:
+            raise UsageFault(
+                f"--metric-attribute {name} requires --tenant-header or --tenants, or --tenant-source client"
+            )
 
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:
