@@ -90,7 +90,7 @@ class Choice(Part):
     - `paused`: the provider paused; the client may continue the response
     """
     finish_reason_raw: str | None
-    """The first finish reason in the provider's words; a later one replaces it only if it means an error."""
+    """The first finish reason in the provider's words; a later one replaces a plain stop, and one that means an error any."""
     first_token_s: float | None
     """Time of the first token event of this choice. null if it had none, or reads before it are missing."""
     token_events: int

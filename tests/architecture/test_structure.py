@@ -649,6 +649,7 @@ def test_every_dialect_is_in_the_one_list() -> None:
         "__init__",
         "contract",
         "deltas",
+        "openai_responses_items",
         "openai_usage",
         "typed_deltas",
     }

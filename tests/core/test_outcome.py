@@ -39,6 +39,14 @@ def test_the_first_rule_that_holds_decides(
         ("", None),
         (7, "7"),
         ("any-new.word", "any-new.word"),
+        ("null", None),
+        ("None", None),
+        ("NULL", None),
+        ("none-of-these", "none-of-these"),
+        ("stopped by content-filter", "content-filter"),
+        ("tool-calls: pending", "tool-calls"),
+        ("pre-length ended", "length"),
+        ("there is none, null", MASKED),
         ("filter: MALFORMED_FUNCTION_CALL", "MALFORMED_FUNCTION_CALL"),
         ("error(length)", "error"),
         ("the model's malformed_tool_use", "malformed_tool_use"),
@@ -59,6 +67,31 @@ def test_the_known_reason_in_a_sentence_is_kept(raw: object, label: str | None) 
 def test_text_of_the_model_is_not_kept_as_a_reason() -> None:
     assert normal_reason("malformed_anything") == "error"
     assert normal_reason("malformed") is None
+
+
+@pytest.mark.parametrize("raw", FINISH_REASONS)
+def test_a_reason_in_another_form_is_that_reason(raw: str) -> None:
+    forms = {raw, raw.lower(), raw.upper(), raw.replace("_", "-"), raw.lower().replace("_", "-")}
+    assert {normal_reason(form) for form in forms} == {FINISH_REASONS[raw]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "normal"),
+    [
+        ("guardrail_intervened", "content_filter"),
+        ("content_filtered", "content_filter"),
+        ("sensitive", "content_filter"),
+        ("repetition_truncation", "length"),
+        ("network_error", "error"),
+        ("MALFORMED_RESPONSE", "error"),
+        ("malformed-tool-use", "error"),
+        ("tool-calls", "tool_calls"),
+        ("OTHER", None),
+        ("", None),
+    ],
+)
+def test_reasons_of_gateways_have_a_normal_one(raw: str, normal: str | None) -> None:
+    assert normal_reason(raw) == normal
 
 
 def test_finish_reasons_have_one_vocabulary() -> None:

@@ -1,5 +1,6 @@
 """The core's reading of a vector: texts and arguments from a sink that keeps them, all else from the record."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from streamgauge.core.dialects import (
     is_whole,
     recognised,
 )
+from streamgauge.core.dialects.contract import WholeCall
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder
 from streamgauge.core.safe_values import MASKED, safe_id
@@ -46,6 +48,7 @@ class TextSink:
         # Of the current event: its item and source; or, if it closes the response, the kinds of output already reported.
         self._source: tuple[int | None, Source] | None = None
         self._known_kinds: set[str] | None = None
+        self._heard: set[int] = set()  # the choices with output before the event that closes the response
         # The sources that reported an item's text, reasoning or refusal: up to now, and up to the current event.
         self._sources: dict[tuple[int | None, str], set[Source]] = {}
         self._earlier_sources: dict[tuple[int | None, str], set[Source]] = {}
@@ -67,10 +70,15 @@ class TextSink:
         self._earlier_sources = {key: set(sources) for key, sources in self._sources.items()}
 
     def closes(self) -> None:
-        kinds = ("text", "reasoning", "refusal", "calls")
+        kinds = ("text", "reasoning", "refusal")
         outputs = self.outputs.values()
         self._known_kinds = {
             kind for kind in kinds if self._resumed or any(getattr(output, kind) for output in outputs)
+        }
+        self._heard = {
+            index
+            for index, output in self.outputs.items()
+            if self._resumed or output.calls or any(getattr(output, kind) for kind in kinds)
         }
 
     def text(self, choice: int, value: object) -> None:
@@ -88,7 +96,8 @@ class TextSink:
     def _add(self, choice: int, name: str, value: object) -> None:
         output = self._output(choice)
         text = value if isinstance(value, str) else ""
-        if text and self._counts(name):
+        is_first = self._known_kinds is not None and not self._resumed and choice not in self._heard
+        if text and (is_first or self._counts(name)):
             setattr(output, name, getattr(output, name) + text)
 
     def _counts(self, name: str) -> bool:
@@ -122,8 +131,6 @@ class TextSink:
         indexed: bool = True,
         in_pieces: bool = False,
     ) -> None:
-        if self._known_kinds is not None and "calls" in self._known_kinds:
-            return
         known_name, in_pieces = _name(name), in_pieces and not call_id
         call = self._call(choice, key, call_id or None, client, known_name, indexed=indexed, in_pieces=in_pieces)
         if known_name is not None and call.name is None:
@@ -134,7 +141,7 @@ class TextSink:
     def arguments(
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
     ) -> None:
-        if value is None or value == "" or (self._known_kinds is not None and "calls" in self._known_kinds):
+        if value is None or value == "":
             return
         if key is None and not self._calls.get(choice):
             return  # they belong to no call
@@ -163,6 +170,24 @@ class TextSink:
     def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
         if not self._resumed:
             self.whole_tool(choice, key, None, value, client=client, json=json)
+
+    def whole_calls(self, choice: int, calls: Sequence[WholeCall]) -> None:
+        if self._resumed:
+            return
+        known = list(self._calls.get(choice, []))
+        for whole in sorted(calls, key=lambda one: one.call_id not in [known_id for _, known_id, _, _ in known]):
+            same_id = [one for one in known if one[1] is not None and one[1] == whole.call_id]
+            same_name = [one for one in known if _name(whole.name) is None or one[3].name in (None, _name(whole.name))]
+            for one in (same_id or same_name)[:1]:
+                known.remove(one)
+                call = one[3]
+                break
+            else:
+                call = self._call(choice, None, whole.call_id, whole.client)
+            call.name = call.name or _name(whole.name)
+            if not call.arguments and whole.arguments:
+                given = whole.arguments
+                call.arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         return

@@ -53,6 +53,11 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(GEMINI, "UnknownApiResponseError: Failed to parse response as JSON", _NOT_JSON),
     Refusal(INTERACTIONS, "AttributeError: 'str' object has no attribute 'event_type'", _NOT_JSON),
     Refusal(
+        GEMINI,
+        "AttributeError: 'int' object has no attribute 'upper'",
+        "Google's servers send enums as numbers to clients that ask for them (enum-encoding=int). This client does not.",
+    ),
+    Refusal(
         EVERY_CHAT,
         "RecursionError: ",
         "RFC 8259 does not limit depth. An event nested deeper than a reader accepts is one event that does not parse.",
@@ -169,14 +174,62 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(EVERY_CHAT + COMPLETIONS, "ended", "error-finish-reason"),
         Row(EVERY_CHAT + GEMINI, "ended", "finish-error-replaces"),
         Row(RESPONSES, "ended", "completed-but-cancelled"),
-        Row(GEMINI, "ended", "finish-language finish-no-image malformed-function-call unexpected-tool-call"),
+        Row(
+            GEMINI,
+            "ended",
+            "finish-language finish-malformed-response finish-no-image malformed-function-call unexpected-tool-call",
+        ),
+        Row(ANTHROPIC, "ended", "finish-malformed"),
+        Row(COHERE, "ended", "finish-network-error"),
+        Row(GEMINI, "finish", "finish-stop-then-error"),
+    ),
+    "The record: a native finish reason that means an error is an in-band error. The clients do not know this member.": (
+        Row(EVERY_CHAT, "ended finish", "native-error native-error-after-output native-error-alone"),
+        Row(COMPLETIONS, "ended finish", "native-error"),
+    ),
+    "The record: the words null and none are no finish reason. The client returns the word.": (
+        Row(EVERY_CHAT, "finish", "finish-word-none finish-word-null-cut"),
+        Row(COHERE, "finish", "finish-word-null"),
+    ),
+    "The record: the default of Gemini's enum replaces no reason. The client returns the last one.": (
+        Row(GEMINI, "finish", "finish-unspecified-then-stop"),
+    ),
+    "The record: what only a closing event brings is output. The client builds its answer of deltas alone.": (
+        Row(CHAT_STREAM, "calls finish reasoning text usage", "closing-alone"),
+        Row(CHAT_STREAM, "arguments calls finish", "closing-brings-arguments"),
+        Row(CHAT_STREAM, "finish text", "closing-second-choice"),
+        Row(CHAT_CREATE, "calls reasoning text", "closing-alone"),
+        Row(CHAT_CREATE, "arguments calls", "closing-brings-arguments"),
+        Row(CHAT_CREATE, "text", "closing-second-choice"),
+        Row(RESPONSES, "calls", "call-at-terminal terminal-nameless-calls"),
+        Row(RESPONSES, "text", "output-at-terminal"),
+        Row(RESPONSES_CREATE, "arguments", "done-shell-command-only"),
+        Row(RESPONSES_CREATE, "arguments calls refusal", "terminal-brings-the-rest"),
+        Row(RESPONSES_CREATE, "reasoning", "terminal-reasoning-alone"),
+        Row(INTERACTIONS, "calls reasoning text", "completed-alone"),
+    ),
+    "SAP's service has clients of its own. This client does not look into its wrapper.": (
+        Row(CHATS, "finish text usage", "sap-orchestration sap-orchestration-usage-after-done"),
+        Row(CHATS, "calls finish", "sap-orchestration-first-version"),
+    ),
+    "The record: an event without a type has that of its event: line. The client goes by the member alone.": (
+        Row(RESPONSES_CREATE, "ended finish", "type-in-event-line-failed"),
+        Row(RESPONSES_CREATE, "finish", "type-in-event-line-incomplete"),
+        Row(RESPONSES_CREATE, "calls finish text usage", "type-in-event-line"),
+        Row(ANTHROPIC, "finish text usage", "type-in-event-line"),
+        Row(INTERACTIONS, "ended", "type-in-event-line"),
+    ),
+    "FastAPI's detail alone and MiniMax's base_resp are errors, which this client does not know.": (
+        Row(COMPLETIONS, "ended", "error-base-resp error-detail"),
+        Row(RESPONSES, "ended", "error-base-resp"),
+        Row(ANTHROPIC, "ended output", "error-detail-alone"),
     ),
     "Old llama.cpp, gpustack and proxies send errors outside of data. A client that follows WHATWG ignores them.": (
         Row(EVERY_CHAT, "ended", "error-bare-json error-field-unterminated"),
         Row(EVERY_CHAT + COMPLETIONS, "ended", "error-field"),
     ),
     "OpenRouter's error in a choice is an in-band error. The clients check the event's own `error` only.": (
-        Row(EVERY_CHAT, "ended", "error-in-choice"),
+        Row(EVERY_CHAT, "ended finish", "error-in-choice"),
     ),
     "A new id begins a new call (Cerebras: two at one index; Mistral: no index). The client uses the index.": (
         Row(
@@ -271,15 +324,19 @@ ROWS: dict[str, tuple[Row, ...]] = {
     ),
     "openai-python's streaming/chat/_completions.py accepts one value of `object`. Other servers send others or none.": (
         Row(CHAT_STREAM, "calls finish", "local-tools-as-sent local-tools-corrected"),
-        Row(CHAT_STREAM, "finish", "perplexity-crlf perplexity-done-repeats-calls"),
+        Row(CHAT_STREAM, "finish", "closing-with-other-ids perplexity-crlf perplexity-done-repeats-calls"),
         Row(CHAT_STREAM, "finish reasoning text", "nanogpt-reasoning"),
-        Row(CHAT_STREAM, "finish text", "moonshot-no-object"),
+        Row(
+            CHAT_STREAM,
+            "finish text",
+            "chunks-called-completions chunks-called-completions-with-totals moonshot-no-object",
+        ),
         Row(
             CHAT_STREAM,
             "finish text usage",
             "perplexity-done-after-role perplexity-done-only perplexity-done-with-new-kind together-completion-chunk",
         ),
-        Row(CHAT_STREAM, "finish usage", "perplexity-done-without-delta sansa-happy"),
+        Row(CHAT_STREAM, "finish usage", "closing-repeats perplexity-done-without-delta sansa-happy"),
         Row(CHAT_STREAM, "text", "pretty-json usage-empty-object"),
         Row(CHAT_STREAM, "usage", "usage-chunk-alone"),
     ),
@@ -455,7 +512,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
     ),
     "The record: the finish reason is the known reason among a sentence's words. The client returns the sentence.": (
         Row(EVERY_CHAT, "ended finish", "finish-in-a-sentence-error"),
-        Row(EVERY_CHAT, "finish", "finish-in-a-sentence-punctuation"),
+        Row(EVERY_CHAT, "finish", "finish-in-a-sentence-hyphens finish-in-a-sentence-punctuation"),
         Row(EVERY_CHAT + ANTHROPIC + GEMINI, "finish", "finish-in-a-sentence"),
         Row(RESPONSES_CREATE, "finish", "incomplete-in-a-sentence"),
         Row(GEMINI, "finish", "blocked-in-a-sentence"),

@@ -15,6 +15,7 @@ The first line that holds is the outcome:
 """
 
 import re
+from collections.abc import Iterator
 from typing import Literal, assert_never
 
 from streamgauge.core.capture.segments import Ending
@@ -35,7 +36,8 @@ FIRST_ERROR_STATUS = 300
 
 # Raw reason -> normal one. Sources: the providers' own API references, and the maps of two widely used clients
 # (vercel/ai map-*-finish-reason.ts, pydantic-ai _FINISH_REASON_MAP), which agree except where a comment says otherwise.
-# An unknown reason is recorded as the raw reason only.
+# An unknown reason is recorded as the raw reason only. Gateways write the same reasons in other forms (`tool-calls`,
+# `safety`): `normal_reason` knows these, too.
 FINISH_REASONS: dict[str, str] = {
     # OpenAI and compatible servers
     "stop": "stop",
@@ -51,6 +53,7 @@ FINISH_REASONS: dict[str, str] = {
     "abort": "error",  # SGLang
     "network_error": "error",  # Z.ai (docs.z.ai, api reference: chat completion, finish_reason)
     "sensitive": "content_filter",  # Z.ai
+    "repetition_truncation": "length",  # the server cut a text that repeats itself
     # OpenAI Responses: the response's status, or why it is incomplete
     "completed": "stop",
     "max_output_tokens": "length",
@@ -69,7 +72,7 @@ FINISH_REASONS: dict[str, str] = {
     "compaction": "paused",
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason, and google-genai's types.FinishReason. Its OTHER,
     # IMAGE_OTHER, TOO_MANY_TOOL_CALLS and FINISH_REASON_UNSPECIFIED have no normal reason. No client's map has one for
-    # MALFORMED_RESPONSE, MISSING_THOUGHT_SIGNATURE, ESCALATION, PUP_LIMITED_DISABLED and CONTINUATION.
+    # MISSING_THOUGHT_SIGNATURE, ESCALATION, PUP_LIMITED_DISABLED and CONTINUATION.
     "STOP": "stop",
     "MAX_TOKENS": "length",  # Cohere too
     "SAFETY": "content_filter",
@@ -95,6 +98,9 @@ FINISH_REASONS: dict[str, str] = {
     "TOOL_CALL": "tool_calls",
     "ERROR": "error",
     "TIMEOUT": "error",
+    # Amazon Bedrock, Converse: stopReason, besides reasons listed above
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
     # watsonx text generation (TextGenResult.stop_reason), besides reasons listed above; time_limit has no normal reason
     "token_limit": "length",
     # llama.cpp, its own completion (tools/server/README.md: stop_type), besides eos
@@ -106,31 +112,64 @@ FINISH_REASONS: dict[str, str] = {
 }
 
 # The model's output could not be parsed: malformed_model_output and malformed_tool_use (Amazon Bedrock, Converse:
-# stopReason), malformed_function_call (gateways in front of Gemini).
+# stopReason), malformed_function_call (gateways in front of Gemini), MALFORMED_RESPONSE (Gemini).
 _MALFORMED = "malformed_"
+
+# The default of Gemini's enum, which says nothing: it yields to any later reason.
+UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
+
+# Words by which servers say that a choice has no finish reason yet, in lower case.
+_NO_REASON = frozenset(("null", "none"))
 
 # A reason that is a sentence is searched for a known reason up to here (characters); the longest recorded has 45.
 MAX_SENTENCE = 1_024
-_WORD = re.compile(r"[A-Za-z0-9_]+")
+_WORD = re.compile(r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*")
+
+
+def _form(reason: str) -> str:
+    """The form in which reasons are compared: lower case, with underscores."""
+    return reason.lower().replace("-", "_")
+
+
+_BY_FORM = {_form(reason): normal for reason, normal in FINISH_REASONS.items()}
 
 
 def normal_reason(reason: str) -> str | None:
-    """The normal reason of a raw finish reason; None if the raw reason is unknown."""
+    """The normal reason of a raw finish reason, in any case and with hyphens or underscores; None if it is unknown."""
     known = FINISH_REASONS.get(reason)
-    return "error" if known is None and reason.startswith(_MALFORMED) else known
+    if known is not None:
+        return known
+    form = _form(reason)
+    return "error" if form.startswith(_MALFORMED) else _BY_FORM.get(form)
 
 
 def reason_label(value: object) -> str | None:
     """A raw finish reason as a record shows it: unchanged if it looks like a reason, None for null and empty.
 
-    For a sentence ("function_call_filter: MALFORMED_FUNCTION_CALL") it is the first known reason among the words, or
-    `masked` if there is none.
+    The words `null` and `none` mean that there is no reason, in any case. For a sentence ("function_call_filter:
+    MALFORMED_FUNCTION_CALL") it is the first known reason among the words, or `masked` if there is none.
     """
     label = safe_code(value)
-    if label != MASKED or not isinstance(value, str):
+    if label is None or not isinstance(value, str):
         return label
-    words = _WORD.findall(value[:MAX_SENTENCE])
-    return next((word for word in words if normal_reason(word) and safe_code(word) == word), MASKED)
+    if label != MASKED:
+        return None if label.lower() in _NO_REASON else label
+    words = _words(value[:MAX_SENTENCE])
+    return next((word for word in words if _is_known(word) and safe_code(word) == word), MASKED)
+
+
+def _words(sentence: str) -> Iterator[str]:
+    """The words of a sentence; of a word with hyphens also its parts."""
+    for word in _WORD.findall(sentence):
+        yield word
+        if "-" in word:
+            yield from word.split("-")
+
+
+def _is_known(word: str) -> bool:
+    """Whether a word of a sentence is a reason. Its case counts: a sentence may begin with the word `Language`."""
+    form = word.replace("-", "_")
+    return form in FINISH_REASONS or form.startswith((_MALFORMED, _MALFORMED.upper()))
 
 
 def outcome_of(*, status: int | None, error: bool, terminal: bool, ending: Ending | None, client_gone: bool) -> Outcome:

@@ -46,6 +46,17 @@ STREAMS = {
         {"type": "transcript.text.done", "text": "hello", "usage": {"input_tokens": 1, "output_tokens": 2}},
     ),
     "speech": stream({"type": "speech.audio.delta", "audio": "aGk="}, {"type": "speech.audio.done"}, named=False),
+    # Gemini Live over HTTP: https://ai.google.dev/api/live. Its usage metadata are not those of generateContent.
+    "gemini-live": stream(
+        {"setupComplete": {}},
+        {"serverContent": {"modelTurn": {"parts": [{"text": "hello"}]}}},
+        {"serverContent": {"turnComplete": True}, "usageMetadata": {"promptTokenCount": 25, "totalTokenCount": 50}},
+        {"usageMetadata": {"promptTokenCount": 25, "responseTokenCount": 25, "totalTokenCount": 50}},
+        named=False,
+    ),
+    "gemini-live-call": stream(
+        {"toolCall": {"functionCalls": [{"name": "f", "args": {}}]}, "usageMetadata": {}}, named=False
+    ),
     "ticker": stream({"price": 7, "delta": 1}, {"price": 8}, named=False),
     "texts": b"data: hello\n\ndata: world\n\n",
 }

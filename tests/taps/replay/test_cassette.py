@@ -135,3 +135,22 @@ def test_slightly_invalid_json_is_read() -> None:
 def test_json_without_a_list_is_not_a_cassette(document: bytes) -> None:
     with pytest.raises(BrokenRecording, match="no list of interactions"):
         json_interactions(memoryview(document))
+
+
+@pytest.mark.parametrize(
+    ("stored", "status"),
+    [
+        ({"status": "429 Too Many Requests", "code": "429"}, 429),  # go-vcr, whose YAML scalars are text here
+        ({"status": "200 OK", "code": 200}, 200),
+        ({"status": "503 Service Unavailable"}, 503),
+        ({"status": "OK", "code": None}, None),
+        ({"status": 201}, 201),
+        ({"status": {"code": 202, "message": "Accepted"}, "code": 500}, 202),
+        ({"status": {"message": "OK"}, "status_code": 203}, 203),
+    ],
+)
+def test_the_status_code_in_the_forms_of_all_writers(stored: dict[str, Any], status: int | None) -> None:
+    one = interaction(SAMPLE)
+    kept = {key: value for key, value in one["response"].items() if key not in ("status", "status_code")}
+    [exchange] = read({**one, "response": {**kept, **stored}})
+    assert (exchange.status, exchange.body) == (status, BODY)

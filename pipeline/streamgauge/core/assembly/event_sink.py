@@ -1,17 +1,17 @@
 """The sink of the dialects: it puts what an event reports into the stream's state, with the event's time."""
 
-import zlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
 from streamgauge.core.allowlist import argument_chars
+from streamgauge.core.assembly.known_calls import digest_of, known_call, matched
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
 from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
 from streamgauge.core.assembly.timing import ReasoningForm, ReasoningSign
-from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
+from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source, WholeCall
 from streamgauge.core.formats.json_validator import JsonState, feed
-from streamgauge.core.outcome import normal_reason, reason_label
+from streamgauge.core.outcome import UNSPECIFIED, normal_reason, reason_label
 from streamgauge.core.safe_values import MASKED, finite_number, safe_code, safe_id
 from streamgauge.core.usage import take
 
@@ -22,6 +22,8 @@ MAX_CHOICES = 128
 MAX_TOOLS = 64
 # Tool calls of all choices together.
 MAX_TOOLS_OF_ALL = 128
+
+_MASKED_ID = digest_of(MASKED)
 
 # The kinds of output that are content of the answer.
 _CONTENT = TEXT | REFUSAL
@@ -49,6 +51,7 @@ class StreamEventSink:
         self._generated: dict[int, ChoiceState | None] = {}  # the choices with output in this event
         self._index: int | None = None  # the choice that was reported last
         self._choice: ChoiceState | None = None  # its state
+        self._heard: Set[int] = frozenset()  # the choices that had output before the event that closes the response
         self._repetition = Repetition(state)
         self._place: Repetition | None = None  # None: the event belongs to no item, and closes nothing
 
@@ -133,6 +136,7 @@ class StreamEventSink:
         """Decide by the totals of the stream which output of this event is new."""
         self._place = self._repetition
         self._place.whole()
+        self._heard = {known.index for known in self._state.choices if known.token_events} | self._generated.keys()
 
     def text(self, choice: int, value: object) -> None:
         """Count new text in `text_chars` (code points)."""
@@ -184,7 +188,8 @@ class StreamEventSink:
         is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
         if named is not None and (tool.name is None or is_piece):
             tool.name = safe_id((tool.name or "") + named)
-            self._generate(choice, name, TOOL)
+            if name:
+                self._note_tool(choice)
 
     def arguments(
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
@@ -195,8 +200,12 @@ class StreamEventSink:
         tool = (
             self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
         )
-        self._kinds |= TOOL
-        self._generated[choice] = self.choice(choice)
+        self._add_arguments(choice, tool, value)
+
+    def _add_arguments(self, choice: int, tool: ToolState | None, value: object) -> None:
+        if value is None or value == "":
+            return
+        self._note_tool(choice)
         if tool is None:
             return
         tool.argument_chars += argument_chars(value)
@@ -235,8 +244,27 @@ class StreamEventSink:
         if self._repetition.sees_all:
             self.whole_tool(choice, key, None, value, client=client, json=json)
 
+    def whole_calls(self, choice: int, calls: Sequence[WholeCall]) -> None:
+        """Add what earlier events did not report of these calls, unless earlier events were not seen or are repeated here."""
+        if not calls or self._repeated or not self._repetition.sees_all or (state := self.choice(choice)) is None:
+            return
+        for call, known in zip(calls, matched(calls, state.tools), strict=True):
+            tool = known or self._open_tool(choice, None, call.call_id, call.json)
+            if tool is None:
+                continue
+            if known is None:
+                tool.client = call.client
+            if tool.name is None and isinstance(call.name, str):
+                tool.name = safe_id(call.name)
+                self._note_tool(choice)
+            if not tool.argument_chars:
+                self._add_arguments(choice, tool, call.arguments)
+
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
-        """Keep the first finish reason of the choice. A reason that means an error replaces it, and sets the error."""
+        """Keep the first finish reason of the choice, or the first that says more than a plain stop.
+
+        A reason that means an error replaces any other, and sets the error.
+        """
         reason = reason_label(raw)
         state = self.choice(choice)
         if reason is None or state is None:
@@ -246,9 +274,10 @@ class StreamEventSink:
             self.error(ErrorFacts(type=reason))
         if state.finish_raw is None and self._timed:
             self._state.timing.finish = self._stamp
-        # Only an error replaces the first reason. The same raw reason may mean another one later (Gemini's STOP after a
-        # tool call).
-        if state.finish_raw in (None, reason) or (meaning == "error" and state.finish != "error"):
+        # The same raw reason may mean another one later (Gemini's STOP after a tool call).
+        if state.finish_raw in (None, UNSPECIFIED, reason) or (
+            reason != UNSPECIFIED and _says_more(meaning, state.finish)
+        ):
             state.finish_raw, state.finish = reason, meaning
 
     def usage(self, given: object, *, placeholder: bool = False) -> None:
@@ -295,11 +324,16 @@ class StreamEventSink:
         """Record generated output; return its code points, 0 if it does not count."""
         if type(value) is not str or not value or self._repeated:
             return 0
-        if self._place is not None and not self._place.is_new(kind):
+        place = self._place
+        if place is not None and not place.is_new(kind, is_first=place.is_whole and choice not in self._heard):
             return 0
         self._kinds |= kind
         self._generated[choice] = self._choice if choice == self._index else self.choice(choice)
         return len(value)
+
+    def _note_tool(self, choice: int) -> None:
+        self._kinds |= TOOL
+        self._generated[choice] = self.choice(choice)
 
     def _choice_of(self, index: int) -> ChoiceState | None:
         choices = self._state.choices
@@ -340,10 +374,9 @@ class StreamEventSink:
         choice = self.choice(choice_index)
         if choice is None:
             return None
-        label = safe_id(call_id) if isinstance(call_id, str) else None
-        digest = None if label is None else zlib.crc32(label.encode())
-        by_id = not indexed and label != MASKED  # a masked id may be any id
-        known = _known_call(choice.tools, key, digest, name, by_id=by_id, in_pieces=in_pieces)
+        digest = digest_of(call_id)
+        by_id = not indexed and digest != _MASKED_ID  # a masked id may be any id
+        known = known_call(choice.tools, key, digest, name, by_id=by_id, in_pieces=in_pieces)
         if known is not None:
             return known
         if len(choice.tools) >= MAX_TOOLS or self._calls() >= MAX_TOOLS_OF_ALL:
@@ -354,27 +387,12 @@ class StreamEventSink:
         return choice.tools[-1]
 
 
-def _known_call(
-    tools: Sequence[ToolState], key: int | None, digest: int | None, name: str | None, *, by_id: bool, in_pieces: bool
-) -> ToolState | None:
-    """The known call that a fragment belongs to; None if it begins a new one. See `Sink.tool`."""
-    if key is None:
-        return None
-    if by_id and digest is not None:
-        of_id = next((tool for tool in reversed(tools) if tool.call_digest == digest), None)
-        if of_id is not None:
-            return of_id
-    for tool in reversed(tools):
-        if tool.key != key:
-            continue
-        if digest is not None and tool.call_digest is not None:
-            if tool.call_digest == digest:
-                return tool
-        elif name is None or tool.name in (None, name) or (in_pieces and digest is None and not tool.argument_chars):
-            return tool
-        else:
-            return None
-    return None
+def _says_more(meaning: str | None, known: str | None) -> bool:
+    """Whether a later finish reason replaces the known one: any other replaces a stop, and an error any other.
+
+    None is a reason that is not known.
+    """
+    return meaning != known and (meaning == "error" or known == "stop")
 
 
 def compact_json(value: object) -> str:

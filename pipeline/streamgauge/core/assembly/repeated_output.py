@@ -46,6 +46,7 @@ class Repetition:
         self._source = Source.DELTA
         self._closes = False
         self._repeated = 0
+        self.is_whole = False  # the event reports the whole answer, and all earlier events were seen
 
     @property
     def sees_all(self) -> bool:
@@ -57,7 +58,7 @@ class Repetition:
     def part(self, item: int | None, source: Source) -> None:
         """The event reports output of this item of the answer (None: it names none)."""
         self._item, self._source = _UNPLACED if item is None else item, source
-        self._closes = source is not Source.DELTA
+        self._closes, self.is_whole = source is not Source.DELTA, False
         items = self._state.items
         if not self._closes:
             self._repeated = 0
@@ -71,7 +72,8 @@ class Repetition:
     def whole(self) -> None:
         """The event reports the whole answer."""
         self._item, self._source, self._closes = None, Source.DELTA, True
-        if not self.sees_all:
+        self.is_whole = self.sees_all
+        if not self.is_whole:
             self._repeated = _OF_ITEMS | TOOL
             return
         counts, items = self._state.counts, self._state.items
@@ -79,7 +81,6 @@ class Repetition:
             TEXT: counts.text_chars,
             REASONING: counts.reasoning_chars,
             REFUSAL: counts.refusal_chars,
-            TOOL: any(choice.tools for choice in self._state.choices),
             MEDIA: items is None or any(_source_of(known, MEDIA) for known in items.values()),
         }
         self._repeated = sum([kind for kind, is_reported in reported.items() if is_reported])
@@ -88,9 +89,12 @@ class Repetition:
         """Whether the event only repeats output of this kind."""
         return bool(self._repeated & kind)
 
-    def is_new(self, kind: int) -> bool:
-        """Whether the event's output of this kind counts. If so, record the source that brought it."""
-        if self._repeated & kind:
+    def is_new(self, kind: int, *, is_first: bool) -> bool:
+        """Whether the event's output of this kind counts. If so, record the source that brought it.
+
+        `is_first`: the event reports the whole answer, and no earlier event brought output of the same choice.
+        """
+        if self._repeated & kind and not is_first:
             return False
         items, item = self._state.items, self._item
         if item is None and kind == MEDIA:

@@ -5,7 +5,17 @@ import re
 from streamgauge.core.dialects.anthropic_completions import AnthropicCompletions
 from streamgauge.core.dialects.anthropic_messages import AnthropicMessages
 from streamgauge.core.dialects.cohere_v2 import CohereV2
-from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, Source, error_in, looks_whole
+from streamgauge.core.dialects.contract import (
+    DONE,
+    LIVE_MEMBERS,
+    Data,
+    Dialect,
+    ErrorFacts,
+    Sink,
+    Source,
+    error_in,
+    looks_whole,
+)
 from streamgauge.core.dialects.gemini import Gemini
 from streamgauge.core.dialects.gemini_interactions import GeminiInteractions
 from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
@@ -50,6 +60,9 @@ _NOT_LLM: tuple[tuple[str, str], ...] = (
     ("type", "image_generation."),  # OpenAI images
     ("type", "image_edit."),
 )
+
+# Members of messages of Gemini Live.
+_LIVE = frozenset(LIVE_MEMBERS)
 
 # Endpoints whose every response gets a record: the end of the path, its template, and the methods. GET is listed where
 # a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID.
@@ -124,7 +137,7 @@ def is_foreign(data: object) -> bool:
     """Whether an event shows that its stream does not come from an LLM."""
     if not isinstance(data, dict):
         return False
-    return any(
+    return not _LIVE.isdisjoint(data) or any(
         isinstance(value := data.get(name), str) and (safe_code(value) or "").startswith(start)
         for name, start in _NOT_LLM
     )

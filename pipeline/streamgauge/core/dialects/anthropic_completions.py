@@ -10,6 +10,7 @@ completions), https://docs.anthropic.com/claude/reference/versions.
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.outcome import reason_label
 from streamgauge.core.usage import UsageRules
 
 KEEP: dict[str, Spec] = {
@@ -52,7 +53,7 @@ class AnthropicCompletions(DialectDefaults):
         if not _is_completion(event, data):
             return
         _read_piece(data, sink)
-        if isinstance(data.get("stop_reason"), str) and data["stop_reason"]:
+        if isinstance(reason := data.get("stop_reason"), str) and reason_label(reason) is not None:
             sink.terminal()
 
     def read_body(self, data: Data, sink: Sink) -> None:

@@ -7,7 +7,7 @@ placeholder. The input count excludes tokens that were written to the cache or r
 from collections.abc import Mapping
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call, type_of
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.safe_values import whole_number
@@ -129,8 +129,8 @@ class AnthropicMessages(DialectDefaults):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By `type`. A `ping` or an `error` identifies no dialect: other providers send these, too."""
-        kind = data.get("type")
+        """By its type. A `ping` or an `error` identifies no dialect: other providers send these, too."""
+        kind = type_of(event, data)
         return isinstance(kind, str) and kind in _EVENTS
 
     def recognises_body(self, data: Data) -> bool:
@@ -138,9 +138,9 @@ class AnthropicMessages(DialectDefaults):
         return data.get("type") == "message" and "stop_reason" in data
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
-        """Reports what the `type` of the event names. Events of unknown types are ignored, as the API requires."""
+        """Reports what the type of the event names. Events of unknown types are ignored, as the API requires."""
         index = whole_number(data.get("index")) or 0
-        match data.get("type"):
+        match type_of(event, data):
             case "message_start":
                 _read_start(data.get("message"), sink)
             case "content_block_start":

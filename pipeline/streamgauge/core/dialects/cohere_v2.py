@@ -10,7 +10,7 @@ client (cohere, v2/types/v2chat_stream_response.py).
 from collections.abc import Callable, Mapping
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink, is_no_call, type_of
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
@@ -100,8 +100,8 @@ class CohereV2(DialectDefaults):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By a `type` of this API, and one of the members `id`, `index` and `delta`."""
-        kind = data.get("type")
+        """By a type of this API, and one of the members `id`, `index` and `delta`."""
+        kind = type_of(event, data)
         if not isinstance(kind, str) or (kind not in _READERS and kind not in _SILENT):
             return False
         return any(name in data for name in ("id", "index", "delta"))
@@ -111,8 +111,8 @@ class CohereV2(DialectDefaults):
         return isinstance(data.get("message"), dict) and isinstance(data.get("finish_reason"), str)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
-        """Reports what the `type` of the event names. Events without output are ignored."""
-        kind = data.get("type")
+        """Reports what the type of the event names. Events without output are ignored."""
+        kind = type_of(event, data)
         reader = _READERS.get(kind) if isinstance(kind, str) else None
         if reader is not None:
             reader(data, _object(data.get("delta")), sink)

@@ -3,9 +3,9 @@
 A dialect reports what an event means by calling a Sink. A dialect holds no state and no times; the stream does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -48,6 +48,16 @@ class Source(IntEnum):
     ITEM_DONE = 4
 
 
+class WholeCall(NamedTuple):
+    """A tool call in an event that repeats the whole output; `client` and `json` as in `Sink.tool`."""
+
+    name: object
+    arguments: object
+    call_id: object = None
+    client: bool = True
+    json: bool = True
+
+
 class Sink(Protocol):
     """What a dialect calls on a stream while it reads one event.
 
@@ -74,7 +84,8 @@ class Sink(Protocol):
     def closes(self) -> None:
         """Marks the output that is reported next as that of the whole response.
 
-        Only those kinds of output count that no earlier event reported.
+        Only those kinds of output count that no earlier event reported, and all output of a choice without earlier output.
+        Calls are reported by `whole_calls`.
         """
 
     def text(self, choice: int, value: object) -> None:
@@ -143,6 +154,13 @@ class Sink(Protocol):
 
     def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
         """Reports all arguments of a call at once, without its name; otherwise as `whole_tool`."""
+
+    def whole_calls(self, choice: int, calls: Sequence[WholeCall]) -> None:
+        """Reports all calls of a choice, in an event that closes the response.
+
+        Calls, names and arguments count that no earlier event reported. A call is known by its id, else by its name and
+        its place among the calls of that name. Nothing counts if earlier events were not seen.
+        """
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         """Reports the finish reason of a choice. `normal`: its normal reason, if not that of `outcome.FINISH_REASONS`."""
@@ -266,11 +284,23 @@ KEEP_ERROR: Mapping[str, Spec] = {
 # their own.
 KEEP_ERROR_OR_TEXT: Spec = (KEEP_ERROR, [KEEP_ERROR], Kind.FLAG)
 
+# Members that only messages of Gemini Live have (https://ai.google.dev/api/live, BidiGenerateContentServerMessage), beside
+# usage metadata or alone. It is another API than generateContent.
+LIVE_MEMBERS = (
+    "serverContent",
+    "setupComplete",
+    "toolCall",
+    "toolCallCancellation",
+    "goAway",
+    "sessionResumptionUpdate",
+)
+
 # Shapes of errors: an object under `error`, a flat object (local servers), a request id beside the object (Anthropic),
 # a type beside it (text-generation-inference), a list of objects with a trace id (watsonx), `detail` (FastAPI),
 # `base_resp` (MiniMax). Other members show the position of an event, and whether its stream comes from an LLM.
 KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
+    **dict.fromkeys(LIVE_MEMBERS, Kind.FLAG),  # only their presence is kept
     "sequence_number": Kind.COUNT,
     "event_id": Kind.ID,
     "object": Kind.CODE,
@@ -286,6 +316,12 @@ KEEP_ERRORS: Mapping[str, Spec] = {
     "status_code": Kind.COUNT,
     "request_id": Kind.ID,
 }
+
+
+def type_of(event: str, data: Data) -> object:
+    """The type of an event in a dialect of typed events: its `type`, or its name if it has members but none of that name."""
+    kind = data.get("type")
+    return event if kind is None and data else kind
 
 
 def is_no_call(name: object, call_id: object, arguments: object) -> bool:

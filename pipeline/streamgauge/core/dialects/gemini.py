@@ -10,9 +10,9 @@ types.py (Part, FunctionCall, PartialArg, ToolCall).
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, LIVE_MEMBERS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
-from streamgauge.core.outcome import reason_label
+from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MASKED, safe_id, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -71,6 +71,7 @@ _KEEP_ANSWER: dict[str, Spec] = {
     "usageMetadata": _KEEP_USAGE,
     "modelVersion": Kind.ID,
     "responseId": Kind.ID,
+    "createTime": Kind.CODE,
 }
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_ANSWER, "response": _KEEP_ANSWER}
 
@@ -80,6 +81,27 @@ _SERVED = ("trafficType", "serviceTier")
 
 # Parts that hold media, and the member with it.
 _MEDIA = {"inlineData": "data", "executableCode": "code"}
+
+
+# Finish reasons as numbers, which clients get with `$alt=json;enum-encoding=int`. The two APIs number them differently:
+# google/ai/generativelanguage/v1beta/generative_service.proto (Candidate.FinishReason) and
+# google/cloud/aiplatform/v1/content.proto (the same). 0 is the default of a message: no reason.
+def _numbered(names: str) -> dict[int, str]:
+    return dict(enumerate(names.split(), 1))
+
+
+_FINISH_REASONS = _numbered(
+    "STOP MAX_TOKENS SAFETY RECITATION OTHER LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL IMAGE_SAFETY "
+    "UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS"
+)
+_VERTEX_FINISH_REASONS = _numbered(
+    "STOP MAX_TOKENS SAFETY RECITATION OTHER BLOCKLIST PROHIBITED_CONTENT SPII MALFORMED_FUNCTION_CALL MODEL_ARMOR "
+    "IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION IMAGE_OTHER UNEXPECTED_TOOL_CALL NO_IMAGE"
+)
+
+_LIVE = frozenset(LIVE_MEMBERS)
+# A count that only Gemini Live's usage has, which may come in a message of its own (google-genai's types.py, UsageMetadata).
+_LIVE_COUNT = "responseTokenCount"
 
 # The key of calls whose every fragment repeats the name and the id, as some proxies send them: the id identifies a
 # call. The key is negative, so that it equals no index.
@@ -96,6 +118,7 @@ _DELTAS = Deltas(
     model=("modelVersion",),
     tier=tuple(f"usageMetadata.{name}" for name in _SERVED),
     usage="usageMetadata",
+    unread=frozenset(("createTime",)),  # it tells how a finish reason is numbered
     absent=frozenset(("choices",)),
 )
 
@@ -128,7 +151,10 @@ class Gemini(DialectDefaults):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By candidates, usage metadata or prompt feedback, also inside a `response` member; not beside `choices`."""
+        """By candidates, usage metadata or prompt feedback, also inside a `response` member.
+
+        Not beside `choices`, and not beside the members of a Gemini Live message.
+        """
         return _is_answer(data) or _is_answer(data.get("response"))
 
     def recognises_body(self, data: Data) -> bool:
@@ -142,9 +168,9 @@ class Gemini(DialectDefaults):
         usage = answer.get("usageMetadata")
         sink.identify(answer.get("responseId"), answer.get("modelVersion"), _tier(usage))
         for index, candidate in _candidates(answer):
-            _read_candidate(index, candidate, sink)
+            _read_candidate(index, candidate, _numbered_reasons(answer), sink)
         feedback = answer.get("promptFeedback")
-        if isinstance(feedback, dict):
+        if isinstance(feedback, dict) and feedback.get("blockReason") != 0:  # 0: not blocked
             # Any block reason means content_filter. (OTHER is a finish reason as well, with another meaning.)
             sink.finish(0, feedback.get("blockReason"), "content_filter")
         if not isinstance(usage, dict) or usage.keys() - set(_SERVED):
@@ -156,11 +182,12 @@ class Gemini(DialectDefaults):
 
 
 def _is_answer(data: object) -> bool:
-    if not isinstance(data, dict) or "choices" in data:
+    if not isinstance(data, dict) or "choices" in data or not _LIVE.isdisjoint(data):
         return False
-    if isinstance(data.get("candidates"), list):
+    if isinstance(data.get("candidates"), list) or isinstance(data.get("promptFeedback"), dict):
         return True
-    return isinstance(data.get("usageMetadata"), dict) or isinstance(data.get("promptFeedback"), dict)
+    usage = data.get("usageMetadata")
+    return isinstance(usage, dict) and _LIVE_COUNT not in usage
 
 
 def _with_searches(usage: object, answer: Data) -> object:
@@ -191,16 +218,28 @@ def _candidates(answer: Data) -> list[tuple[int, Data]]:
     return candidates
 
 
-def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
+def _numbered_reasons(answer: Data) -> dict[int, str]:
+    """The finish reasons by their numbers. Only Vertex says when it made an answer, and of what kind the traffic is."""
+    usage = answer.get("usageMetadata")
+    is_vertex = "createTime" in answer or (isinstance(usage, dict) and "trafficType" in usage)
+    return _VERTEX_FINISH_REASONS if is_vertex else _FINISH_REASONS
+
+
+def _read_candidate(index: int, candidate: Data, numbered: dict[int, str], sink: Sink) -> None:
     sink.choice(index)
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
             _read_part(index, part, sink)
-    reason = reason_label(candidate.get("finishReason"))
-    if reason is not None:  # STOP is also the finish reason of function calls
-        sink.finish(index, reason, "tool_calls" if reason == "STOP" and sink.calls_client_tools(index) else None)
+    given = candidate.get("finishReason")
+    number = whole_number(given)
+    if number == 0:
+        return
+    name = reason_label(given) if number is None else numbered.get(number)
+    normal = None if name is None else normal_reason(name)
+    # STOP is also the finish reason of function calls.
+    sink.finish(index, given, "tool_calls" if name == "STOP" and sink.calls_client_tools(index) else normal)
 
 
 def _read_part(index: int, part: Data, sink: Sink) -> None:

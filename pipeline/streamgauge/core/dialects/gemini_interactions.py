@@ -19,6 +19,7 @@ from streamgauge.core.dialects.contract import (
     DialectDefaults,
     ErrorFacts,
     Sink,
+    WholeCall,
     error_in,
     is_no_call,
 )
@@ -62,6 +63,8 @@ _KEEP_INTERACTION: dict[str, Spec] = {
     "service_tier": Kind.CODE,
     "usage": _KEEP_USAGE,
     "errors": [KEEP_ERROR],
+    "steps": [_KEEP_STEP],
+    "outputs": [_KEEP_STEP],
 }
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,
@@ -77,7 +80,7 @@ KEEP: dict[str, Spec] = {
     "usage": _KEEP_USAGE,
     "metadata": {"total_usage": _KEEP_USAGE},
 }
-KEEP_BODY: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_INTERACTION, "steps": [_KEEP_STEP], "outputs": [_KEEP_STEP]}
+KEEP_BODY: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_INTERACTION}
 
 _TERMINALS = {"interaction.completed", "interaction.complete"}
 _STEPS = {"step.start": "step", "step.delta": "delta", "content.start": "content", "content.delta": "delta"}
@@ -152,8 +155,10 @@ class GeminiInteractions(DialectDefaults):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By `event_type`, also that of an error."""
+        """By `event_type`, also that of an error, or by the name of the event if it has none."""
         kind = data.get("event_type")
+        if kind is None:
+            return event in _EVENTS and bool(data)
         return isinstance(kind, str) and (kind in _EVENTS or kind == "error")
 
     def recognises_body(self, data: Data) -> bool:
@@ -172,6 +177,8 @@ class GeminiInteractions(DialectDefaults):
             sink.error(ErrorFacts())  # even without details; `error_in` reads the details
         interaction = data.get("interaction")
         if isinstance(interaction, dict):
+            if kind in _TERMINALS:
+                _read_whole(interaction, sink)
             _read_interaction(interaction, sink, ended=kind in _TERMINALS)
         elif kind == "interaction.status_update":
             sink.identify(data.get("interaction_id"))
@@ -182,13 +189,46 @@ class GeminiInteractions(DialectDefaults):
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports all steps, or the `outputs` of versions before steps existed."""
-        given = data.get("steps")
-        steps = given if isinstance(given, list) else data.get("outputs")
-        for index, step in enumerate(steps if isinstance(steps, list) else ()):
+        for index, step in enumerate(_steps_of(data)):
             _read_step(index, step, sink)
         _read_interaction(data, sink, ended=True)
         sink.terminal()
         sink.usage(data.get("usage"))
+
+
+def _steps_of(interaction: Data) -> list[object]:
+    given = interaction.get("steps")
+    steps = given if isinstance(given, list) else interaction.get("outputs")
+    return steps if isinstance(steps, list) else []
+
+
+def _read_whole(interaction: Data, sink: Sink) -> None:
+    """Reads the steps of a completed interaction: what no earlier event brought of them is output."""
+    steps = [step for step in _steps_of(interaction) if isinstance(step, dict)]
+    if not steps:
+        return
+    sink.closes()
+    for step in steps:
+        if isinstance(kind := step.get("type", "text"), str) and kind in _OUTPUT:
+            _read_output(kind, step, sink)
+    calls = [step for step in steps if _is_call(step.get("type"))]
+    sink.whole_calls(0, [_whole_call(step) for step in calls if not _is_empty_call(step)])
+
+
+def _whole_call(step: Data) -> WholeCall:
+    kind = step["type"]
+    json = kind in _JSON_CALLS
+    return WholeCall(step.get("name"), step.get("arguments") or None, step.get("id"), kind == _CLIENT_CALL, json)
+
+
+def _is_call(kind: object) -> bool:
+    return isinstance(kind, str) and (safe_code(kind) or "").endswith("_call")
+
+
+def _is_empty_call(step: Data) -> bool:
+    """Whether a step that is a call says nothing of it. A server's call needs no name: its type is enough."""
+    no_call = is_no_call(step.get("name"), step.get("id"), step.get("arguments"))
+    return step.get("type") == _CLIENT_CALL and no_call
 
 
 def _read_interaction(interaction: Data, sink: Sink, *, ended: bool) -> None:
@@ -234,10 +274,10 @@ def _read_step(index: int, step: object, sink: Sink) -> None:
         return
     if kind == _ARGUMENTS:
         _read_arguments(index, step.get("arguments"), sink)
-    elif (safe_code(kind) or "").endswith("_call"):
+    elif _is_call(kind):
         client, json = kind == _CLIENT_CALL, kind in _JSON_CALLS
-        if client and is_no_call(step.get("name"), step.get("id"), step.get("arguments")):
-            return  # a server's call needs no name: its type is enough
+        if _is_empty_call(step):
+            return
         sink.tool(0, index, step.get("name"), call_id=step.get("id"), client=client, json=json)
         _read_arguments(index, step.get("arguments"), sink)
     elif kind in _OUTPUT:

@@ -11,6 +11,7 @@ the stopped_* flags come from builds before December 2024 (pull request 10643).
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
+from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -100,7 +101,7 @@ def _read_piece(data: Data, sink: Sink) -> None:
 def _read_stop(index: int, data: Data, sink: Sink) -> None:
     """Reads the end of a prompt. A stop without any reason ends the stream."""
     reason = data.get("stop_type")
-    if not isinstance(reason, str) or not reason:
+    if not isinstance(reason, str) or reason_label(reason) is None:
         reason = next((word for flag, word in _STOPPED.items() if data.get(flag) is True), None)
     if reason is None:
         sink.terminal()

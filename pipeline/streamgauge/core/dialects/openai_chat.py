@@ -7,7 +7,7 @@ or `message`, and tool calls are identified by index, id or position.
 import re
 from collections.abc import Callable
 
-from streamgauge.core.dialects.contract import Data, DialectDefaults, Sink, error_in, is_no_call
+from streamgauge.core.dialects.contract import Data, DialectDefaults, Sink, WholeCall, error_in, is_no_call
 from streamgauge.core.dialects.openai_chat_delta_tables import CHAT_DELTAS
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_ERROR,
@@ -23,11 +23,13 @@ from streamgauge.core.dialects.openai_chat_tables import (
     REASONING_SUMMARY,
     ROUTED_MODELS,
     USAGES,
+    WRAPPERS,
     first_present,
     member,
     paths,
 )
 from streamgauge.core.dialects.openai_usage import USAGE
+from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER, finite_number, safe_code, whole_number
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
@@ -36,6 +38,12 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 FUNCTION_CALL_KEY = -1
 # The key of calls whose members lie in the delta itself; their ids identify them.
 FLAT_CALL_KEY = -2
+# The members of an entry that hold a call, the member of these with its arguments, and whether these are JSON: a custom
+# tool's input is free text (platform.openai.com/docs, custom tools).
+_KINDS_OF_CALLS = (("function", "arguments", True), ("custom", "input", False))
+
+# The object of a whole response.
+_WHOLE = "chat.completion"
 
 
 class OpenAIChat(DialectDefaults):
@@ -52,7 +60,10 @@ class OpenAIChat(DialectDefaults):
     deltas = CHAT_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By `object`; without it by an unnamed event with empty `choices`, or by a choice with a delta or a message."""
+        """By `object`; without it by an unnamed event with empty `choices`, or by a choice with a delta or a message.
+
+        The same inside of a wrapper, of which `choices` suffice.
+        """
         kind = data.get("object")
         if kind == "chat.completion.chunk" or (safe_code(kind) or "").startswith("chat.completion"):
             return True
@@ -61,6 +72,9 @@ class OpenAIChat(DialectDefaults):
         choices = data.get("choices")
         if choices == [] and not event:
             return True  # usage alone, or filter results for the prompt (Azure): no other dialect sends it
+        if choices is None:
+            chunk = _chunk_of(data)
+            return chunk is not data and (isinstance(chunk.get("choices"), list) or self.recognises(event, chunk))
         return any("delta" in choice or "message" in choice for choice in choices_of(data))
 
     def recognises_body(self, data: Data) -> bool:
@@ -69,6 +83,10 @@ class OpenAIChat(DialectDefaults):
 
     def read(self, event: str, data: Data, sink: Sink, *, whole: bool = False) -> None:
         """Reports a chunk, or a whole response; its finish reasons and a [DONE] end the stream."""
+        if "choices" not in data and (chunk := _chunk_of(data)) is not data:
+            if facts := error_in("", {"error": chunk.get("error")}):
+                sink.error(facts)
+            data = chunk
         usage, model, tier = data.get(_USAGE), data.get(_MODEL), data.get("service_tier")
         has_more = not _MORE.isdisjoint(data)
         if has_more:
@@ -76,13 +94,13 @@ class OpenAIChat(DialectDefaults):
         if tier is None and type(usage) is dict:
             tier = usage.get("service_tier")  # Mistral
         sink.identify(data.get("id"), model, tier)
-        if data.get("object") in CLOSING:
+        closes = not whole and data.get("object") in CLOSING and _is_closing(data)
+        if closes:
             sink.closes()
-            whole = True
         choices = data.get("choices")
         for position, choice in enumerate(choices if type(choices) is list else ()):
             if type(choice) is dict:
-                _read_choice(position, choice, sink, whole)
+                _read_choice(position, choice, sink, whole or closes, closes)
                 if usage is None:
                     usage = choice.get(CHOICE_USAGE)
         if usage is not None:
@@ -97,10 +115,11 @@ class OpenAIChat(DialectDefaults):
 
     def usage_after_done(self, data: Data) -> object:
         """The usage of a chunk without output. A chunk with output begins another response, which is not of this stream."""
-        choices = choices_of(data)
+        chunk = data if "choices" in data else _chunk_of(data)
+        choices = choices_of(chunk)
         if any(_has_output(choice) for choice in choices):
             return None
-        usage = first_present(data, _USAGES)
+        usage = first_present(chunk, _USAGES)
         return usage or next((given for choice in choices if (given := choice.get(CHOICE_USAGE))), usage)
 
 
@@ -110,8 +129,28 @@ def choices_of(data: Data) -> list[Data]:
     return [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
 
 
-def _read_choice(position: int, choice: Data, sink: Sink, is_whole: bool) -> None:
-    """Reads a choice. Without an index it gets its position in the list. `is_whole`: as in `_message_of`."""
+def _chunk_of(data: Data) -> Data:
+    """The chunk inside of a wrapper; the data itself if there is none."""
+    return next((inner for name in WRAPPERS if isinstance(inner := data.get(name), dict)), data)
+
+
+def _is_closing(data: Data) -> bool:
+    """Whether an event whose object is one of CLOSING repeats the output: it has messages, and no delta with new output.
+
+    Perplexity's event of that kind may have no message at all.
+    """
+    if data.get("object") != _WHOLE:
+        return True
+    choices = choices_of(data)
+    has_message = any(isinstance(choice.get("message"), dict) for choice in choices)
+    return has_message and not any(_has_output({"delta": choice.get("delta")}) for choice in choices)
+
+
+def _read_choice(position: int, choice: Data, sink: Sink, is_whole: bool, closes: bool) -> None:
+    """Reads a choice. Without an index it gets its position in the list. `is_whole`: as in `_message_of`.
+
+    `closes`: earlier events may have reported the same output.
+    """
     given = choice.get("index")
     index = given if type(given) is int and 0 <= given <= MAX_SAFE_INTEGER else position
     sink.choice(index)
@@ -124,10 +163,12 @@ def _read_choice(position: int, choice: Data, sink: Sink, is_whole: bool) -> Non
     elif content is not None:
         sink.text(index, content)
     if not _BESIDE_CONTENT.isdisjoint(message):
-        _read_beside_content(index, message, sink)
-    reason = choice.get("finish_reason")
+        _read_beside_content(index, message, sink, closes)
+    reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
     if reason is not None:
         sink.finish(index, reason)
+    if native is not None and normal_reason(reason_label(native) or "") == "error":
+        sink.finish(index, native)  # OpenRouter: the reason of the server that it called, whatever its own is
     if CHOICE_ERROR in choice and (facts := error_in("", {"error": choice[CHOICE_ERROR]})):
         sink.error(facts)
 
@@ -148,13 +189,31 @@ def _message_of(choice: Data, is_whole: bool) -> Data:
     return message if type(message) is dict else {}
 
 
-def _read_beside_content(index: int, message: Data, sink: Sink) -> None:
+def _read_beside_content(index: int, message: Data, sink: Sink, closes: bool) -> None:
     for name, value in message.items():
-        if value is not None and (read := _READERS.get(name)) is not None:
+        if value is not None and (read := _READERS.get(name)) is not None and not (closes and name in _CALLS):
             read(index, value, sink)
     _read_reasoning(index, message, sink)
-    if message.get("type") == "tool_use":
+    if closes:
+        sink.whole_calls(index, _whole_calls(message))
+    elif message.get("type") == "tool_use":
         _read_flat_call(index, message, sink)
+
+
+def _whole_calls(message: Data) -> list[WholeCall]:
+    """All calls of a message that repeats them."""
+    given = message.get("tool_calls")
+    calls = [call for call in (given if isinstance(given, list) else (given,)) if isinstance(call, dict)]
+    whole = [
+        WholeCall(called.get("name"), called.get(text), call.get("id"), json=json)
+        for call in calls
+        for kind, text, json in _KINDS_OF_CALLS
+        if isinstance(called := call.get(kind), dict)
+    ]
+    function = message.get("function_call")
+    if isinstance(function, dict):
+        whole.append(WholeCall(function.get("name"), function.get("arguments")))
+    return [call for call in whole if not is_no_call(call.name, call.call_id, call.arguments)]
 
 
 def _read_parts(index: int, content: list[object], sink: Sink) -> None:
@@ -236,9 +295,9 @@ def _name_and_arguments(call: Data) -> tuple[object, object]:
 
 def _read_call(index: int, key: int | None, call: Data, sink: Sink, *, indexed: bool) -> None:
     call_id = call.get("id")
-    for kind, text, json in (("function", "arguments", True), ("custom", "input", False)):
+    for kind, text, json in _KINDS_OF_CALLS:
         given = call.get(kind)
-        if isinstance(given, dict):  # a custom tool's input is free text (platform.openai.com/docs, custom tools)
+        if isinstance(given, dict):
             name = given.get("name")
             sink.tool(index, key, name, call_id=call_id, json=json, indexed=indexed, in_pieces=indexed)
             sink.arguments(index, key, given.get(text), call_id, indexed=indexed)
@@ -272,6 +331,7 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
     "function_call": _read_deprecated,
     "images": _read_images,  # OpenRouter (openrouter.ai/docs, image generation)
 }
+_CALLS = frozenset(("tool_calls", "function_call"))
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
 # The members of a delta that may carry output beside its content; `type` is that of a call in the delta itself.
 _BESIDE_CONTENT = _REASONS | {*_READERS, "type"}

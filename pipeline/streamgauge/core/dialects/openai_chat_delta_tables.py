@@ -7,7 +7,7 @@ _DELTA = "choices.delta"
 _CALL = f"{_DELTA}.tool_calls"
 _OTHERS = (*REASONING, REASONING_PARTS)
 
-_UNREAD = frozenset(("created", "system_fingerprint", "choices.native_finish_reason"))
+_UNREAD = frozenset(("created", "system_fingerprint"))
 _TIMED = frozenset([path for given, *_ in PROVIDER_TIMING for path in given.split() if path.startswith("usage.")])
 
 CHAT_DELTAS = Deltas(

@@ -49,13 +49,12 @@ _KEEP_CHOICE: Spec = {
     "text": Kind.TEXT,
     **_KEEP_REASONING,
     "finish_reason": Kind.REASON,
-    "native_finish_reason": Kind.CODE,
+    "native_finish_reason": Kind.REASON,
     "usage": KEEP_USAGE,
     "error": KEEP_ERROR_OR_TEXT,
 }
 _LATENCIES = ("service_ttft_ms", "engine_ttft_ms", "user_visible_ttft_ms", "total_duration_ms", "pre_inference_ms")
-KEEP: dict[str, Spec] = {
-    **KEEP_ERRORS,
+_KEEP_CHUNK: dict[str, Spec] = {
     "id": Kind.ID,
     "object": Kind.CODE,
     "created": Kind.NUMBER,
@@ -74,6 +73,14 @@ KEEP: dict[str, Spec] = {
     "timings": {"prompt_ms": Kind.NUMBER, "predicted_ms": Kind.NUMBER},
     "sla_metrics": {"ttft_ms": Kind.NUMBER},
     "latency_checkpoint": dict.fromkeys(_LATENCIES, Kind.NUMBER),
+}
+# Members that hold the chunk, or the whole response: SAP's orchestration service (help.sap.com, SAP AI Core: streaming), in
+# its second and its first version. Its other members tell of the modules that ran before and after the model.
+WRAPPERS: tuple[str, ...] = ("final_result", "orchestration_result")
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    **_KEEP_CHUNK,
+    **{name: {"error": KEEP_ERRORS["error"], **_KEEP_CHUNK} for name in WRAPPERS},
 }
 
 # --- where values are found ------------------------------------------------------------------------------------------
@@ -104,8 +111,11 @@ USAGES: tuple[str, ...] = (
 ERRORS: tuple[str, ...] = (
     "x_groq.error",  # Groq (groq-python, ChatCompletionChunk.x_groq)
 )
-# Events that repeat the output of the deltas as a `message`. Only kinds of output that no delta carried count there.
-CLOSING: tuple[str, ...] = ("chat.completion.done",)  # Perplexity (docs.perplexity.ai, concise streaming)
+# Events that repeat the output of the deltas as a `message`. Only output that no delta carried counts there.
+CLOSING: tuple[str, ...] = (
+    "chat.completion.done",  # Perplexity (docs.perplexity.ai, concise streaming)
+    "chat.completion",  # the whole response at the end of its stream; some servers call their chunks so, too
+)
 # Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
 CHOICE_USAGE = "usage"
 # An error, in a choice: OpenRouter (openrouter.ai/docs, api reference: ErrorResponse in a choice).

@@ -1,34 +1,37 @@
-"""OpenAI Responses: typed events, identified by their JSON `type` (some servers send no `event:` line).
+"""OpenAI Responses: typed events, identified by their JSON `type` (some servers send no `event:` line), else by their name.
 
 The terminals are response.completed, .incomplete, .failed and .cancelled. Some servers send a [DONE] after them, which is no
 terminal. Items are keyed by output_index, since some gateways give an item another id in each event. Output that only the
-closing event of a part or of an item carries counts there (repeated_output.py); the output in a terminal does not count.
+closing event of a part, of an item or of the response carries counts there (repeated_output.py).
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, Source, error_in, is_no_call
+from streamgauge.core.dialects.contract import (
+    KEEP_ERRORS,
+    Data,
+    DialectDefaults,
+    Sink,
+    Source,
+    error_in,
+    type_of,
+)
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.dialects.openai_responses_items import (
+    CLIENT_CALLS,
+    JSON_CALLS,
+    KEEP_CONTENT,
+    KEEP_ITEM,
+    call_of,
+    is_clients,
+    parts_of,
+    read_content,
+    read_part,
+)
 from streamgauge.core.dialects.openai_usage import KEEP_USAGE, USAGE
+from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage_parts import KEEP_TOOL_USAGE
 
-_KEEP_CONTENT: Spec = {"type": Kind.CODE, "text": Kind.TEXT, "refusal": Kind.TEXT}
-_KEEP_ITEM: Spec = {
-    "type": Kind.CODE,
-    "id": Kind.ID,
-    "call_id": Kind.ID,
-    "name": Kind.ID,
-    "status": Kind.CODE,
-    "role": Kind.CODE,
-    "arguments": Kind.ARGUMENTS,
-    "input": Kind.ARGUMENTS,
-    "code": Kind.ARGUMENTS,
-    "action": {"commands": [Kind.TEXT]},
-    "operation": {"diff": Kind.ARGUMENTS},
-    "result": Kind.TEXT,
-    "content": [_KEEP_CONTENT],
-    "summary": [_KEEP_CONTENT],
-}
 _KEEP_RESPONSE: dict[str, Spec] = {
     "id": Kind.ID,
     "object": Kind.CODE,
@@ -39,7 +42,7 @@ _KEEP_RESPONSE: dict[str, Spec] = {
     "background": Kind.FLAG,
     "incomplete_details": {"reason": Kind.REASON},
     "error": KEEP_ERRORS["error"],
-    "output": [_KEEP_ITEM],
+    "output": [KEEP_ITEM],
     "usage": KEEP_USAGE,
     "tool_usage": KEEP_TOOL_USAGE,
 }
@@ -50,20 +53,21 @@ KEEP: dict[str, Spec] = {
     "content_index": Kind.COUNT,
     "summary_index": Kind.COUNT,
     "item_id": Kind.ID,
-    "item": _KEEP_ITEM,
-    "part": _KEEP_CONTENT,
+    "item": KEEP_ITEM,
+    "part": KEEP_CONTENT,
     "delta": Kind.TEXT,
     "text": Kind.TEXT,
     "refusal": Kind.TEXT,
     "arguments": Kind.TEXT,
     "input": Kind.TEXT,
     "diff": Kind.TEXT,
+    "command": Kind.TEXT,
+    "transcript": Kind.TEXT,
     "partial_image_b64": Kind.TEXT,
     "response": _KEEP_RESPONSE,
     "usage": KEEP_USAGE,  # after [DONE]
 }
 
-_MEDIA = {"response.audio.delta", "response.audio.transcript.delta"}
 # Fragments of a call's input, and the type of the item that they belong to.
 _ARGUMENTS = {
     "response.function_call_arguments.delta": "function_call",
@@ -79,6 +83,7 @@ _TEXTS_DONE = {
     "response.refusal.done": "refusal",
     "response.reasoning_text.done": "text",
     "response.reasoning_summary_text.done": "text",
+    "response.audio.transcript.done": "transcript",
 }
 _PARTS_DONE = {"response.content_part.done", "response.reasoning_summary_part.done", "response.reasoning_part.done"}
 # Closing events of a call's input: the member that holds the whole input, and the type of the item. The code
@@ -89,31 +94,10 @@ _ARGUMENTS_DONE = {
     "response.mcp_call_arguments.done": ("arguments", "mcp_call"),
     "response.custom_tool_call_input.done": ("input", "custom_tool_call"),
     "response.apply_patch_call_operation_diff.done": ("diff", "apply_patch_call"),
+    "response.shell_call_command.done": ("command", "shell_call"),
 }
 _PARTIAL_IMAGE = "response.image_generation_call.partial_image"
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
-
-# Calls whose input is JSON by contract. A custom tool's input is free text and is not validated.
-_JSON_CALLS = {"function_call", "mcp_call"}
-# Calls without a name whose input the model writes.
-_NAMELESS_CALLS = {"code_interpreter_call", "shell_call", "apply_patch_call"}
-# Calls of the client's own functions: a completed response with such a call has the normal finish reason `tool_calls`.
-# A shell call or a patch is not listed, because the server may execute it in the same response.
-_CLIENT_CALLS = {"function_call", "custom_tool_call"}
-# Tools of xAI's own search: xAI sends their calls as custom calls and executes them itself
-# (vercel/ai, xai-responses-language-model.ts).
-_SERVERS_TOOLS = {
-    "browse_page",
-    "view_image",
-    "view_x_video",
-    "web_search",
-    "web_search_with_snippets",
-    "x_keyword_search",
-    "x_semantic_search",
-    "x_thread_fetch",
-    "x_user_search",
-}
-
 
 # Texts that are output of their own in a delta, by the beginning of the event's type.
 _TEXT_DELTAS = {
@@ -126,13 +110,27 @@ _DELTAS = Deltas(
     kinds=(
         *(Delta(output, "delta", when={"type": (f"{kind}.delta",)}) for kind, output in _TEXT_DELTAS.items()),
         *(
-            Delta(Output.ARGUMENTS, "delta", when={"type": (kind,)}, client=item in _CLIENT_CALLS)
+            Delta(Output.ARGUMENTS, "delta", when={"type": (kind,)}, client=item in CLIENT_CALLS)
             for kind, item in _ARGUMENTS.items()
         ),
     ),
     # Members of other events.
     unread=frozenset(
-        ("content_index", "summary_index", "item_id", "item", "part", "text", "refusal", "arguments", "input", "diff")
+        (
+            *(
+                "content_index",
+                "summary_index",
+                "item_id",
+                "item",
+                "part",
+                "text",
+                "refusal",
+                "arguments",
+                "input",
+                "diff",
+            ),
+            *("command", "transcript"),
+        )
     ),
     key="output_index",
     item="output_index",
@@ -152,8 +150,8 @@ class OpenAIResponses(DialectDefaults):
     usage = USAGE
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By a `type` that begins with `response.`, or by an error with a sequence number."""
-        kind = data.get("type")
+        """By a type that begins with `response.`, or by an error with a sequence number."""
+        kind = type_of(event, data)
         if (safe_code(kind) or "").startswith("response."):
             return True
         return kind == "error" and "sequence_number" in data
@@ -163,8 +161,8 @@ class OpenAIResponses(DialectDefaults):
         return data.get("object") == "response"
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
-        """Reports what the `type` of the event names. Any event may carry the response with its id, model and usage."""
-        kind = data.get("type")
+        """Reports what the type of the event names. Any event may carry the response with its id, model and usage."""
+        kind = type_of(event, data)
         response = data.get("response")
         if isinstance(response, dict):
             _read_response(response, sink)
@@ -182,7 +180,9 @@ class OpenAIResponses(DialectDefaults):
             sink.part(index, Source.DELTA)
             sink.media(0, data.get("partial_image_b64"))
         elif kind in _TERMINALS:
-            _read_terminal(_status(kind, response), response if isinstance(response, dict) else {}, sink)
+            whole = response if isinstance(response, dict) else {}
+            _read_output(parts_of(whole.get("output")), sink)
+            _read_terminal(_status(kind, response), whole, sink)
         elif isinstance(response, dict):
             sink.usage(_usage_of(response))
 
@@ -192,7 +192,7 @@ class OpenAIResponses(DialectDefaults):
         output = data.get("output")
         for index, item in enumerate(output if isinstance(output, list) else ()):
             _read_item(index, item, sink)
-            _read_content(item, sink)
+            read_content(item, sink)
         status = data.get("status")
         _read_terminal((safe_code(status) if isinstance(status, str) else None) or "completed", data, sink)
 
@@ -230,15 +230,15 @@ def _read_text(kind: str, text: object, sink: Sink) -> None:
             sink.reasoning(0, text)
         case "response.reasoning_summary_text":
             sink.reasoning(0, text, summary=True)
+        case "response.audio" | "response.audio.transcript":
+            sink.media(0, text)
 
 
 def _read_delta(kind: str, data: Data, sink: Sink) -> None:
     delta = data.get("delta")
-    if kind in _MEDIA:
-        sink.media(0, delta)
-    elif kind in _ARGUMENTS:
+    if kind in _ARGUMENTS:
         index, item = whole_number(data.get("output_index")) or 0, _ARGUMENTS[kind]
-        sink.tool(0, index, None, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
+        sink.tool(0, index, None, client=item in CLIENT_CALLS, json=item in JSON_CALLS)
         sink.arguments(0, index, delta if isinstance(delta, str) else None)  # by contract a string
     else:
         _read_text(kind, delta, sink)
@@ -254,30 +254,36 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
         part = data.get("part")
         if isinstance(part, dict):
             reasons = "reasoning" in kind or part.get("type") == "reasoning_text"
-            _read_part(part, sink, reasons=reasons, summary="summary" in kind)
+            read_part(part, sink, reasons=reasons, summary="summary" in kind)
     elif kind in _ARGUMENTS_DONE:
         member, item = _ARGUMENTS_DONE[kind]
         given = data.get(member)
         arguments = given if isinstance(given, str) else None  # by contract a string
-        sink.whole_arguments(0, index or 0, arguments, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
+        sink.whole_arguments(0, index or 0, arguments, client=item in CLIENT_CALLS, json=item in JSON_CALLS)
     elif kind == "response.output_item.done":
         sink.part(index, Source.ITEM_DONE)
         _read_item(index or 0, data.get("item"), sink, finished=True)
-        _read_content(data.get("item"), sink)
+        read_content(data.get("item"), sink)
+
+
+def _read_output(items: list[Data], sink: Sink) -> None:
+    """Reads the items of a whole response at its end: what no earlier event brought of them is output."""
+    if not items:
+        return
+    sink.closes()
+    for item in items:
+        read_content(item, sink)
+    sink.whole_calls(0, [call for item in items if (call := call_of(item)) is not None])
 
 
 def _read_item(index: int, item: object, sink: Sink, finished: bool = False) -> None:
     """Reads a call's item. `finished`: the item is finished; some gateways send an item only then."""
-    if not isinstance(item, dict):
-        return
-    kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
-    if kind == "reasoning":
+    if isinstance(item, dict) and item.get("type") == "reasoning":
         sink.reasons()
-    if not isinstance(kind, str) or not (isinstance(name, str) or kind in _NAMELESS_CALLS):
+    call = call_of(item) if isinstance(item, dict) else None
+    if call is None:
         return
-    client, json, arguments = _is_clients(item), kind in _JSON_CALLS, _arguments_of(item)
-    if kind not in _NAMELESS_CALLS and is_no_call(name, call_id, arguments):
-        return
+    name, arguments, call_id, client, json = call
     if finished:
         sink.whole_tool(0, index, name, arguments, call_id=call_id, client=client, json=json)
     else:
@@ -285,46 +291,13 @@ def _read_item(index: int, item: object, sink: Sink, finished: bool = False) -> 
         sink.arguments(0, index, arguments)
 
 
-def _arguments_of(item: Data) -> object:
-    """The input that the model wrote for a call, from the member that the type of the item uses."""
-    given = item.get("arguments") or item.get("input") or item.get("code")
-    action, operation = item.get("action"), item.get("operation")
-    if not given and isinstance(operation, dict):
-        given = operation.get("diff")
-    if not given and isinstance(action, dict) and isinstance(action.get("commands"), list):
-        given = "".join([command for command in action["commands"] if isinstance(command, str)])
-    return given
-
-
-def _read_content(item: object, sink: Sink) -> None:
-    """Reads the text of a whole item, or its image. The summary of reasoning counts, as in a stream, else its content."""
-    if not isinstance(item, dict):
-        return
-    summary = _parts_of(item.get("summary"))
-    for part in summary or _parts_of(item.get("content")):
-        _read_part(part, sink, reasons=item.get("type") == "reasoning", summary=bool(summary))
-    if item.get("type") == "image_generation_call":
-        sink.media(0, item.get("result"))
-
-
-def _read_part(part: Data, sink: Sink, *, reasons: bool, summary: bool) -> None:
-    if reasons:
-        sink.reasoning(0, part.get("text"), summary=summary)
-    else:
-        sink.text(0, part.get("text"))
-        sink.refusal(0, part.get("refusal"))
-
-
-def _parts_of(given: object) -> list[Data]:
-    return [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
-
-
 def _read_terminal(status: str, response: Data, sink: Sink) -> None:
     if status == "failed" and (facts := error_in("", {"error": response.get("error")})):
         sink.error(facts)
     details = response.get("incomplete_details")
     if status == "incomplete":
-        sink.finish(0, details.get("reason") if isinstance(details, dict) else status)
+        reason = details.get("reason") if isinstance(details, dict) else None
+        sink.finish(0, status if reason_label(reason) is None else reason)
     elif status == "completed" and (sink.calls_client_tools(0) or _calls_in(response.get("output"))):
         sink.finish(0, status, "tool_calls")
     else:
@@ -335,12 +308,4 @@ def _read_terminal(status: str, response: Data, sink: Sink) -> None:
 
 
 def _calls_in(output: object) -> bool:
-    return any(_is_clients(item) for item in _parts_of(output))
-
-
-def _is_clients(item: Data) -> bool:
-    """Whether the client has to execute this call."""
-    kind, name = item.get("type"), item.get("name")
-    if not isinstance(kind, str) or kind not in _CLIENT_CALLS:
-        return False
-    return kind != "custom_tool_call" or not isinstance(name, str) or name not in _SERVERS_TOOLS
+    return any(is_clients(item) for item in parts_of(output))

@@ -51,11 +51,13 @@ class TGINative(DialectDefaults):
         return isinstance(data.get("generated_text"), str) and "token" not in data
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
-        """Reports the token, unless it is special. `generated_text` repeats all text, and ends the stream."""
+        """Reports the token, unless it is special. `generated_text` ends the stream. It repeats all text, or is all of it."""
         token = data.get("token")
         if isinstance(token, dict) and token.get("special") is not True:
             sink.text(0, token.get("text"))
         if isinstance(data.get("generated_text"), str):
+            sink.closes()
+            sink.text(0, data["generated_text"])
             _read_end(data, sink)
         if isinstance(data.get("error"), str) and data["error"]:
             sink.error(ErrorFacts(type=safe_code(data.get("error_type"))))

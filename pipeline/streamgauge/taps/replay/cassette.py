@@ -1,7 +1,8 @@
-"""Cassettes -> exchanges: of vcrpy (and so of pytest-recording), of Ruby's VCR, and of betamax.
+"""Cassettes -> exchanges: of vcrpy (and so of pytest-recording), of Ruby's VCR, of betamax, and of go-vcr.
 
-https://vcrpy.readthedocs.io, https://benoittgt.github.io/vcr (cassette format), https://betamax.readthedocs.io. None of
-them records when a request began or how long a response took; `recorded_at` is when the whole exchange was written.
+https://vcrpy.readthedocs.io, https://benoittgt.github.io/vcr (cassette format), https://betamax.readthedocs.io,
+https://pkg.go.dev/gopkg.in/dnaeon/go-vcr.v4 (cassette). None of them records when a request began, or when each part of a
+response came; `recorded_at` is when the whole exchange was written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,18 +47,26 @@ def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Recorded
 def _exchange(interaction: _Members) -> RecordedExchange:
     request, response = mapping(interaction.get("request")), mapping(interaction.get("response"))
     host, target = place_of(request.get("uri", request.get("url")))
-    status = mapping(response.get("status")).get("code")
     return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),
         target=target,
         host=host,
         request_headers=_headers(request),
         request_body=_body(request.get("body")),
-        # For httpx, older versions of vcrpy kept the decoded content, and the status code beside it.
-        status=status_of(response.get("status_code") if status is None else status),
+        status=_status(response),
         headers=_headers(response),
+        # For httpx, older versions of vcrpy kept the decoded content.
         body=_body(response.get("body", response.get("content"))),
     )
+
+
+def _status(response: _Members) -> int | None:
+    """The status code: in the status, beside it (vcrpy for httpx, go-vcr), or the number before a text (`200 OK`)."""
+    status = response.get("status")
+    inner = status.get("code") if isinstance(status, Mapping) else None
+    beside = response.get("status_code", response.get("code"))
+    number = next((one for one in (inner, beside) if one is not None), status)
+    return status_of(number.split(" ", 1)[0] if isinstance(number, str) else number)
 
 
 def _headers(message: _Members) -> list[Header]:
