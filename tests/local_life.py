@@ -15,6 +15,7 @@ from streamgauge.ledger import SqliteLedger, row_of
 from streamgauge.local_delivery import DeliveryFailed, LocalLoop, StateFile
 from streamgauge.recorder.bundler import reads_of
 from streamgauge.spool import NewRow, Spool
+from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
 from tests.streams import bundles_of, interleaved
 
 # Longer than the interval of checkpoints (seconds).
@@ -57,7 +58,16 @@ class Life:
         self._step_around(self.state, "save")
         self._step_around(self.spool, "done")
         self._step_around(self.state, "keep_dead_letter")
-        self.loop = LocalLoop(self.spool, self.state, self._deliver, self.counted, limits or Limits(), self.said.append)
+        self.responses = ResponseCounters(data_dir / "counters", ASSEMBLER)
+        self.loop = LocalLoop(
+            self.spool,
+            self.state,
+            self._deliver,
+            self.counted,
+            limits or Limits(),
+            self.said.append,
+            responses=self.responses,
+        )
 
     def work(self, steps: int = 1) -> None:
         """Reads, stores and checkpoints, each time."""
@@ -70,6 +80,7 @@ class Life:
         self.state.close()
         self.spool.close()
         self.ledger.close()
+        self.responses.close()
 
     def _deliver(self, records: list[Record]) -> None:
         if self.refusals:

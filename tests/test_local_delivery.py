@@ -12,11 +12,12 @@ import pytest
 
 from streamgauge import local_delivery
 from streamgauge.core.capture.bundles import encode_bundle
-from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.local_delivery import DeliveryFailed, SpoolFailed, StateFile
 from streamgauge.spool import Row
+from streamgauge.spool.response_counters import NotCaptured, read_responses
 from tests.local_life import (
     LATER_S,
     Killed,
@@ -309,3 +310,25 @@ def test_silent_streams_are_counted(life: Life, data_dir: Path) -> None:
     put(data_dir, Bundle(INSTANCE, 0, 1, 31_000 * MS))
     life.work()
     assert life.counted.gauges["streamgauge_silent_streams"] == {"sim": 3}
+
+
+@pytest.mark.parametrize("kill_at", [None, *range(1, 5)])
+def test_a_stream_without_a_record_counts_once_or_is_lost_in_a_crash(data_dir: Path, kill_at: int | None) -> None:
+    opening = Opening("proxy", "1", "full", upstream="up")
+    ticks = Read(1, 20, 20, b'data: {"time":1}\n\n')
+    stream = Segment(bytes(16), 0, opening, head=Head(200, 1, True), reads=[ticks], end=End(Ending.COMPLETE))
+    put(data_dir, Bundle(INSTANCE, 0, 0, 0, [stream]))
+    life = Life(data_dir, kill_at)
+    try:
+        life.work(2)
+    except Killed:
+        assert kill_at is not None
+    life.end()
+    again = Life(data_dir)
+    again.work(2)
+    again.end()
+    counted = {name: one.not_captured for name, one in read_responses(data_dir / "counters").items()}
+    # A kill after the state was written, and before the count, loses it.
+    assert counted in (
+        [{"up": {NotCaptured.FORMAT: 1}}] if kill_at in (None, 1) else [{"up": {NotCaptured.FORMAT: 1}}, {}]
+    )

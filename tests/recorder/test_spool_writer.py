@@ -17,6 +17,7 @@ from streamgauge.recorder.bundler import reads_of
 from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
 from streamgauge.spool import NewRow, Reserve, Spool
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
+from streamgauge.spool.response_counters import NotCaptured, read_responses
 from streamgauge.spool.row_clock import Moment
 from streamgauge.spool.spool import Room
 from tests.faults.small_disk import SmallDisk, small_disk
@@ -414,4 +415,29 @@ def test_without_reserved_space_streams_without_a_record_are_counted(
     assert dropped(tmp_path) == {"spool_failed": lost.reads}
     assert read_incidents(tmp_path / "counters")["bundle_lost"] == 40 - len(bundles)
     assert f"{lost.without_record} of these streams have no record" in lost.sentence("/data")
+    assert read_responses(tmp_path / "counters")["unknown"].not_captured == {
+        NotCaptured.SPOOL_LOST: lost.without_record
+    }
+    spool.close()
+
+
+def test_a_stream_of_which_a_later_bundle_is_stored_is_not_counted_as_lost(
+    place: Path, counters: Counters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(place / "spool.sqlite")
+    out = SpoolWriter(INSTANCE, spool, counters)
+    opening = Opening("t", "1", "full", upstream="up")
+    begun = [Segment(bytes([number]) * 16, 0, opening) for number in (1, 2)]
+    whole = Segment(bytes(16), 0, opening, end=End(Ending.COMPLETE))
+    ended = [Segment(one.stream, 1, end=End(Ending.COMPLETE)) for one in begun]
+    with monkeypatch.context() as full:
+        full.setattr(spool_writer, "MAX_WAITING_BYTES", 0)
+        out.send([Bundle(INSTANCE, 1, 0, 0, [whole, *begun])], [1])
+        lost = read_responses(tmp_path / "counters")
+        assert lost["up"].not_captured == {NotCaptured.SPOOL_LOST: 1}
+    out.send([Bundle(INSTANCE, 1, 1, 0, ended[:1])], [1])
+    with monkeypatch.context() as full:
+        full.setattr(spool_writer, "MAX_WAITING_BYTES", 0)
+        out.send([Bundle(INSTANCE, 1, 2, 0, ended[1:])], [1])
+    assert read_responses(tmp_path / "counters")["up"].not_captured == {NotCaptured.SPOOL_LOST: 2}
     spool.close()

@@ -7,7 +7,8 @@ import pytest
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
-from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.dialects import DIALECTS, is_foreign
+from streamgauge.core.formats.json_text import parse
 from streamgauge.core.formats.sse import SseDecoder
 from streamgauge.taps.replay import replay
 from tests.vectors.drive import INSTANCE, Live, messages, record_of, segments_of, settings, wire
@@ -83,6 +84,10 @@ def test_it_gets_no_record(body: bytes, capture: Any) -> None:
     segments = list(segments_of(capture, messages(one, [(None, wire(one, Live()))])))
     assert assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, segments)) == []
     assert assembler.counts["not_llm"] == 1
+    # What its events show it to be; else it may come from a model whose format is not read.
+    shown = any(is_foreign(parse(event.data or b"")) for event in SseDecoder().feed(body))
+    [((_, reason), streams)] = assembler.ignored.items()
+    assert (reason, streams) == ("not_llm" if shown else "format", 1)
     assert assembler.open_streams == 0
 
 
