@@ -154,8 +154,25 @@ def test_a_weaker_mode_that_the_operator_chose_stands_and_is_warned_of(
         {},
     ],
 )
-def test_on_this_machine_libpqs_own_default_applies(url: dict[str, str]) -> None:
+def test_on_this_machine_the_password_is_not_sent_in_plain_text(url: dict[str, str]) -> None:
     assert tls_of(url) == (None, False, "")
+    assert tls_of(url).options == {"require_auth": "!password"}
+    assert tls_of({**url, "require_auth": "password"}).options == {}
+    assert tls_of({**url, "sslmode": "prefer"}).options == {}
+
+
+def test_an_attacker_at_the_port_on_loopback_does_not_get_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    attacker = PlainServer("127.0.0.1")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    url = f"postgresql://gauge@127.0.0.1:{attacker.port}/db"
+    for opening in (open_ledger, inspect_ledger):
+        with pytest.raises(LedgerUnavailableError, match="asks for the password in plain text"):
+            opening(url)
+    assert attacker.startups and not attacker.passwords
+    with pytest.raises(LedgerUnavailableError):
+        open_ledger(f"{url}?require_auth=password")
+    assert attacker.passwords == [PASSWORD.encode()]
+    attacker.close()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +193,7 @@ def test_to_another_host_the_server_is_verified(url: dict[str, str]) -> None:
 def test_the_environment_of_libpq_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGHOST", "db")
     assert tls_of({}).options == {"sslmode": VERIFIED}
-    assert tls_of({"host": "localhost"}).options == {}
+    assert tls_of({"host": "localhost"}).options == {"require_auth": "!password"}
     monkeypatch.setenv("PGSSLMODE", "prefer")
     mode = tls_of({})
     assert (mode.options, mode.mode) == ({}, "prefer")

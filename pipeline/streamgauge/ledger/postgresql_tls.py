@@ -1,7 +1,8 @@
 """TLS of a ledger's connection to PostgreSQL: which `sslmode` applies, and what a weaker one permits.
 
 libpq's own default, `prefer`, continues in plain text if the server refuses TLS, and verifies no certificate: an attacker
-on the way gets the password. So a connection to another host has `verify-full`, unless the operator chose a mode.
+on the way gets the password. So a connection to another host has `verify-full`, unless the operator chose a mode. On this
+machine another user may listen at PostgreSQL's port: there the password is not sent in plain text.
 """
 
 import ipaddress
@@ -22,11 +23,14 @@ _RISKS: Mapping[str, str] = {
     "prefer": "may continue in plain text, and verifies no certificate",
     "require": "encrypts, but does not verify which server answers",
 }
+# libpq 16 and later: every way to prove who one is, but the password in plain text.
+_NOT_IN_PLAIN_TEXT: Mapping[str, str] = {"require_auth": "!password"} if psycopg.pq.version() >= 160_000 else {}
 
 
 class TlsMode(NamedTuple):
-    """`mode`: the sslmode of the connection, None for libpq's own. `chosen`: whether the operator chose it. `warning`: a
-    sentence, without user and password, if the mode protects less than `verify-full`; empty otherwise.
+    """`mode`: the sslmode of the connection, None for libpq's own. `chosen`: whether the operator chose it, or, on this
+    machine, which proofs of identity the server may ask for (libpq's require_auth). `warning`: a sentence, without user and
+    password, if the mode protects less than `verify-full`; empty otherwise.
     """
 
     mode: str | None
@@ -36,10 +40,17 @@ class TlsMode(NamedTuple):
     @property
     def options(self) -> dict[str, str]:
         """The parameter that is added to the ledger's URL."""
-        return {} if self.chosen or self.mode is None else {"sslmode": self.mode}
+        if self.chosen:
+            return {}
+        return {"sslmode": self.mode} if self.mode is not None else dict(_NOT_IN_PLAIN_TEXT)
 
     def hint(self, sentence: str) -> str:
         """What to do after libpq's `sentence`, if the connection failed for a mode that the operator did not choose."""
+        if _NOT_IN_PLAIN_TEXT.items() <= self.options.items() and "cleartext password" in sentence:
+            return (
+                "; the server asks for the password in plain text: let pg_hba.conf say scram-sha-256, or add the parameter"
+                " require_auth=password to the URL"
+            )
         if not self.options or not any(word in sentence for word in ("SSL", "certificate")):
             return ""
         return (
@@ -59,7 +70,8 @@ def tls_of(url: Mapping[str, object]) -> TlsMode:
         chosen = defaults["sslmode"]
     others = [host for host in _hosts(url, defaults) if not _is_local(host)]
     if not others:
-        return TlsMode(chosen or None, bool(chosen), "")
+        chose_proofs = url.get("require_auth") or os.environ.get("PGREQUIREAUTH")
+        return TlsMode(chosen or None, bool(chosen or chose_proofs), "")
     if not chosen:
         return TlsMode(VERIFIED, False, "")
     risk = _RISKS.get(chosen)
