@@ -40,9 +40,17 @@ WRITTEN = sorted(
 )
 
 # Members of records that a later version makes otherwise from the same bundles: the path, and the fault that was mended.
+_STREAM = "01000000-0000-7000-8000-0000000000"
+_UNITS_WERE_LEFT_OUT, _REASONED_AT = (
+    ("09", "0a", "0b", "0c"),
+    ("06", "0f", "10", "12", "14", "16", "17", "18", "21", "2a"),
+)
 CHANGED_VALUES: dict[str, str] = {
-    f".01000000-0000-7000-8000-00000000000{digit}.usage.parts": "Cohere's billed units were left out"
-    for digit in "9abc"
+    **{f".{_STREAM}{end}.usage.parts": "Cohere's billed units were left out" for end in _UNITS_WERE_LEFT_OUT},
+    **{
+        f".{_STREAM}{end}.timing.inter_token_latency_s": "hidden reasoning was counted as tokens of the visible output"
+        for end in _REASONED_AT
+    },
 }
 # Settings and metrics that have another name now, and metrics that were removed after their time of deprecation.
 RENAMED_SETTINGS: dict[str, str] = {}

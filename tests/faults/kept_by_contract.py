@@ -64,11 +64,11 @@ EVENTS = {
     "gemini": """
         [].error.code.# [].error.status.' candidates.[].content.parts.[].functionCall.id.'
         candidates.[].content.parts.[].functionCall.name.' candidates.[].content.parts.[].toolCall.id.'
-        candidates.[].content.parts.[].toolCall.toolType.' candidates.[].finishReason.' candidates.[].index.#
-        error.code.# error.status.' modelVersion.' promptFeedback.blockReason.' response.candidates.[].finishReason.'
-        response.candidates.[].index.# response.modelVersion.' response.responseId.'
-        response.usageMetadata.candidatesTokenCount.# response.usageMetadata.promptTokenCount.#
-        response.usageMetadata.promptTokensDetails.[].modality.'
+        candidates.[].content.parts.[].toolCall.toolType.' candidates.[].finishReason.# candidates.[].finishReason.'
+        candidates.[].index.# createTime.' error.code.# error.status.' modelVersion.' promptFeedback.blockReason.#
+        promptFeedback.blockReason.' response.candidates.[].finishReason.' response.candidates.[].index.#
+        response.modelVersion.' response.responseId.' response.usageMetadata.candidatesTokenCount.#
+        response.usageMetadata.promptTokenCount.# response.usageMetadata.promptTokensDetails.[].modality.'
         response.usageMetadata.promptTokensDetails.[].tokenCount.# response.usageMetadata.thoughtsTokenCount.#
         response.usageMetadata.totalTokenCount.# responseId.' usageMetadata.cacheTokensDetails.[].modality.'
         usageMetadata.cacheTokensDetails.[].tokenCount.# usageMetadata.cachedContentTokenCount.#
@@ -76,13 +76,14 @@ EVENTS = {
         usageMetadata.candidatesTokensDetails.[].tokenCount.# usageMetadata.promptTokenCount.#
         usageMetadata.promptTokensDetails.[].modality.' usageMetadata.promptTokensDetails.[].tokenCount.#
         usageMetadata.serviceTier.' usageMetadata.thoughtsTokenCount.# usageMetadata.toolUsePromptTokenCount.#
-        usageMetadata.toolUsePromptTokensDetails.[].modality.'
-        usageMetadata.toolUsePromptTokensDetails.[].tokenCount.# usageMetadata.totalTokenCount.#
-        usageMetadata.trafficType.'
+        usageMetadata.toolUsePromptTokensDetails.[].modality.' usageMetadata.toolUsePromptTokensDetails.[].tokenCount.#
+        usageMetadata.totalTokenCount.# usageMetadata.trafficType.# usageMetadata.trafficType.'
     """,
     "gemini-interactions": """
         content.type.' delta.content.type.' delta.type.# delta.type.' error.code.' event_id.' event_type.' index.#
         interaction.id.' interaction.model.' interaction.object.' interaction.service_tier.' interaction.status.'
+        interaction.steps.[].content.[].type.' interaction.steps.[].id.' interaction.steps.[].name.'
+        interaction.steps.[].summary.[].type.' interaction.steps.[].type.'
         interaction.usage.grounding_tool_count.[].count.# interaction.usage.grounding_tool_count.[].search_query_count.#
         interaction.usage.grounding_tool_count.[].type.' interaction.usage.input_tokens_by_modality.[].modality.'
         interaction.usage.input_tokens_by_modality.[].tokens.# interaction.usage.output_tokens_by_modality.[].modality.'
@@ -111,22 +112,30 @@ EVENTS = {
         choices.[].delta.tool_calls.type.' choices.[].delta.tool_use_id.' choices.[].delta.type.'
         choices.[].error.code.# choices.[].finish_reason.# choices.[].finish_reason.' choices.[].index.#
         choices.[].message.role.' choices.[].message.tool_calls.[].function.name.' choices.[].message.tool_calls.[].id.'
-        choices.[].native_finish_reason.' choices.[].usage.completion_tokens.# choices.[].usage.prompt_tokens.#
-        choices.[].usage.total_tokens.# code.# created.# detail.[].type.' detail.code.' detail.status_code.#
-        error.code.# error.code.' error.status_code.# error.type.# error.type.' id.' latency_checkpoint.engine_ttft_ms.#
-        latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
+        choices.[].message.tool_calls.[].type.' choices.[].native_finish_reason.' choices.[].usage.completion_tokens.#
+        choices.[].usage.prompt_tokens.# choices.[].usage.total_tokens.# code.# created.# detail.[].type.' detail.code.'
+        detail.status_code.# error.code.# error.code.' error.status_code.# error.type.# error.type.'
+        final_result.choices.[].delta.role.' final_result.choices.[].finish_reason.' final_result.choices.[].index.#
+        final_result.created.# final_result.id.' final_result.model.' final_result.object.'
+        final_result.usage.completion_tokens.# final_result.usage.prompt_tokens.# final_result.usage.total_tokens.# id.'
+        latency_checkpoint.engine_ttft_ms.# latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
         latency_checkpoint.total_duration_ms.# latency_checkpoint.user_visible_ttft_ms.# model.' model_id.' object.'
-        perf_metrics.server-processing-time.' perf_metrics.server-time-to-first-token.' sansa.routed_model.'
-        sansa.routing_latency_ms.# service_tier.' sla_metrics.ttft_ms.# status_code.# system_fingerprint.'
-        time_info.queue_time.# time_info.total_time.# timings.predicted_ms.# timings.prompt_ms.# type.'
-        usage.cache_creation_input_tokens.# usage.cache_read_input_tokens.# usage.cached_tokens.#
-        usage.citation_tokens.# usage.completion_time.# usage.completion_tokens.#
-        usage.completion_tokens_details.accepted_prediction_tokens.# usage.completion_tokens_details.audio_tokens.#
-        usage.completion_tokens_details.image_tokens.# usage.completion_tokens_details.reasoning_tokens.#
-        usage.completion_tokens_details.rejected_prediction_tokens.# usage.cost.# usage.cost.input_tokens_cost.#
-        usage.cost.output_tokens_cost.# usage.cost.request_cost.# usage.cost.total_cost.#
-        usage.cost_details.upstream_inference_cost.# usage.cost_in_usd_ticks.# usage.input_tokens.#
-        usage.input_tokens_details.cached_tokens.# usage.market_cost.# usage.num_search_queries.#
+        orchestration_result.choices.[].delta.role.' orchestration_result.choices.[].delta.tool_calls.[].function.name.'
+        orchestration_result.choices.[].delta.tool_calls.[].id.'
+        orchestration_result.choices.[].delta.tool_calls.[].index.#
+        orchestration_result.choices.[].delta.tool_calls.[].type.' orchestration_result.choices.[].finish_reason.'
+        orchestration_result.choices.[].index.# orchestration_result.created.# orchestration_result.id.'
+        orchestration_result.model.' orchestration_result.object.' perf_metrics.server-processing-time.'
+        perf_metrics.server-time-to-first-token.' request_id.' sansa.routed_model.' sansa.routing_latency_ms.#
+        service_tier.' sla_metrics.ttft_ms.# status_code.# system_fingerprint.' time_info.queue_time.#
+        time_info.total_time.# timings.predicted_ms.# timings.prompt_ms.# type.' usage.cache_creation_input_tokens.#
+        usage.cache_read_input_tokens.# usage.cached_tokens.# usage.citation_tokens.# usage.completion_time.#
+        usage.completion_tokens.# usage.completion_tokens_details.accepted_prediction_tokens.#
+        usage.completion_tokens_details.audio_tokens.# usage.completion_tokens_details.image_tokens.#
+        usage.completion_tokens_details.reasoning_tokens.# usage.completion_tokens_details.rejected_prediction_tokens.#
+        usage.cost.# usage.cost.input_tokens_cost.# usage.cost.output_tokens_cost.# usage.cost.request_cost.#
+        usage.cost.total_cost.# usage.cost_details.upstream_inference_cost.# usage.cost_in_usd_ticks.#
+        usage.input_tokens.# usage.input_tokens_details.cached_tokens.# usage.market_cost.# usage.num_search_queries.#
         usage.num_sources_used.# usage.output_tokens.# usage.output_tokens_details.reasoning_tokens.#
         usage.prompt_audio_seconds.# usage.prompt_cache_hit_tokens.# usage.prompt_cache_miss_tokens.#
         usage.prompt_cache_write_tokens.# usage.prompt_time.# usage.prompt_tokens.#
@@ -143,19 +152,20 @@ EVENTS = {
         x_groq.usage.queue_time.# x_groq.usage.total_time.# x_groq.usage.total_tokens.#
     """,
     "openai-completions": """
-        choices.[].delta.role.' choices.[].finish_reason.' choices.[].index.# created.# error.type.' id.' model.'
-        object.' type.' usage.cache_creation_input_tokens.# usage.cache_read_input_tokens.# usage.completion_tokens.#
-        usage.cost.# usage.prompt_tokens.# usage.prompt_tokens_details.cache_creation_input_tokens.#
+        base_resp.status_code.# choices.[].delta.role.' choices.[].finish_reason.' choices.[].index.#
+        choices.[].native_finish_reason.' created.# error.type.' id.' model.' object.' type.'
+        usage.cache_creation_input_tokens.# usage.cache_read_input_tokens.# usage.completion_tokens.# usage.cost.#
+        usage.prompt_tokens.# usage.prompt_tokens_details.cache_creation_input_tokens.#
         usage.prompt_tokens_details.cached_tokens.# usage.total_tokens.#
     """,
     "openai-responses": """
-        code.' content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.' item.id.' item.name.'
-        item.role.' item.status.' item.summary.[].type.' item.type.' item_id.' output_index.# part.type.'
-        response.created_at.# response.error.code.' response.id.' response.incomplete_details.reason.' response.model.'
-        response.object.' response.output.[].call_id.' response.output.[].content.[].type.' response.output.[].id.'
-        response.output.[].name.' response.output.[].role.' response.output.[].status.' response.output.[].type.'
-        response.service_tier.' response.status.' response.tool_usage.image_gen.input_tokens.#
-        response.tool_usage.image_gen.input_tokens_details.image_tokens.#
+        base_resp.status_code.# code.' content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.'
+        item.id.' item.name.' item.role.' item.status.' item.summary.[].type.' item.type.' item_id.' output_index.#
+        part.type.' response.created_at.# response.error.code.' response.id.' response.incomplete_details.reason.'
+        response.model.' response.object.' response.output.[].call_id.' response.output.[].content.[].type.'
+        response.output.[].id.' response.output.[].name.' response.output.[].role.' response.output.[].status.'
+        response.output.[].summary.[].type.' response.output.[].type.' response.service_tier.' response.status.'
+        response.tool_usage.image_gen.input_tokens.# response.tool_usage.image_gen.input_tokens_details.image_tokens.#
         response.tool_usage.image_gen.input_tokens_details.text_tokens.# response.tool_usage.image_gen.output_tokens.#
         response.tool_usage.image_gen.output_tokens_details.image_tokens.#
         response.tool_usage.image_gen.output_tokens_details.text_tokens.# response.tool_usage.image_gen.total_tokens.#
