@@ -21,7 +21,7 @@ from streamgauge.core.record import Counts, Error, Gaps, Integrity, Record, Timi
 from streamgauge.metrics.prometheus import Metrics
 
 # Numbers of series; 0: as many as a page holds.
-SIZES = (1_000, 5_000, 0)
+SIZES = (1_000, 5_000, 20_000, 0)
 FORMATS: Mapping[str, str] = {
     "text": "text/plain;version=0.0.4",
     "OpenMetrics": "application/openmetrics-text;version=1.0.0",
@@ -30,8 +30,8 @@ FORMATS: Mapping[str, str] = {
 READY = "lines that are ready"
 _OUTCOMES: tuple[Outcome, ...] = ("completed", "stream_error", "truncated", "client_abort")
 _REASONS = ("stop", "length", "tool_calls", "content_filter")
-# Streams without a new series after which the page is full: those of five models.
-_FULL = 240
+# Streams without a new series after which the page is full: those of twenty models.
+_FULL = 960
 
 
 def records() -> Iterator[Record]:
@@ -73,7 +73,7 @@ def lines_of(metrics: Metrics) -> list[str]:
 def filled(series: int) -> Metrics:
     """An exporter whose page has at least this many series; for 0 as many as these streams make. Raises ValueError."""
     metrics, streams, before, unchanged = Metrics(), records(), 0, 0
-    between = 24 if series else 120  # streams between two looks at the page
+    between = 24 if series else 480  # streams between two looks at the page
     while unchanged < _FULL:
         for record in itertools.islice(streams, between):
             metrics.observe(record)

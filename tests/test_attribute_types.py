@@ -15,6 +15,7 @@ from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.ledger import KEYS
 from streamgauge.ledger.schema import records
 from streamgauge.metrics.attribute_labels import with_attributes
+from streamgauge.metrics.budgets import reserve_of
 from streamgauge.metrics.declarations import LABELS
 from streamgauge.metrics.table import TABLE
 from streamgauge.recorder.request import _KEY_HEADERS
@@ -49,8 +50,8 @@ def test_as_many_attributes_as_are_allowed() -> None:
     assert [one.header for one in ATTRIBUTES.read(given)] == [f"x-a{number}" for number in range(MAX_ATTRIBUTES)]
 
 
-def test_labels_of_the_longest_names_leave_each_metric_its_reserve() -> None:
+def test_attributes_need_no_more_series_of_other() -> None:
     names = [f"{'a' * 31}{number}" for number in range(MAX_METRIC_ATTRIBUTES)]
     for metric in TABLE:
         labelled = with_attributes(metric, ATTRIBUTE_NAMES.read(names))
-        assert labelled.reserve_bytes <= labelled.page_bytes, metric.name
+        assert reserve_of(labelled) == reserve_of(metric), metric.name

@@ -41,7 +41,7 @@ REFUSED_HEADERS = frozenset(
 )  # fmt: skip
 # The record's tenant, which may be a label of metrics as attributes may.
 TENANT = "tenant"
-# Attributes that may be labels of metrics: with more, one series of each outcome would not fit a metric's share of the page.
+# Attributes that may be labels of metrics: with more, a few combinations of their values would use up the budget of details.
 MAX_METRIC_ATTRIBUTES = 4
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from bench.scrape import FORMATS, filled, lines_of, main, measured
 
-from streamgauge.metrics.declarations import PAGE_BYTES
+from streamgauge.metrics.declarations import MODEL_SERIES, PAGE_SERIES
 from tests.bench.sections import written_section
 
 
@@ -18,9 +18,9 @@ def test_a_page_of_5_000_series_is_measured_in_every_format() -> None:
 
 def test_a_full_page_is_full() -> None:
     metrics = filled(0)
-    assert 0.5 * PAGE_BYTES < len(metrics.render()) < PAGE_BYTES
+    assert 0.8 * MODEL_SERIES < len(lines_of(metrics)) < PAGE_SERIES
     with pytest.raises(ValueError, match="a full page has"):
-        filled(10_000)
+        filled(PAGE_SERIES)
 
 
 def test_it_writes_its_section_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -323,6 +323,18 @@ _PRESENCE = (
         (Fired(_TAP),),
     ),
     Case(
+        "a worker counts new models as other",
+        "MetricLabelsCut",
+        {worker("streamgauge_metric_labels_cut_total", label="model"): f"0x{CHANGE} 0+3x{_LAST}"},
+        (Fired({**_WORKER, "label": "model"}),),
+    ),
+    Case(
+        "models were counted as other for five minutes, and then had room",
+        "MetricLabelsCut",
+        {worker("streamgauge_metric_labels_cut_total", label="model"): f"0x{CHANGE} 0+3x5 15x{_LAST}"},
+        at=100,
+    ),
+    Case(
         "a source failed long ago",
         "MetricSourceFails",
         {tap("streamgauge_metric_source_failures_total"): f"0x{CHANGE} 7x{_LAST}"},

@@ -16,8 +16,10 @@ import yaml
 
 from streamgauge.core.record import Error
 from streamgauge.metrics.admin_access import Access, Token
+from streamgauge.metrics.declarations import IDLE_S, MODEL_SERIES, SERIES_OF_A_PAIR, Kind
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.metrics.table import TABLE
 from streamgauge.metrics.table_otel import OtelNames
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.metrics.records import make_record, make_timing
@@ -25,6 +27,7 @@ from tests.ports import free_port
 from tests.taps.proxy.pki import make_pki
 
 ROOT = Path(__file__).parents[2]
+LATENCIES = [metric.name for metric in TABLE if metric.kind is Kind.HISTOGRAM and "model" in metric.labels]
 RULES = ROOT / "dashboards" / "prometheus" / "rules"
 PATIENCE_S = 90  # with a slow machine's share of CPU; usually it takes 3 s
 
@@ -151,6 +154,48 @@ def test_prometheus_takes_native_histograms_and_exemplars(tmp_path: Path, promet
                         await until(base, 'sum(streamgauge_time_to_first_token_seconds_bucket{le="0.25"})', 2)
                         assert {"stream_id": make_record().stream_id, "trace_id": "4bf9"} in exemplars(base)
                     await until(base, "sum(gen_ai_client_inference_usage_output_tokens_total)", 15)
+
+    asyncio.run(run())
+
+
+def test_prometheus_takes_a_page_of_500_pairs_and_names_that_come_and_go(
+    tmp_path: Path, prometheus_tools: None
+) -> None:
+    """In both formats: every pair in each histogram, upstreams that stay, and new names once old ones are idle."""
+    clock = [0.0]
+    metrics = Metrics(clock=lambda: clock[0])
+    kinds = make_timing(first_reasoning_s=0.2, first_content_s=0.3, first_tool_s=0.4)
+
+    def send(upstream: int, model: str) -> None:
+        name = f"upstream-{upstream}"
+        metrics.observe(make_record(upstream=name, request_model=model, response_model=model, timing=kinds))
+
+    pairs = MODEL_SERIES // SERIES_OF_A_PAIR
+    streams, of_upstream_3 = 100_000 + pairs, 5_000 + len(range(3, pairs, 20))
+    for number in range(pairs):
+        send(number % 20, f"model-{number}")
+    for number in range(100_000):
+        send(number % 20, f"hostile-{number}")
+
+    async def run() -> None:
+        async with AdminServer(metrics, lambda: True) as server:
+            await server.start("127.0.0.1:0")
+            for name, features in (("native", ("native-histograms",)), ("bounded", ())):
+                folder = tmp_path / name
+                folder.mkdir()
+                with prometheus(folder, server.address, *features) as base:
+                    await until(base, "sum(streamgauge_streams_total)", streams)
+                    for histogram in LATENCIES:
+                        of_metric = histogram if features and "chunk" not in histogram else f"{histogram}_count"
+                        shown = f'count(count by (upstream, model) ({of_metric}{{model!="other"}}))'
+                        await until(base, shown, pairs)
+                    await until(base, "count(count by (upstream) (streamgauge_streams_total))", 20)
+                    await until(base, 'sum(streamgauge_streams_total{upstream="upstream-3"})', of_upstream_3)
+                    if not features:
+                        clock[0] += IDLE_S + 1
+                        send(3, "model-new")
+                        await until(base, 'sum(streamgauge_streams_total{model="model-new"})', 1)
+                        await until(base, 'count(streamgauge_streams_total{model="model-7"}) or vector(0)', 0)
 
     asyncio.run(run())
 

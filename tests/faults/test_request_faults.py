@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from streamgauge.config import WORKER_ADMIN, Settings
-from streamgauge.metrics.declarations import LABELS, PAGE_BYTES
+from streamgauge.metrics.declarations import LABELS, PAGE_SERIES
 from tests.faults.listening import listening
 from tests.faults.scripted import (
     BODY,
@@ -33,7 +33,7 @@ from tests.faults.scripted import (
     whole,
     with_records,
 )
-from tests.metrics.pages import read_page
+from tests.metrics.pages import lines_of, read_page
 from tests.running import Running, start, start_tap, start_up, wait_for, wait_until_ready
 
 ANY_ADMIN = ("--admin", "127.0.0.1:0")
@@ -260,7 +260,7 @@ def test_l1_hostile_model_names_stay_within_the_page(tmp_path: Path) -> None:
         page = wait_for(
             lambda: (body := up.get("/metrics")[1]) and _streams(body) == NAMES and body, "streams in the metrics"
         )
-        assert len(page.encode()) < PAGE_BYTES
+        assert lines_of(page.encode()) < PAGE_SERIES
         read = read_page(page.encode())
         models = read.label_values("model")
         assert len(models) <= LABELS["model"].budget

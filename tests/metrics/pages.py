@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
 
-# The most that a scrape may take (seconds of CPU, whatever else the machine does): a full page takes some 40 ms.
-MOST_S = 0.1
+# The most that a scrape may take (seconds of CPU, whatever else the machine does): a full page takes some 100 ms as text,
+# and 160 ms as protobuf.
+MOST_S = 0.4
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
@@ -55,3 +56,20 @@ def read_page(page: bytes, *, openmetrics: bool = False) -> ReadPage:
             assert series not in samples, series
             samples[series] = sample.value
     return ReadPage(samples)
+
+
+def read_at_once(page: bytes) -> ReadPage:
+    """As `read_page`, for a large page of plain lines: without its checks, and in a tenth of the time."""
+    samples: dict[Series, float] = {}
+    for line in page.decode().splitlines():
+        if not line.startswith("#"):
+            shown, _, value = line.rpartition(" ")
+            name, _, labels = shown.partition("{")
+            pairs = (pair.partition('="') for pair in labels.removesuffix('"}').split('",') if pair)
+            samples[name, frozenset((label, text) for label, _, text in pairs)] = float(value)
+    return ReadPage(samples)
+
+
+def lines_of(page: bytes) -> int:
+    """The lines of a text page that have a value: the series that Prometheus would store."""
+    return sum(not line.startswith(b"#") for line in page.splitlines())

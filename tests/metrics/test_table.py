@@ -1,7 +1,7 @@
-"""The table of metrics by itself: names, labels, and that its shares of the page fit."""
+"""The table of metrics by itself: names, labels, and that its series fit the page."""
 
 import re
-from dataclasses import replace
+from collections import Counter
 from typing import get_args
 
 import pytest
@@ -11,7 +11,17 @@ from streamgauge.core.outcome import FINISH_REASONS
 from streamgauge.core.record import REQUEST_CAPPED
 from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind, page_shares
+from streamgauge.metrics.budgets import reserve_of
+from streamgauge.metrics.declarations import (
+    LABELS,
+    MODEL_SERIES,
+    OTHER,
+    PAGE_SERIES,
+    SERIES_OF_A_PAIR,
+    UNKNOWN,
+    UNSERVED_SERIES,
+    Kind,
+)
 from streamgauge.metrics.table_otel import OTEL_TABLE, OtelNames, otel_metrics
 from streamgauge.spool.read_counters import DropReason, Incident, Refusal
 from streamgauge.worker.activity_clock import Activity
@@ -89,21 +99,19 @@ def test_closed_labels_have_room_for_their_whole_vocabulary() -> None:
 
 
 @pytest.mark.parametrize("names", get_args(OtelNames))
-def test_the_share_of_each_metric_holds_its_reserve(names: OtelNames) -> None:
-    shown = (*table.TABLE, *otel_metrics(names))
-    shares = page_shares(shown)
-    assert sum(shares.values()) <= PAGE_BYTES
-    for metric in shown:
-        assert metric.reserve_bytes <= shares[metric.name] <= metric.page_bytes, metric.name
+def test_the_series_of_other_leave_nearly_all_of_the_page_to_names(names: OtelNames) -> None:
+    assert sum(map(reserve_of, (*table.TABLE, *otel_metrics(names)))) < PAGE_SERIES / 50
 
 
-def test_shares_are_smaller_where_all_of_them_do_not_fit() -> None:
-    small, large = table.BURSTS, table.FIRST_TOKEN
-    assert page_shares([small, large]) == {metric.name: metric.page_bytes for metric in (small, large)}
-    crowd = [replace(large, name=f"streamgauge_{number:02}_first_token_seconds") for number in range(20)]
-    shares = page_shares([small, *crowd])
-    assert 0.99 * PAGE_BYTES < sum(shares.values()) <= PAGE_BYTES
-    assert all(metric.reserve_bytes < shares[metric.name] < metric.page_bytes for metric in (small, *crowd))
+def test_a_pair_is_counted_with_the_lines_that_it_takes() -> None:
+    lines = Counter[bool]()
+    for metric in table.TABLE:
+        if "model" in metric.labels:
+            lines[metric.kind is Kind.HISTOGRAM] += metric.lines
+    kinds = 2 * len({*INPUT_KINDS, *OUTPUT_KINDS})  # tokens, and streams that reported them
+    counters = len(table.OUTCOMES) + kinds + len(table.SIDES) + 3 + 5  # costs and savings; a few finish reasons
+    assert lines[True] + counters <= SERIES_OF_A_PAIR
+    assert MODEL_SERIES // SERIES_OF_A_PAIR - UNSERVED_SERIES // SERIES_OF_A_PAIR >= 500
 
 
 def test_series_that_start_have_values_of_labels_that_the_metric_has() -> None:

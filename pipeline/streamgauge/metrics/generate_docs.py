@@ -10,7 +10,18 @@ from pathlib import Path
 from streamgauge.metrics import table
 from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.dashboards import dashboard_json
-from streamgauge.metrics.declarations import ATTRIBUTE, LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, MetricSource
+from streamgauge.metrics.declarations import (
+    ATTRIBUTE,
+    IDLE_S,
+    LABELS,
+    MODEL_SERIES,
+    OTHER,
+    PAGE_SERIES,
+    SERIES_OF_A_PAIR,
+    UNKNOWN,
+    Metric,
+    MetricSource,
+)
 from streamgauge.metrics.table_otel import OTEL_TABLE
 
 _PARTS: Mapping[MetricSource, str] = {
@@ -46,7 +57,12 @@ def _head() -> Iterable[str]:
     yield "Generated from `streamgauge/metrics/table.py` by `python -m streamgauge.metrics.generate_docs`: do not edit."
     yield ""
     yield "- Durations are in seconds. An unknown value adds nothing: null never becomes 0."
-    yield f"- A page has less than {PAGE_BYTES:,} bytes. A label has a limit of values: further ones become `{OTHER}`."
+    pairs = MODEL_SERIES // SERIES_OF_A_PAIR
+    yield f"- A page has at most {PAGE_SERIES:,} series (a histogram has one for each bucket). {pairs} pairs of upstream and"
+    yield f"  model have series of their own in each metric with these labels; further models become `{OTHER}`, and their"
+    yield "  upstream stays. Other labels have a limit of values."
+    yield f"- Where a new name needs room, names that were not used for {IDLE_S:,.0f} s give theirs back: their series leave"
+    yield "  the page."
     yield f"- An unknown label value is `{UNKNOWN}`."
     yield "- A counter without labels starts at 0. So do the counters marked *, for each upstream that the settings of `up`"
     yield "  or the newest records of the ledger name when the process starts, and for any other one with its first finished"

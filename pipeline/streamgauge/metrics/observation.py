@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
 from streamgauge.metrics.attribute_labels import attribute_of
+from streamgauge.metrics.budgets import Key, PageBudgets
 from streamgauge.metrics.declarations import Metric
-from streamgauge.metrics.series import Family, Key, LabelBudgets, ObservedStream
+from streamgauge.metrics.series import Family, ObservedStream
 
 
 class Observation:
     """Adds one record to the families. Label values are given in the order of the metric's labels."""
 
-    def __init__(self, families: Mapping[str, Family], budgets: LabelBudgets, record: Record, upstream: str) -> None:
+    def __init__(self, families: Mapping[str, Family], budgets: PageBudgets, record: Record, upstream: str) -> None:
         self._families = families
         self.upstream = upstream
-        # A model name that only a client sent, and no upstream served, must not use up the budget of models.
         self.served = record.response_model is not None or record.counts.token_events > 0
-        self.model = budgets.value_of("model", record.request_model or record.response_model, proven=self.served)
+        self.model = budgets.model_of(upstream, record.request_model or record.response_model, served=self.served)
         self._stream = ObservedStream.of(record)
         streams = families[table.STREAMS.name]
         names = streams.metric.labels[len(streams.metric.labels) - streams.attributes :]
@@ -37,8 +37,8 @@ class Observation:
         return is_new
 
     def start(self, metric: Metric, *labels: object) -> None:
-        """Lets a series of a counter exist with 0, if the metric's share of the page has room for it."""
-        if self._families[metric.name].has_room_for_zeros:
+        """Lets a series of a counter exist with 0, unless attributes are labels of the metric."""
+        if self._families[metric.name].has_zeros:
             self.add(metric, 0, *labels)
 
     def time(self, metric: Metric, value: float | None, *labels: object) -> None:

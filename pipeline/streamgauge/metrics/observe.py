@@ -17,12 +17,13 @@ from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics import table
+from streamgauge.metrics.budgets import PageBudgets
 from streamgauge.metrics.declarations import UNKNOWN
 from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.metrics.observation import Observation, sum_of_gaps
 from streamgauge.metrics.observe_otel import OtelObserver
 from streamgauge.metrics.resumed_usage import Addition, ResumedUsage, added_by_kind
-from streamgauge.metrics.series import Family, LabelBudgets
+from streamgauge.metrics.series import Family
 from streamgauge.metrics.table_otel import OtelNames
 
 
@@ -32,7 +33,7 @@ class Observer:
     def __init__(
         self,
         families: Mapping[str, Family],
-        budgets: LabelBudgets,
+        budgets: PageBudgets,
         otel_names: OtelNames,
         cost_of: CostOf | None = None,
     ) -> None:
@@ -41,13 +42,12 @@ class Observer:
         self._otel = None if otel_names == "off" else OtelObserver(otel_names)
         self._cost_of = cost_of
         self._resumed_usage = ResumedUsage()
-        self._started: set[str] = set()
 
     def start_upstream(self, name: object) -> str:
         """Lets the counters of an upstream begin at 0, unless they have begun. Returns the label's value."""
         upstream = self._budgets.value_of("upstream", name)
-        if upstream not in self._started:
-            self._started.add(upstream)
+        if upstream not in self._budgets.started:
+            self._budgets.started.add(upstream)
             for family in self._families.values():
                 family.start_upstream(upstream)
         return upstream

@@ -14,13 +14,14 @@ from streamgauge.core.record import Record
 from streamgauge.metrics import protobuf_format, table
 from streamgauge.metrics.accept import wanted_format
 from streamgauge.metrics.attribute_labels import attributes_of, with_attributes
-from streamgauge.metrics.declarations import Kind, MetricSource, page_shares
+from streamgauge.metrics.budgets import Key, PageBudgets
+from streamgauge.metrics.declarations import Kind, MetricSource, label_of
 from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.metrics.observe import Observer
 from streamgauge.metrics.rate_limits import RateLimitGauges
-from streamgauge.metrics.series import Family, Key, LabelBudgets
+from streamgauge.metrics.series import Family
 from streamgauge.metrics.table_otel import OtelNames, otel_metrics
-from streamgauge.metrics.text_format import Shown, exposed_families
+from streamgauge.metrics.text_format import Shown
 from streamgauge.runtime.faults import report_fault
 
 
@@ -69,14 +70,16 @@ class Metrics:
         cost_of: CostOf | None = None,
     ) -> None:
         self._lock = Lock()
-        self._budgets = LabelBudgets(attributes)
         labelled = [with_attributes(metric, attributes) for metric in table.TABLE]
         shown = (*labelled, *otel_metrics(otel_names or "off"))
-        shares = page_shares(shown)
+        self._budgets = PageBudgets(shown, attributes)
         self._families = {
-            metric.name: Family(metric, self._budgets, shares[metric.name], attributes_of(metric, attributes))
-            for metric in shown
+            metric.name: Family(metric, self._budgets, attributes_of(metric, attributes)) for metric in shown
         }
+        self._budgets.families = self._families.values()
+        self._clock = clock
+        self._budgets.now = clock()
+        self._open_labels = sorted({name for metric in shown for name in metric.labels if label_of(name).open})
         self._observer = Observer(self._families, self._budgets, otel_names or "off", cost_of)
         self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
@@ -88,12 +91,14 @@ class Metrics:
     def observe(self, record: Record) -> StreamCost | None:
         """Counts a finished stream. Returns what it adds to the cost: None if that is not known."""
         with self._lock:
+            self._budgets.now = self._clock()
             self._rate_limits.observe(record)
             return self._observer.observe(record)
 
     def start_upstream(self, name: str) -> None:
         """Lets the counters of a configured upstream begin at 0, before its first stream."""
         with self._lock:
+            self._budgets.now = self._clock()
             self._observer.start_upstream(name)
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
@@ -148,13 +153,13 @@ class Metrics:
         form = wanted_format(accept)
         samples = [sample for source in list(self._sources) for sample in self._samples_of(source)]
         with self._lock:
+            self._budgets.now = self._clock()
             self._rate_limits.remove_expired()
             sampled = self._sampled(samples)
             shown: list[Shown] = [(family, sampled.get(family.metric.name, {})) for family in self._families.values()]
             if form is None:
                 return Page(protobuf_format.protobuf_page(shown), protobuf_format.CONTENT_TYPE)
-            families = exposed_families(shown, form)
-        return Page(form.write(families), form.content_type)
+            return Page(form.page(shown), form.content_type)
 
     def _samples_of(self, source: Source) -> list[Sample]:
         try:
@@ -175,8 +180,9 @@ class Metrics:
                 continue
             numbers = sampled.setdefault(sample.name, {})
             numbers[key] = numbers.get(key, 0) + sample.value
-        if self._budgets.overflowed:
-            sampled[table.LABELS_CUT.name] = {(label,): count for label, count in self._budgets.overflowed.items()}
+        overflowed = self._budgets.overflowed
+        labels = dict.fromkeys((*self._open_labels, *overflowed))
+        sampled[table.LABELS_CUT.name] = {(label,): overflowed[label] for label in labels}
         return sampled
 
     def _family(self, name: str, *kinds: Kind) -> Family:

@@ -8,8 +8,9 @@ too: a scraper takes those that it can read. Where values are not known, only th
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
+from streamgauge.metrics.budgets import Key
 from streamgauge.metrics.declarations import Kind, Metric
-from streamgauge.metrics.series import NATIVE_SCHEMA, ZERO_THRESHOLD, Exemplar, Histogram, Key
+from streamgauge.metrics.series import NATIVE_SCHEMA, ZERO_THRESHOLD, Exemplar, Histogram
 from streamgauge.metrics.text_format import Shown
 
 CONTENT_TYPE = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from streamgauge.core.record import RateLimit, Record
+from streamgauge.metrics.budgets import Key
 from streamgauge.metrics.declarations import Metric
-from streamgauge.metrics.series import Family, Key
+from streamgauge.metrics.series import Family
 from streamgauge.metrics.table_limits import RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET
 
 # How long a value stays without a newer response (seconds): some scrapes at any usual interval. It stays until its reset

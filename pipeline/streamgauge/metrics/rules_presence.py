@@ -133,6 +133,15 @@ def _metrics(durations: Durations) -> list[Alert]:
             "A part of the metrics of {{ $labels.instance }} is missing",
             "A source of metrics failed during a scrape. The log of the process has the error.",
         ),
+        Alert(
+            "MetricLabelsCut",
+            f"sum by (instance, label) (increase(streamgauge_metric_labels_cut_total[{durations(15)}])) > 0",
+            15,
+            "ticket",
+            "Metrics of {{ $labels.instance }} count values of the label {{ $labels.label }} as other",
+            "A limit of the page is reached: streams with further values are counted under other, so panels and alerts by "
+            "this label do not show them. The ledger has all of them.",
+        ),
         # A scraper with an old token asks at most every 5 s or so: 120 times in these ten minutes.
         Alert(
             "AdminTokenGuessed",

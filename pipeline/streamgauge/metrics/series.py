@@ -1,26 +1,20 @@
-"""The counts: the series of each metric, within the budgets of their labels and their share of the page.
+"""The counts: the series of each metric, within the budgets of the page (`budgets.py`).
 
 The gaps of a stream are added in one pass over its buckets, whatever their number. Not thread-safe: `prometheus.Metrics`
 holds the lock.
 """
 
 import math
-import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
 from typing import NamedTuple, Self, cast
 
 from streamgauge.core.record import Record
-from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Metric, label_of
-
-Key = tuple[str, ...]
-
-# The values of attributes that do not tell streams apart.
-_GENERAL = frozenset((OTHER, UNKNOWN))
+from streamgauge.metrics.budgets import Key, PageBudgets, clean
+from streamgauge.metrics.declarations import UNKNOWN, Metric
 
 # Native buckets have the bounds 2^(index / 8), 9 % apart: schema 3 of Prometheus' native histograms. Values up to
 # ZERO_THRESHOLD are in a bucket of their own, values above MAX_NATIVE in the last one, so a series has at most 321.
@@ -30,42 +24,6 @@ MAX_NATIVE = 2.0**20
 
 # An exemplar of a slow stream is shown until a slower one comes, or this many streams of its series have come.
 SLOWEST_OF = 100
-
-# Anything but printable ASCII without quote and backslash. The rest needs no escape in any format, so sizes are known
-# in advance.
-_NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
-
-
-def clean(value: object, max_chars: int) -> str:
-    """A label value as text: cut, with characters other than plain ASCII replaced; `unknown` for None and empty text."""
-    text = "" if value is None else str(value)
-    return _NOT_PLAIN.sub("_", text[:max_chars].strip()) or UNKNOWN
-
-
-class LabelBudgets:
-    """The known values of each label; further ones become `other`. `overflowed` counts by label how many did."""
-
-    def __init__(self, attributes: Sequence[str] = ()) -> None:
-        """`attributes`: the labels of attributes (`--metric-attribute`)."""
-        self._known: dict[str, set[str]] = {name: {OTHER, UNKNOWN} for name in (*LABELS, *attributes)}
-        self.overflowed: Counter[str] = Counter()
-
-    def value_of(self, name: str, value: object, *, proven: bool = True) -> str:
-        """The value to use for label `name`. Unproven values may take only half of the budget."""
-        known = self._known[name]
-        if value.__class__ is str and value in known:  # the usual, cheap case: a known value is clean
-            return str(value)
-        label = label_of(name)
-        if label.optional and value is None:
-            return ""
-        text = clean(value, label.max_chars)
-        if text in known:
-            return text
-        if len(known) < (label.budget if proven else label.budget // 2):
-            known.add(text)
-            return text
-        self.overflowed[name] += 1
-        return OTHER
 
 
 class ObservedStream(NamedTuple):
@@ -158,23 +116,21 @@ class Histogram:
 
 @dataclass
 class Family:
-    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram. `page_bytes`: its share.
+    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram.
 
-    `attributes`: how many of the metric's labels, the last ones, are attributes. They take at most half of its share of the
-    page: beyond that they become `other` first, so that the other labels keep their values.
+    `attributes`: how many of the metric's labels, the last ones, are attributes.
     """
 
     metric: Metric
-    budgets: LabelBudgets
-    page_bytes: int
+    budgets: PageBudgets
     attributes: int = 0
     numbers: dict[Key, float] = field(default_factory=dict)
     histograms: dict[Key, Histogram] = field(default_factory=dict)
-    _places: set[Key] = field(default_factory=set)
-    _bytes: int = 0
+    _used: dict[Key, float] = field(default_factory=dict)  # when each key was last asked for (`PageBudgets.now`)
+    _detail_series: int = 0
 
     def place(self, labels: Mapping[str, object]) -> Key:
-        """The key of a series. Its open labels become `other` if the metric's share of the page is full.
+        """The key of a series. Its open labels become `other` where a budget is full.
 
         Raises ValueError if the labels are not exactly those of the metric.
         """
@@ -185,50 +141,51 @@ class Family:
 
     def place_values(self, values: tuple[object, ...]) -> Key:
         """The same for values in the order of the metric's labels. Those of attributes may be left out: they are unknown."""
-        if values in self._places:  # the usual, cheap case
-            return cast("Key", values)
+        if values in self._used:  # the usual, cheap case
+            known = cast("Key", values)
+            self._used[known] = self.budgets.now
+            return known
         if self.attributes and len(values) == len(self.metric.labels) - self.attributes:
             values = (*values, *[None] * self.attributes)
-        value_of = self.budgets.value_of
-        key = tuple([value_of(name, value) for name, value in zip(self.metric.labels, values, strict=True)])
-        return key if key in self._places else self._make_place(key)
+        key = self.budgets.key_of(self.metric.labels, values)
+        return key if key in self._used else self._make_place(key)
 
     def _make_place(self, key: Key) -> Key:
-        metric = self.metric
-        size = metric.bytes_of(key)
-        first = len(key) - self.attributes  # the place of the first attribute
-        if self._bytes + size > self._share // 2 and not _GENERAL.issuperset(key[first:]):
-            self.budgets.overflowed.update(metric.labels[first:])
-            general = (*key[:first], *[OTHER] * self.attributes)
-            return general if general in self._places else self._make_place(general)
-        if self._bytes + size <= self._share:
-            self._bytes += size
-            self._places.add(key)
-            return key
-        in_reserve = tuple(
-            OTHER if label_of(name).open and value else value for name, value in zip(metric.labels, key, strict=True)
-        )
-        if in_reserve != key:
-            self.budgets.overflowed.update(name for name in metric.labels if label_of(name).open)
-        self._places.add(in_reserve)
-        return in_reserve
+        budgets, names, lines = self.budgets, self.metric.labels, self.metric.lines
+        is_detail = budgets.is_detailed(names, key)
+        if is_detail and not budgets.has_room_for_detail(lines, self._detail_series):
+            return self._known_or_made(budgets.without_details(names, key))
+        if not budgets.has_room(lines) and (general := budgets.without_open(names, key)) != key:
+            return self._known_or_made(general)
+        budgets.add(lines, detail=is_detail)
+        self._detail_series += lines * is_detail
+        self._used[key] = budgets.now
+        return key
 
-    @property
-    def _share(self) -> int:
-        """Bytes of the page for series with all their values."""
-        return self.page_bytes - self.metric.reserve_bytes
+    def _known_or_made(self, key: Key) -> Key:
+        return key if key in self._used else self._make_place(key)
+
+    def used(self) -> Mapping[Key, float]:
+        """When each of the metric's series was last asked for, by its label values."""
+        return self._used
+
+    def remove(self, key: Key) -> None:
+        """Removes a series, and gives its part of the budgets back."""
+        del self._used[key]
+        self.numbers.pop(key, None)
+        self.histograms.pop(key, None)
+        is_detail = self.budgets.is_detailed(self.metric.labels, key)
+        self.budgets.add(-self.metric.lines, detail=is_detail)
+        self._detail_series -= self.metric.lines * is_detail
 
     def add(self, key: Key, value: float) -> None:
         """Add to the number of these label values, which starts at 0."""
         self.numbers[key] = self.numbers.get(key, 0) + value
 
     @property
-    def has_room_for_zeros(self) -> bool:
-        """Whether series of 0 may be added that nothing else needs: they take at most half of the share.
-
-        Where attributes are labels, that half is for attributes: zeros for each of their values would use it up.
-        """
-        return not self.attributes and 2 * self._bytes < self._share
+    def has_zeros(self) -> bool:
+        """Whether series of 0 are added that nothing else needs: with labels of attributes they would use up their budget."""
+        return not self.attributes
 
     def start(self, key: Key) -> None:
         """Lets a series of a counter exist with 0."""

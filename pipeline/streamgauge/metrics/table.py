@@ -30,7 +30,6 @@ LABELS_CUT = counter(
     "metric_labels_cut",
     "Observations with the label value `other`, because the label had reached its limit of values.",
     "label",
-    page=5_000,
 )
 SOURCE_FAILURES = counter(MetricSource.SELF, "metric_source_failures", "Failures of metric sources during scrapes.")
 ADMIN_REFUSED = counter(
@@ -38,7 +37,6 @@ ADMIN_REFUSED = counter(
     "admin_refused",
     "Requests that the admin port refused: without its token, limited after wrong tokens, for another host, or malformed.",
     "reason",
-    page=5_000,
 )
 BUILD_INFO = gauge(MetricSource.SELF, "build_info", "Always 1. The label holds the version.", "1", "version")
 

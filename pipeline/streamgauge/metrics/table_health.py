@@ -17,7 +17,6 @@ SILENT_STREAMS = gauge(
     "Open event streams without a token event for more than --silent-seconds, by the clock of their tap.",
     "streams",
     "upstream",
-    page=6_000,
 )
 COMMITS = counter(
     MetricSource.WORKER,

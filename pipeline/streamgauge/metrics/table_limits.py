@@ -7,7 +7,7 @@ _GOES = "Absent from 5 minutes after that response, or from its reset if that is
 
 
 def _row(name: str, unit: str, help: str) -> Metric:
-    return gauge(MetricSource.STREAM, f"rate_limit_{name}", help, unit, *_LABELS, page=14_000)
+    return gauge(MetricSource.STREAM, f"rate_limit_{name}", help, unit, *_LABELS)
 
 
 RATE_LIMIT_LIMIT = _row("limit", "1", f"The provider's rate limit, by the newest response for an API key. {_GOES}")

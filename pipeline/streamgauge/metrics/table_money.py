@@ -11,47 +11,44 @@ COST = counter(
     _STREAM, "cost_usd",
     "What streams cost: what the provider reported, else their tokens by list prices or the operator's (--prices), by side. "
     "A resumed stream counts once, if this process knows all of its requests. The ledger is exact.",
-    "upstream", "model", "side", page=20_000, unit="USD",
+    "upstream", "model", "side", unit="USD",
 )  # fmt: skip
 UPSTREAM_COST = counter(
     _STREAM, "upstream_cost_usd",
     "The cost of streams by side, for alerts: all series of an upstream start at 0 before its first stream.",
-    "upstream", "side", page=8_000, unit="USD", starts={"side": SIDES},
+    "upstream", "side", unit="USD", starts={"side": SIDES},
 )  # fmt: skip
 CACHE_SAVED = counter(
     _STREAM, "cache_saved_usd",
     "What reading input from a prompt cache saved, compared with the price of other input.",
-    "upstream", "model", page=6_000, unit="USD",
+    "upstream", "model", unit="USD",
 )  # fmt: skip
 CACHE_ADDED = counter(
     _STREAM, "cache_added_usd",
     "What writing input to a prompt cache cost above the price of other input.",
-    "upstream", "model", page=6_000, unit="USD",
+    "upstream", "model", unit="USD",
 )  # fmt: skip
 UNPRICED = counter(
     _STREAM, "unpriced_streams",
     "Streams with usage whose cost is not known, by reason: no_seller is an upstream without a known seller, such as an own "
     "server. No cost includes them.",
-    "upstream", "model", "cost_unknown", page=10_000,
+    "upstream", "model", "cost_unknown",
 )  # fmt: skip
 
 _OF_BUDGETS = ("budget_key", "budget_value")
-BUDGET_LIMIT = gauge(
-    _WORKER, "budget_limit_usd", "What a budget (--budgets) allows in a month.", "USD", *_OF_BUDGETS, page=4_000
-)
+BUDGET_LIMIT = gauge(_WORKER, "budget_limit_usd", "What a budget (--budgets) allows in a month.", "USD", *_OF_BUDGETS)
 BUDGET_SPENT = gauge(
     _WORKER, "budget_spent_usd", "What the ledger's records of this month cost, for each budget.", "USD", *_OF_BUDGETS,
-    page=4_000,
 )  # fmt: skip
 BUDGET_FORECAST = gauge(
     _WORKER, "budget_forecast_usd",
     "What the month will have cost at its end if it goes on as before, for each budget. Absent on a month's first day.",
-    "USD", *_OF_BUDGETS, page=4_000,
+    "USD", *_OF_BUDGETS,
 )  # fmt: skip
 BUDGET_UNKNOWN = gauge(
     _WORKER, "budget_unknown_streams",
     "Streams of this month without usage or without a price, for each budget: what is spent does not include them.",
-    "1", *_OF_BUDGETS, page=4_000,
+    "1", *_OF_BUDGETS,
 )  # fmt: skip
 
 AUDIT_AGE = gauge(_WORKER, "audit_age_seconds", "Time since the last audit was kept in the ledger.", "seconds")
@@ -69,7 +66,7 @@ AUDIT_USD = gauge(
 AUDIT_COVERAGE = gauge(
     _WORKER, "audit_coverage_ratio",
     "The share of the billed tokens that taps saw, by provider, in the last kept audit. Absent if it is unknown.",
-    "1", "provider", page=2_000,
+    "1", "provider",
 )  # fmt: skip
 LEDGER_READ_FAILURES = counter(
     _WORKER, "ledger_read_failures", "Failed reads of budgets and audits from the ledger. Their gauges are absent then."

@@ -36,7 +36,6 @@ class OtelRow:
     help: str
     labels: tuple[str, ...]
     bounds: tuple[float, ...] = ()
-    page_bytes: int = 20_000
 
     def metric(self, names: OtelNames) -> Metric | None:
         """The metric as this convention names it; None if it does not have it."""
@@ -45,7 +44,7 @@ class OtelRow:
             return None
         suffix = "_total" if self.kind is Kind.COUNTER else "_seconds" if self.unit == "seconds" else ""
         return Metric(
-            name + suffix, self.kind, self.help, self.unit, self.labels, self.bounds, self.page_bytes, MetricSource.STREAM
+            name + suffix, self.kind, self.help, self.unit, self.labels, self.bounds, MetricSource.STREAM
         )  # fmt: skip
 
 
@@ -53,22 +52,22 @@ _CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
 
 DURATION = OtelRow(
     f"{_CLIENT}.duration", f"{_INFERENCE}.duration", "streamgauge_stream_duration_seconds",
-    Kind.HISTOGRAM, "seconds", "Duration of the operation.", _FAILABLE, DURATION_BOUNDS_S, page_bytes=80_000,
+    Kind.HISTOGRAM, "seconds", "Duration of the operation.", _FAILABLE, DURATION_BOUNDS_S,
 )  # fmt: skip
 FIRST_CHUNK = OtelRow(
     f"{_CLIENT}.time_to_first_chunk", f"{_INFERENCE}.time_to_first_chunk", None,
     Kind.HISTOGRAM, "seconds", "Time from the first byte of the request to the first event of the response.",
-    _OPERATION, FIRST_TOKEN_BOUNDS_S, page_bytes=110_000,
+    _OPERATION, FIRST_TOKEN_BOUNDS_S,
 )  # fmt: skip
 PER_CHUNK = OtelRow(
     f"{_CLIENT}.time_per_output_chunk", f"{_INFERENCE}.time_per_output_chunk", "streamgauge_inter_chunk_latency_seconds",
     Kind.HISTOGRAM, "seconds", "Time between successive events with output.",
-    _OPERATION, GAP_BOUNDS_S, page_bytes=110_000,
+    _OPERATION, GAP_BOUNDS_S,
 )  # fmt: skip
 TOKEN_USAGE = OtelRow(
     "gen_ai.client.token.usage", None, None,
     Kind.HISTOGRAM, "tokens", "Input and output tokens of an operation.",
-    (*_OPERATION, "gen_ai.token.type"), TOKEN_COUNT_BOUNDS, page_bytes=120_000,
+    (*_OPERATION, "gen_ai.token.type"), TOKEN_COUNT_BOUNDS,
 )  # fmt: skip
 INPUT_TOKENS = OtelRow(
     None, f"{_INFERENCE}.usage.input_tokens", "streamgauge_usage_tokens_total",
@@ -92,11 +91,11 @@ REASONING = OtelRow(
 )  # fmt: skip
 OPERATION_INPUT = OtelRow(
     None, f"{_INFERENCE}.operation.input_tokens", None,
-    Kind.HISTOGRAM, "tokens", "Input tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS, page_bytes=70_000,
+    Kind.HISTOGRAM, "tokens", "Input tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS,
 )  # fmt: skip
 OPERATION_OUTPUT = OtelRow(
     None, f"{_INFERENCE}.operation.output_tokens", None,
-    Kind.HISTOGRAM, "tokens", "Output tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS, page_bytes=70_000,
+    Kind.HISTOGRAM, "tokens", "Output tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS,
 )  # fmt: skip
 
 OTEL_TABLE: tuple[OtelRow, ...] = (

@@ -3,11 +3,11 @@
 A tap has several processes. A label tells them apart, except in the start time: it must not be added up.
 """
 
-from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, MetricSource
+from streamgauge.metrics.declarations import Kind, Metric, MetricSource
 
 
 def _row(name: str, kind: Kind, help: str, unit: str, *labels: str) -> Metric:
-    return Metric(f"process_{name}", kind, help, unit, labels, (), DEFAULT_PAGE_BYTES, MetricSource.PROCESS)
+    return Metric(f"process_{name}", kind, help, unit, labels, (), MetricSource.PROCESS)
 
 
 CPU_SECONDS = _row("cpu_seconds_total", Kind.COUNTER, "CPU time, user and system.", "seconds", "process")

@@ -43,8 +43,8 @@ TOKENS_PER_SECOND_BOUNDS = (5.0, 10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200
 DURATION_BOUNDS_S = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 
 
-def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page: int) -> Metric:
-    return histogram(_STREAM, f"{name}_seconds", help, "seconds", bounds, *labels, page=page)
+def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Metric:
+    return histogram(_STREAM, f"{name}_seconds", help, "seconds", bounds, *labels)
 
 
 _UNMEASURED = "streams with an incomplete capture, resumed streams, and streams where this time is unknown."
@@ -52,145 +52,143 @@ _MEASURED = f"Excludes {_UNMEASURED}"
 _SINCE_REQUEST = "Time from the first byte of the request to the first"
 
 STREAMS = counter(
-    _STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome",
-    page=84_000, starts={"outcome": OUTCOMES},
+    _STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", starts={"outcome": OUTCOMES},
 )  # fmt: skip
 STREAM_OUTCOMES = counter(
     _STREAM, "stream_outcomes",
     "Finished streams by outcome, for alerts: all series of an upstream start at 0 before its first stream.",
-    "upstream", "outcome", page=26_000, starts={"outcome": OUTCOMES},
+    "upstream", "outcome", starts={"outcome": OUTCOMES},
 )  # fmt: skip
 FIRST_BYTE = _seconds(
     "time_to_first_byte", f"{_SINCE_REQUEST} byte of the response body. {_MEASURED}",
-    FIRST_BYTE_BOUNDS_S, "upstream", page=25_000,
+    FIRST_BYTE_BOUNDS_S, "upstream",
 )  # fmt: skip
 FIRST_TOKEN = _seconds(
     "time_to_first_token", f"{_SINCE_REQUEST} token event: generated output of any kind, reasoning included. {_MEASURED}",
-    FIRST_TOKEN_BOUNDS_S, "upstream", "model", page=150_000,
+    FIRST_TOKEN_BOUNDS_S, "upstream", "model",
 )  # fmt: skip
 FIRST_REASONING = _seconds(
     "time_to_first_reasoning", f"{_SINCE_REQUEST} token event with reasoning. {_MEASURED}",
-    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model", page=32_000,
+    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model",
 )  # fmt: skip
 FIRST_CONTENT = _seconds(
     "time_to_first_content", f"{_SINCE_REQUEST} token event with text: not reasoning, not a tool call. {_MEASURED}",
-    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model", page=54_000,
+    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model",
 )  # fmt: skip
 FIRST_TOOL = _seconds(
     "time_to_first_tool", f"{_SINCE_REQUEST} token event of a tool call. {_MEASURED}",
-    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model", page=32_000,
+    FIRST_OF_A_KIND_BOUNDS_S, "upstream", "model",
 )  # fmt: skip
 INTER_CHUNK = _seconds(
     "inter_chunk_latency",
     f"Time between successive token events of a stream, one observation for each gap. Excludes bursts, {_UNMEASURED}",
-    GAP_BOUNDS_S, "upstream", "model", page=128_000,
+    GAP_BOUNDS_S, "upstream", "model",
 )  # fmt: skip
 LONGEST_GAP = _seconds(
     "longest_gap",
     "The longest time between successive token events of a stream, one observation for each stream with a gap. "
     f"Excludes bursts, {_UNMEASURED}",
-    LONGEST_GAP_BOUNDS_S, "upstream", page=25_000,
+    LONGEST_GAP_BOUNDS_S, "upstream",
 )  # fmt: skip
 INTER_TOKEN = _seconds(
     "inter_token_latency",
     "Time per output token: (last token - first token) / (output tokens - 1), one observation for each stream with final "
     "usage. Reasoning that was hidden or summarised is left out: then time and tokens are those of the answer. "
     f"Excludes bursts, {_UNMEASURED}",
-    TOKEN_BOUNDS_S, "upstream", "model", page=104_000,
+    TOKEN_BOUNDS_S, "upstream", "model",
 )  # fmt: skip
 TOKENS_PER_SECOND = histogram(
     _STREAM, "output_tokens_per_second",
     "Output tokens a second, once the first has come: 1 / time per output token, one observation for each stream with "
     "final usage. Tokens of hidden or summarised reasoning are left out. "
     f"Excludes bursts, {_UNMEASURED}",
-    "tokens/s", TOKENS_PER_SECOND_BOUNDS, "upstream", "model", page=32_000,
+    "tokens/s", TOKENS_PER_SECOND_BOUNDS, "upstream", "model",
 )  # fmt: skip
 DURATION = _seconds(
     "stream_duration", f"Time from the first byte of the request to the end of the stream. {_MEASURED}",
-    DURATION_BOUNDS_S, "upstream", "outcome", page=54_000,
+    DURATION_BOUNDS_S, "upstream", "outcome",
 )  # fmt: skip
 FINISH_REASONS = counter(
     _STREAM, "finish_reasons",
     "Streams that reported a finish reason, by normalised finish reason; unknown: the provider's own has no normal form.",
-    "upstream", "model", "finish_reason", page=32_000,
+    "upstream", "model", "finish_reason",
 )  # fmt: skip
 ERRORS = counter(
     _STREAM, "stream_errors",
     "Errors that ended streams. Phase in_stream: an error event after the status 200.",
-    "upstream", "phase", "error_type",
-    page=32_000, starts={"phase": PHASES},
+    "upstream", "phase", "error_type", starts={"phase": PHASES},
 )  # fmt: skip
 FAILED_STREAMS = counter(
     _STREAM, "failed_streams",
     "Streams that an error ended, by phase, for alerts: all series of an upstream start at 0 before its first stream.",
-    "upstream", "phase", page=10_000, starts={"phase": PHASES},
+    "upstream", "phase", starts={"phase": PHASES},
 )  # fmt: skip
 TRANSPORT_ERRORS = counter(
     _STREAM, "transport_errors",
     "Connections to an upstream that failed, by cause: before the response or in the middle of it.",
-    "upstream", "cause", page=36_000, starts={"cause": TRANSPORT_CAUSES},
+    "upstream", "cause", starts={"cause": TRANSPORT_CAUSES},
 )  # fmt: skip
 RETRIED = counter(
     _STREAM, "retried_streams",
     "Requests that a client sent again after a failure, as its library reports it (x-stainless-retry-count).",
-    "upstream", page=4_000, starts={},
+    "upstream", starts={},
 )  # fmt: skip
 USAGE_TOKENS = counter(
     _STREAM, "usage_tokens",
     "Tokens that providers reported, by kind. The kinds are disjoint: their sum is input + output. output_text is all "
     "output that is not reasoning or audio. Streams without usage add nothing, a kind that is not reported has no series. "
     "A resumed stream counts once, if this process knows all of its requests.",
-    "upstream", "model", "kind", page=58_000,
+    "upstream", "model", "kind",
 )  # fmt: skip
 USAGE_REPORTED = counter(
     _STREAM, "usage_reported_streams",
     "Streams whose usage reported this kind of token, 0 included. input_uncached and output_text: input and output at all.",
-    "upstream", "model", "kind", page=44_000,
+    "upstream", "model", "kind",
 )  # fmt: skip
 USAGE_SOURCES = counter(
     _STREAM, "usage_sources", "Streams by the source of their usage: final, partial, estimated or absent.",
-    "upstream", "source", page=11_000, starts={"source": SOURCES},
+    "upstream", "source", starts={"source": SOURCES},
 )  # fmt: skip
 USAGE_ANOMALIES = counter(
     _STREAM, "usage_anomalies",
     "Invalid usage numbers: bad values, totals that do not match, a part above its whole (more cached tokens than input); "
     "and parts that overlap (cached audio). Parts then count up to their whole, cache before audio.",
-    "upstream", "kind", page=9_000, starts={"kind": ANOMALIES},
+    "upstream", "kind", starts={"kind": ANOMALIES},
 )  # fmt: skip
 WITHOUT_TOKEN = counter(
     _STREAM, "streams_without_token",
     "Finished streams without a token event. No histogram of token latency includes them.",
-    "upstream", "outcome", "streaming", page=18_000,
+    "upstream", "outcome", "streaming",
 )  # fmt: skip
 BURSTS = counter(
     _STREAM, "bursts",
     "Streams whose token events came in one or two arrivals (reads less than 5 ms apart), because something buffered the "
     "response.",
-    "upstream", page=4_000, starts={},
+    "upstream", starts={},
 )  # fmt: skip
 STALLS = counter(
-    _STREAM, "stalls", "Gaps between token events longer than --stall-seconds.", "upstream", page=4_000, starts={},
+    _STREAM, "stalls", "Gaps between token events longer than --stall-seconds.", "upstream", starts={},
 )  # fmt: skip
 RESUMED = counter(
     _STREAM, "resumed_streams", "Requests that resume an earlier stream, including rejected ones.",
-    "upstream", page=4_000, starts={},
+    "upstream", starts={},
 )  # fmt: skip
 TOKEN_EVENTS = counter(
-    _STREAM, "token_events", "Events with generated output.", "upstream", page=4_000, starts={},
+    _STREAM, "token_events", "Events with generated output.", "upstream", starts={},
 )  # fmt: skip
 UNREAD_EVENTS = counter(
     _STREAM, "unread_events", "Events that could not be parsed: unparsed, unterminated or oversized.",
-    "upstream", "kind", page=11_000, starts={"kind": UNREAD_KINDS},
+    "upstream", "kind", starts={"kind": UNREAD_KINDS},
 )  # fmt: skip
 BODY_BYTES = counter(
-    _STREAM, "body_bytes", "Bytes of response bodies, before content decoding.", "upstream", page=4_000, starts={},
+    _STREAM, "body_bytes", "Bytes of response bodies, before content decoding.", "upstream", starts={},
 )  # fmt: skip
 INCOMPLETE = counter(
     _STREAM, "incomplete_records", "Records of streams with an incomplete capture.",
-    "upstream", page=4_000, starts={},
+    "upstream", starts={},
 )  # fmt: skip
 INCOMPLETE_REASONS = counter(
-    _STREAM, "incomplete_reasons", "Reasons for incomplete captures. A record may have several.", "reason", page=6_000
+    _STREAM, "incomplete_reasons", "Reasons for incomplete captures. A record may have several.", "reason"
 )
 
 STREAM_METRICS: tuple[Metric, ...] = (

@@ -7,22 +7,17 @@ READS_SEEN = counter(MetricSource.TAP, "tap_reads_seen", "Socket reads from upst
 READS_DELIVERED = counter(
     MetricSource.TAP, "tap_reads_delivered", "Reads that the broker confirmed, or that `up` assembled."
 )
-READS_DROPPED = counter(
-    MetricSource.TAP, "tap_reads_dropped", "Reads that were discarded, by reason.", "reason", page=5_000
-)
+READS_DROPPED = counter(MetricSource.TAP, "tap_reads_dropped", "Reads that were discarded, by reason.", "reason")
 READS_WAITING = gauge(
     MetricSource.TAP, "tap_reads_waiting", "Reads that were seen, but not yet delivered or dropped.", "reads"
 )
-TAP_INCIDENTS = counter(
-    MetricSource.TAP, "tap_incidents", "Capture errors that the tap handled, by kind.", "kind", page=5_000
-)
+TAP_INCIDENTS = counter(MetricSource.TAP, "tap_incidents", "Capture errors that the tap handled, by kind.", "kind")
 TAP_REFUSED = counter(
     MetricSource.TAP,
     "tap_refused",
     "Requests that the relay answered with an error of its own, by the code in that response. `upstream_invalid` also counts "
     "responses that it ended by a reset, because clients could read their framing differently.",
     "reason",
-    page=4_500,
 )
 # By upstream: seen = records + not captured, once all streams have ended and are delivered.
 RESPONSES_SEEN = counter(
@@ -30,7 +25,6 @@ RESPONSES_SEEN = counter(
     "tap_responses_seen",
     "Responses that passed the tap: those that have a record, or will have one, and those that are not captured.",
     "upstream",
-    page=4_000,
 )
 NOT_CAPTURED = counter(
     MetricSource.TAP,
@@ -40,7 +34,6 @@ NOT_CAPTURED = counter(
     "the event streams that are not_llm or format by their content.",
     "upstream",
     "reason",
-    page=15_000,
 )
 CLIENT_CONNECTIONS = gauge(
     MetricSource.TAP, "tap_client_connections", "Connections of clients that the relays have.", "connections"

@@ -29,7 +29,6 @@ DEAD_LETTERS = counter(
     "Messages that could not be read and were written to the dead letter topic.",
     "stage",
     "error_class",
-    page=20_000,
 )
 DEAD_LETTERS_WAITING = gauge(
     MetricSource.WORKER,
@@ -54,7 +53,6 @@ WORKER_LAG = gauge(
     "Messages in the segments topic after the committed offset.",
     "messages",
     "partition",
-    page=7_000,
 )
 COMMITTED_OFFSET = gauge(
     MetricSource.WORKER,
@@ -62,7 +60,6 @@ COMMITTED_OFFSET = gauge(
     "The offset that is committed in a partition of the segments topic: every message below it is processed.",
     "1",
     "partition",
-    page=7_500,
 )
 WORKER_PARTITIONS = gauge(
     MetricSource.WORKER,
@@ -79,7 +76,6 @@ WORKER_SECONDS = counter(
     "Time that partitions of a worker spend in each activity; all activities of a partition add up to 1 second per second. "
     "waiting is for messages or for the partition's turn. sending and committing include waiting for the broker.",
     "activity",
-    page=2_000,
     unit="seconds",
 )
 STUCK_EXITS = counter(
@@ -89,7 +85,6 @@ STUCK_EXITS = counter(
     "restarts, and belongs to the member: another worker of the same data directory may be this member after a restart.",
     "cause",
     "member",
-    page=5_000,
 )
 # The values of `result`, which are members of what an insert returns.
 RESULTS = ("new", "same", "different")
@@ -98,7 +93,6 @@ LEDGER_ROWS = counter(
     "ledger_rows",
     "Records written to the ledger: new, same (a duplicate), different (another record for a known stream id).",
     "result",
-    page=2_000,
 )
 LEDGER_BYTES = gauge(
     MetricSource.WORKER, "ledger_bytes", "Bytes that a SQLite ledger uses, without its free pages.", "bytes"
@@ -116,7 +110,6 @@ SPANS = counter(
     "receiver gave no answer (unreachable), put them off too long (busy) or did not take them (refused), the record has no "
     "start (no_span), or the process ended (stopped).",
     "result",
-    page=2_000,
 )
 
 WORKER_METRICS: tuple[Metric, ...] = (

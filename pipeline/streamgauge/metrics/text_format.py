@@ -1,33 +1,35 @@
-"""The page as text, which prometheus_client writes: Prometheus' classic format, or OpenMetrics, which has exemplars.
+"""The page as text: Prometheus' classic format, or OpenMetrics, which has exemplars.
 
-prometheus_client is given names as the scraper reads them, and writes them as they are (ALLOWUTF8). Its other ways to
-escape look at each character of each name, which takes half of the time of a page. A label that a series does not have is
-written with an empty value, which Prometheus reads as none.
+A page may have 100,000 lines, and is written in the event loop of a worker: prometheus_client takes 7 us a line, this 0.6. It
+can be so short because label values are plain (`budgets.clean`): nothing needs an escape. A label that a series does not have
+is left out. Labels stand in the order of their names.
+
+Sources: https://prometheus.io/docs/instrumenting/exposition_formats/, https://prometheus.io/docs/specs/om/open_metrics_spec/;
+names in quotes: https://github.com/prometheus/proposals/blob/main/proposals/0028-utf8.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, CONTENT_TYPE_PLAIN_1_0_0
-from prometheus_client.exposition import generate_latest as classic_text
-from prometheus_client.metrics_core import Metric as Exposed
 from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
-from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
-from prometheus_client.registry import Collector
-from prometheus_client.samples import Exemplar as ExposedExemplar
+from prometheus_client.utils import floatToGoString
 
-from streamgauge.metrics.declarations import Kind
-from streamgauge.metrics.series import Exemplar, Family, Histogram, Key
+from streamgauge.metrics.budgets import Key
+from streamgauge.metrics.declarations import Kind, Metric
+from streamgauge.metrics.series import Exemplar, Family, Histogram
 
 # A family, and numbers that sources gave for this page, by series.
 Shown = tuple[Family, Mapping[Key, float]]
 
-_Bucket = tuple[str, float] | tuple[str, float, ExposedExemplar]
-
-_openmetrics_text: Callable[[Collector, str], bytes] = openmetrics_text
+_TOTAL = "_total"
+_BOUND = "le"
+# Writes a number as Go does.
+_number: Callable[[float], str] = floatToGoString
+# From here on a count has an exponent.
+_LONG_COUNT = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -45,57 +47,58 @@ class TextFormat:
         return f"{plain}; escaping={ALLOWUTF8}" if self.dots else plain
 
     def name(self, name: str) -> str:
-        """The name of a metric or label as the scraper reads it."""
-        return name if self.dots else name.replace(".", "_")
+        """The name of a metric or label as the scraper reads it: in quotes if it has a dot."""
+        return name.replace(".", "_") if not self.dots else f'"{name}"' if "." in name else name
 
-    def write(self, page: Iterable[Exposed]) -> bytes:
+    def page(self, shown: Sequence[Shown]) -> bytes:
         """The page of these families."""
-        write = _openmetrics_text if self.openmetrics else classic_text
-        return write(_Collected(page), ALLOWUTF8)
+        lines = [line for family, sampled in shown for line in self._family(family, sampled)]
+        return "".join([*lines, "# EOF\n" if self.openmetrics else ""]).encode()
+
+    def _family(self, family: Family, sampled: Mapping[Key, float]) -> Iterator[str]:
+        metric = family.metric
+        named = metric.name.removesuffix(_TOTAL) if self.openmetrics and metric.kind is Kind.COUNTER else metric.name
+        # A quote in a help text is escaped in OpenMetrics alone.
+        help = metric.help.replace("\\", r"\\").replace('"', r"\"" if self.openmetrics else '"')
+        yield f"# HELP {self.name(named)} {help}\n# TYPE {self.name(named)} {metric.kind}\n"
+        names = sorted([(label, self.name(label), place) for place, label in enumerate(metric.labels)])
+        if metric.kind is Kind.HISTOGRAM:
+            before = [one for one in names if one[0] < _BOUND]
+            for key, histogram in family.histograms.items():
+                yield from self._histogram(metric, _labels(before, key), _labels(names[len(before) :], key), histogram)
+        else:
+            for key, value in {**family.numbers, **sampled}.items():
+                yield f"{self._begin(metric.name, _labels(names, key))} {_number(value)}\n"
+
+    def _histogram(self, metric: Metric, before: str, after: str, histogram: Histogram) -> Iterator[str]:
+        """`before`, `after`: the labels that stand before and after that of the bound."""
+        begin = self._begin(f"{metric.name}_bucket", f'{before}{"," if before else ""}{_BOUND}="').removesuffix("}")
+        end = f'"{"," if after else ""}{after}}} '
+        labels = ",".join([part for part in (before, after) if part])
+        counts = list(accumulate(histogram.counts))
+        exemplars = histogram.exemplars(metric.bounds) if self.openmetrics else {}
+        for place, (bound, count) in enumerate(zip((*metric.bounds, "+Inf"), counts, strict=True)):
+            exemplar = _exemplar(exemplars[place]) if place in exemplars else ""
+            yield f"{begin}{bound}{end}{_count(count)}{exemplar}\n"
+        yield f"{self._begin(f'{metric.name}_count', labels)} {_count(counts[-1])}\n"
+        yield f"{self._begin(f'{metric.name}_sum', labels)} {_number(histogram.total)}\n"
+
+    def _begin(self, name: str, labels: str) -> str:
+        """The name and labels of a line. A name in quotes stands among the labels."""
+        shown = self.name(name)
+        if shown.startswith('"'):
+            return f"{{{shown}{',' if labels else ''}{labels}}}"
+        return f"{shown}{{{labels}}}" if labels else shown
 
 
-@dataclass(frozen=True)
-class _Collected(Collector):
-    """Families that are collected already."""
-
-    families: Iterable[Exposed]
-
-    def collect(self) -> Iterable[Exposed]:
-        return self.families
+def _labels(names: Sequence[tuple[str, str, int]], key: Key) -> str:
+    return ",".join([f'{name}="{value}"' for _, name, place in names if (value := key[place])])
 
 
-def exposed_families(shown: Sequence[Shown], form: TextFormat) -> list[Exposed]:
-    """The families with their present values, as prometheus_client writes them."""
-    return [_exposed(family, sampled, form) for family, sampled in shown]
+def _count(count: int) -> str:
+    return f"{count}.0" if count < _LONG_COUNT else _number(count)
 
 
-def _exposed(family: Family, sampled: Mapping[Key, float], form: TextFormat) -> Exposed:
-    metric = family.metric
-    name, labels = form.name(metric.name), [form.name(label) for label in metric.labels]
-    if metric.kind is Kind.HISTOGRAM:
-        histograms = HistogramMetricFamily(name, metric.help, labels=labels)
-        bounds = [*map(str, metric.bounds), "+Inf"]
-        for key, histogram in family.histograms.items():
-            exemplars = histogram.exemplars(metric.bounds) if form.openmetrics else {}
-            histograms.add_metric(key, _buckets(bounds, histogram, exemplars), sum_value=histogram.total)
-        return histograms
-    made = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-    numbers = made(name, metric.help, labels=labels)
-    for key, value in {**family.numbers, **sampled}.items():
-        numbers.add_metric(key, value)
-    return numbers
-
-
-def _buckets(bounds: Sequence[str], histogram: Histogram, exemplars: Mapping[int, Exemplar]) -> list[_Bucket]:
-    """The cumulative counts by bound, with their exemplars."""
-    cumulative = zip(bounds, accumulate(histogram.counts), strict=True)
-    if not exemplars:
-        return list(cumulative)
-    return [
-        (bound, count, _exemplar(exemplars[place])) if place in exemplars else (bound, count)
-        for place, (bound, count) in enumerate(cumulative)
-    ]
-
-
-def _exemplar(exemplar: Exemplar) -> ExposedExemplar:
-    return ExposedExemplar(dict(exemplar.stream.labels()), exemplar.value)
+def _exemplar(exemplar: Exemplar) -> str:
+    labels = ",".join([f'{name}="{value}"' for name, value in exemplar.stream.labels()])
+    return f" # {{{labels}}} {_number(exemplar.value)}"
