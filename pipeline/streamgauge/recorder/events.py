@@ -144,8 +144,9 @@ class MaskedEvents:
     def _decode(self, decoded: bytes) -> list[Event]:
         self.work += sum([decoded.count(sign) for sign in _SIGNS_OF_WORK])
         events = self._decoder.feed(decoded)
-        self.oversized += sum([event.oversized for event in events])
-        return events
+        oversized = sum([event.oversized for event in events])
+        self.oversized += oversized
+        return [self._masker.ending_of(event) for event in events] if oversized else events
 
     def resume(self) -> None:
         """Skip to the byte after the next blank line, because bytes are missing here."""
@@ -161,6 +162,8 @@ class MaskedEvents:
         if event is None:
             return comment_lines(comments)
         self.oversized += event.oversized
+        if event.cut is not None and event.cut[1].rstrip().endswith(b"}"):  # it may lack its blank line alone
+            event = self._masker.ending_of(event)
         return self._masker.tail(event)
 
     def release(self) -> None:

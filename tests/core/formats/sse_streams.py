@@ -1,5 +1,6 @@
 """Streams of bytes at the edges of the SSE grammar, and the events that a decoder makes of their pieces."""
 
+import msgspec
 from hypothesis import strategies as st
 
 from streamgauge.core.formats.sse import MAX_EVENT_BYTES, Event, SseDecoder
@@ -20,6 +21,16 @@ STREAMS = st.lists(st.one_of(FRAGMENTS, FRAGMENTS, FRAGMENTS, st.binary(max_size
 
 
 def decode(pieces: list[bytes], cap: int = MAX_EVENT_BYTES) -> tuple[list[Event], Event | None]:
+    """The events, without what is kept of the data of those over the cap."""
+    events, last = decode_with_cuts(pieces, cap)
+    return list(map(without_cut, events)), None if last is None else without_cut(last)
+
+
+def without_cut(event: Event) -> Event:
+    return msgspec.structs.replace(event, cut=None)
+
+
+def decode_with_cuts(pieces: list[bytes], cap: int) -> tuple[list[Event], Event | None]:
     decoder = SseDecoder(cap)
     events = [event for piece in pieces for event in decoder.feed(piece)]
     return events, decoder.finish()

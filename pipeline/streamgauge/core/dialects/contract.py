@@ -252,6 +252,12 @@ class Dialect(Protocol):
         A response that is a list of events is read event by event, by `read`.
         """
 
+    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """The terminal that an event over the size limit is, without its output; None if it is none.
+
+        `head`, `tail`: the first and the last bytes of its data.
+        """
+
     def usage_after_done(self, data: Data) -> object:
         """The usage of an event that came after [DONE] and carries no output; None if there is none."""
 
@@ -266,6 +272,10 @@ class DialectDefaults:
     may_summarise: bool = False
     text_events: frozenset[str] = frozenset()
     deltas: Deltas = Deltas()
+
+    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """None: only dialects whose terminal repeats the output have one that is too large."""
+        return None
 
     def usage_after_done(self, data: Data) -> object:
         """None: only servers of OpenAI's formats send usage after [DONE]."""

@@ -24,6 +24,7 @@ from streamgauge.core.dialects.contract import (
     is_no_call,
 )
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -186,6 +187,18 @@ class GeminiInteractions(DialectDefaults):
         if kind in _TERMINALS:
             sink.terminal()
         _read_usage(data, interaction, sink)
+
+    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A terminal by its type, with what comes before the steps, and with the usage after them."""
+        first, last = first_members(head), last_members(tail, b'{"interaction":{', "usage")
+        kind = first.get("event_type", event)
+        if not isinstance(kind, str) or kind not in _TERMINALS:
+            return None
+        parts = [part for one in (first, last) if isinstance(part := one.get("interaction"), dict)]
+        interaction = {
+            name: value for part in parts for name, value in part.items() if name not in ("steps", "outputs")
+        }
+        return {**first, **last, "event_type": kind, "interaction": interaction}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports all steps, or the `outputs` of versions before steps existed."""

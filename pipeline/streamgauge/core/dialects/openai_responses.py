@@ -28,6 +28,7 @@ from streamgauge.core.dialects.openai_responses_items import (
     read_part,
 )
 from streamgauge.core.dialects.openai_usage import KEEP_USAGE, USAGE
+from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage_parts import KEEP_TOOL_USAGE
@@ -185,6 +186,16 @@ class OpenAIResponses(DialectDefaults):
             _read_terminal(_status(kind, response), whole, sink)
         elif isinstance(response, dict):
             sink.usage(_usage_of(response))
+
+    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A terminal by its type, with what comes before the output, and with the usage after it."""
+        first, last = first_members(head), last_members(tail, b'{"response":{', "usage")
+        kind = type_of(event, first or last)
+        if not isinstance(kind, str) or kind not in _TERMINALS:
+            return None
+        parts = [part for one in (first, last) if isinstance(part := one.get("response"), dict)]
+        response = {name: value for part in parts for name, value in part.items() if name != "output"}
+        return {**first, **last, "type": kind, "response": response}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports all items of `output`, and ends the stream by the status of the response."""

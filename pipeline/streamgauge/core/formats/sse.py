@@ -35,6 +35,10 @@ BOM = b"\xef\xbb\xbf"
 # Marks an event over the cap in canonical bytes. The mark counts only in a block without data, so an upstream that
 # sends this line changes nothing that the standard would dispatch.
 _OVERSIZED = b"streamgauge-oversized"
+# What is kept of the data of an event over the cap: so many of its first and of its last bytes. A type and a status lie in
+# the first, usage in the last.
+CUT_HEAD, CUT_TAIL = 4 * 1024, 16 * 1024
+_DATA = b"data:"
 # The longest name of a known field with colon and space: what a partial line may hold beside its value (bytes).
 _LONGEST_PREFIX = len(b"event: ")
 
@@ -45,7 +49,7 @@ class Event(msgspec.Struct, gc=False):
     `data` is valid UTF-8. `id` is the id in this block (None: it has none, or one that holds NUL). `retry` is in
     milliseconds. `comments` is the number of comment lines. `error` is the value of a field of that name. `bare` holds the
     lines of a block of bare JSON, joined by LF. `oversized`: the block exceeded the cap, so its content was skipped; of the
-    other fields those are kept that came before.
+    other fields those are kept that came before. `cut`: the first and the last bytes of the data that was skipped.
     """
 
     name: str = ""
@@ -56,6 +60,7 @@ class Event(msgspec.Struct, gc=False):
     error: bytes | None = None
     oversized: bool = False
     bare: bytes | None = None
+    cut: tuple[bytes, bytes] | None = None
 
 
 class SseDecoder:
@@ -149,7 +154,7 @@ class SseDecoder:
         return b""
 
     def _keep(self, half: bytes) -> None:
-        """Keeps the beginning of a line. Of a comment, or of a line beyond the cap, only the first byte is kept."""
+        """Keeps the beginning of a line. Of a comment only the first byte is kept, of data over the cap both ends."""
         self._line += half
         if self._line.startswith(b":"):
             del self._line[1:]
@@ -157,7 +162,10 @@ class SseDecoder:
             self._block = self._block or _Block(self._cap)
             # A line that marks an oversized event does not count towards the size, even while it is partial.
             if not _OVERSIZED.startswith(self._line) and self._block.full(len(self._line) - _LONGEST_PREFIX):
-                del self._line[1:]
+                if not self._line.startswith(_DATA):
+                    del self._line[len(_DATA) :]
+                elif len(self._line) > _LONGEST_PREFIX + CUT_HEAD + CUT_TAIL:
+                    del self._line[_LONGEST_PREFIX + CUT_HEAD : -CUT_TAIL]
 
     def _whole(self, lines: bytes) -> Event | None:
         """The event of a block that lies whole in one feed."""
@@ -182,6 +190,7 @@ class _Block:
         self._bare: bytearray | None = None
         self._over = False
         self._marked = False
+        self._head = self._tail = b""
         self.begun = False
         self.has_fields = False
         self.comments = 0
@@ -190,6 +199,8 @@ class _Block:
         """Whether the block with `more` bytes exceeds the cap. Once it does, it stays oversized."""
         if self._size + more > self._cap:
             self._over = True
+            if self._data is not None:
+                self._head, self._tail = bytes(self._data[:CUT_HEAD]), bytes(self._data[-CUT_TAIL:])
             self._data = self._error = self._bare = None
         return self._over
 
@@ -204,6 +215,10 @@ class _Block:
             self._bare = bytearray() if line[0] in b"{[" and not self._over else None
         if not self._over:
             self._field(line)
+        if self._over and line.startswith(_DATA):
+            value = line[len(_DATA) :].removeprefix(b" ") + b"\n"
+            self._head += value[: CUT_HEAD - len(self._head)]
+            self._tail = (self._tail + value[-CUT_TAIL:])[-CUT_TAIL:]
 
     def _field(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
@@ -250,6 +265,7 @@ class _Block:
             error=self._error,
             oversized=self._over or (self._marked and empty),
             bare=None if self._bare is None else bytes(self._bare[:-1]),
+            cut=(_utf8(self._head), _utf8(self._tail[:-1])) if self._tail else None,
         )
 
 

@@ -139,6 +139,16 @@ class Masker:
         value = None if data is None else parse(data)
         return _masked(event, encoded(self._kept(event, value)))
 
+    def ending_of(self, event: Event) -> Event:
+        """An event over the size limit, as the terminal that its first and last bytes show it to be; else the same event."""
+        if event.cut is None:
+            return event
+        for dialect in DIALECTS if self._dialect is None else (self._dialect,):
+            ending = dialect.ending_of(event.name, *event.cut)
+            if ending is not None:
+                return msgspec.structs.replace(event, data=encoded(ending), oversized=False, cut=None)
+        return event
+
     def tail(self, event: Event) -> bytes:
         """The masked form of the event that was pending at the end, as canonical SSE without its blank line.
 

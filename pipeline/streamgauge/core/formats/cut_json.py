@@ -1,0 +1,44 @@
+"""Reads what the first and the last bytes of a JSON object tell, where the bytes between them are missing."""
+
+import re
+
+from streamgauge.core.formats.json_text import parse
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|"|[\[\]{},]', re.DOTALL)
+_CLOSING = {b"{": b"}", b"[": b"]"}
+
+
+def first_members(head: bytes) -> dict[str, object]:
+    """The members of an object of which only the first bytes are known, down to the last one that is whole; else empty."""
+    open_brackets: list[bytes] = []
+    whole, closing = b"", b""
+    for token in _TOKEN.finditer(head):
+        mark = token[0]
+        if mark == b'"':
+            break  # a string without its end
+        if mark in _CLOSING:
+            open_brackets.append(mark)
+            end = token.end()
+        elif mark == b",":
+            end = token.start()
+        elif mark in b"]}":
+            if not open_brackets:
+                break
+            open_brackets.pop()
+            end = token.end()
+        else:
+            continue
+        whole, closing = head[:end], b"".join([_CLOSING[one] for one in reversed(open_brackets)])
+    value = parse(whole + closing)
+    return value if isinstance(value, dict) else {}
+
+
+def last_members(tail: bytes, opening: bytes, member: str) -> dict[str, object]:
+    """The members from the last one of this name on, in an object of which only the last bytes are known; else empty.
+
+    `opening`: the brackets and names that are open before the member, as `{"response":{`. The rest must close them. No string
+    can hold the name in quotes after a comma, since its quotes are escaped there.
+    """
+    places = list(re.finditer(rb'[,{]\s*("%b"\s*:)' % member.encode(), tail))
+    value = parse(opening + tail[places[-1].start(1) :]) if places else None
+    return value if isinstance(value, dict) else {}
