@@ -37,6 +37,7 @@ test-parts: $(INSTALLED)
 	./scripts/install_packages 'zsh fish' zsh fish || echo 'tests that need them are skipped'
 	./scripts/install_packages nodejs node || echo 'tests that need it are skipped'
 	./scripts/install_packages golang-go go || echo 'tests that need it are skipped'
+	./scripts/install_packages 'default-jdk-headless wget' javac wget || echo 'tests that need them are skipped'
 
 types: $(INSTALLED)  ## strict types: of the package, the tests and the benchmarks
 	$(BIN)/mypy

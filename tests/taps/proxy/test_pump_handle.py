@@ -118,8 +118,18 @@ def test_a_body_with_a_length_ends_and_one_without_does_not() -> None:
 
 @pumps
 def test_implausible_sizes_are_left_to_the_relay() -> None:
-    for body in (b"3;a=b\r\nabc\r\n", b"3 \r\n", b"\r\n", b"x", b"f" * 17 + b"\r\n", b"3\n", b"3\r\nabcd"):
+    for body in (
+        b"3;a=b\r\nabc\r\n",
+        b"3 \r\n",
+        b"\r\n",
+        b"x",
+        b"f" * 17 + b"\r\n",
+        b"80000000\r\n",
+        b"3\n",
+        b"3\r\nabcd",
+    ):
         assert follow(Phase.SIZE_BEGIN, 0, body, 0) is None
+    assert follow(Phase.SIZE_BEGIN, 0, b"7fffffff\r\n", 0) == (Phase.DATA, 0x7FFFFFFF)
 
 
 # --- the pump by itself ---------------------------------------------------------------------------------------------

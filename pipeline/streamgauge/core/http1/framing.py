@@ -16,8 +16,11 @@ MAX_CHUNK_LINE = 8 * 1024
 MAX_TRAILER_BYTES = 64 * 1024
 # A valid length has at most 18 digits: such a number is below an exabyte, and fits 64 bits.
 _LENGTH = re.compile(r"[0-9]{1,18}")
-# The pump adds a digit to a size only while the size is below this.
-_MAX_SIZE_OF_PUMP = 1 << 48
+# A chunk of this size is doubtful (bytes): Java's HttpClient counts in 32 bits, and takes a size of 2**32 for the last chunk.
+# No server holds a chunk of 2 GiB in memory.
+_TOO_LARGE_CHUNK = 1 << 31
+# The pump adds a digit to a size only while the size is below this, so that the chunk is below _TOO_LARGE_CHUNK.
+_MAX_SIZE_OF_PUMP = _TOO_LARGE_CHUNK >> 4
 
 
 class Framing(Protocol):
@@ -145,8 +148,8 @@ class Chunked:
     """Chunks (RFC 9112, 7.1): size line, data, line end; after a chunk of size 0 trailers and a blank line.
 
     Extensions and trailers are ignored. The first error sets `broken`. Lines that clients read differently set `ambiguous`:
-    those that end with LF alone, extensions and trailers that the grammar of the RFC does not allow, and trailers that
-    concern framing or connection (RFC 9110, 6.5.1).
+    those that end with LF alone, extensions and trailers that the grammar of the RFC does not allow, trailers that concern
+    framing or connection (RFC 9110, 6.5.1), and sizes of 2 GiB or more.
     """
 
     until_eof = False
@@ -251,8 +254,8 @@ class Chunked:
         size = _ANY_SIZE.fullmatch(line)
         if not size:
             return _BROKEN
-        self.ambiguous = self.ambiguous or not _STRICT_SIZE.fullmatch(line)
         self._left = int(size[1], 16)
+        self.ambiguous = self.ambiguous or self._left >= _TOO_LARGE_CHUNK or not _STRICT_SIZE.fullmatch(line)
         return _DATA if self._left else _TRAILERS
 
 

@@ -32,7 +32,7 @@ _BLANKS = " \t\r"
 _TO_SPACE = str.maketrans("\r\0", "  ")
 
 # The fields that decide about body and connection, in a head in lower case, with their values.
-_DECIDING = re.compile(rb"\n(connection|content-(?:encoding|length|type)|transfer-encoding)[ \t]*:([^\n]*)")
+_DECIDING = re.compile(rb"\n(connection|content-(?:encoding|length|range|type)|transfer-encoding)[ \t]*:([^\n]*)")
 
 
 class HeadFault(StrEnum):
@@ -75,8 +75,8 @@ class RawHead(msgspec.Struct, frozen=True):
     ambiguous: bool
 
     def deciding(self) -> dict[bytes, list[str]]:
-        """The values of Connection, Content-Encoding, Content-Length, Content-Type and Transfer-Encoding, in lower case, by
-        the field's name; with the blanks at their end.
+        """The values of Connection, Transfer-Encoding, and Content-Encoding, -Length, -Range and -Type, in lower case, by the
+        field's name; with the blanks at their end.
         """
         values: dict[bytes, list[str]] = {}
         for name, value in _DECIDING.findall(self.lines.lower()):

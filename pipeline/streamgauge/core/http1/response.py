@@ -7,10 +7,17 @@ has no I/O and no clock. It reads tolerantly, because the client gets the same b
 parsers of clients may differ, it sets `ambiguous`, and the caller decides.
 """
 
+import re
 from collections.abc import Mapping
 
 from streamgauge.core.http1.framing import Framing, framing_of, has_no_body
 from streamgauge.core.http1.head import HeadFault, HeadReader, RawHead
+
+# Ruby's net/http reads no body with these statuses, and Apache's HttpClient 4 none with 205.
+_BODY_MAY_BE_UNREAD = frozenset((205, 305))
+# A range of bytes, of which some clients read as many as it says; and none (RFC 9110, 14.4).
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/(?:[0-9]+|\*)[ \t]*")
+_NO_RANGE = re.compile(r"bytes \*/[0-9]+[ \t]*")
 
 
 class ResponseReader:
@@ -108,6 +115,9 @@ class ResponseReader:
         self.content_type = ", ".join(_members(fields, b"content-type"))
         self.framing = framing_of(head.status, self._method, transfers, lengths)
         two_ends = self._method != "HEAD" and _has_two_ends(fields, no_body=no_body, old=not modern and keep_alive)
+        closes = modern and fields.get(b"connection") == ["close"]
+        if not (two_ends or no_body or closes or self.framing.broken):
+            two_ends = _may_end_early(head.status, fields)
         self._head_is_ambiguous = head.ambiguous or (two_ends and not self.framing.broken)
         persistent = not head.ambiguous and "close" not in options and (modern or keep_alive)
         if not no_body:
@@ -137,3 +147,22 @@ def _has_two_ends(fields: Mapping[bytes, list[str]], *, no_body: bool, old: bool
     if transfers is not None:
         return transfers != ["chunked"] or bool(lengths) or no_body or old
     return not no_body and not all(value.rstrip(" \t").isdecimal() for value in lengths)
+
+
+def _may_end_early(status: int, fields: Mapping[bytes, list[str]]) -> bool:
+    """Whether some clients read less of the body than its framing says, and keep the connection. The lengths are valid.
+
+    Some read no body with a status of _BODY_MAY_BE_UNREAD. Ruby's net/http takes a body's length from its range if there is
+    no other, and wget in any case.
+    """
+    length = int(fields[b"content-length"][0]) if b"content-length" in fields else None
+    if status in _BODY_MAY_BE_UNREAD:
+        return length != 0
+    ranges = (value for value in fields.get(b"content-range", ()) if "bytes" in value)
+    return any(not _NO_RANGE.fullmatch(value) and _size_of_range(value) != length for value in ranges)
+
+
+def _size_of_range(value: str) -> int:
+    """How many bytes a range has; -1 if it is not in the grammar."""
+    match = _RANGE.fullmatch(value)
+    return int(match[2]) - int(match[1]) + 1 if match else -1

@@ -79,7 +79,7 @@ def _by_urllib3(port: int, number: int) -> Bodies:
 def _by_httpx(port: int, number: int) -> Bodies:
     limits = httpx.Limits(max_connections=1)
     with httpx.Client(
-        base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=_TIMEOUT_S, trust_env=False
+        base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=_TIMEOUT_S, trust_env=False, verify=False
     ) as client:
         return _both(lambda method, path: client.request(method, path).content, number)
 
@@ -125,6 +125,23 @@ def by_node(port: int, numbers: Sequence[int]) -> dict[int, Bodies]:
 def by_go(port: int, numbers: Sequence[int]) -> dict[int, Bodies]:
     """Go's net/http."""
     return _by_program([go_program()], port, numbers)
+
+
+def by_java(port: int, numbers: Sequence[int]) -> dict[int, Bodies]:
+    """Java's HttpClient."""
+    return _by_program(["java", str(HERE / "Client.java")], port, numbers)
+
+
+def _by_wget(port: int, number: int) -> Bodies:
+    base = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory(prefix="streamgauge-wget-") as folder:
+        tries = ["-t2", "--waitretry=0", f"-T{_TIMEOUT_S}", "--max-redirect=0"]
+        options = [*tries, "-q", "-xnH", "--content-on-error", "--no-proxy"]
+        urls = [f"{base}/u0/{number}", f"{base}/u1/{number}"]
+        subprocess.run(["wget", *options, f"-P{folder}", *urls], check=False, capture_output=True)
+        files = [Path(f"{folder}/u{upstream}/{number}") for upstream in range(2)]
+        first, second = (file.read_bytes() if file.exists() else None for file in files)
+        return first, second
 
 
 @cache
@@ -198,5 +215,7 @@ CLIENTS: dict[str, Client] = {
     "aiohttp": by_aiohttp,
     "node": by_node,
     "go": by_go,
+    "java": by_java,
+    "wget": _in_threads(_by_wget),
     "nginx": by_nginx,
 }

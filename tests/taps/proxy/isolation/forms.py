@@ -18,6 +18,8 @@ def chunks(body: bytes, *fields: bytes, status: bytes = OK) -> bytes:
     return head(CHUNKED, *fields, status=status) + body
 
 
+INNER = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"by": "hostile"}'
+
 ORDINARY = {
     "length": head(LENGTH) + BODY,
     "chunked": chunks(ONE_CHUNK + b"0\r\n\r\n"),
@@ -71,6 +73,8 @@ CHUNKS = {
     "size _": chunks(b"0_2\r\n{}\r\n0\r\n\r\n"),
     "size of 21 digits": chunks(b"0" * 20 + b"2\r\n{}\r\n0\r\n\r\n"),
     "size beyond 64 bits": chunks(b"1" + b"0" * 15 + b"2\r\n{}\r\n0\r\n\r\n"),
+    "size of 2**32": chunks(ONE_CHUNK + b"100000000\r\n\r\n"),
+    "size of 2**32 + 2": chunks(b"100000002\r\n{}\r\n0\r\n\r\n"),
     "size empty": chunks(ONE_CHUNK + b"\r\n\r\n"),
     "size minus zero": chunks(ONE_CHUNK + b"-0\r\n\r\n"),
     "data without an end": chunks(b"2\r\n{}0\r\n\r\n"),
@@ -103,6 +107,12 @@ HEADS = {
     "304 with a coding": chunks(ONE_CHUNK + b"0\r\n\r\n", status=b"HTTP/1.1 304 X"),
     "205 with a length": head(LENGTH, status=b"HTTP/1.1 205 X") + BODY,
     "205 without a length": head(status=b"HTTP/1.1 205 X"),
+    "205 with a response": head(b"Content-Length: %d" % len(INNER), status=b"HTTP/1.1 205 X") + INNER,
+    "205 with a response in a chunk": chunks(b"%x\r\n%b\r\n0\r\n\r\n" % (len(INNER), INNER), status=b"HTTP/1.1 205 X"),
+    "305 with a response": head(b"Content-Length: %d" % len(INNER), status=b"HTTP/1.1 305 X") + INNER,
+    "range without a length": head(b"Content-Range: bytes 0-1/2", status=b"HTTP/1.1 206 X") + BODY,
+    "range before the length's end": head(b"Content-Range: bytes 0-1/2", b"Content-Length: 90") + BODY,
+    "range in a chunk": chunks(b"5a\r\n{}", b"Content-Range: bytes 0-1/2"),
     "no length": head() + BODY,
     "no length, keep-alive": head(b"Connection: keep-alive") + BODY,
     "length with a no-break space": head(b"Content-Length: 2\xa0") + BODY,

@@ -24,7 +24,9 @@ CASES = [
 ]
 NAMES = [f"{name}, {moment}" for name in FORMS for moment in MOMENTS]
 # The programs of clients, and how they are installed here.
-PROGRAMS = {"node": "node", "go": "go", "nginx": "nginx"}
+PROGRAMS = {"node": "node", "go": "go", "java": "javac", "wget": "wget", "nginx": "nginx"}
+# They keep a connection after a response of HTTP/1.0 that does not allow it: the next request may cross the close.
+KEEPS_1_0 = ("java", "wget")
 BATCHES = 5 if os.environ.get("CI") else 2
 SEED = "0" if os.environ.get("CI") else str(time.time_ns())
 
@@ -47,6 +49,8 @@ def test_no_response_reaches_a_request_that_was_not_its_own(name: str, tmp_path:
     ]
     assert not faults
     failed = [NAMES[case.number] for case in CASES if answer_of(case) not in (came[case.number][1] or b"")]
+    if name in KEEPS_1_0:
+        failed = [case for case in failed if ": 1.0" not in case]
     assert failed == []
 
 

@@ -64,6 +64,9 @@ typedef struct {
     uint64_t left; /* bytes to come, of the chunk or of the body; in SIZE the value of the digits so far */
 } Place;
 
+/* A digit is added to a size below this: a chunk stays below 2 GiB. framing.py says why, and has the same number. */
+static const uint64_t MAX_SIZE = (uint64_t)1 << 27;
+
 static int digit_of(unsigned char one)
 {
     if (one >= '0' && one <= '9')
@@ -100,7 +103,7 @@ static int follow(Place *place, const unsigned char *at, size_t size)
             now = (Place){SIZE_BEGIN, 0};
         else if (now.phase == SIZE_LF && one == '\n')
             now.phase = DATA;
-        else if (now.phase <= SIZE && digit >= 0 && now.left >> 48 == 0)
+        else if (now.phase <= SIZE && digit >= 0 && now.left < MAX_SIZE)
             now = (Place){SIZE, now.left * 16 + digit};
         else if (now.phase == SIZE && one == '\r' && now.left)
             now.phase = SIZE_LF;
