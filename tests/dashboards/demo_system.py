@@ -72,10 +72,16 @@ output = 8
 """
 
 
+# A model whose provider reports the cost of each response.
+_SOLD = "sold-1"
+
+
 class _Provider(Quiet, BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
         body = (BEGIN + _REST).replace(b"small-1", model.encode())
+        if model == _SOLD:
+            body = body.replace(b'"usage": {', b'"usage": {"cost": 0.0012, "is_byok": false, ')
         self.send_response(200)
         for name, value in {"content-type": "text/event-stream", "content-length": str(len(body)), **_LIMITS}.items():
             self.send_header(name, value)
@@ -152,7 +158,8 @@ def _traffic(address: str) -> Iterator[None]:
         while not stop.wait(_EVERY_S):
             number += 1
             upstream = "away" if number % 10 == 0 else "small"
-            _ask(address, upstream, "new-1" if number % 7 == 0 else f"{upstream}-1", ("search", "support")[number % 2])
+            model = "new-1" if number % 7 == 0 else _SOLD if number % 5 == 0 else f"{upstream}-1"
+            _ask(address, upstream, model, ("search", "support")[number % 2])
 
     thread = threading.Thread(target=run)
     thread.start()
