@@ -96,6 +96,7 @@ MALFORMED: dict[bytes, Decided] = {
     b"HTTP/1.1 306 X\r\nContent-Length: 3\r\n\r\nabc": REUSED._replace(head=306),
     _head(b"Content-Range: bytes 5-7/9", b"Content-Length: 3"): REUSED,
     _head(b"Content-Range: bytes 5-7/*", b"Content-Length: 3"): REUSED,
+    _head(b"Content-Range: bytes=5-7", b"Content-Length: 3"): REUSED,
     _head(b"Content-Range: bytes */9", b"Content-Length: 3"): REUSED,
     _head(b"Content-Range: 0-1/9", b"Content-Length: 3"): REUSED,
     _head(b"Content-Range: bytes 5-6/9", b"Content-Length: 3"): AMBIGUOUS,

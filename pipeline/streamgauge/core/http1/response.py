@@ -15,8 +15,8 @@ from streamgauge.core.http1.head import HeadFault, HeadReader, RawHead
 
 # Ruby's net/http reads no body with these statuses, and Apache's HttpClient 4 none with 205.
 _BODY_MAY_BE_UNREAD = frozenset((205, 305))
-# A range of bytes, of which some clients read as many as it says; and none (RFC 9110, 14.4).
-_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/(?:[0-9]+|\*)[ \t]*")
+# A range of bytes, of which some clients read as many as it says; and none (RFC 9110, 14.4). Some servers write it otherwise.
+_RANGE = re.compile(r"bytes[ \t:=]*([0-9]{1,18})-([0-9]{1,18})(?:/(?:[0-9]+|\*))?[ \t]*")
 _NO_RANGE = re.compile(r"bytes \*/[0-9]+[ \t]*")
 
 

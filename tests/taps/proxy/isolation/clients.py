@@ -191,7 +191,8 @@ def _nginx(port: int) -> Iterator[list[int]]:
             upstream pool{number} {{ server 127.0.0.1:{port}; keepalive 1; }}
             server {{ listen 127.0.0.1:{own}; location / {{
                 proxy_pass http://pool{number}; proxy_http_version 1.1; proxy_set_header Connection "";
-                proxy_buffering off; proxy_next_upstream off; proxy_read_timeout 2s; }} }}"""
+                proxy_buffering off; proxy_next_upstream off; proxy_read_timeout 2s;
+                proxy_ignore_headers X-Accel-Redirect; }} }}"""
             for number, own in enumerate(ports)
         )
         Path(f"{folder}/nginx.conf").write_text(

@@ -112,6 +112,7 @@ HEADS = {
     "305 with a response": head(b"Content-Length: %d" % len(INNER), status=b"HTTP/1.1 305 X") + INNER,
     "range without a length": head(b"Content-Range: bytes 0-1/2", status=b"HTTP/1.1 206 X") + BODY,
     "range before the length's end": head(b"Content-Range: bytes 0-1/2", b"Content-Length: 90") + BODY,
+    "X-Accel-Redirect": head(LENGTH, b"X-Accel-Redirect: /u1/1") + BODY,
     "range in a chunk": chunks(b"5a\r\n{}", b"Content-Range: bytes 0-1/2"),
     "no length": head() + BODY,
     "no length, keep-alive": head(b"Connection: keep-alive") + BODY,
