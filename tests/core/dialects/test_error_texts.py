@@ -86,3 +86,22 @@ def test_types_and_codes_are_kept() -> None:
     assert kept == {"error": {"type": "overloaded_error", "code": 529, "masked_2": "masked"}}
     assert apply_allowlist(KEEP_ERRORS, {"error": WORD}) == {"error": "masked"}
     assert apply_allowlist(KEEP_ERRORS, {"error": ""}) == {"error": ""}, "an empty text is no error"
+
+
+@pytest.mark.parametrize("code", [WORD, "1+1", "print"])
+@pytest.mark.parametrize("named", [True, False])
+def test_code_that_a_model_wrote_is_masked_although_it_may_look_like_the_code_of_an_error(
+    code: str, named: bool
+) -> None:
+    kind = "response.code_interpreter_call_code.done"
+    value = {"output_index": 0, "item_id": "i", "code": code} | ({"type": kind} if named else {})
+    events = [
+        Event("response.created", b'{"type":"response.created","response":{"id":"r","object":"response"}}'),
+        Event(kind, encoded(value)),
+        Event("error", b'{"type":"error","code":"server_error","message":"m"}'),
+    ]
+    masker = Masker("/responses", full=False)
+    _, masked, error = masker.mask(events)
+    assert b'"code":"' + b"x" * len(code) + b'"' in masked.data
+    assert b'"code":"server_error"' in error.data
+    assert masker.event(events[1]).data == masked.data

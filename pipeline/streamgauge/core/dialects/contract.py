@@ -234,6 +234,10 @@ class Dialect(Protocol):
         """The names of events whose data is generated text, not JSON."""
 
     @property
+    def code_events(self) -> frozenset[str]:
+        """The types of events whose member `code` is generated text, not the code of an error."""
+
+    @property
     def deltas(self) -> Deltas:
         """The events that `typed_deltas.py` reads in place of `read`, and the members that it reads of them."""
 
@@ -271,6 +275,7 @@ class DialectDefaults:
     done_is_terminal: bool = False
     may_summarise: bool = False
     text_events: frozenset[str] = frozenset()
+    code_events: frozenset[str] = frozenset()
     deltas: Deltas = Deltas()
 
     def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:

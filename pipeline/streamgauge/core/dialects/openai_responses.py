@@ -87,15 +87,14 @@ _TEXTS_DONE = {
     "response.audio.transcript.done": "transcript",
 }
 _PARTS_DONE = {"response.content_part.done", "response.reasoning_summary_part.done", "response.reasoning_part.done"}
-# Closing events of a call's input: the member that holds the whole input, and the type of the item. The code
-# interpreter's event is not listed: its member `code` has the name of an error code, which masking keeps only if it is
-# a word. The closing event of the item repeats the code.
+# Closing events of a call's input: the member that holds the whole input, and the type of the item.
 _ARGUMENTS_DONE = {
     "response.function_call_arguments.done": ("arguments", "function_call"),
     "response.mcp_call_arguments.done": ("arguments", "mcp_call"),
     "response.custom_tool_call_input.done": ("input", "custom_tool_call"),
     "response.apply_patch_call_operation_diff.done": ("diff", "apply_patch_call"),
     "response.shell_call_command.done": ("command", "shell_call"),
+    "response.code_interpreter_call_code.done": ("code", "code_interpreter_call"),
 }
 _PARTIAL_IMAGE = "response.image_generation_call.partial_image"
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
@@ -147,6 +146,7 @@ class OpenAIResponses(DialectDefaults):
     paths = ("/responses", "/responses/{id}")
     keep = KEEP
     keep_body = _KEEP_RESPONSE
+    code_events = frozenset(("response.code_interpreter_call_code.done",))
     deltas = _DELTAS
     usage = USAGE
 

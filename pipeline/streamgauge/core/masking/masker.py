@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from streamgauge.core.allowlist import Filter, Spec, allowlist_filter, encoded, encoded_each
+from streamgauge.core.allowlist import Filter, Kind, Spec, allowlist_filter, apply_allowlist, encoded, encoded_each
 from streamgauge.core.dialects import (
     BY_NAME,
     DIALECTS,
@@ -24,7 +24,7 @@ from streamgauge.core.dialects import (
     recognised,
     recognised_body,
 )
-from streamgauge.core.dialects.contract import KEEP_ERRORS
+from streamgauge.core.dialects.contract import KEEP_ERRORS, type_of
 from streamgauge.core.formats.json_text import UNPARSED, parse, parse_each
 from streamgauge.core.formats.sse import HALF_EVENT, Event, comment_lines, write_event, write_tail
 from streamgauge.core.masking.frames import MIN_EVENTS, Frame, NotRecognisedError, frame_of
@@ -59,6 +59,15 @@ class _Filters(dict[str, Filter]):
 
 _KEEP = _Filters(lambda dialect: dialect.keep)
 _KEEP_BODY = _Filters(lambda dialect: {**KEEP_ERRORS, **dialect.keep_body})
+
+
+def _keep_event(dialect: Dialect, name: str, value: object) -> object:
+    """What is kept of the value of an event with this name. The code that a model wrote is masked as its text is."""
+    kept = _KEEP[dialect.name](value)
+    if dialect.code_events and isinstance(value, dict) and type_of(name, value) in dialect.code_events:
+        assert isinstance(kept, dict)
+        kept |= {"code": apply_allowlist(Kind.TEXT, value["code"])} if "code" in value else {}
+    return kept
 
 
 class Masker:
@@ -174,7 +183,7 @@ class Masker:
         whole = recognised_body(value)
         shown = whole or recognised("", value)
         if shown is not None and whole is None:
-            return _KEEP[shown.name](value)
+            return _keep_event(shown, "", value)
         dialect = shown or self._dialect
         return (_KEEP_ERRORS if dialect is None else _KEEP_BODY[dialect.name])(value)
 
@@ -186,7 +195,7 @@ class Masker:
         """What is kept of an event's data, as a value to be encoded. `value`: `_json_of` it, parsed."""
         shown, name = self._shown, event.name
         if shown is not None and value and type(value) is dict and shown.recognises(name, value):
-            return _KEEP[shown.name](value)
+            return _keep_event(shown, name, value)
         if event.data is None:
             return _UNCHANGED
         if _json_of(event) is None:
@@ -206,7 +215,7 @@ class Masker:
             self._set_dialect(dialect)
         if value is UNPARSED:
             return msgspec.Raw(_UNPARSABLE)
-        keep = _KEEP_ERRORS if self._dialect is None else _KEEP[self._dialect.name]
+        keep = _KEEP_ERRORS if self._dialect is None else partial(_keep_event, self._dialect, name)
         # Gemini sends errors as a list of events.
         return [keep(one) for one in value] if isinstance(value, list) else keep(value)
 
