@@ -4,7 +4,7 @@ import re
 
 from streamgauge.core.formats.json_text import parse
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|"|[\[\]{},]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|"|[\[\]{},]', re.DOTALL)
 _CLOSING = {b"{": b"}", b"[": b"]"}
 
 
