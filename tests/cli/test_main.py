@@ -19,7 +19,7 @@ from streamgauge.cli.epilogs import EPILOG
 from streamgauge.cli.help_text import usage
 from streamgauge.cli.main import main
 from streamgauge.cli.parser import parse
-from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE
 from tests.each import each
 from tests.running import command, here, start, start_up, wait_for
 
@@ -451,11 +451,9 @@ def test_an_unreadable_spool_does_not_stop_the_command(junk: Path, tmp_path: Pat
 # --- recordings -----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_not_a_recording_has_a_record(junk: Path) -> None:
-    done = here("replay", str(junk), "--output", "jsonl")
-    assert (done.returncode, len(done.stdout.splitlines())) == (DONE, 1)
-    note = "no event was found in 1 stream: check that the file is a recording of server-sent events"
-    assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
+def test_a_file_that_is_not_a_recording_has_no_record(junk: Path) -> None:
+    says = f"{junk}: it is no recording: it has no line of server-sent events"
+    refused_in_one_sentence(FOUND, says, "replay", str(junk), "--output", "jsonl", ask=here)
 
 
 def test_f13_no_directory_is_created_for_a_ledger(tmp_path: Path) -> None:
