@@ -1,16 +1,24 @@
 """The values that --since, --until and --where of `streamgauge ledger query` accept and refuse."""
 
 from itertools import product
+from typing import get_args
 
 import pytest
 
 from streamgauge.cli.ledger_filter import MAX_CONDITIONS, MAX_TENANTS, VALUES, filter_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, Filter
+from streamgauge.record_parts import FinishReason, Outcome, Usage
 from tests.each import each
 from tests.ledger.rows import make_row
 
 DAY_US = 86_400_000_000
+
+
+def test_the_closed_values_are_those_of_records() -> None:
+    assert set(VALUES["outcome"]) == set(get_args(Outcome))
+    assert set(VALUES["finish_reason"]) == set(get_args(FinishReason))
+    assert set(VALUES["usage_source"]) == set(get_args(Usage.__annotations__["source"]))
 
 
 @pytest.mark.parametrize(

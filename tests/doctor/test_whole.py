@@ -38,7 +38,7 @@ def test_a_running_tap_and_worker_are_ok(kafka: str, prefix: str, tmp_path: Path
     assert [name for name, level, _ in of_tap if level != "ok"] == ["clock"]
     assert [name for name, _, _ in of_tap] == [
         "settings", "upstreams", "ports", "ports", "buffering", "broker", "topics", "rights", "disk", "key", "formats",
-        "clock",
+        "coverage", "clock",
     ]  # fmt: skip
     data = ["--data-dir", str(tmp_path / "worker")]
     with start("worker", ["--admin", "127.0.0.1:0", *data, *topics], tmp_path / "worker") as worker:

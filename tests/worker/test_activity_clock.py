@@ -67,6 +67,7 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
 
     def decode(value: bytes) -> Any:
         time.now += 1
+        return SimpleNamespace(instance=b"tap")
 
     class Assembling(Assembler):
         def apply(self, *_: Any) -> list[Record]:

@@ -6,11 +6,11 @@ from datetime import datetime, tzinfo
 from typing import get_args
 
 from streamgauge.core.dialects import BY_NAME, OTHER
+from streamgauge.core.outcome import FINISH_REASONS, Outcome
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
 from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
 from streamgauge.ledger.zones import zone_of
-from streamgauge.record_parts import FinishReason, Outcome, Usage
 from streamgauge.runtime.nearest import nearest
 from streamgauge.taps import TAPS
 
@@ -28,8 +28,8 @@ _MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
 # The keys whose values are of a closed set, as records have them; text of other keys is not checked.
 VALUES: dict[str, tuple[str, ...]] = {
     "outcome": get_args(Outcome),
-    "finish_reason": get_args(FinishReason),
-    "usage_source": get_args(Usage.__annotations__["source"]),
+    "finish_reason": tuple(sorted(set(FINISH_REASONS.values()))),
+    "usage_source": ("final", "partial", "estimated", "absent"),
     "dialect": (*BY_NAME, OTHER),
     "tap": tuple(tap.name for tap in TAPS),
 }

@@ -174,6 +174,14 @@ def test_the_name_of_another_protocol_elsewhere_is_no_fault() -> None:
             assert kinds == [Request, type(WHOLE)]
 
 
+def test_the_name_of_another_protocol_in_the_piece_of_a_head_is_no_fault() -> None:
+    """In a chunked body before the head, and in a request after it."""
+    before = b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nRTSP/1.0 \r\n0\r\n\r\n"
+    events = read(before + b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n" + b"GET /c RTSP/1.0\r\nHost: a\r\n\r\n", b"")
+    assert [event.target for event in events if isinstance(event, Request)] == [b"/a", b"/b"]
+    assert isinstance(events[-1], RefusedError) and events[-1].code == "malformed_request"
+
+
 def test_a_large_body_does_not_count_as_a_head() -> None:
     big = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000) + GET[:10]
     events = read(big, GET[10:])

@@ -181,11 +181,11 @@ class RequestReader:
         elif self._is_mixed or b"\n" not in self._line.lstrip(b"\r\n"):
             self._line += piece
 
-    @property
-    def _is_http(self) -> bool:
+    def _is_http(self, method: bytes) -> bool:
         """Whether the request line names HTTP. llhttp gives the version 1.0 of RTSP and ICE, too, as if it were HTTP's."""
         if self._is_mixed:
-            return b"RTSP/" not in self._line and b"ICE/" not in self._line
+            other = rb"%b +%b +(?:RTSP|ICE)/" % (re.escape(method), re.escape(self._target))
+            return re.search(other, self._line) is None
         return self._line.lstrip(b"\r\n").partition(b"\r\n")[0][-9:-1] == b" HTTP/1."
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
@@ -254,7 +254,7 @@ class RequestReader:
         if parser is None or self.refused:
             return
         version, method = parser.get_http_version(), parser.get_method()
-        if version not in ("1.0", "1.1") or not self._is_http:
+        if version not in ("1.0", "1.1") or not self._is_http(method):
             self._refuse(Refusal.MALFORMED_REQUEST, "The relay supports only HTTP/1.1 and HTTP/1.0.")
             return
         keep_alive = parser.should_keep_alive()
