@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 from typing import get_args
 
 from streamgauge.core.dialects import BY_NAME, OTHER
-from streamgauge.core.outcome import FINISH_REASONS, Outcome
+from streamgauge.core.outcome import Outcome
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
 from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
@@ -28,7 +28,7 @@ _MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
 # The keys whose values are of a closed set, as records have them; text of other keys is not checked.
 VALUES: dict[str, tuple[str, ...]] = {
     "outcome": get_args(Outcome),
-    "finish_reason": tuple(sorted(set(FINISH_REASONS.values()))),
+    "finish_reason": ("stop", "length", "tool_calls", "content_filter", "error", "paused"),
     "usage_source": ("final", "partial", "estimated", "absent"),
     "dialect": (*BY_NAME, OTHER),
     "tap": tuple(tap.name for tap in TAPS),

@@ -102,6 +102,7 @@ def test_code_that_a_model_wrote_is_masked_although_it_may_look_like_the_code_of
     ]
     masker = Masker("/responses", full=False)
     _, masked, error = masker.mask(events)
+    assert masked.data is not None and error.data is not None
     assert b'"code":"' + b"x" * len(code) + b'"' in masked.data
     assert b'"code":"server_error"' in error.data
     assert masker.event(events[1]).data == masked.data
