@@ -8,6 +8,7 @@ import pytest
 from streamgauge.cli.replay import Replaying
 from streamgauge.config import Settings
 from streamgauge.core.record import Record
+from streamgauge.core.safe_values import MASKED, safe_id
 from streamgauge.recount import output as module
 from streamgauge.recount.output import Output, Outputs
 from streamgauge.recount.recount import characters
@@ -46,10 +47,15 @@ def test_the_text_has_the_characters_of_the_record(tmp_path: Path, monkeypatch: 
     def check(path: Path) -> None:
         for record, output in replayed(path, tmp_path):
             # The record has no name that is no code, and no characters of arguments without a call.
-            kept = {key: text for key, text in getattr(output, "kept", {}).items() if key and key[-1] != -1}
-            names = sum(len(call.name or "") for choice in record.choices for call in choice.tool_calls)
+            kept = {key: text for key, text in getattr(output, "kept", {}).items() if key[-1] != -1}
+            names = {key[:-1]: kept.pop(key) for key in list(kept) if key[-1] == module.NAME}
+            calls = [(choice.index, call) for choice in record.choices for call in choice.tool_calls]
             if not record.integrity.reasons:  # a limit of calls, choices or items leaves characters out of the record
-                assert sum(map(len, kept.values())) == characters(record, reasoning=True) - names
+                of_names = sum(len(call.name or "") for _, call in calls)
+                assert sum(map(len, kept.values())) == characters(record, reasoning=True) - of_names
+                if not record.resumed_from:  # its names may have been counted in the earlier leg
+                    recorded = sorted((index, call.name) for index, call in calls if call.name not in (None, MASKED))
+                    assert sorted((key[0], name) for key, name in names.items() if safe_id(name) == name) == recorded
 
     check_each(STREAMS, check, named)
 

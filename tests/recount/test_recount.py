@@ -87,6 +87,21 @@ def test_names_and_arguments_of_tools_are_counted(tmp_path: Path) -> None:
     assert (one.low, one.high) == (10 + 3, 10 + 1 + 8)
 
 
+def test_a_name_in_fragments_is_counted_whole(tmp_path: Path) -> None:
+    merged = Tokenizer("o200k_base", SPLITS["o200k"], BYTES | {b"dd": 256})
+    pieces = (
+        '{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"ad"}}]}',
+        '{"tool_calls":[{"index":0,"function":{"name":"d"}}]}',
+        '{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}',
+    )
+    outputs, file = Outputs(lambda _: merged), tmp_path / "one.sse"
+    file.write_text(stream(MODEL, *pieces))
+    settings = Settings(capture="full", data_dir=tmp_path)
+    [record] = Replaying(settings, None, assembler=outputs.assembler).records([file], of_topic=False)
+    assert [call.name for choice in record.choices for call in choice.tool_calls] == ["add"]
+    assert recount(record, outputs.take(record)).output_tokens_recounted == len(["a", "dd", "{", "}"])
+
+
 def test_the_provider_s_number_of_hidden_reasoning_is_taken(tmp_path: Path) -> None:
     one = recounted(tmp_path, stream("gpt-5-mini", tokens=74, details='{"reasoning_tokens":64}'))
     assert (one.output_tokens_recounted, one.difference, one.exact) == (74, 0, False)

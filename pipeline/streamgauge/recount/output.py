@@ -7,7 +7,7 @@ from uuid import UUID
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.assembly.event_sink import StreamEventSink, compact_json
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, TOOL
-from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.assembly.state import StreamState, ToolState
 from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.dialects import Dialect, Source
 from streamgauge.core.limits import Limits
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # Gives the tokenizer of a model; None: it has no public one, or its vocabulary is missing.
 TokenizerOf = Callable[[str | None], "Tokenizer | None"]
+
+# Ends the id of the text that is the name of a call; a name may come in fragments.
+NAME = "name"
 
 # The most texts of one stream that are counted at once: answers, reasoning, arguments of calls. For a further one the
 # oldest ends; if more of it comes, a token may be split. Recorded streams hold at most 16 items, of which 3 are open.
@@ -49,11 +52,10 @@ class Output:
             self._open[text_id] = reasoning, TokenCounter(self.tokenizer)
         self._open[text_id][1].add(text)
 
-    def add_whole(self, text: str) -> None:
-        """Add a short text that comes whole, as a name of a tool."""
-        self.add(None, text)
-        if None in self._open:
-            self._end(None)
+    def end(self, text_id: Hashable) -> None:
+        """End the text with this id, if it is open."""
+        if text_id in self._open:
+            self._end(text_id)
 
     def _begin(self) -> None:
         """Choose the tokenizer, by the first model that is known when text comes. Masked text has no tokens."""
@@ -127,26 +129,30 @@ class _OutputSink(StreamEventSink):
         self._item = item
         super().part(item, source)
 
-    def arguments(
-        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
-    ) -> None:
-        super().arguments(choice, key, value, call_id, indexed=indexed)
-        if value is None or value == "" or self._repeated or self._repeats_calls():
+    def _add_name(self, choice: int, tool: ToolState, name: object) -> None:
+        super()._add_name(choice, tool, name)
+        if isinstance(name, str) and name and not self._repeated:
+            self._output.add((*self._call(choice, tool), NAME), name)
+
+    def _add_arguments(self, choice: int, tool: ToolState | None, value: object) -> None:
+        super()._add_arguments(choice, tool, value)
+        if value is None or value == "":
             return
-        tool = (
-            self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
-        )
+        call = self._call(choice, tool)
+        self._output.end((*call, NAME))
+        self._output.add(call, value if isinstance(value, str) else compact_json(value))
+
+    def _call(self, choice: int, tool: ToolState | None) -> tuple[int, int, int]:
+        """The id of the text of a call's arguments; its last number is -1 for a call that has no state."""
         state = self.choice(choice)
-        number = next((at for at, one in enumerate(state.tools if state else ()) if one is tool), -1)
-        self._output.add((choice, TOOL, number), value if isinstance(value, str) else compact_json(value))
+        number = next((at for at, known in enumerate(state.tools if state else ()) if known is tool), -1)
+        return choice, TOOL, number
 
     def _generate(self, choice: int, value: object, kind: int) -> int:
         size = super()._generate(choice, value, kind)
         if size and isinstance(value, str):
             if kind == MEDIA:
                 self._output.has_media = True
-            elif kind == TOOL:
-                self._output.add_whole(value)
             else:
                 self._output.add((choice, kind, self._item), value, reasoning=kind == REASONING)
         return size

@@ -187,9 +187,7 @@ class StreamEventSink:
             tool.client, tool.empty = client, tool.empty or empty
         is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
         if named is not None and (tool.name is None or is_piece):
-            tool.name = safe_id((tool.name or "") + named)
-            if name:
-                self._note_tool(choice)
+            self._add_name(choice, tool, name)
 
     def arguments(
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
@@ -202,7 +200,17 @@ class StreamEventSink:
         )
         self._add_arguments(choice, tool, value)
 
+    def _add_name(self, choice: int, tool: ToolState, name: object) -> None:
+        """Keep the name of a call, or append a fragment of it. An empty one is no output."""
+        named = safe_id(name)
+        if named is None:
+            return
+        tool.name = named if tool.name is None else safe_id(tool.name + named)
+        if not self._repeated:
+            self._note_tool(choice)
+
     def _add_arguments(self, choice: int, tool: ToolState | None, value: object) -> None:
+        """Count all or a fragment of the arguments of a call; None for a call that has no state."""
         if value is None or value == "":
             return
         self._note_tool(choice)
@@ -255,8 +263,7 @@ class StreamEventSink:
             if known is None:
                 tool.client = call.client
             if tool.name is None and isinstance(call.name, str):
-                tool.name = safe_id(call.name)
-                self._note_tool(choice)
+                self._add_name(choice, tool, call.name)
             if not tool.argument_chars:
                 self._add_arguments(choice, tool, call.arguments)
 
