@@ -201,7 +201,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(CHAT_CREATE, "calls reasoning text", "closing-alone"),
         Row(CHAT_CREATE, "arguments calls", "closing-brings-arguments"),
         Row(CHAT_CREATE, "text", "closing-second-choice"),
-        Row(RESPONSES, "calls", "call-at-terminal terminal-nameless-calls"),
+        Row(RESPONSES, "calls", "call-at-terminal terminal-call-without-output terminal-nameless-calls"),
         Row(RESPONSES, "text", "output-at-terminal"),
         Row(RESPONSES_CREATE, "arguments", "done-shell-command-only"),
         Row(RESPONSES_CREATE, "arguments calls refusal", "terminal-brings-the-rest"),
@@ -461,7 +461,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(
             RESPONSES,
             "arguments",
-            "done-arguments-in-item done-arguments-only done-code-only done-custom-input-only "
+            "done-arguments-in-item done-arguments-only done-code-event-only done-code-only done-custom-input-only "
             "done-mcp-arguments-only done-patch-diff-only",
         ),
         Row(RESPONSES, "calls", "done-call-without-item done-patch-and-shell-only"),
