@@ -15,7 +15,7 @@ from tests.vectors.load import blocks, vectors
 # Patterns that find canaries: words, and numbers of ten digits that occur nowhere else.
 FOUND = re.compile(rb"canary-(\d{5})-x|\b73(\d{8})\b", re.IGNORECASE)
 # Distance of two numbers that are canaries: the sum of one and a small number next to it still identifies it.
-_APART = 1000
+_APART = 1_900
 _DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 
 

@@ -19,7 +19,6 @@ from tests.faults.scripted import (
     CHUNKED,
     MIB,
     ORDINARY,
-    UNFRAMED,
     Provider,
     Script,
     ask,
@@ -230,7 +229,7 @@ def test_s3_a_worker_listens_on_its_admin_port_alone(kafka: str, prefix: str, tm
         assert worker.stop() == 0, worker.log
 
 
-NAMES = 300
+NAMES = 1_600  # 5 of 12 are printable ASCII, and so names of their own: more than a page has room for
 DELTA = {"index": 0, "delta": {"content": "x"}}
 ODD = ('"', "\\", '{a="b"}', "\n", "\r\n# HELP x\n", "é", "\u2028", "\ud800", "\0", " ", "'", "🦀" * 50)
 
@@ -306,8 +305,8 @@ FIRST_WAVE_BYTES, NEXT_WAVE_BYTES = 2 * WAVE * PIPELINED_BYTES, 12 * MIB
 def test_h5_what_clients_pipeline_after_a_slow_response_is_bounded_and_freed_when_they_leave(tmp_path: Path) -> None:
     first = f"POST /slow{CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     more = first * (PIPELINED_BYTES // len(first))
-    part = event("one")
-    slow = Script(lambda: [UNFRAMED, part], end="stay")
+    part = chunk(event("one"))
+    slow = Script(lambda: [CHUNKED, part], end="stay")
     with Provider({"slow": slow}) as provider, start_up(provider.url, tmp_path / "data") as up:
 
         def wave(number: int) -> None:

@@ -345,6 +345,21 @@ def test_the_exit_code_says_that_a_recorder_had_to_be_killed(log: Path, monkeypa
     assert asyncio.run(work()) == UNAVAILABLE
 
 
+def test_a_recorder_that_had_crashed_before_the_stop_has_nothing_to_write(log: Path) -> None:
+    async def work() -> int:
+        group = Group(child(log, "recorder", "stay"), [], lambda _: None)
+        await group.start()
+        (_, pid), *_ = group.processes
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while group.processes:  # noqa: ASYNC110 - the group tells of an end by its sentences alone
+                await asyncio.sleep(0.01)
+        await group.stop(5)
+        return group.exit_code
+
+    assert asyncio.run(work()) == DONE
+
+
 def test_streams_have_the_drain_timeout_but_for_a_reserve() -> None:
     assert streams_drain_s(30) == 30 - RESERVE_S
     assert streams_drain_s(2) == 1

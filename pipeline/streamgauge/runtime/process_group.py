@@ -200,6 +200,7 @@ class Group:
         self._say = say
         self._supervisors: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._recorder_served = False  # when it was asked to stop
 
     async def start(self) -> None:
         """Start all children. Raises Unavailable if one does not become ready; then none runs."""
@@ -230,9 +231,12 @@ class Group:
 
     @property
     def exit_code(self) -> int:
-        """The command's exit code after `stop`: 0 only if the recorder's own says that it has written its last rows."""
+        """The command's exit code after `stop`: not 0 if the recorder served then, and its own code does not say that it has
+        written its last rows. One that had crashed before, and was being started again, had none to write.
+        """
         process = self._recorder.process
-        return DONE if process is None or process.returncode == DONE else UNAVAILABLE
+        wrote = process is None or process.returncode == DONE or not self._recorder_served
+        return DONE if wrote else UNAVAILABLE
 
     async def _supervise(self, child: Child) -> None:
         while True:
@@ -266,6 +270,7 @@ class Group:
         self._stopping = True
         self._accept_no_more()
         ready = {child for child in (self._recorder, *self._relays) if child.ready}
+        self._recorder_served = self._recorder_served or self._recorder in ready
         for supervisor in self._supervisors:
             supervisor.cancel()
         await asyncio.gather(*self._supervisors, return_exceptions=True)
