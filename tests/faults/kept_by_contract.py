@@ -159,7 +159,7 @@ EVENTS = {
         usage.prompt_tokens_details.cached_tokens.# usage.total_tokens.#
     """,
     "openai-responses": """
-        base_resp.status_code.# code.' content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.'
+        base_resp.status_code.# content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.'
         item.id.' item.name.' item.role.' item.status.' item.summary.[].type.' item.type.' item_id.' output_index.#
         part.type.' response.created_at.# response.error.code.' response.id.' response.incomplete_details.reason.'
         response.model.' response.object.' response.output.[].call_id.' response.output.[].content.[].type.'
