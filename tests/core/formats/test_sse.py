@@ -13,7 +13,7 @@ from streamgauge.core.formats.sse import (
     SseDecoder,
 )
 from tests.core import cuts
-from tests.core.formats.sse_streams import STREAMS, decode, without_cut
+from tests.core.formats.sse_streams import STREAMS, decode, decode_with_cuts, without_cut
 
 # --- the standards, implemented literally ------------------------------------------------------------------------------
 
@@ -170,9 +170,9 @@ def test_any_stream_dispatches_as_the_standard_requires(stream: bytes, places: l
 @example(b"data: unknown: y\nstreamgauge-oversized\n", [], 11)
 @example(b"data: a\nstreamgauge-oversized-not\n", [], 12)
 def test_splits_change_nothing_whatever_the_cap(stream: bytes, places: list[int], cap: int) -> None:
-    whole = decode([stream], cap)
-    assert decode(cuts.at(stream, places), cap) == whole
-    assert decode([stream[index : index + 1] for index in range(len(stream))], cap) == whole
+    whole = decode_with_cuts([stream], cap)
+    assert decode_with_cuts(cuts.at(stream, places), cap) == whole
+    assert decode_with_cuts([stream[index : index + 1] for index in range(len(stream))], cap) == whole
 
 
 @pytest.mark.parametrize(

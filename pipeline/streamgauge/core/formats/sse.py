@@ -366,7 +366,8 @@ def split_blocks(content: bytes) -> list[bytes]:
 
 
 def write_event(event: Event) -> bytes:
-    """The event as canonical SSE (UTF-8, LF, no BOM) with its blank line. `SseDecoder` reads the same event from it.
+    """The event as canonical SSE (UTF-8, LF, no BOM) with its blank line. `SseDecoder` reads the same event from it, except
+    for `cut`, which is not written: it holds text that was not masked.
 
     Accepts any event that a decoder returned: names, ids and the lines of the data hold no CR or LF.
     """
@@ -374,7 +375,8 @@ def write_event(event: Event) -> bytes:
 
 
 def write_tail(event: Event) -> bytes:
-    """As `write_event` without the blank line, for an event from `finish()`. `finish()` reads the same event from it."""
+    """As `write_event` without the blank line, for an event from `finish()`. `finish()` reads the same event from it, except
+    for `cut`."""
     return comment_lines(event.comments) + (_field_lines(event) or b"event\n")
 
 
