@@ -190,13 +190,13 @@ RULES = (
     Rule(
         "6: a log gap is reported, and marked",
         (Replaced(Partition, "report_gap", _return_none),),
-        (56, 58, 62),
+        (12, 13, 56, 62),
         faults=_CUT,
     ),
     Rule(
         "6: the records of streams that were open have the reason",
         (Replaced(Assembler, "mark_gap", _return_none),),
-        (58, 71),
+        (12, 13, 79),
         faults=_CUT,
     ),
     Rule(
