@@ -153,6 +153,13 @@ class Blocks:
         self.data, self.name = [], ""
 
 
+def after_interim(sent: bytes) -> bytes:
+    """What an upstream sent, without the heads with status 1xx before its final head."""
+    while sent[9:10] == b"1" and b"\r\n\r\n" in sent:
+        sent = sent.partition(b"\r\n\r\n")[2]
+    return sent
+
+
 def read_body(sent: list[Piece], method: str = "POST") -> Body:
     """Undo one response, as it was sent piece by piece. 1xx heads are skipped."""
     body, raw, start = Body(), b"", 0

@@ -77,7 +77,7 @@ async def in_chunks(rig: Rig) -> None:
 
 
 async def asks_first(rig: Rig) -> None:
-    """Expect: 100-continue: the upstream's 100 comes through before the body was sent."""
+    """Expect: 100-continue: after the upstream's 100 the client gets one, before the body was sent."""
     trace, received = uuid.uuid4().hex, Received()
 
     async def script(wire: provider.Wire, heard: provider.Heard) -> None:
@@ -94,7 +94,7 @@ async def asks_first(rig: Rig) -> None:
         assert line.pending == b"HTTP/1.1 100 Continue\r\n\r\n"
         await asyncio.get_running_loop().sock_sendall(line.sock, BODY)
         await line.read_answer(received)
-    rig.keep(Exchange("asks", trace, "openai-chat", received, None, request_body=BODY))
+    rig.keep(Exchange("asks", trace, "openai-chat", received, None, asks=True, request_body=BODY))
 
 
 async def large(rig: Rig) -> None:
