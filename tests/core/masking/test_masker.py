@@ -174,6 +174,15 @@ def test_hostile_json_neither_raises_nor_stalls(raw: bytes) -> None:
     assert len(event.data) < 200
 
 
+@pytest.mark.parametrize("dialect", BY_NAME)
+@pytest.mark.parametrize("kind", [[], {}, ["a"], 1, True, None])
+def test_an_event_whose_type_is_no_text_is_masked(kind: object, dialect: str) -> None:
+    masker = Masker(None, full=False, dialect=dialect)
+    event = masker.event(Event(name="e", data=msgspec.json.encode({"type": kind, "delta": CANARY})))
+    assert event.data is not None
+    assert CANARY.encode() not in event.data
+
+
 _KEYS = st.sampled_from(sorted({key for dialect in DIALECTS for key in dialect.keep})) | st.text(max_size=3)
 _NUMBERS = st.sampled_from(
     [0, 0.0, -0.0, 2**53, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 1e300, 1e301, float("nan"), float("inf")]
