@@ -60,7 +60,7 @@ def test_litellm_reports_in_usage_or_in_its_head() -> None:
     assert of(None, with_cost) == of({"prompt_tokens": 1}, with_cost) == ReportedCost("0.0000345", False, "litellm")
     assert of({"cost": 5.52e-05}, with_cost) == ReportedCost("0.0000552", False, "litellm")  # of the whole stream
     assert of(None, LITELLM) is None
-    assert of(None, Head(200, cost="0.1")) is None  # nobody is known to have said so
+    assert of(None, Head(200, cost="0.1")) is None  # the reporter is unknown
 
 
 @pytest.mark.parametrize(
