@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
 
-# The most that a scrape may take (seconds of CPU, so that other work on the machine does not count): a full page takes some 100 ms as text,
-# and 160 ms as protobuf.
+# The most CPU that a scrape may take (seconds): a full page takes some 100 ms as text, and 160 ms as protobuf.
 MOST_S = 0.4
 
 Series = tuple[str, frozenset[tuple[str, str]]]
