@@ -235,7 +235,7 @@ async def serve(host: str, port: int, time_scale: float, *, until_stdin_ends: bo
     if until_stdin_ends:
         asyncio.get_running_loop().add_reader(sys.stdin, asked_to_stop.set)
     await simulator.start(host, port)
-    sys.stdout.write(f"{simulator.url}\n")  # last: who has read it may send a signal
+    sys.stdout.write(f"{simulator.url}\n")  # last: a reader of this line may send a signal
     sys.stdout.flush()
     await asked_to_stop.wait()
     await simulator.stop()
