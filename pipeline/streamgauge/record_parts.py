@@ -34,6 +34,8 @@ class Request(Part):
     """`stream_options.include_usage`. Without it many OpenAI-compatible servers report no usage of a stream."""
     body_bytes: int | None
     """Bytes of the request's body, as sent. null if the request was not sent whole."""
+    host: str | None = None
+    """The host of the upstream, without its port. null if the source does not show it, or if it is the application itself."""
 
 
 class Error(Part):

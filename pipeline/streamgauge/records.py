@@ -81,8 +81,6 @@ class Record(Part):
     """What the captured log holds: `masked`: no generated text (the default); `full`: generated text too."""
     upstream: str | None
     """The name of the upstream (`--upstream NAME=URL`), or its host and port. null if the source does not show it."""
-    upstream_host: str | None = None
-    """The host of the upstream, without its port. null if the source does not show it, or if it is the application itself."""
     dialect: str | None
     """The API format that the content or else the endpoint shows; `other`: not an LLM's. null if neither shows one."""
     endpoint: str | None
@@ -90,7 +88,7 @@ class Record(Part):
     streaming: bool | None
     """Whether the response is an event stream. null if no head came."""
     request: Request | None
-    """What the request asked for. null if the request was not captured."""
+    """What the request asked for, and of which host. null if the request was not captured."""
     request_model: str | None
     """The model that the request names."""
     response_model: str | None

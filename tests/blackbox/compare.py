@@ -21,8 +21,8 @@ NORMAL = {
     "refusal": "content_filter", "pause_turn": "paused", "error": "error",
 }  # fmt: skip
 NAMES = [
-    "schema_version", "stream_id", "tap", "tap_instance", "tap_version", "capture", "upstream", "upstream_host", "dialect",
-    "endpoint", "streaming", "request", "request_model", "response_model", "routed_model", "service_tier", "response_id",
+    "schema_version", "stream_id", "tap", "tap_instance", "tap_version", "capture", "upstream", "dialect", "endpoint",
+    "streaming", "request", "request_model", "response_model", "routed_model", "service_tier", "response_id",
     "provider_request_id", "trace_id", "parent_span_id", "tenant", "credential_id", "provider_organization",
     "provider_project", "request_digest", "attempt", "resumed_from", "last_event_id", "last_sequence_number", "attributes",
     "rate_limit", "started_at", "status_code", "content_encoding", "retry_after_s", "outcome", "error", "finish_reason",

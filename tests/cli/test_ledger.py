@@ -367,9 +367,9 @@ def test_a_session_has_calls_tokens_and_its_longest_wait(tmp_path: Path) -> None
 
 def test_cost_is_a_decimal_string_beside_the_streams_without_a_price(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "ledger.sqlite", prices=Prices()) as ledger:
-        of = {"upstream_host": "api.openai.com"}
+        of = {"host": "api.openai.com"}
         rows = [make_row(1, **of), make_row(2, **of), make_row(3, **of, response_model="unknown")]
-        ledger.insert([*rows, make_row(4, **of, usage=ABSENT), make_row(5, upstream_host="10.0.0.5")])
+        ledger.insert([*rows, make_row(4, **of, usage=ABSENT), make_row(5, host="10.0.0.5")])
     (line,) = json.loads(queried(tmp_path, "--by", "month", "--output", "json"))
     assert (line["cost_usd"], line["with_cost"], line["without_price"], line["without_usage"]) == ("0.00015", 2, 2, 1)
     reasons = json.loads(queried(tmp_path, "--by", "cost_unknown", "--output", "json"))
@@ -383,7 +383,7 @@ def test_cost_is_a_decimal_string_beside_the_streams_without_a_price(tmp_path: P
 
 def test_a_table_says_of_how_many_streams_a_partial_cost_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with SqliteLedger(tmp_path / "ledger.sqlite", prices=Prices()) as ledger:
-        ledger.insert([make_row(1, upstream_host="api.openai.com"), make_row(2, upstream_host="10.0.0.5")])
+        ledger.insert([make_row(1, host="api.openai.com"), make_row(2, host="10.0.0.5")])
     for words, said in (
         (("--by", "month"), "The cost is that of 1 of 2 streams.\n"),
         (("--by", "month", "--where", "upstream_host=api.openai.com"), ""),

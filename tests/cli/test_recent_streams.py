@@ -103,7 +103,7 @@ def test_a_response_that_was_polled_costs_once(ledger: Ledger) -> None:
 
 def test_records_of_an_earlier_version_are_counted(ledger: Ledger) -> None:
     row = row_of(ended(1, 60))
-    earlier = row.record.replace(b'"upstream_host":"api.openai.com",', b"")
+    earlier = row.record.replace(b',"host":"api.openai.com"', b"")
     assert earlier != row.record
     ledger.insert([replace(row, record=earlier)])
     assert view_of(ledger).overview().hour.streams == 1

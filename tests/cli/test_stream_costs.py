@@ -104,7 +104,7 @@ def added(prices: Prices, **changes: Any) -> Any:
 def test_what_is_known_of_a_price_decides(prices: Prices) -> None:
     assert added(prices, upstream="openai", response_model="unheard-of") == StreamCost(unknown="no_model")
     for upstream, host in (("own", "api.openai.com"), ("nimbus", "10.0.0.5")):
-        unheard = added(prices, upstream=upstream, upstream_host=host, response_model="unheard-of")
+        unheard = added(prices, upstream=upstream, host=host, response_model="unheard-of")
         assert unheard == StreamCost(unknown="no_seller")
     assert added(prices, usage=ABSENT) is None
     assert added(prices, usage=make_usage(10, None))[:4] == pytest.approx((0.00003, None, 0, 0))
@@ -148,7 +148,7 @@ def test_streams_without_a_price_are_counted_by_model_and_reason(metrics: Metric
         metrics.observe(a_record(upstream="openai", request_model=model, response_model=model))
     metrics.observe(a_record(upstream="openai", request_model="new-1", response_model="new-1", usage=ABSENT))
     for upstream in ("own", "nimbus"):
-        own = a_record(request_model="own-1", response_model="own-1", upstream=upstream, upstream_host="10.0.0.5")
+        own = a_record(request_model="own-1", response_model="own-1", upstream=upstream, host="10.0.0.5")
         metrics.observe(own)
     page = read_page(metrics.render())
     labels = {"upstream": "openai", "model": "new-1", "cost_unknown": "no_model"}

@@ -113,7 +113,7 @@ def test_a_stream_of_the_openai_client(rig: Rig) -> None:
     record = rig.record_of("stream")
     assert record["outcome"] == "completed"
     assert record["upstream"] == "models"
-    assert record["upstream_host"] is None, "the application is its own server"
+    assert record["request"]["host"] is None, "the application is its own server"
     assert (record["dialect"], record["endpoint"]) == ("openai-chat", "/chat/completions")
     assert (record["status_code"], record["streaming"]) == (200, True)
     assert record["provider_request_id"] == "request-1"

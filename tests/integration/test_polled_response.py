@@ -61,7 +61,7 @@ def test_a_response_that_is_polled_counts_once_also_after_a_restart(server: Loca
             send(up, "/small/v1/responses/resp_1")
         records = up.wait_for_records(4)
         assert [record["usage"]["total_tokens"] for record in records] == [None, None, 790, 790]
-        assert {record["upstream_host"] for record in records} == {"127.0.0.1"}
+        assert {record["request"]["host"] for record in records} == {"127.0.0.1"}
         metrics = up.metrics()
         tokens = sum(value for name, value in metrics.items() if name.startswith("streamgauge_usage_tokens_total"))
         cost = sum(value for name, value in metrics.items() if name.startswith("streamgauge_cost_usd_total"))

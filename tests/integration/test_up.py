@@ -120,7 +120,7 @@ def test_a_stream_becomes_a_record(small: Provider, data_dir: Path) -> None:
         assert ask(up) == BEGIN + REST
         [record] = up.wait_for_records(1)
         assert (record["upstream"], record["dialect"], record["outcome"]) == ("small", "openai-chat", "completed")
-        assert record["upstream_host"] == "127.0.0.1"
+        assert record["request"]["host"] == "127.0.0.1"
         assert record["finish_reason"] == "stop"
         assert record["usage"]["output_tokens"] == 2
         assert record["timing"]["first_token_s"] > 0

@@ -775,7 +775,7 @@ def test_the_reason_why_there_is_no_cost_is_a_key(url: str) -> None:
 
 
 def test_the_upstreams_host_is_a_key(ledger: Ledger) -> None:
-    ledger.insert([make_row(1, upstream_host="api.openai.com"), make_row(2, upstream_host=None)])
+    ledger.insert([make_row(1, host="api.openai.com"), make_row(2, host=None)])
     assert [total.keys[0] for total in ledger.totals(["upstream_host"])] == ["api.openai.com", None]
 
 

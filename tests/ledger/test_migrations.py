@@ -90,7 +90,7 @@ ORIGIN = {
     "tap": "httpx",
     "trace_id": "t" * 32,
     "attributes": {"agent": "planner"},
-    "upstream_host": None,  # no earlier version recorded it
+    "host": None,  # no earlier version recorded it
 }
 RESUMED = {
     **ORIGIN,
@@ -221,7 +221,7 @@ def test_every_earlier_version_is_tested() -> None:
 def test_a_converted_ledger_equals_a_new_one(
     version: int, request: pytest.FixtureRequest, url: str, tmp_path: Path
 ) -> None:
-    rows = [make_row(1, **ORIGIN), make_row(2, **RESUMED), make_row(3, started_at=None, tap=None, upstream_host=None)]
+    rows = [make_row(1, **ORIGIN), make_row(2, **RESUMED), make_row(3, started_at=None, tap=None, host=None)]
     old = earlier(version, url, *rows)
     open_ledger(url).close()
     converted = old.contents()

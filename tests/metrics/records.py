@@ -58,8 +58,8 @@ def make_integrity(*reasons: str, **changes: Any) -> Integrity:
     return msgspec.structs.replace(Integrity(not reasons, list(reasons), 0, 0, 0, None), **changes)
 
 
-def make_record(**changes: Any) -> Record:
-    """A completed stream of five token events, usage and times; `changes` are fields of the record."""
+def make_record(host: Any = "api.openai.com", **changes: Any) -> Record:
+    """A completed stream of five token events, usage and times; `changes` are fields of the record, `host` is its request's."""
     known: dict[str, Any] = dict.fromkeys(Record.__struct_fields__)
     known |= {
         "schema_version": 1,
@@ -67,7 +67,6 @@ def make_record(**changes: Any) -> Record:
         "tap": "proxy",
         "capture": "masked",
         "upstream": "nimbus",
-        "upstream_host": "api.openai.com",
         "dialect": "openai-chat",
         "endpoint": "/chat/completions",
         "streaming": True,
@@ -86,4 +85,7 @@ def make_record(**changes: Any) -> Record:
         "counts": make_counts(),
         "integrity": make_integrity(),
     }
-    return Record(**{**known, **changes})
+    record = Record(**{**known, **changes})
+    if record.request is not None:
+        record.request = msgspec.structs.replace(record.request, host=host)
+    return record

@@ -14,10 +14,10 @@ from tests.ledger.rows import make_row
 from tests.metrics.records import make_usage
 
 CLAUDE: dict[str, Any] = {
-    "upstream_host": "api.anthropic.com", "dialect": "anthropic-messages", "response_model": "claude-sonnet-4-5-20250929"
+    "host": "api.anthropic.com", "dialect": "anthropic-messages", "response_model": "claude-sonnet-4-5-20250929"
 }  # fmt: skip
 COHERE: dict[str, Any] = {
-    "upstream_host": "api.cohere.com", "dialect": "cohere-v2", "response_model": "command-a-03-2025"
+    "host": "api.cohere.com", "dialect": "cohere-v2", "response_model": "command-a-03-2025"
 }  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_what_has_no_price_is_named(part: dict[str, object], lacking: str) -> No
 
 
 def test_a_search_without_a_price_in_the_list_is_named() -> None:
-    of: dict[str, Any] = {"upstream_host": "api.groq.com", "response_model": "llama-3.1-8b-instant"}
+    of: dict[str, Any] = {"host": "api.groq.com", "response_model": "llama-3.1-8b-instant"}
     assert cost({"type": "server_tool", "name": "web_search", "requests": 1}, of=of).lacks == (
         "server_tool.web_search",
     )

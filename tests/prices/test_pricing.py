@@ -32,7 +32,7 @@ def failing(error: Exception) -> None:
 
 
 def found(prices: Prices | None = None, **changes: Any) -> Cost | Unpriced:
-    return (prices or Prices(report=failing)).cost_of(make_row(1, **{"upstream_host": "api.openai.com", **changes}))
+    return (prices or Prices(report=failing)).cost_of(make_row(1, **{"host": "api.openai.com", **changes}))
 
 
 def cost(prices: Prices | None = None, **changes: Any) -> Cost | None:
@@ -46,7 +46,7 @@ def source(prices: Prices | None = None, **changes: Any) -> str | None:
 
 
 CLAUDE: dict[str, Any] = {
-    "upstream_host": "api.anthropic.com",
+    "host": "api.anthropic.com",
     "dialect": "anthropic-messages",
     "response_model": "claude-sonnet-4-5-20250929",
 }
@@ -85,8 +85,8 @@ OWN_SERVERS = (
 def test_an_own_server_or_a_gateway_has_no_list_price_whatever_its_name_and_models_are(
     host: str, upstream: str
 ) -> None:
-    assert found(upstream=upstream, upstream_host=host) is Unpriced.NO_SELLER
-    assert found(upstream=upstream, upstream_host=host, response_model=None) is Unpriced.NO_SELLER
+    assert found(upstream=upstream, host=host) is Unpriced.NO_SELLER
+    assert found(upstream=upstream, host=host, response_model=None) is Unpriced.NO_SELLER
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_an_own_server_or_a_gateway_has_no_list_price_whatever_its_name_and_mode
     ],
 )
 def test_a_companys_own_host_has_its_list_price(host: str, model: str, name: str) -> None:
-    assert source(upstream="nimbus", upstream_host=host, response_model=model) == f"genai-prices {VERSION}: {name}"
+    assert source(upstream="nimbus", host=host, response_model=model) == f"genai-prices {VERSION}: {name}"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_without_a_host_the_upstreams_name_counts_if_it_is_a_host_or_a_sellers(
     changes: dict[str, Any], name: str | Unpriced
 ) -> None:
     """Taps of earlier versions report no host. An application that serves by itself has none."""
-    known = found(upstream_host=None, **changes)
+    known = found(host=None, **changes)
     assert (known.source.partition(": ")[2] if isinstance(known, Cost) else known) == name
 
 
@@ -336,7 +336,7 @@ def test_a_price_may_be_for_one_upstream_tier_and_region(tmp_path: Path) -> None
 
 def test_the_operator_may_name_the_seller_of_an_upstream_or_say_that_it_has_none(tmp_path: Path) -> None:
     prices = own(tmp_path, '[upstreams]\nvllm = "none"\ngateway = "anthropic"\nopenai = "none"\n')
-    at_home: dict[str, Any] = {"upstream_host": "10.0.0.5"}
+    at_home: dict[str, Any] = {"host": "10.0.0.5"}
     assert found(prices, upstream="vllm", **at_home) is Unpriced.NO_SELLER
     assert found(prices, upstream="openai") is Unpriced.NO_SELLER, "a company's own host, too"
     named = source(prices, upstream="gateway", response_model="claude-sonnet-4-5", **at_home)
@@ -349,7 +349,7 @@ def test_the_operator_may_name_the_seller_of_an_upstream_or_say_that_it_has_none
 
 
 def at_host(host: str, model: str) -> Cost | Unpriced:
-    return found(upstream_host=host, response_model=model, request_model=model, usage=make_usage(10**6, 10**5))
+    return found(host=host, response_model=model, request_model=model, usage=make_usage(10**6, 10**5))
 
 
 @pytest.mark.parametrize("region", ["us", "eu", "au", "in", "jp", "some-new-region"])
@@ -389,7 +389,7 @@ def test_bedrocks_regions_have_their_own_price_or_none() -> None:
         host = f"bedrock-runtime.{region}.amazonaws.com"
         for asked, price in (("global", "3"), ("eu", "3.3"), ("us", "3.3")):
             model = f"{asked}.anthropic.claude-sonnet-4-5-20250929-v1:0"
-            known = cost(upstream_host=host, request_model=model, **here)
+            known = cost(host=host, request_model=model, **here)
             assert known is not None
             assert usd(known.total) == price, (region, asked)
     assert isinstance(at_host("bedrock-runtime.us-east-1.amazonaws.com", "amazon.nova-pro-v1:0"), Cost)
@@ -424,7 +424,7 @@ def test_xais_host_in_the_us_costs_a_tenth_more() -> None:
 def test_deepseeks_peak_holds_on_working_days(model: str, started: str, is_peak: bool) -> None:
     """api-docs.deepseek.com/quick_start/pricing: 01:00 to 04:00 and 06:00 to 10:00 UTC, Monday to Friday, at twice it."""
     there: dict[str, Any] = {
-        "upstream_host": "api.deepseek.com",
+        "host": "api.deepseek.com",
         "response_model": model,
         "usage": make_usage(10**6, 10**5),
     }
@@ -436,13 +436,13 @@ def test_deepseeks_peak_holds_on_working_days(model: str, started: str, is_peak:
 
 
 def test_before_there_was_a_peak_there_is_no_peak_price() -> None:
-    there: dict[str, Any] = {"upstream_host": "api.deepseek.com", "response_model": "deepseek-v4-pro"}
+    there: dict[str, Any] = {"host": "api.deepseek.com", "response_model": "deepseek-v4-pro"}
     friday = "2026-08-14T"
     assert cost(**there, started_at=f"{friday}02:00:00Z") == cost(**there, started_at=f"{friday}12:00:00Z")
 
 
 def test_deepseeks_earlier_night_price_held_every_day() -> None:
-    there: dict[str, Any] = {"upstream_host": "api.deepseek.com", "response_model": "deepseek-chat"}
+    there: dict[str, Any] = {"host": "api.deepseek.com", "response_model": "deepseek-chat"}
     day, night = cost(**there, started_at="2025-03-01T12:00:00Z"), cost(**there, started_at="2025-03-01T20:00:00Z")
     assert day is not None
     assert night is not None
@@ -500,7 +500,7 @@ def test_a_reported_cost_comes_first_and_keeps_the_list_price_beside_it(byok: bo
 
 
 def test_an_own_gateways_reported_cost_has_no_list_price() -> None:
-    known = cost(upstream_host="10.0.0.5", **reported("0.00000000000049"))
+    known = cost(host="10.0.0.5", **reported("0.00000000000049"))
     assert known is not None
     assert (known.total, known.list_usd) == (0, None)
 
@@ -509,7 +509,7 @@ def test_a_fee_beside_a_key_of_the_callers_own_is_not_the_cost() -> None:
     known = cost(**reported("0.05", byok=True))
     assert known is not None
     assert (usd(known.total), known.source.partition(" ")[0], known.list_usd) == ("2.5", "genai-prices", "2.5")
-    assert found(upstream_host="10.0.0.5", **reported("0.05", byok=True)) is Unpriced.NO_SELLER
+    assert found(host="10.0.0.5", **reported("0.05", byok=True)) is Unpriced.NO_SELLER
 
 
 def test_a_cost_may_be_reported_without_tokens() -> None:

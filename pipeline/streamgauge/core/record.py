@@ -22,6 +22,7 @@ class Request(msgspec.Struct):
     max_tokens: int | None = None
     include_usage: bool | None = None
     body_bytes: int | None = None
+    host: str | None = None
 
 
 class Error(msgspec.Struct):
@@ -177,7 +178,6 @@ class Record(msgspec.Struct, kw_only=True):
     tap_version: str | None
     capture: str | None
     upstream: str | None
-    upstream_host: str | None = None  # records of earlier versions have none
     dialect: str | None
     endpoint: str | None
     streaming: bool | None

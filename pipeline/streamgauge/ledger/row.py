@@ -204,6 +204,10 @@ class _Timing(msgspec.Struct):
     end_s: float | None = None
 
 
+class _Request(msgspec.Struct):
+    host: str | None = None
+
+
 class _Known(msgspec.Struct):
     """The members of a record from which a row is made. Other members are ignored: later versions may add some."""
 
@@ -229,13 +233,13 @@ class _Known(msgspec.Struct):
     usage: _Usage
     timing: _Timing = msgspec.field(default_factory=_Timing)
     trace_id: str | None = None
-    upstream_host: str | None = None
+    request: _Request | None = None
     attributes: dict[str, str] = {}  # records of earlier versions have none
     cost: object = msgspec.UNSET
 
 
 # Types for the members of a record that no row needs, but readers of a ledger: tables and the audit.
-class _Request(msgspec.Struct):
+class _WholeRequest(_Request):
     n: int | None = None
     max_tokens: int | None = None
     body_bytes: int | None = None
@@ -269,7 +273,7 @@ class _Whole(_Known, kw_only=True):
     usage: _WholeUsage
     timing: _WholeTiming  # type: ignore[assignment]
     counts: _Counts
-    request: _Request | None = None
+    request: _WholeRequest | None = None
     status_code: int | None = None
 
 
@@ -313,7 +317,7 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         audio_input_tokens=usage.audio_input_tokens,
         audio_output_tokens=usage.audio_output_tokens,
         **kinds_of(reported_tokens(usage)),
-        upstream_host=known.upstream_host,
+        upstream_host=known.request.host if known.request else None,
         record=record,
         reported_usd=_reported(getattr(usage, "reported_cost", None)),
         parts=_parts(usage.parts, usage.raw),

@@ -29,8 +29,8 @@ class Apart(NamedTuple):
 
 _BLOCKED = Apart("only a relay holds back its upstream for a client that reads slowly", ("timing.client_blocked_s",))
 _NO_UPSTREAM = Apart("an application that breaks off its own answer has no upstream that failed", ("error.code",))
-_NO_HOST = Apart("an application is its own server", ("upstream_host",))
-_ADDRESS = Apart("the host is that of the URL, here an address, and not that of the header Host", ("upstream_host",))
+_NO_HOST = Apart("an application is its own server", ("request.host",))
+_ADDRESS = Apart("the host is that of the URL, here an address, and not that of the header Host", ("request.host",))
 _NO_SOCKET = Apart("what reached a client's socket is not seen from within a process", ("counts.client_bytes",))
 _NOT_RECORDED = Apart("a recording does not hold what reached the client", ("counts.client_bytes",))
 _NO_ENDING = Apart(
@@ -72,7 +72,7 @@ _BODY_ALONE = (
         (
             "request", "request.*", "request_model", "request_digest", "credential_id", "tenant", "trace_id", "attempt",
             "parent_span_id", "attributes.*",
-            "resumed_from", "service_tier", "upstream", "upstream_host",
+            "resumed_from", "service_tier", "upstream",
         ),
     ),
     Apart("nor that this was too long", ("integrity.reasons.*",), frozenset({"long-prompt"})),

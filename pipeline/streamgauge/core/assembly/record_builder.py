@@ -37,7 +37,6 @@ def record_of(state: StreamState) -> made.Record:
         tap_version=opening.tap_version if opening else None,
         capture=opening.capture if opening else None,
         upstream=opening.upstream if opening else None,
-        upstream_host=opening.host if opening else None,
         dialect=dialect,
         endpoint=_endpoint(state, dialect),
         streaming=head.event_stream if head else None,
@@ -175,10 +174,10 @@ def _error(state: StreamState, outcome: Outcome) -> made.Error | None:
 
 
 def _request(state: StreamState) -> made.Request | None:
-    facts = state.request
+    facts, host = state.request, state.opening.host if state.opening else None
     if facts is None:
-        return None
-    return made.Request(facts.stream, facts.n, facts.max_tokens, facts.include_usage, facts.body_bytes)
+        return None if host is None else made.Request(host=host)
+    return made.Request(facts.stream, facts.n, facts.max_tokens, facts.include_usage, facts.body_bytes, host)
 
 
 def _provider_request_id(state: StreamState) -> str | None:
