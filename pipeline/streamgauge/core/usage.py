@@ -92,7 +92,7 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
         return False
     if rules.zero_is_absent:
         given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
-    fallen = _fallen_to_zero(state, rules, given) if state.seen else ()
+    fallen = _fallen_to_zero(state, rules, given) if state.seen and _may_fall(state.raw, given) else ()
     for path in fallen:
         given = _without(given, _keys(path))
     stored, bad = _merge(state.raw, rules.spec, given)
@@ -108,6 +108,17 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
     elif state.placeholder and _first(given, rules.output) is not None:
         state.placeholder = False
     return True
+
+
+def _may_fall(raw: object, given: object) -> bool:
+    """Whether a usage may have a 0 in place of a positive count: few do, and many servers send a usage with each event."""
+    if isinstance(given, dict) and isinstance(raw, dict):
+        return any(_may_fall(raw[key], value) for key, value in given.items() if key in raw)
+    if isinstance(given, list):
+        return any(
+            _may_fall(raw, value) for element in given if isinstance(element, dict) for value in element.values()
+        )
+    return given == 0 and raw != 0
 
 
 def _fallen_to_zero(state: UsageState, rules: UsageRules, given: Mapping[str, object]) -> list[str]:
