@@ -248,6 +248,40 @@ def test_which_connections_may_be_used_for_another_request(
             assert receive_all(client) == b""
 
 
+def http_1_0(*fields: bytes, body: bytes = b"hi") -> bytes:
+    return b"\r\n".join((b"HTTP/1.0 200 OK", *fields, b"", body))
+
+
+@pytest.mark.parametrize(
+    ("answer", "minor", "keeps"),
+    [
+        (http_1_0(b"Content-Length: 2"), 1, True),
+        (http_1_0(b"Content-Length: 2", b"Connection: keep-alive"), 1, True),
+        (http_1_0(b"Content-Length: 2"), 0, False),
+        (http_1_0(b"Content-Length: 2", b"Connection: keep-alive"), 0, True),
+        (http_1_0(b"Content-Length: 2", b"Connection: close"), 1, False),
+        (http_1_0(), 1, False),
+        (http_1_0(b"Transfer-Encoding: chunked", body=chunked(b"hi")), 1, False),
+    ],
+    ids=["length", "keep-alive", "1.0 asks", "1.0 asks, keep-alive", "close", "no length", "chunks"],
+)
+def test_a_client_may_send_its_next_request_after_a_response_of_http_1_0(
+    tmp_path: Path, answer: bytes, minor: int, keeps: bool
+) -> None:
+    """Java's HttpClient and wget do so although the upstream closes its connection. A POST must not be lost by that."""
+    post = b"POST /x HTTP/1.%d\r\nHost: c\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}" % minor
+    with exchange_rig(tmp_path, answering(answer, end="fin")) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(post)
+        assert receive(client, len(answer)) == answer
+        if keeps:
+            time.sleep(0.05)  # the upstream has closed its connection
+            client.sendall(post)
+            assert receive(client, len(answer)) == answer
+            assert upstream.connections == 2
+        else:
+            assert receive_all(client) == b""
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status", "code"),
     [

@@ -26,8 +26,11 @@ class ResponseReader:
     `status`: of the final head; None until that is complete. The other attributes are set with it.
 
     `framing`: of the body. `coding`: the codings to remove from the body besides its chunks, as a value of Content-Encoding.
-    `content_type`: all values of the field, joined. `persistent`: the connection can be used again after the response.
-    `persistent_for_1_0`: also by a client of HTTP/1.0, which needs `Connection: keep-alive` and reads no chunks.
+    `content_type`: all values of the field, joined.
+
+    After the response, the connection can be used again: by its server if it is `persistent`; by a client of HTTP/1.1 if it
+    `ends_by_itself`; by a client of HTTP/1.0, which needs `Connection: keep-alive` and reads no chunks, if it is
+    `persistent_for_1_0`.
     """
 
     __slots__ = (
@@ -36,6 +39,7 @@ class ResponseReader:
         "_method",
         "coding",
         "content_type",
+        "ends_by_itself",
         "framing",
         "persistent",
         "persistent_for_1_0",
@@ -46,7 +50,7 @@ class ResponseReader:
         self.status: int | None = None
         self.framing: Framing | None = None
         self.coding = self.content_type = ""
-        self.persistent = self.persistent_for_1_0 = False
+        self.persistent = self.ends_by_itself = self.persistent_for_1_0 = False
         self._heads = HeadReader()
         self._head_is_ambiguous = False
         self._method = method
@@ -119,13 +123,15 @@ class ResponseReader:
         if not (two_ends or no_body or closes or self.framing.broken):
             two_ends = _may_end_early(head.status, fields)
         self._head_is_ambiguous = head.ambiguous or (two_ends and not self.framing.broken)
-        persistent = not head.ambiguous and "close" not in options and (modern or keep_alive)
+        self.ends_by_itself = not head.ambiguous and "close" not in options
         if not no_body:
             # With both fields the length is ignored, and it may be an attack: no reuse (RFC 9112, 6.1).
-            persistent = persistent and not (transfers and (lengths or not modern)) and not self.framing.until_eof
+            doubtful = bool(transfers) and (bool(lengths) or not modern)
+            self.ends_by_itself = self.ends_by_itself and not doubtful and not self.framing.until_eof
             codings = transfers[:-1] if transfers[-1:] == ["chunked"] else transfers
             self.coding = ", ".join((*_members(fields, b"content-encoding"), *codings))
-        self.persistent, self.persistent_for_1_0 = persistent, persistent and keep_alive and not transfers
+        self.persistent = self.ends_by_itself and (modern or keep_alive)
+        self.persistent_for_1_0 = self.persistent and keep_alive and not transfers
 
 
 def _members(fields: Mapping[bytes, list[str]], name: bytes) -> list[str]:

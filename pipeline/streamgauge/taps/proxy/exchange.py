@@ -383,12 +383,11 @@ class Exchange:
         self._finish(fault.ending if fault else Ending.RESET, at_ns, ConnectionFate.ERROR_SENT, fault)
 
     def _complete(self, at_ns: int) -> None:
-        framing = self._framing
-        persistent = framing.persistent if self._request.minor else framing.persistent_for_1_0
-        if self._upstream is not None and persistent and self._is_written and self._reusable:
+        may_keep = self._framing.may_keep_client(self._request.minor)
+        if self._upstream is not None and may_keep and self._framing.persistent and self._reusable:
             one, self._upstream = self._upstream, None
             self._client.pool.put_back(one)
-        keep = persistent and self.request_complete and self._request.keep_alive
+        keep = may_keep and self.request_complete and self._request.keep_alive
         self._finish(Ending.COMPLETE, at_ns, ConnectionFate.KEEP if keep else ConnectionFate.CLOSE)
 
     def _finish(self, ending: Ending, at_ns: int, after: ConnectionFate, fault: TransportFault | None = None) -> None:

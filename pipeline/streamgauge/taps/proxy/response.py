@@ -44,8 +44,7 @@ class ResponseFraming:
     """Follows one response. `method`: of the request. `in_c`: follow large reads in C (if built). `watches`: the caller does
     not pass the bytes on. Never raises.
 
-    `status` is None until the final head is complete; `persistent`: head and framing allow the connection to be reused, and
-    `persistent_for_1_0`: also by a client of HTTP/1.0. `before_head`: when the head is complete, how many bytes of interim
+    `status` is None until the final head is complete. `before_head`: when the head is complete, how many bytes of interim
     heads and blank lines precede it in the read that completes it, and in the `half_head` before that read.
     """
 
@@ -56,14 +55,11 @@ class ResponseFraming:
         "before_head",
         "complete",
         "fault",
-        "persistent",
-        "persistent_for_1_0",
         "status",
     )
 
     def __init__(self, method: bytes, *, in_c: bool = False, watches: bool = False) -> None:
         self.status: int | None = None
-        self.persistent = self.persistent_for_1_0 = False
         self.complete = False
         self.before_head = 0
         self.fault: ResponseFault | None = None
@@ -75,6 +71,19 @@ class ResponseFraming:
     def content_type(self) -> str:
         """The values of all Content-Type fields."""
         return self._reader.content_type
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the upstream keeps its connection for the next request, by the head and the framing."""
+        return self.fault is None and self._reader.persistent
+
+    def may_keep_client(self, minor: int) -> bool:
+        """Whether a client of HTTP/1.`minor` may use its connection again once the response is complete.
+
+        Some clients of HTTP/1.1 (Java's HttpClient, wget) do so after each response of HTTP/1.0 with a length, also without
+        `Connection: keep-alive`. The others close the connection themselves.
+        """
+        return self.fault is None and (self._reader.ends_by_itself if minor else self._reader.persistent_for_1_0)
 
     @property
     def untouched(self) -> bool:
@@ -149,7 +158,7 @@ class ResponseFraming:
         return True
 
     def _take_head(self) -> None:
-        """Sets `status`, `persistent` or `fault` from the final head, if it is complete."""
+        """Sets `status` or `fault` from the final head, if it is complete."""
         reader = self._reader
         if reader.fault is not None:
             self._fail(ResponseFault(reader.fault.value))
@@ -157,11 +166,10 @@ class ResponseFraming:
             self._fail(ResponseFault.UPGRADED)
         elif reader.status is not None:
             self.status = reader.status
-            self.persistent, self.persistent_for_1_0 = reader.persistent, reader.persistent_for_1_0
             if isinstance(reader.framing, Unframed):
                 self._fail(ResponseFault.BAD_HEAD)
             elif reader.ambiguous and not self._watches:
                 self._fail(ResponseFault.AMBIGUOUS_HEAD)
 
     def _fail(self, fault: ResponseFault) -> None:
-        self.fault, self.persistent, self.persistent_for_1_0 = fault, False, False
+        self.fault = fault
