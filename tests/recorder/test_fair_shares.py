@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -80,6 +81,16 @@ def test_streams_that_wait_no_longer_do_not_count() -> None:
     assert made.admits(LOUD, CROWD) and not made.admits(QUIET, CROWD)
     made.remove(Counter({LOUD: 5, QUIET: 10}))
     assert made.admits(LOUD, FULL)
+
+
+def test_the_time_of_a_decision_does_not_grow_with_the_number_of_invented_identities() -> None:
+    made = FairShares(ROOM)
+    for number in range(100_000):
+        made.add(Party("a", str(number)))
+    made.add(Party("b"))
+    began = time.process_time()
+    assert [made.admits(Party("a", "new"), FULL) for _ in range(1_000)] == [False] * 1_000
+    assert time.process_time() - began < 1.0  # a look at each identity would take 1,000 times 10 ms
 
 
 @given(

@@ -6,7 +6,9 @@ reads of streams that are captured already, and these do not lose their ends.
 """
 
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+Key = TypeVar("Key")
 
 # From this part of the capacity on, parties with more than their share begin no further streams; from the second on, all
 # parties of such an address. The rest is for the reads of streams that have begun.
@@ -21,11 +23,17 @@ class Party(NamedTuple):
 
 
 class FairShares:
-    """The streams whose beginnings wait for the recorder, by party. `capacity`: bytes that may wait in all."""
+    """The streams whose beginnings wait for the recorder, by party. `capacity`: bytes that may wait in all.
+
+    No method's time depends on the number of parties: a flood may invent an identity for each stream.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._crowded, self._almost_full = int(capacity * CROWDED), int(capacity * ALMOST_FULL)
-        self._waiting: Counter[Party] = Counter()
+        self._total = 0
+        self._of_party: Counter[Party] = Counter()
+        self._of_address: Counter[str] = Counter()
+        self._parties: Counter[str] = Counter()  # how many parties have streams that wait, by address
 
     def admits(self, party: Party, held: int) -> bool:
         """Whether a new stream of `party` is captured, while `held` bytes wait.
@@ -33,26 +41,34 @@ class FairShares:
         Identities can be invented, addresses hardly: if several addresses have streams that wait, one with less than its
         share is always admitted.
         """
-        if held < self._crowded or not self._waiting:
+        if held < self._crowded or not self._total:
             return True
-        addresses = Counter[str]()
-        for other, streams in self._waiting.items():
-            addresses[other.address] += streams
-        if len(addresses) > 1 and addresses[party.address] <= addresses.total() / len(addresses):
+        of_address = self._of_address[party.address]
+        if len(self._of_address) > 1 and of_address <= self._total / len(self._of_address):
             return True
         if held >= self._almost_full:
             return False
-        siblings = [streams for other, streams in self._waiting.items() if other.address == party.address]
-        own = self._waiting[party]
-        return own <= sum(siblings) / max(len(siblings), 1)
+        return self._of_party[party] <= of_address / max(self._parties[party.address], 1)
 
     def add(self, party: Party) -> None:
         """Count a stream whose beginning waits."""
-        self._waiting[party] += 1
+        if party not in self._of_party:
+            self._parties[party.address] += 1
+        self._of_party[party] += 1
+        self._of_address[party.address] += 1
+        self._total += 1
 
     def remove(self, sent: Counter[Party]) -> None:
         """Count streams whose beginnings wait no longer."""
-        self._waiting.subtract(sent)
-        for party in sent:
-            if self._waiting[party] <= 0:
-                del self._waiting[party]
+        for party, streams in sent.items():
+            _subtract(self._of_party, party, streams)
+            if party not in self._of_party:
+                _subtract(self._parties, party.address, 1)
+            _subtract(self._of_address, party.address, streams)
+            self._total -= streams
+
+
+def _subtract(counts: Counter[Key], key: Key, number: int) -> None:
+    counts[key] -= number
+    if not counts[key]:
+        del counts[key]
