@@ -11,6 +11,13 @@ from streamgauge.taps.proxy.request import RefusedError
 # Distinguishes these errors from those of a provider.
 ERROR_TYPE = "streamgauge_relay_error"
 
+# Fields that a status requires: a 401 names the credential that is wanted (RFC 9110, 11.6.1), here by the field of a client's
+# token, and a 426 the protocol (RFC 9110, 15.5.22).
+_FIELDS = {
+    Refusal.CLIENT_UNAUTHORIZED: 'WWW-Authenticate: X-Streamgauge-Token realm="streamgauge"\r\n',
+    Refusal.UPGRADE_REFUSED: "Connection: Upgrade\r\nUpgrade: HTTP/1.1\r\n",
+}
+
 
 def unreachable(upstream: str, why: str, fault: TransportFault | None = None) -> RefusedError:
     """For a connection that failed, or ended before a response. `why`: a phrase from the relay's code."""
@@ -43,10 +50,9 @@ def error_response(refused: RefusedError, head_only: bool = False) -> bytes:
     """
     error = {"message": refused.message, "type": ERROR_TYPE, "code": refused.code}
     body = msgspec.json.encode({"error": error})
-    # A 426 names the protocol that is wanted (RFC 9110, 15.5.22).
-    wanted = "Connection: Upgrade\r\nUpgrade: HTTP/1.1\r\n" if refused.code is Refusal.UPGRADE_REFUSED else ""
+    more = _FIELDS.get(refused.code, "")
     head = (
         f"HTTP/1.1 {int(refused.status)} {HTTPStatus(refused.status).phrase}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{wanted}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{more}\r\n"
     )
     return head.encode() + (b"" if head_only else body)
