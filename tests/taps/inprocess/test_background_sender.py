@@ -23,9 +23,11 @@ from streamgauge.recorder.protocol import (
     ResponseRead,
 )
 from streamgauge.spool.read_counters import DropReason, read_incidents
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.inprocess import background_sender as sender_module
 from streamgauge.taps.inprocess.background_sender import PIECE_BYTES, BackgroundSender
 from streamgauge.taps.inprocess.capture import start_capture
+from streamgauge.taps.inprocess.counter_slot import TooManyError
 from tests.few import examples
 from tests.taps.asking import WHOLE
 from tests.taps.inprocess.rig import (
@@ -196,6 +198,27 @@ def test_an_unusable_data_directory_costs_only_the_capture(tmp_path: Path, caplo
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     assert "not captured" in caplog.text
     assert len(sender._notes) < 10  # without a place to send it, nothing is kept
+    sender.close(PATIENCE_S)
+
+
+def test_a_response_that_is_only_counted_claims_no_slot_again_after_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim costs file operations, and counts as the beginning of a capture (`app_refused`)."""
+    claims: list[Path] = []
+
+    def taken(data_dir: Path) -> None:
+        claims.append(data_dir)
+        raise TooManyError("all slots are taken")
+
+    monkeypatch.setattr(sender_module, "CounterSlot", taken)
+    sender = BackgroundSender(tmp_path, NoAgents())
+    for _ in range(20):
+        sender.count_response("up", NotCaptured.NOT_LLM)
+        time.sleep(0.01)
+    assert len(claims) == 1
+    report_stream(sender)
+    wait_until(lambda: len(claims) > 1)
     sender.close(PATIENCE_S)
 
 

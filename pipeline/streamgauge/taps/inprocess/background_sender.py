@@ -307,8 +307,11 @@ class BackgroundSender(Inbox):
         return pause
 
     def _sleep(self, pause: float | None) -> None:
-        """Sleeps until the pause is over or `wake` is called. `put` calls `wake` only if the pause is long."""
-        self._asleep, self._dormant = pause is None or pause > QUIET_S, pause is None
+        """Sleeps until the pause is over or `wake` is called. `put` calls `wake` only if the pause is long.
+
+        Without a counter slot, a response that is only counted does not wake it: each turn tries to claim a slot.
+        """
+        self._asleep, self._dormant = pause is None or pause > QUIET_S, pause is None and self._client is not None
         if not (self._asleep and (self._notes or self._flushes or self._ended)):
             self._wakeup.acquire(timeout=-1 if pause is None else pause)
         self._asleep = self._dormant = False

@@ -70,7 +70,7 @@ class Inbox:
         self._wakeup = threading.Lock()  # released to wake the sender's thread
         self._wakeup.acquire()
         self._asleep = False  # for longer than streams may wait
-        self._dormant = False  # until `wake`
+        self._dormant = False  # until `wake`, although responses could be counted
         self._ended = False
 
     def admits(self, party: Party | None) -> bool:
