@@ -1,6 +1,7 @@
 """Each tap counts each response that passes it once: with a record, or by the reason why it has none."""
 
 import itertools
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from streamgauge.taps.inprocess.capture import start_capture
 from streamgauge.taps.packets.connections import CaptureScope, Connections
 from streamgauge.taps.packets.conversation import MAX_WAITING
 from streamgauge.taps.packets.exchange import Reporting
+from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD
 from tests.recorder.fake_client import BugError, FakeClient
 from tests.recorder.test_client import client_at, send_all
 from tests.taps import talk
@@ -26,7 +28,17 @@ from tests.taps.asking import Asker, Kind
 from tests.taps.inprocess.rig import report_stream, seen_request
 from tests.taps.packets.talking import JSON, STREAM, WHOLE, asking
 from tests.taps.packets.wire import SERVER, Line, segment
-from tests.taps.proxy.rig import RawRecorder, RawUpstream, answering
+from tests.taps.proxy.rig import (
+    RawRecorder,
+    RawUpstream,
+    RunningRelay,
+    answering,
+    exchange_rig,
+    receive,
+    receive_all,
+    receive_until_reset,
+    settings_for,
+)
 
 FINE = None
 MODELS = asking(b"{}", "/v1/models")
@@ -103,6 +115,32 @@ def test_streams_above_the_recorders_limit_are_counted_by_upstream() -> None:
     assert recorder.refused == {"two": 2}
 
 
+# --- the relay ------------------------------------------------------------------------------------------------------
+
+
+def swallow(one: socket.socket) -> None:
+    receive_until_reset(one)
+
+
+def test_a_body_that_is_too_slow_counts_at_its_upstream(tmp_path: Path) -> None:
+    request = b"POST /u1/x HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\n{"
+    with RawUpstream(swallow) as one, RawUpstream(swallow) as two:
+        settings = settings_for(tmp_path, one.url, two.url, body_grace_s=0.2)
+        with RunningRelay(settings) as relay, relay.connect() as client:
+            client.sendall(request)
+            assert receive_all(client).startswith(b"HTTP/1.1 408 ")
+    assert counted(tmp_path / "counters") == {"u1": (1, {"refused": 1})}
+
+
+def test_a_response_after_a_flood_of_interim_heads_is_counted(tmp_path: Path) -> None:
+    flood = b"HTTP/1.1 103 Early Hints\r\n\r\n" * (MAX_RESPONSE_HEAD // 4)
+    last = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    with exchange_rig(tmp_path, answering(flood + last)) as (relay, _, _), relay.connect() as client:
+        client.sendall(b"GET /docs HTTP/1.1\r\nHost: c\r\n\r\n")
+        assert receive(client, len(last)) == last
+    assert counted(tmp_path / "counters") == {"u0": (1, {"not_llm": 1})}
+
+
 # --- ASGI -----------------------------------------------------------------------------------------------------------
 
 HTML = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]}
@@ -152,6 +190,20 @@ def test_the_transport(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecor
     assert counted(tmp_path / "counters") == {"up": (4, {"not_llm": 2, "format": 1})}
 
 
+def test_a_capture_that_cannot_begin_in_the_transport(
+    way: tuple[Any, Kind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise BugError
+
+    monkeypatch.setattr("streamgauge.taps.httpx.start_capture", broken)
+    plain = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    with RawUpstream(answering(plain)) as upstream:
+        assert Asker(*way, tmp_path, upstream="up").ask(upstream.url + "/v1/chat/completions").body == b"{}"
+    background_senders._end()
+    assert counted(tmp_path / "counters") == {"up": (1, {"capture_fault": 1})}
+
+
 def test_responses_are_counted_while_the_process_runs(tmp_path: Path) -> None:
     """Although no stream is captured: nothing else would wake the sender's thread."""
     sender = background_senders.sender_of(tmp_path)
@@ -193,6 +245,7 @@ def test_packets() -> None:
     assert followed_by(Line().open().ask(MODELS).answer(JSON)) == {("up", NotCaptured.NOT_LLM): 1}
     assert followed_by(Line().open().ask(MODELS).answer(STREAM)) == {("up", FINE): 1}
     assert followed_by(Line().open().ask(MODELS)) == {}  # no response
+    assert followed_by(Line().open().ask(MODELS).answer(JSON[:10])) == {}  # the beginning of a head is none
     assert followed_by(Line().open().ask(MODELS).answer(JSON), meanwhile=draining) == {("up", NotCaptured.STOPPING): 1}
     websocket = b"GET /v1/responses HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     switched = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"

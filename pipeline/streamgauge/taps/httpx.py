@@ -183,9 +183,9 @@ class _Exchange:
         self._upstream = settings.upstream or url.netloc.decode("ascii")
         target = url.raw_path.decode("ascii")
         seen = SeenRequest(_TAP, self._upstream, request.method, target, request.headers.raw, self._began_ns, url.host)
-        self._seen = seen
         if is_llm(request.method, target):
             self._capture = self._start_capture(seen)
+        self._seen = seen
         self._body = RequestBodyCapture(self._capture, _content_of(request))
         self._stream = request.stream
         request.stream = stream_classes_of(request).request(self._stream, self._body)

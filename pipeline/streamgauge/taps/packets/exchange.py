@@ -52,14 +52,13 @@ class PacketExchange:
     `facts`: what identifies the exchange in a file, besides its start.
     """
 
-    __slots__ = ("_begun", "_body_bytes", "_gate", "blind", "framing")
+    __slots__ = ("_body_bytes", "_gate", "blind", "framing")
 
     def __init__(
         self, request: Request, upstream: str | None, reporting: Reporting, facts: tuple[bytes | int, ...] = ()
     ) -> None:
         self.blind = False
         self.framing = ResponseFraming(request.method, watches=True)
-        self._begun = False  # whether a byte of the response came
         self._body_bytes = 0
         self._gate: CaptureGate | None = None  # None: not captured, or ended
         if reporting.draining:
@@ -107,7 +106,6 @@ class PacketExchange:
     def read(self, at_ns: int, data: bytes) -> int:
         """Reads bytes from the server. Returns how many of them belong to this response."""
         size, gate = self.framing.feed(data), self._gate
-        self._begun = True
         if size and gate is not None:
             piece = data if size == len(data) else data[:size]
             if gate.capture is not None:
@@ -151,7 +149,7 @@ class PacketExchange:
     ) -> None:
         """Reports the end of the exchange. A blind one is reported as cut, since its real end is unknown."""
         if self._gate is not None:
-            if self._begun:
+            if self.framing.fault is not None:
                 self._gate.count_uncaptured(NotCaptured.PACKETS_LOST if self.blind else NotCaptured.PROTOCOL)
             self._gate.end(at_ns, Ending.CUT if self.blind else ending, fault, gone_ns, None, unsent_bytes)
             self._gate = None

@@ -110,8 +110,8 @@ class CaptureGate:
             self.capture.request_sent(*self._sent)
 
     def read_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
-        """Keeps a read while `waits`, until the response's head is complete or invalid. If the response is an event stream,
-        the capture starts with the kept reads.
+        """Keeps a read while `waits`, until the response's head is complete or invalid, or too many interim heads came before
+        it. If the response is an event stream, the capture starts with the kept reads.
         """
         self._early.append((at_ns, data))
         self._early_bytes += len(data)
@@ -124,7 +124,7 @@ class CaptureGate:
                 capture.request_sent(*self._sent)
             for read in early:
                 capture.read(*read)
-        elif framing.status is not None:
+        elif framing.fault is None:
             self.count_uncaptured(why_not_captured(self._method_and_target()[1], (framing.content_type,)))
 
     def count_uncaptured(self, reason: NotCaptured) -> None:

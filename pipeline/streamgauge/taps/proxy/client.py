@@ -45,7 +45,6 @@ FLUSH_STEP_S = 0.002
 
 _NS = 1_000_000_000
 _LINGER_NS, _SHED_IDLE_NS = int(LINGER_S * _NS), int(SHED_IDLE_S * _NS)
-_BODY_TOO_SLOW = RefusedError(Refusal.BODY_TIMEOUT, "The request body did not arrive in time.")
 
 
 class RelayContext(Protocol):
@@ -235,7 +234,7 @@ class Client(asyncio.Protocol):
         too slow is told so.
         """
         if self._exchange is not None and not self._closing:
-            self._refuse(_BODY_TOO_SLOW)
+            self._refuse_slow_body()
         else:
             self._closing = True
             self.transport.abort()
@@ -315,6 +314,11 @@ class Client(asyncio.Protocol):
             self.send_error(refused, exchange is not None and exchange.counted)
         else:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
+
+    def _refuse_slow_body(self) -> None:
+        assert self._request is not None
+        message = "The request body did not arrive in time."
+        self._refuse(RefusedError(Refusal.BODY_TIMEOUT, message, self._request.target))
 
     def _end_by_client(self) -> None:
         exchange, self._exchange = self._exchange, None
@@ -418,7 +422,7 @@ class Client(asyncio.Protocol):
         elif self._exchange is not None and self.blocked_ns is not None:
             self._end_by_client()
         elif self._exchange is not None and self._exchange.waits_for_client:
-            self._refuse(_BODY_TOO_SLOW)
+            self._refuse_slow_body()
         elif self._exchange is not None:
             self._exchange.timed_out(self._relay.settings.upstream_idle_timeout)
         elif self._reader.in_head:
