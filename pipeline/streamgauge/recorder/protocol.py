@@ -31,9 +31,8 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
     tenant, so that its agent can warn if its own setting differs. `attributes`: names and values of the request's
     attributes, as the tap read them from the request's headers. `client_name`: the name by which the proxy authenticated the
-    client, by its token or certificate; None if it does not authenticate clients. `party`: who shares the room of a recorder
-    that is behind with others (fair_shares.py); it is not recorded. `host`: of the upstream,
-    without its port.
+    client, by its token or certificate; None if it does not authenticate clients. `party`: the sender of the request, for
+    the shares of a recorder that is behind (fair_shares.py); it is not recorded. `host`: of the upstream, without its port.
     """
 
     stream: int

@@ -38,7 +38,7 @@ END_S = 0.3
 # A child that still runs this long after the deadline is killed (seconds).
 HANGS_S = 5.0
 
-# The first line of a child is `ready`; more bytes than this without a line are not (bytes).
+# A child that writes more than this without a line end does not report `ready` (bytes).
 MAX_LINE_BYTES = 64 * 1024
 
 _STDIN, _STDOUT = 0, 1
