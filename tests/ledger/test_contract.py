@@ -179,9 +179,13 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
     }
     value = values.get(key, "value")
     assert isinstance(value, int) == (key in NUMBER_KEYS)
-    fields: dict[str, Any] = {"day": {}, "month": {}, "usage_source": {}, "model": {"response_model": value}}.get(
-        key, {key: value}
-    )
+    fields: dict[str, Any] = {
+        "day": {},
+        "month": {},
+        "usage_source": {},
+        "model": {"response_model": value},
+        "upstream_host": {"host": value},
+    }.get(key, {key: value})
     undated: dict[str, Any] = {"started_at": None}
     others: dict[str, Any] = {"day": undated, "month": undated, "usage_source": {"usage": ABSENT}}.get(key, {})
     ledger.insert([make_row(1, **fields), make_row(2, **others)])

@@ -59,7 +59,7 @@ def make_integrity(*reasons: str, **changes: Any) -> Integrity:
 
 
 def make_record(host: Any = "api.openai.com", **changes: Any) -> Record:
-    """A completed stream of five token events, usage and times; `changes` are fields of the record, `host` is its request's."""
+    """A completed stream of five token events, usage and times. `changes`: fields of the record; `host`: of its request."""
     known: dict[str, Any] = dict.fromkeys(Record.__struct_fields__)
     known |= {
         "schema_version": 1,
