@@ -230,12 +230,21 @@ def test_the_total_shows_a_cache_outside_of_the_input() -> None:
     assert (usage.input_tokens, usage.output_tokens, usage.identity_failed) == (230, 10, None)
 
 
+@pytest.mark.parametrize("details", ["candidatesTokensDetails", "responseTokensDetails"])
+@pytest.mark.parametrize("audio", ["AUDIO", 4])
+def test_geminis_modalities_may_be_numbers(details: str, audio: object) -> None:
+    """Modality in google/ai/generativelanguage/v1beta/content.proto: 1 text, 2 image, 3 video, 4 audio, 5 document."""
+    lists = {details: [{"modality": 2, "tokenCount": 3}, {"modality": audio, "tokenCount": 9}]}
+    assert of("gemini", told("gemini", 5, 12, 17) | lists).audio_output_tokens == 9
+
+
 @pytest.mark.parametrize(
     ("dialect", "usage", "tokens"),
     [
         ("openai-chat", {"prompt_tokens_details": {"audio_tokens": 375}}, (386, 15)),
         ("openai-responses", {"input_tokens_details": {"audio_tokens": 375}}, (386, 15)),
         ("gemini", {"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 375}]}, (386, 15)),
+        ("gemini", {"promptTokensDetails": [{"modality": 4, "tokenCount": 375}]}, (386, 15)),
         ("gemini-interactions", {"input_tokens_by_modality": [{"modality": "audio", "tokens": 375}]}, (386, 15)),
     ],
 )

@@ -33,7 +33,8 @@ class UsageRules(msgspec.Struct, frozen=True):
     """Where a dialect reports each number: its possible paths. The first that holds a positive count applies, 0 if none does.
 
     A path is keys joined by dots. In `details.modality=AUDIO.tokens`, `modality=AUDIO` selects the list element with
-    that member. `input_parts`: further parts of input that the input field does not include (Anthropic's cache fields).
+    that member; `modality=4` also selects the number 4. `input_parts`: further parts of input that the input field does not
+    include (Anthropic's cache fields).
     `cache_write_split`: counts whose sum is the cache write, where no path of `cache_write` has a positive count.
     `reasoning_outside`: the output field does not include reasoning, unless the stream's own total shows that it does.
     `zero_is_absent`: members whose value 0 in an event means that the event does not report them.
@@ -206,7 +207,7 @@ def _at(raw: Mapping[str, object], path: str) -> object:
             value = value.get(key)
         elif isinstance(value, list):
             name, _, wanted = key.partition("=")
-            value = next((one for one in value if isinstance(one, dict) and one.get(name) == wanted), None)
+            value = next((one for one in value if isinstance(one, dict) and str(one.get(name)) == wanted), None)
         else:
             return None
     return value

@@ -50,8 +50,12 @@ class Unpriced(StrEnum):
     """The list has no price for its service tier, or its speed."""
     NO_REGION_PRICE = "no_region_price"
     """The list has no price for the region that its host or its usage names."""
+    NO_DEPLOYMENT = "no_deployment"
+    """Its host does not show the kind of deployment or the region, and the seller's prices differ by it (Azure)."""
     NO_KIND_PRICE = "no_kind_price"
     """The list has no price for a kind of its tokens, such as audio."""
+    NO_KINDS = "no_kinds"
+    """It does not say of which kinds its tokens are, and these have several prices: text, images, cached audio."""
     NO_LIST = "no_list"
     """The list of prices could not be read."""
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from streamgauge.core.modalities import NO_MODALITIES, Modalities, modalities_of
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS, reported_tokens, token_kinds
 from streamgauge.ledger.cost import Cost, Unpriced, amount_of
@@ -39,7 +40,7 @@ class LedgerRow:
     the end of a stream without one, in microseconds. `speed`: the speed that the provider names in its usage (Anthropic); it
     decides the price, and is no column. `reported_usd`: what the provider says that the stream cost (10**-12 USD); None also
     where that is only a gateway's fee beside a key of the caller's own. `parts`: what is billed apart from the tokens, or in
-    place of them (`usage.parts`).
+    place of them (`usage.parts`). `modalities`: the tokens by modality that the provider reports; no columns either.
     """
 
     stream_id: str
@@ -89,6 +90,7 @@ class LedgerRow:
     speed: str | None = None
     reported_usd: int | None = None
     parts: tuple[Mapping[str, object], ...] = ()
+    modalities: Modalities = NO_MODALITIES
 
     @property
     def own_bytes(self) -> bytes:
@@ -152,7 +154,7 @@ def unstored_row_of(record: Record) -> LedgerRow:
 # The columns of a price, which a ledger adds, and why there is none; all columns, in the order of `values`.
 PRICE = ("cost_input", "cost_output", "price_source", "price_date")
 UNPRICED = "cost_unknown"
-_NO_COLUMNS = ("record", "cost", "speed", "reported_usd", "parts")
+_NO_COLUMNS = ("record", "cost", "speed", "reported_usd", "parts", "modalities")
 _OWN_NAMES = tuple(field.name for field in fields(LedgerRow) if field.name not in _NO_COLUMNS)
 _OWN = attrgetter(*_OWN_NAMES)
 COLUMNS = (*_OWN_NAMES, *PRICE, UNPRICED, "record")
@@ -321,6 +323,7 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         record=record,
         reported_usd=_reported(getattr(usage, "reported_cost", None)),
         parts=_parts(usage.parts, usage.raw),
+        modalities=modalities_of(usage.raw),
     )
     # PostgreSQL stores no NUL in text. No tap sends one: names with unprintable characters are masked.
     if b"\\u0000" in record and any(

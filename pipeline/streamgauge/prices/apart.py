@@ -7,6 +7,7 @@ one (Cohere) is priced in its place.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from streamgauge.core.modalities import NO_MODALITIES
 from streamgauge.core.safe_values import whole_number
 from streamgauge.ledger import Cost, LedgerRow
 from streamgauge.ledger.cost import Unpriced
@@ -38,6 +39,7 @@ def billed(row: LedgerRow) -> LedgerRow:
         input_tokens=tokens["input"],
         output_tokens=tokens["output"],
         input_cache_write_1h_tokens=None,
+        modalities=NO_MODALITIES,
         **kinds_of(tokens),
     )
 
@@ -102,6 +104,7 @@ def _step(part: Part, row: LedgerRow, rates: Rates, rates_of: Callable[[LedgerRo
         input_cache_write_1h_tokens=(
             whole_number(written.get("ephemeral_1h_input_tokens")) if isinstance(written, Mapping) else None
         ),
+        modalities=NO_MODALITIES,
         **kinds_of(reported),
     )
     model = part.get("model")

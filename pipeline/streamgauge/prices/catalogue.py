@@ -33,6 +33,12 @@ _NAMES: Mapping[str, str] = {
     "input_audio": "input_audio_mtok",
     "reasoning": "output_reasoning_mtok",
     "output_audio": "output_audio_mtok",
+    "input_image": "input_image_mtok",
+    "input_video": "input_video_mtok",
+    "input_cached_audio": "cache_audio_read_mtok",
+    "input_cached_image": "cache_image_read_mtok",
+    "output_image": "output_image_mtok",
+    "output_video": "output_video_mtok",
 }
 # A correction of the list, which has DeepSeek's peak hours on every day, and also before there were any. They hold from 17
 # August 2026 on, Monday to Friday, not on public holidays of China (api-docs.deepseek.com/quick_start/pricing). The hours

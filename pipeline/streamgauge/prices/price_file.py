@@ -1,7 +1,7 @@
 """The operator's own prices (--prices FILE): TOML, each price with the day from which it holds.
 
     [upstreams]
-    azure-prod = "azure"        # genai-prices' name of the seller of an upstream whose host is not the seller's own
+    azure-prod = "azure"        # genai-prices' name of the seller whose list prices hold for this upstream
     vllm = "none"               # no list price holds there
 
     [[price]]
@@ -10,7 +10,9 @@
     from = 2026-11-01           # the first day (UTC)
     until = 2027-01-01          # optional: the day on which it no longer holds
     input = 2.5                 # USD for a million tokens; as are output, input_cached, cache_write, cache_write_1h,
-    output = 10                 # input_audio, reasoning and output_audio. request: USD for each request
+    output = 10                 # reasoning, and of other modalities input_audio, input_image, input_video, output_audio,
+                                # output_image, output_video, input_cached_audio, input_cached_image.
+                                # request: USD for each request
     above = [{ input_tokens = 200000, input = 5, output = 15 }]
 
 Of several prices that match a record the one with the latest `from` holds; of equal ones the last in the file.
@@ -32,6 +34,7 @@ from streamgauge.prices.rates import Rate, Rates, of_request
 NONE = "none"
 _KINDS = (
     "input", "output", "input_cached", "cache_write", "cache_write_1h", "input_audio", "reasoning", "output_audio",
+    "input_image", "input_video", "input_cached_audio", "input_cached_image", "output_image", "output_video",
 )  # fmt: skip
 _CHOICES = ("model", "upstream", "service_tier", "region", "speed")
 _KEYS = {*_KINDS, *_CHOICES, "from", "until", "request", "above"}

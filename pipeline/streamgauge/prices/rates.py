@@ -1,5 +1,6 @@
 """The prices of one model on one day, and what a record costs by them. Exact: whole numbers, rounded once at the end."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property
@@ -7,6 +8,7 @@ from typing import NamedTuple
 
 from streamgauge.ledger import Cost, LedgerRow
 from streamgauge.ledger.cost import COST_DIGITS, Unpriced
+from streamgauge.prices.groups import Group, input_groups, output_groups
 
 # Prices are whole numbers of 10**-18 USD for a token, which is 10**-12 USD for a million of them. A price with more digits
 # is rounded to that.
@@ -62,12 +64,23 @@ class CacheEffect(NamedTuple):
     added: int
 
 
+# Kinds that the cache changes the price of -> the kind that they would be without it.
+_READ = {
+    "input_cached": "input",
+    "input_cached_audio": "input_audio",
+    "input_cached_image": "input_image",
+    "input_cached_video": "input_video",
+}
+_WRITTEN = {"cache_write": "input", "cache_write_1h": "input"}
+
+
 @dataclass(frozen=True)
 class Rates:
-    """The prices of a model.
+    """The prices of a model, by the kinds of `groups.py`.
 
-    `is_list`: they are of a list. There a kind without a price has no known price, but for reasoning, which is output to
-    every seller. In the operator's own prices such a kind costs what its side costs (`input`, `output`).
+    `is_list`: they are of a list. There a kind without a price has no known price, but for these: reasoning is output to
+    every seller, and images and videos that a model reads are input to it. In the operator's own prices such a kind costs
+    what its side costs (`input`, `output`).
     `cache_write`: input that is written to a cache; `cache_write_1h`: kept there for an hour. `request`, `search`: the price
     of each request, and of each web search, in 10**-18 USD. `source`, `date`: as in Cost.
     """
@@ -85,23 +98,26 @@ class Rates:
     request: int = 0
     search: int | None = None
     is_list: bool = False
+    input_image: Rate | None = None
+    input_video: Rate | None = None
+    input_cached_audio: Rate | None = None
+    input_cached_image: Rate | None = None
+    output_image: Rate | None = None
+    output_video: Rate | None = None
 
     def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
         """What the reported tokens of a record cost, or why that is not known: no side was reported, a price is missing."""
         prices = self._fixed or self._resolved(row.input_tokens)
         given = made = None
         if row.input_tokens is not None:
-            written = row.input_cache_write or 0
-            for_an_hour = min(row.input_cache_write_1h_tokens or 0, written)
-            tokens = (row.input_uncached, row.input_cached, written - for_an_hour, for_an_hour, row.input_audio)
-            given = _side(tokens, prices[:5], self.request)
-            if given is None:
-                return Unpriced.NO_KIND_PRICE
+            given = _side(input_groups(row), prices, self.request)
+        if isinstance(given, Unpriced):
+            return given
         if row.output_tokens is not None:
             request = self.request if given is None else 0  # it is paid once
-            made = _side((row.output_text, row.reasoning, row.output_audio), prices[5:], request)
-            if made is None:
-                return Unpriced.NO_KIND_PRICE
+            made = _side(output_groups(row), prices, request)
+        if isinstance(made, Unpriced):
+            return made
         return Unpriced.NO_USAGE if given is None and made is None else Cost(given, made, self.source, self.date)
 
     def cost_of_searches(self, searches: int) -> int:
@@ -109,51 +125,80 @@ class Rates:
         return searches * (self.search or 0) // _ROUNDED
 
     def cache_effect_of(self, row: LedgerRow) -> CacheEffect:
-        """What the prompt cache changed in the cost of a record's input. A kind without a price changes nothing."""
-        at_input, cached, write, write_1h, *_ = self._fixed or self._resolved(row.input_tokens)
-        if at_input is None:
-            return CacheEffect(0, 0)
-        written = row.input_cache_write or 0
-        for_an_hour = min(row.input_cache_write_1h_tokens or 0, written)
-        saved = (row.input_cached or 0) * (at_input - (at_input if cached is None else cached))
-        added = (written - for_an_hour) * ((at_input if write is None else write) - at_input)
-        added += for_an_hour * ((at_input if write_1h is None else write_1h) - at_input)
+        """What the prompt cache changed in the cost of a record's input. A kind without a price changes nothing, nor do
+        tokens whose kind is not known.
+        """
+        prices = self._fixed or self._resolved(row.input_tokens)
+        saved = added = 0
+        for tokens, kinds, _ in input_groups(row):
+            price, without = prices[kinds[0]], prices.get(_READ.get(kinds[0]) or _WRITTEN.get(kinds[0]) or "")
+            if len(kinds) > 1 or price is None or without is None:
+                continue
+            if kinds[0] in _READ:
+                saved += tokens * (without - price)
+            else:
+                added += tokens * (price - without)
         return CacheEffect(max(saved, 0) // _ROUNDED, max(added, 0) // _ROUNDED)
 
     @cached_property
-    def _fixed(self) -> tuple[int | None, ...] | None:
+    def _fixed(self) -> Mapping[str, int | None] | None:
         """The prices of a token of each kind; None if they depend on the number of input tokens."""
-        return None if any(rate is not None and rate.above for rate in self._rates) else self._resolved(None)
+        return None if any(rate is not None and rate.above for rate in self._rates.values()) else self._resolved(None)
 
     @cached_property
-    def _rates(self) -> tuple[Rate | None, ...]:
-        """The rate of each kind, in the order of their tokens: five of the input, three of the output."""
+    def _rates(self) -> Mapping[str, Rate | None]:
+        """The rate of each kind."""
         given, made = (None, None) if self.is_list else (self.input, self.output)
-        write = self.cache_write or given
-        return (
-            self.input,
-            self.input_cached or given,
-            write,
-            self.cache_write_1h or (None if self.is_list else write),
-            self.input_audio or given,
-            self.output,
-            self.reasoning or self.output,
-            self.output_audio or made,
+        write, cached = self.cache_write or given, self.input_cached or given
+        image, video = self.input_image or self.input, self.input_video or self.input
+        # In a list a modality that has its own price of input has its own price of cached input.
+        cached_image, cached_video, cached_audio = (
+            None if self.is_list and own is not None else cached
+            for own in (self.input_image, self.input_video, self.input_audio)
         )
+        return {
+            "input": self.input,
+            "input_image": image,
+            "input_video": video,
+            "input_audio": self.input_audio or given,
+            "input_cached": cached,
+            "input_cached_image": self.input_cached_image or cached_image,
+            "input_cached_video": cached_video,
+            "input_cached_audio": self.input_cached_audio or cached_audio,
+            "cache_write": write,
+            "cache_write_1h": self.cache_write_1h or (None if self.is_list else write),
+            "output": self.output,
+            "output_image": self.output_image or made,
+            "output_video": self.output_video or made,
+            "output_audio": self.output_audio or made,
+            "reasoning": self.reasoning or self.output,
+        }
 
-    def _resolved(self, input_tokens: int | None) -> tuple[int | None, ...]:
-        return tuple(None if rate is None else rate.at(input_tokens) for rate in self._rates)
+    def _resolved(self, input_tokens: int | None) -> Mapping[str, int | None]:
+        return {kind: None if rate is None else rate.at(input_tokens) for kind, rate in self._rates.items()}
 
 
-def _side(tokens: tuple[int | None, ...], prices: tuple[int | None, ...], request: int) -> int | None:
-    """The cost of one side in 10**-12 USD, half to even; None if a price is missing, or if the cost exceeds _MAX_COST."""
+def _side(groups: Iterable[Group], prices: Mapping[str, int | None], request: int) -> int | Unpriced:
+    """The cost of one side in 10**-12 USD, half to even, or why it is not known; a cost above _MAX_COST is not."""
     exact = request
-    for count, price in zip(tokens, prices, strict=True):
-        if count:
-            if price is None:
-                return None
-            exact += count * price
+    for group in groups:
+        if group.tokens:
+            price = _price_of(group, prices)
+            if isinstance(price, Unpriced):
+                return price
+            exact += group.tokens * price
     cost, rest = divmod(exact, _ROUNDED)
     if rest * 2 > _ROUNDED or (rest * 2 == _ROUNDED and cost % 2):
         cost += 1
-    return cost if cost <= _MAX_COST else None
+    return cost if cost <= _MAX_COST else Unpriced.NO_KIND_PRICE
+
+
+def _price_of(group: Group, prices: Mapping[str, int | None]) -> int | Unpriced:
+    """The price of a token of a group, if all kinds that it may have cost the same; else why it is not known."""
+    possible = {price for kind in group.others if (price := prices[kind]) is not None}
+    for kind in group.kinds:
+        price = prices[kind]
+        if price is None:
+            return Unpriced.NO_KIND_PRICE
+        possible.add(price)
+    return possible.pop() if len(possible) == 1 else Unpriced.NO_KINDS

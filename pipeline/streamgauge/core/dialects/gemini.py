@@ -123,6 +123,11 @@ _DELTAS = Deltas(
 )
 
 
+def _audio(details: str) -> tuple[str, ...]:
+    """The paths of the audio tokens in a list by modality. Google's enum may come as a number: 4 (`core/modalities.py`)."""
+    return tuple(f"{details}.modality={audio}.tokenCount" for audio in ("AUDIO", "4"))
+
+
 class Gemini(DialectDefaults):
     """Gemini's streamGenerateContent and generateContent."""
 
@@ -143,11 +148,8 @@ class Gemini(DialectDefaults):
         cached=("cachedContentTokenCount",),
         reasoning=("thoughtsTokenCount",),
         reasoning_outside=True,
-        audio_input=("promptTokensDetails.modality=AUDIO.tokenCount",),
-        audio_output=(
-            "candidatesTokensDetails.modality=AUDIO.tokenCount",
-            "responseTokensDetails.modality=AUDIO.tokenCount",
-        ),
+        audio_input=_audio("promptTokensDetails"),
+        audio_output=(*_audio("candidatesTokensDetails"), *_audio("responseTokensDetails")),
     )
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -1,0 +1,86 @@
+"""Tokens by modality (text, image, video, audio, document), as a provider's usage object reports them. Pure.
+
+Gemini               promptTokensDetails and toolUsePromptTokensDetails, cacheTokensDetails, candidatesTokensDetails (in
+                     Gemini Live responseTokensDetails): lists of {modality, tokenCount}
+Gemini Interactions  input_tokens_by_modality, tool_use_..., cached_..., output_...: lists of {modality, tokens}
+OpenAI               prompt_tokens_details and completion_tokens_details (in Responses input_... and output_...):
+                     text_tokens, image_tokens, video_tokens, audio_tokens
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from streamgauge.core.safe_values import whole_number
+
+TEXT, IMAGE, VIDEO, AUDIO, DOCUMENT = "text", "image", "video", "audio", "document"
+# A modality that this version does not know.
+OTHER = "other"
+# Google's enum as numbers, which clients get with `$alt=json;enum-encoding=int`: Modality in
+# google/ai/generativelanguage/v1beta/content.proto and google/cloud/aiplatform/v1/content.proto.
+NUMBERED: Mapping[int, str] = {1: TEXT, 2: IMAGE, 3: VIDEO, 4: AUDIO, 5: DOCUMENT}
+
+_BY_NAME = {name: name for name in NUMBERED.values()}
+_INPUT = (
+    "promptTokensDetails",
+    "toolUsePromptTokensDetails",
+    "input_tokens_by_modality",
+    "tool_use_tokens_by_modality",
+)
+_CACHED = ("cacheTokensDetails", "cached_tokens_by_modality")
+_OUTPUT = ("candidatesTokensDetails", "responseTokensDetails", "output_tokens_by_modality")
+_COUNTS = ("tokenCount", "tokens")
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+_DETAILS = {f"{name}_tokens": name for name in (TEXT, IMAGE, VIDEO, AUDIO)}
+
+
+class Modalities(NamedTuple):
+    """Tokens by modality: of the input, of what was read from the cache (which is a part of the input), of the output.
+
+    A modality that is missing was not reported, which is not 0.
+    """
+
+    input: Mapping[str, int]
+    cached: Mapping[str, int]
+    output: Mapping[str, int]
+
+
+NO_MODALITIES = Modalities({}, {}, {})
+
+
+def modalities_of(raw: Mapping[str, object] | None) -> Modalities:
+    """The tokens by modality of a usage object, which has the members that its dialect's allowlist names."""
+    if raw is None:
+        return NO_MODALITIES
+    return Modalities(_sums(raw, _INPUT, _INPUT_DETAILS), _sums(raw, _CACHED, ()), _sums(raw, _OUTPUT, _OUTPUT_DETAILS))
+
+
+def _sums(raw: Mapping[str, object], lists: tuple[str, ...], details: tuple[str, ...]) -> Mapping[str, int]:
+    sums: dict[str, int] = {}
+    for member in lists:
+        for modality, tokens in _listed(raw.get(member)):
+            sums[modality] = sums.get(modality, 0) + tokens
+    for member in details:
+        given = raw.get(member)
+        if isinstance(given, Mapping):
+            for name, modality in _DETAILS.items():
+                count = whole_number(given.get(name))
+                if count is not None:  # both members have the same counts, or 0 in one of them
+                    sums[modality] = max(sums.get(modality, 0), count)
+    return sums
+
+
+def _listed(given: object) -> Iterator[tuple[str, int]]:
+    for element in given if isinstance(given, list) else ():
+        if not isinstance(element, Mapping):
+            continue
+        tokens = next((count for name in _COUNTS if (count := whole_number(element.get(name))) is not None), None)
+        if tokens is not None:
+            yield _modality(element.get("modality")), tokens
+
+
+def _modality(given: object) -> str:
+    if isinstance(given, str):
+        return _BY_NAME.get(given.lower(), OTHER)
+    number = whole_number(given)
+    return OTHER if number is None else NUMBERED.get(number, OTHER)
