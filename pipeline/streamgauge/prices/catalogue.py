@@ -83,9 +83,11 @@ def rates_of(offer: Offer, started: datetime | None) -> Rates | Unpriced:
     provider, model = seller.provider, _model_of(seller, offer)
     if model is None:
         return Unpriced.NO_MODEL
-    factor = seller.factor_of(model.id)
+    factor = seller.factor(model.id)
     of_region = Decimal(1) if offer.region in _ANYWHERE else _REGIONS.get((provider.id, offer.region))
-    if factor is None or of_region is None:
+    if isinstance(factor, Unpriced):
+        return factor
+    if of_region is None:
         return Unpriced.NO_REGION_PRICE
     factor *= of_region
     at = _hour_of(provider.id, model.id, started)
