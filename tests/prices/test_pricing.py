@@ -13,6 +13,7 @@ from genai_prices.types import ModelPrice, Usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
 from streamgauge.core.record import ReportedCost
 from streamgauge.ledger import Cost
 from streamgauge.ledger.cost import Unpriced, usd
@@ -77,6 +78,21 @@ OWN_SERVERS = (
     "api.openai.com.example.org",
     "gateway.ai.cloudflare.com",
     "::1",
+    # Customers of these run what they like there.
+    "team--llama.modal.run",
+    "team--llama.modal.direct",
+    "gateway.azure-api.net",
+    # They begin or end as the host of a company.
+    "api.moonshot.example",
+    "api.openai.community",
+    "xapi.openai.com",
+    "api.anthropic.com.example.org",
+    "eu.api.openai.com.example.org",
+    "prod.openai.azure.com.example.org",
+    "aiplatform.googleapis.com.example.org",
+    "examplegoogleapis.com",
+    "api.openai.com/",
+    "example.org/api.openai.com",
 )
 
 
@@ -95,7 +111,6 @@ def test_an_own_server_or_a_gateway_has_no_list_price_whatever_its_name_and_mode
         ("api.openai.com", "gpt-4o", "openai/gpt-4o"),
         ("API.OpenAI.com", "gpt-4o", "openai/gpt-4o"),
         ("api.anthropic.com", "claude-opus-4-8", "anthropic/claude-opus-4-8"),
-        ("prod.openai.azure.com", "gpt-4o", "azure/gpt-4o"),
         ("generativelanguage.googleapis.com", "gemini-2.5-pro", "google/gemini-2.5-pro"),
         ("aiplatform.googleapis.com", "gemini-2.5-pro", "google/gemini-2.5-pro"),
         ("api.moonshot.ai", "kimi-k2-0711-preview", "moonshotai/kimi-k2-0711-preview"),
@@ -132,6 +147,15 @@ def test_without_a_host_the_upstreams_name_counts_if_it_is_a_host_or_a_sellers(
 @pytest.mark.parametrize("tier", [None, "default", "standard", "auto"])
 def test_standard_tiers_cost_the_standard_price(tier: str | None) -> None:
     assert cost(service_tier=tier) == cost()
+
+
+def test_vertexs_traffic_on_demand_costs_the_standard_price_and_other_traffic_has_none() -> None:
+    """Its enum may come as a number (`$alt=json;enum-encoding=int`)."""
+    vertex: dict[str, Any] = {"host": "aiplatform.googleapis.com", "response_model": "gemini-2.5-pro"}
+    assert cost(**vertex, service_tier="ON_DEMAND") == cost(**vertex, service_tier="1") == cost(**vertex)
+    assert cost(**vertex) is not None
+    for tier in ("PROVISIONED_THROUGHPUT", "ON_DEMAND_FLEX", "ON_DEMAND_PRIORITY", "2"):
+        assert found(**vertex, service_tier=tier) is Unpriced.NO_TIER_PRICE
 
 
 @pytest.mark.parametrize("tier", ["priority", "flex", "scale", "batch", "tomorrow", "masked"])
@@ -345,6 +369,13 @@ def test_the_operator_may_name_the_seller_of_an_upstream_or_say_that_it_has_none
     assert found(prices, upstream="other", response_model="claude-sonnet-4-5", **at_home) is Unpriced.NO_SELLER
 
 
+def test_the_guide_and_the_help_name_every_reason_without_a_cost() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/usage.md").read_text(encoding="utf-8")
+    for reason in Unpriced:
+        assert f"`{reason.value}`" in guide
+        assert reason.value in QUERY_EPILOG
+
+
 # --- regions -----------------------------------------------------------------------------------------------------------
 
 
@@ -396,11 +427,61 @@ def test_bedrocks_regions_have_their_own_price_or_none() -> None:
     assert at_host("bedrock-runtime.sa-east-1.amazonaws.com", "amazon.nova-pro-v1:0") is Unpriced.NO_REGION_PRICE
 
 
-def test_xais_host_in_the_us_costs_a_tenth_more() -> None:
-    regional, everywhere = at_host("us.api.x.ai", "grok-4.6"), at_host("api.x.ai", "grok-4.6")
+@pytest.mark.parametrize(
+    ("host", "everywhere", "model"),
+    [
+        ("us.api.x.ai", "api.x.ai", "grok-4.6"),
+        ("api.eu.mistral.ai", "api.mistral.ai", "mistral-large-latest"),
+        ("api.us.mistral.ai", "api.mistral.ai", "mistral-large-latest"),
+    ],
+)
+def test_a_regional_host_of_xai_and_mistral_costs_a_tenth_more(host: str, everywhere: str, model: str) -> None:
+    regional, usual = at_host(host, model), at_host(everywhere, model)
     assert isinstance(regional, Cost)
-    assert isinstance(everywhere, Cost)
-    assert regional.total * 10 == everywhere.total * 11
+    assert isinstance(usual, Cost)
+    assert regional.total * 10 == usual.total * 11
+
+
+@pytest.mark.parametrize(
+    ("host", "model"),
+    [
+        ("eu-west-1.api.x.ai", "grok-4.6"),
+        ("api.moonshot.cn", "kimi-k2-0711-preview"),
+        ("api.minimaxi.com", "MiniMax-M2"),
+    ],
+)
+def test_a_host_for_a_region_whose_price_is_not_known_has_none(host: str, model: str) -> None:
+    """The two for China have prices in yuan."""
+    assert at_host(host, model) is Unpriced.NO_REGION_PRICE
+
+
+# --- kinds of deployments ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "model", "seller"),
+    [
+        ("prod.openai.azure.com", "gpt-4o", "azure"),
+        ("PROD.OpenAI.Azure.com", "gpt-4o", "azure"),
+        ("prod.cognitiveservices.azure.com", "gpt-4o", "azure"),
+        ("prod.services.ai.azure.com", "gpt-4o", "azure"),
+        ("dbc-1.cloud.databricks.com", "databricks-gpt-oss-120b", "databricks"),
+        ("adb-1.azuredatabricks.net", "databricks-gpt-oss-120b", "databricks"),
+    ],
+)
+def test_where_the_host_does_not_show_the_deployment_the_operator_has_to_name_the_seller(
+    tmp_path: Path, host: str, model: str, seller: str
+) -> None:
+    """Azure's global, data zone and regional deployments have several prices at one host; Databricks' regions, too."""
+    there: dict[str, Any] = {"host": host, "upstream": "prod", "response_model": model}
+    assert found(**there) is Unpriced.NO_DEPLOYMENT
+    assert found(**{**there, "host": None, "upstream": host}) is Unpriced.NO_DEPLOYMENT
+    assert found(**{**there, "host": None, "upstream": seller}) is Unpriced.NO_DEPLOYMENT
+    named = source(own(tmp_path, f'[upstreams]\nprod = "{seller}"\n'), **there)
+    assert named == f"genai-prices {VERSION}: {seller}/{model}"
+    price = '[[price]]\nmodel = "*"\nfrom = 2020-01-01\ninput = 1\noutput = 1\n'
+    assert source(own(tmp_path, price), **there) == "prices.toml: *"
+    assert found(own(tmp_path, '[upstreams]\nprod = "none"\n'), **there) is Unpriced.NO_SELLER
 
 
 # --- hours and days ----------------------------------------------------------------------------------------------------

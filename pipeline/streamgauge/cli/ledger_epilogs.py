@@ -28,9 +28,10 @@ of a resumed stream count once, in the group of the stream's first record.
 
 cost_usd is what the provider reported, else the price of the reported tokens when the stream started, of with_cost streams.
 without_price counts the streams that it leaves out although they reported usage. The key cost_unknown gives the reason, which
-is no_seller (the upstream's host is no seller's own, and --prices names none), no_model, no_tier_price, no_region_price,
-no_kind_price (audio, for example), no_start or no_list; streams of no_usage reported nothing. longest_wait_s is the longest
-time to a first token, or to the end of a stream without one.
+is no_seller (the upstream's host is no seller's own, and --prices names none), no_deployment (the host does not show the kind
+of deployment or the region: Azure, Databricks), no_model, no_tier_price, no_region_price, no_kind_price (audio, for example),
+no_kinds (the response does not say how many tokens are images or cached audio), no_start or no_list; streams of no_usage
+reported nothing. longest_wait_s is the longest time to a first token, or to the end of a stream without one.
 
 If two taps capture one request, it has two records: select one tap with --where tap=NAME. Several ledgers must not hold the
 same streams.

@@ -14,8 +14,9 @@ from streamgauge.ledger.cost import Unpriced
 from streamgauge.prices.rates import Rate, Rates, of_request
 from streamgauge.prices.sellers import Seller, provider_named, seller_named, seller_of
 
-# Tiers that are charged at the standard price.
-_STANDARD = frozenset({None, "default", "standard", "standard_only", "auto", "on_demand"})
+# Tiers that are charged at the standard price. ON_DEMAND is Vertex AI's, which may come as the number 1 (TrafficType in
+# google/cloud/aiplatform/v1/prediction_service.proto).
+_STANDARD = frozenset({None, "default", "standard", "standard_only", "auto", "on_demand", "ON_DEMAND", "1"})
 # Speeds that are charged at the standard price. Anthropic's fast mode has prices of its own.
 _USUAL = frozenset({None, "standard"})
 # What a region adds: Anthropic charges 1.1 times all token prices for inference in the US only
