@@ -90,10 +90,12 @@ def test_types_and_codes_are_kept() -> None:
 
 @pytest.mark.parametrize("code", [WORD, "1+1", "print"])
 @pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    "kind", ["response.code_interpreter_call_code.done", "response.code_interpreter_call.code.done"]
+)
 def test_code_that_a_model_wrote_is_masked_although_it_may_look_like_the_code_of_an_error(
-    code: str, named: bool
+    code: str, named: bool, kind: str
 ) -> None:
-    kind = "response.code_interpreter_call_code.done"
     value = {"output_index": 0, "item_id": "i", "code": code} | ({"type": kind} if named else {})
     events = [
         Event("response.created", b'{"type":"response.created","response":{"id":"r","object":"response"}}'),

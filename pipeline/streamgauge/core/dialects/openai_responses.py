@@ -69,12 +69,15 @@ KEEP: dict[str, Spec] = {
     "usage": KEEP_USAGE,  # after [DONE]
 }
 
+# The beginnings of the types of events with the code for a code interpreter: the second one is older
+# (https://github.com/openai/openai-ruby, ResponseCodeInterpreterCallCodeDoneEvent).
+_CODE = ("response.code_interpreter_call_code", "response.code_interpreter_call.code")
 # Fragments of a call's input, and the type of the item that they belong to.
 _ARGUMENTS = {
     "response.function_call_arguments.delta": "function_call",
     "response.mcp_call_arguments.delta": "mcp_call",
     "response.custom_tool_call_input.delta": "custom_tool_call",
-    "response.code_interpreter_call_code.delta": "code_interpreter_call",
+    **{f"{code}.delta": "code_interpreter_call" for code in _CODE},
     "response.shell_call_command.delta": "shell_call",
     "response.apply_patch_call_operation_diff.delta": "apply_patch_call",
 }
@@ -94,7 +97,7 @@ _ARGUMENTS_DONE = {
     "response.custom_tool_call_input.done": ("input", "custom_tool_call"),
     "response.apply_patch_call_operation_diff.done": ("diff", "apply_patch_call"),
     "response.shell_call_command.done": ("command", "shell_call"),
-    "response.code_interpreter_call_code.done": ("code", "code_interpreter_call"),
+    **{f"{code}.done": ("code", "code_interpreter_call") for code in _CODE},
 }
 _PARTIAL_IMAGE = "response.image_generation_call.partial_image"
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
@@ -110,8 +113,13 @@ _DELTAS = Deltas(
     kinds=(
         *(Delta(output, "delta", when={"type": (f"{kind}.delta",)}) for kind, output in _TEXT_DELTAS.items()),
         *(
-            Delta(Output.ARGUMENTS, "delta", when={"type": (kind,)}, client=item in CLIENT_CALLS)
-            for kind, item in _ARGUMENTS.items()
+            Delta(
+                Output.ARGUMENTS,
+                "delta",
+                when={"type": tuple(kind for kind, item in _ARGUMENTS.items() if (item in CLIENT_CALLS) is client)},
+                client=client,
+            )
+            for client in (True, False)
         ),
     ),
     # Members of other events.
@@ -146,7 +154,7 @@ class OpenAIResponses(DialectDefaults):
     paths = ("/responses", "/responses/{id}")
     keep = KEEP
     keep_body = _KEEP_RESPONSE
-    code_events = frozenset(("response.code_interpreter_call_code.done",))
+    code_events = frozenset(f"{code}.done" for code in _CODE)
     deltas = _DELTAS
     usage = USAGE
 

@@ -64,11 +64,11 @@ _KEEP_BODY = _Filters(lambda dialect: {**KEEP_ERRORS, **dialect.keep_body})
 def _keep_event(dialect: Dialect, name: str, value: object) -> object:
     """What is kept of the value of an event with this name. The code that a model wrote is masked as its text is."""
     kept = _KEEP[dialect.name](value)
-    kind = type_of(name, value) if dialect.code_events and isinstance(value, dict) else None
-    if isinstance(kind, str) and kind in dialect.code_events:
-        assert isinstance(value, dict)
-        assert isinstance(kept, dict)
-        kept |= {"code": apply_allowlist(Kind.TEXT, value["code"])} if "code" in value else {}
+    if dialect.code_events and isinstance(value, dict) and "code" in value:
+        kind = type_of(name, value)
+        if isinstance(kind, str) and kind in dialect.code_events:
+            assert isinstance(kept, dict)
+            kept["code"] = apply_allowlist(Kind.TEXT, value["code"])
     return kept
 
 
