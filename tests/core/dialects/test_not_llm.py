@@ -24,6 +24,27 @@ def event_of(value: dict[str, Any], named: bool) -> bytes:
     return (f"event: {name}\n" if named else "").encode() + f"data: {json.dumps(value)}\n\n".encode()
 
 
+REALTIME: tuple[dict[str, Any], ...] = (
+    {
+        "type": "response.created",
+        "event_id": "event_3",
+        "response": {"object": "realtime.response", "id": "resp_1", "status": "in_progress", "output": []},
+    },
+    {"type": "response.output_text.delta", "event_id": "event_4", "response_id": "resp_1", "delta": "Hi"},
+    {"type": "response.output_audio.delta", "event_id": "event_5", "response_id": "resp_1", "delta": "aGk="},
+    {
+        "type": "response.done",
+        "event_id": "event_6",
+        "response": {
+            "object": "realtime.response",
+            "id": "resp_1",
+            "status": "completed",
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}],
+            "usage": {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6},
+        },
+    },
+)
+
 STREAMS = {
     # Model Context Protocol, streamable HTTP: https://modelcontextprotocol.io/specification, transports
     "mcp": stream({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "7"}]}}),
@@ -57,6 +78,20 @@ STREAMS = {
     ),
     "gemini-live-call": stream(
         {"toolCall": {"functionCalls": [{"name": "f", "args": {}}]}, "usageMetadata": {}}, named=False
+    ),
+    # OpenAI's Realtime API: https://github.com/openai/openai-python, types/realtime. Many types are also those of Responses.
+    "realtime": stream(
+        {"type": "session.created", "event_id": "event_1", "session": {"object": "realtime.session", "model": "m"}},
+        {"type": "conversation.item.added", "event_id": "event_2", "item": {"id": "item_1", "type": "message"}},
+        *REALTIME,
+        {"type": "rate_limits.updated", "event_id": "event_9", "rate_limits": []},
+    ),
+    "realtime-response": stream(*REALTIME, named=False),
+    "realtime-without-ids": stream(
+        {"type": "session.created", "session": {"object": "realtime.session"}},
+        {"type": "response.text.delta", "response_id": "resp_1", "delta": "Hi"},
+        {"type": "response.output_audio_transcript.delta", "response_id": "resp_1", "delta": "Hi"},
+        {"type": "response.done", "response": {"id": "resp_1", "status": "completed", "output": []}},
     ),
     "ticker": stream({"price": 7, "delta": 1}, {"price": 8}, named=False),
     "texts": b"data: hello\n\ndata: world\n\n",
@@ -108,6 +143,14 @@ def test_a_replay_makes_a_record_for_each_file(body: bytes) -> None:
     record = record_of(replay([body], settings("full")))
     assert (record.dialect, record.outcome, record.error) == ("other", "completed", None)
     assert (record.usage.source, record.counts.token_events) == ("absent", 0)
+
+
+def test_a_responses_stream_may_have_ids_of_events_beside_their_numbers() -> None:
+    happy = next(one for one in vectors() if (one.dialect, one.name) == ("openai-responses", "happy"))
+    body = happy.body.replace(b'"sequence_number":', b'"event_id":"event_1","sequence_number":')
+    assert body != happy.body
+    record = record_of(replay([body], settings("masked")))
+    assert (record.dialect, record.outcome) == ("openai-responses", "completed")
 
 
 def test_an_llm_stream_after_other_events_is_recognised() -> None:

@@ -14,6 +14,7 @@ from streamgauge.core.dialects.contract import (
     Sink,
     Source,
     error_in,
+    is_realtime,
     looks_whole,
 )
 from streamgauge.core.dialects.gemini import Gemini
@@ -134,12 +135,16 @@ def recognised(event: str, data: object, known: Dialect | None = None) -> Dialec
 
 
 def is_foreign(data: object) -> bool:
-    """Whether an event shows that its stream does not come from an LLM."""
+    """Whether an event shows that its stream does not come from an LLM, or is one of a realtime API, which is not read."""
     if not isinstance(data, dict):
         return False
-    return not _LIVE.isdisjoint(data) or any(
-        isinstance(value := data.get(name), str) and (safe_code(value) or "").startswith(start)
-        for name, start in _NOT_LLM
+    return (
+        not _LIVE.isdisjoint(data)
+        or is_realtime(data)
+        or any(
+            isinstance(value := data.get(name), str) and (safe_code(value) or "").startswith(start)
+            for name, start in _NOT_LLM
+        )
     )
 
 

@@ -310,6 +310,21 @@ LIVE_MEMBERS = (
     "sessionResumptionUpdate",
 )
 
+# Types that only events of OpenAI's Realtime API have, by their beginnings (https://github.com/openai/openai-python,
+# types/realtime).
+_REALTIME = (
+    "session.",
+    "conversation.",
+    "input_audio_buffer.",
+    "output_audio_buffer.",
+    "transcription_session.",
+    "rate_limits.",
+    "response.done",
+    "response.text.",
+    "response.audio_transcript.",
+    "response.output_audio",
+)
+
 # Shapes of errors: an object under `error`, a flat object (local servers), a request id beside the object (Anthropic),
 # a type beside it (text-generation-inference), a list of objects with a trace id (watsonx), `detail` (FastAPI),
 # `base_resp` (MiniMax). Other members show the position of an event, and whether its stream comes from an LLM.
@@ -337,6 +352,18 @@ def type_of(event: str, data: Data) -> object:
     """The type of an event in a dialect of typed events: its `type`, or its name if it has members but none of that name."""
     kind = data.get("type")
     return event if kind is None and data else kind
+
+
+def is_realtime(data: Data) -> bool:
+    """Whether an event is one of OpenAI's Realtime API, which shares many types with Responses.
+
+    A Responses event has a `sequence_number`. A Realtime event has none, but an `event_id` or a type of its own.
+    """
+    kind = data.get("type")
+    if not isinstance(kind, str) or "sequence_number" in data:
+        return False
+    has_id = isinstance(data.get("event_id"), str)
+    return kind.startswith(_REALTIME) or (has_id and kind.startswith("response."))
 
 
 def is_no_call(name: object, call_id: object, arguments: object) -> bool:

@@ -13,6 +13,7 @@ from streamgauge.core.dialects.contract import (
     Sink,
     Source,
     error_in,
+    is_realtime,
     type_of,
 )
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
@@ -159,10 +160,10 @@ class OpenAIResponses(DialectDefaults):
     usage = USAGE
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By a type that begins with `response.`, or by an error with a sequence number."""
+        """By a type that begins with `response.` and is none of the Realtime API, or by an error with a sequence number."""
         kind = type_of(event, data)
         if (safe_code(kind) or "").startswith("response."):
-            return True
+            return not is_realtime(data)
         return kind == "error" and "sequence_number" in data
 
     def recognises_body(self, data: Data) -> bool:
