@@ -23,7 +23,7 @@ def state_of(
     form = ReasoningForm.TEXT if reasoning_events else ReasoningForm.NONE
     state.timing = TimingState(
         first_byte=0, first_token=first, first_reasoning=first if reasoning_events else None, first_content=10 * S,
-        last_token=11 * S, answer_events=11, reasoning_form=form,
+        last_token=11 * S, reasoning_events=reasoning_events, reasoning_form=form,
     )  # fmt: skip
     state.counts.token_events = reasoning_events + 11
     state.counts.reasoning_chars, state.counts.text_chars = reasoning_chars, text_chars
@@ -48,7 +48,7 @@ def test_fewer_than_two_tokens_or_events_have_no_time_between_them() -> None:
     assert time_per_output_token(state_of(), usage_of(901, 900), CHAT) is None
     assert time_per_output_token(state_of(), usage_of(47, 61), CHAT) is None  # the output count leaves reasoning out
     one_event = state_of()
-    one_event.timing.answer_events = 1
+    one_event.counts.token_events = 1
     assert time_per_output_token(one_event, usage_of(911, 900), CHAT) is None
     assert time_per_output_token(state_of(), usage_of(None), CHAT) is None
 

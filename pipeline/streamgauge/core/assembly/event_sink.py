@@ -73,10 +73,10 @@ class StreamEventSink:
             return
         self._state.counts.token_events += 1
         timing.token(stamp, self._gaps)
-        if kinds & ~REASONING:
-            timing.answer_events += 1
-        if kinds & REASONING and not timing.reasoning_form:
-            timing.reasoning_form = ReasoningForm.SUMMARY if self._summary else ReasoningForm.TEXT
+        if kinds & REASONING:
+            timing.reasoning_events += kinds == REASONING
+            if not timing.reasoning_form:
+                timing.reasoning_form = ReasoningForm.SUMMARY if self._summary else ReasoningForm.TEXT
         for choice in self._generated.values():
             if choice is not None:
                 choice.token_events += 1

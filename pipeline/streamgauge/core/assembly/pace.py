@@ -36,7 +36,11 @@ def time_per_output_token(state: StreamState, usage: Usage, dialect: Dialect | N
         if is_streamed is None:
             return None
         if not is_streamed:
-            first, tokens, events = first_answer(state), tokens - usage.reasoning_tokens, timing.answer_events
+            first, tokens, events = (
+                first_answer(state),
+                tokens - usage.reasoning_tokens,
+                events - timing.reasoning_events,
+            )
     elif usage.reasoning_tokens is None and _hides_tokens(state, usage.output_tokens):
         return None
     first, last = timing.known(first), timing.last_token
@@ -58,10 +62,9 @@ def _streams_reasoning(state: StreamState, tokens: int, dialect: Dialect | None)
     is_declared = timing.reasoning_form == ReasoningForm.SUMMARY or timing.reasoning_sign == ReasoningSign.WITHHELD
     if not counts.reasoning_chars or is_declared:
         return False
-    events = counts.token_events - timing.answer_events
-    if events >= tokens:
+    if timing.reasoning_events >= tokens:
         return True
-    if events < 2 or counts.reasoning_chars < tokens:
+    if timing.reasoning_events < 2 or counts.reasoning_chars < tokens:
         return False
     is_documented = streams_reasoning(_model(state))
     if is_documented is None and (dialect is None or not dialect.may_summarise):

@@ -226,8 +226,6 @@ class PlainDeltas:
         state, counts, kind = self._state, self._state.counts, run.type
         counts.events += run.count
         counts.token_events += run.count
-        if run.kind != REASONING:
-            state.timing.answer_events += run.count
         for index, events in run.choices.items():
             choice = self._choice(index)
             if choice is not None:
@@ -237,6 +235,7 @@ class PlainDeltas:
             counts.text_chars += chars
         elif run.kind == REASONING:
             counts.reasoning_chars += chars
+            state.timing.reasoning_events += run.count
         elif run.kind == REFUSAL:
             counts.refusal_chars += chars
         tool = self._call_of(run, kind) if kind is not None and run.kind == TOOL else None

@@ -60,7 +60,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     """Times of one open stream in nanoseconds since the request's first byte; None until seen, or without stamps.
 
     `read_tokens`: token events of the last arrival; `top_reads`: those of the two arrivals before it with the most.
-    `answer_events`: token events with anything but reasoning. `reasoning_form`, `reasoning_sign`: a ReasoningForm and a
+    `reasoning_events`: token events with reasoning alone. `reasoning_form`, `reasoning_sign`: a ReasoningForm and a
     ReasoningSign.
     """
 
@@ -86,7 +86,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     first_gap: int | None = None  # stamp of the last read before the first missing one; -1 if none came
     above_bounds: int = 0  # gaps above the last bound, which the last of `buckets` holds, too
     first_media: int | None = None
-    answer_events: int = 0
+    reasoning_events: int = 0
     reasoning_form: int = ReasoningForm.NONE
     reasoning_sign: int = ReasoningSign.NONE
 
@@ -102,21 +102,19 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
-        if stamp is None or self.last_read is None:
-            self._close_arrivals((self.read_tokens,))
+        last = self.last_read
+        if stamp is None or last is None or stamp - last >= ARRIVAL_NS:
+            if self.read_tokens > self.top_reads[1]:
+                self._close_arrivals((self.read_tokens,))
             self.read_tokens = 0
-            if stamp is not None:
-                self.last_read = stamp
-                if self.first_byte is None:
-                    self.first_byte = stamp
+        if stamp is None:
             return
-        gap, longest = stamp - self.last_read, self.wire_max_gap
-        if gap >= ARRIVAL_NS:
-            self._close_arrivals((self.read_tokens,))
-            self.read_tokens = 0
-        if longest is None or gap > longest:
-            self.wire_max_gap = max(gap, 0)
         self.last_read = stamp
+        if last is None:
+            if self.first_byte is None:
+                self.first_byte = stamp
+        elif self.wire_max_gap is None or stamp - last > self.wire_max_gap:
+            self.wire_max_gap = max(stamp - last, 0)
 
     def token(self, stamp: int | None, gaps: list[int]) -> None:
         """A token event arrived at `stamp`. The gap before it is appended to `gaps`, for `add_gaps`."""
