@@ -9,6 +9,7 @@ from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident
 from tests.taps import talk
 from tests.taps.talk import EVENTS, SSE, ZERO, answer, arrivals, ended, events_in, head, opened, recorded, streams_of
+from tests.vectors.drive import record_of
 
 
 def test_an_event_belongs_to_the_read_that_completed_it() -> None:
@@ -53,6 +54,17 @@ def test_long_events_of_many_streams_share_one_budget() -> None:
     ]
     assert all(content.endswith(EVENTS[1]) for content in contents)
     assert Counter(len(content) > 900_000 for content in contents) == {False: sum(lost), True: 10 - sum(lost)}
+
+
+def test_the_outcome_is_unknown_if_the_last_event_was_discarded_for_lack_of_budget() -> None:
+    for end in (b"\n\n", b""):
+        recorder = Recorder(talk.settings(), max_held_bytes=100_000)
+        segments = []
+        for message in (opened(), *arrivals(head(SSE) + EVENTS[1], b"data: ", *[b"x" * 90_000] * 2, end), ended()):
+            recorder.handle(message)
+            segments += recorder.segments()
+        record = record_of(segments)
+        assert (record.outcome, record.integrity.reasons) == ("abandoned", ["oversized_event"])
 
 
 def test_the_whole_budget_is_free_when_streams_have_ended() -> None:

@@ -12,6 +12,7 @@ from streamgauge.core.formats.sse import (
     comment_lines,
     split_blocks,
     write_event,
+    write_tail,
 )
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
@@ -26,6 +27,8 @@ _TOGETHER = 64
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 # Bytes that stand for processing time: line ends, and the beginnings of objects and lists.
 _SIGNS_OF_WORK = (b"\n", b"\r", b"{", b"[")
+# Stands for an event that was discarded for lack of budget.
+_DISCARDED = Event(oversized=True)
 # The last bytes of a piece that are kept, to find a blank line that is split over two pieces.
 _SPLIT_BLANK_LINE = 3
 
@@ -70,14 +73,16 @@ class MaskedEvents:
         self.work = 0
         self._masker, self._budget = masker, budget
         self._decoder = SseDecoder()
-        self._after_gap: bytes | None = None  # after dropped reads: the last bytes that were searched for a blank line
+        # After dropped reads, or a discarded event: the last bytes that were searched for a blank line.
+        self._after_gap: bytes | None = None
+        self._evicted = False  # an event was discarded there
         self._held = 0
         self._charged = 0
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete, masked, as canonical SSE."""
         if self._after_gap is not None:
-            decoded = self._seek(self._after_gap + decoded)
+            return self._seek(self._after_gap + decoded)
         if self._passes([decoded]):
             return decoded
         begin = 0 if self._decoder.idle else _end_of_first(decoded)
@@ -146,24 +151,24 @@ class MaskedEvents:
         events = self._decoder.feed(decoded)
         oversized = sum([event.oversized for event in events])
         self.oversized += oversized
-        return [self._masker.ending_of(event) for event in events] if oversized else events
+        return [self._masker.outline_of(event) for event in events] if oversized else events
 
     def resume(self) -> None:
         """Skip to the byte after the next blank line, because bytes are missing here."""
         self._decoder = SseDecoder()
-        self._after_gap = b""
+        self._after_gap, self._evicted = b"", False
         self.release()
 
     def finish(self) -> bytes:
         """The event that is pending at the end, without a blank line; if only comments are pending, their lines; else b""."""
         self.release()
+        if self._evicted:
+            return write_tail(_DISCARDED)
         comments = self._decoder.comments_pending
         event = self._decoder.finish()
         if event is None:
             return comment_lines(comments)
         self.oversized += event.oversized
-        if event.cut is not None and event.cut[1].rstrip().endswith(b"}"):  # it may lack its blank line alone
-            event = self._masker.ending_of(event)
         return self._masker.tail(event)
 
     def release(self) -> None:
@@ -175,11 +180,17 @@ class MaskedEvents:
         """Discard the unfinished event: other holders need its share of the budget."""
         self.oversized += 1
         self.resume()
+        self._evicted = True
 
     def _seek(self, data: bytes) -> bytes:
+        """The events after the next blank line, as of `feed`, and before them the mark of an event that was discarded."""
         found = _BLANK_LINE.search(data)
-        self._after_gap = None if found else data[-_SPLIT_BLANK_LINE:]
-        return data[found.end() :] if found else b""
+        if found is None:
+            self._after_gap = data[-_SPLIT_BLANK_LINE:]
+            return b""
+        mark = write_event(_DISCARDED) if self._evicted else b""
+        self._after_gap, self._evicted = None, False
+        return mark + self.feed(data[found.end() :])
 
     def _charge_event(self, decoded: bytes, *, new_event: bool) -> None:
         """Charge the unfinished event to the budget, and discard the event if the budget has no space for it.

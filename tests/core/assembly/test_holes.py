@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Loss, Segment
+from streamgauge.core.http1.body import DecodeFault
 from streamgauge.core.record import Gaps, Record
 from tests.streams import bundles_of, chat_segments
 
@@ -112,3 +113,15 @@ def test_the_dumped_state_is_enough() -> None:
     farewell = msgspec.structs.replace(bundles[-1], number=bundles[-1].number + 1, segments=[], farewell=True)
     records += second.apply(len(bundles), 0, farewell)
     assert records == [record_without({1, 2})]
+
+
+def test_a_stream_that_the_tap_could_not_decode_is_not_called_truncated() -> None:
+    """A client may know a coding that the tap does not, and may decode more than the tap. No client reads a broken body."""
+    whole = chat_segments(1, tokens=TOKENS, cut=4)
+    without_end = [msgspec.structs.replace(one, reads=one.reads if at < 2 else []) for at, one in enumerate(whole)]
+    for fault in DecodeFault:
+        without_end[1] = msgspec.structs.replace(without_end[1], loss=Loss(decode_error=fault.value))
+        record = record_without(set(), without_end)
+        is_known = fault in (DecodeFault.CORRUPT, DecodeFault.INCOMPLETE, DecodeFault.BAD_FRAMING)
+        assert record.outcome == ("truncated" if is_known else "abandoned"), fault
+        assert record.integrity.reasons == ["decode_error"]

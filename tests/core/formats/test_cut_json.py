@@ -113,7 +113,179 @@ def test_a_terminal_over_the_limit_that_was_cut_ends_nothing() -> None:
     assert (record.outcome, record.integrity.oversized_events) == ("truncated", 1)
 
 
-def test_another_event_over_the_limit_is_no_terminal() -> None:
-    item = {"type": "response.output_item.done", "item": {"type": "image_generation_call", "result": IMAGE}}
-    record = record_of(replay([DELTA + f"data: {json.dumps(item)}\n\n".encode()], settings("masked")))
+def sse(*values: Any, name: str = "") -> bytes:
+    line = f"event: {name}\n" if name else ""
+    return b"".join(f"{line}data: {json.dumps(value)}\n\n".encode() for value in values)
+
+
+def chunk(delta: Any, **choice: Any) -> dict[str, Any]:
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, **choice}]}
+
+
+PICTURE = {"parts": [{"inlineData": {"mimeType": "image/png", "data": IMAGE}}], "role": "model"}
+GEMINI_USAGE = {"promptTokenCount": 4, "candidatesTokenCount": 2, "totalTokenCount": 6}
+HELD = {"token": {"id": 1, "text": "", "special": True}, "generated_text": IMAGE}
+DETAILS = {"finish_reason": "eos_token", "generated_tokens": 2, "input_length": 4}
+COMPLETION = {"object": "text_completion", "choices": [{"index": 0, "text": IMAGE, "finish_reason": "length"}]}
+# Last events over the limit: the dialect, the event, its name, the normal reason, and the output tokens.
+ENDINGS: dict[str, tuple[str, Any, str, str | None, int | None]] = {
+    "gemini": (
+        "gemini",
+        {"candidates": [{"content": PICTURE, "finishReason": "STOP", "index": 0}], "usageMetadata": GEMINI_USAGE},
+        "",
+        "stop",
+        2,
+    ),
+    "gemini, reason first": (
+        "gemini",
+        {"usageMetadata": GEMINI_USAGE, "candidates": [{"finishReason": "MAX_TOKENS", "content": PICTURE}]},
+        "",
+        "length",
+        2,
+    ),
+    "gemini, wrapped": (
+        "gemini",
+        {
+            "response": {
+                "candidates": [{"content": PICTURE, "finishReason": 2, "safetyRatings": [{"blocked": False}]}],
+                "usageMetadata": GEMINI_USAGE,
+                "modelVersion": "m",
+            },
+            "traceId": "t",
+        },
+        "",
+        "length",
+        2,
+    ),
+    "tgi": ("tgi-native", {"index": 1, **HELD, "details": DETAILS}, "", "stop", 2),
+    "tgi, details first": ("tgi-native", {"details": DETAILS, **HELD}, "", "stop", 2),
+    "tgi, no details": ("tgi-native", {**HELD, "details": None}, "", None, None),
+    "llama.cpp": (
+        "llama-cpp-native",
+        {"content": "", "stop": True, "tokens_predicted": 2, "prompt": IMAGE, "stop_type": "limit"},
+        "",
+        "length",
+        2,
+    ),
+    "watsonx": (
+        "watsonx",
+        {
+            "model_id": "m",
+            "results": [
+                {
+                    "generated_text": IMAGE,
+                    "generated_token_count": 2,
+                    "input_token_count": 4,
+                    "stop_reason": "eos_token",
+                }
+            ],
+        },
+        "",
+        "stop",
+        2,
+    ),
+    "chat": (
+        "openai-chat",
+        {**chunk({"images": [{"image_url": {"url": IMAGE}}]}, finish_reason="stop"), "usage": USAGE},
+        "",
+        "stop",
+        2,
+    ),
+    "completions": ("openai-completions", {**COMPLETION, "usage": USAGE}, "", "length", 2),
+    "cohere": (
+        "cohere-v2",
+        {
+            "id": "1",
+            "delta": {"debug": IMAGE, "finish_reason": "MAX_TOKENS", "usage": {"tokens": {"output_tokens": 2}}},
+        },
+        "message-end",
+        "length",
+        2,
+    ),
+    "anthropic": ("anthropic-messages", {"type": "message_stop", "p": IMAGE}, "", None, None),
+    "anthropic completions": (
+        "anthropic-completions",
+        {"type": "completion", "completion": IMAGE, "stop_reason": "max_tokens"},
+        "",
+        "length",
+        None,
+    ),
+    "interactions": (
+        "gemini-interactions",
+        {
+            "interaction": {
+                "status": "completed",
+                "steps": [{"type": "image", "data": IMAGE}],
+                "usage": {"total_output_tokens": 2},
+            },
+            "event_type": "interaction.completed",
+        },
+        "",
+        "stop",
+        2,
+    ),
+    "responses, type last": (
+        "openai-responses",
+        {
+            "response": {
+                "status": "completed",
+                "output": [{"result": IMAGE}],
+                "usage": USAGE,
+                "metadata": {"usage": "x"},
+            },
+            "type": "response.completed",
+        },
+        "",
+        "stop",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@pytest.mark.parametrize("end", [b"\n\n", b""])
+@pytest.mark.parametrize("name", ENDINGS)
+def test_the_last_event_of_each_dialect_may_be_over_the_limit(name: str, end: bytes, capture: Any) -> None:
+    dialect, value, event, finish, output = ENDINGS[name]
+    record = record_of(replay([sse(value, name=event).removesuffix(b"\n\n") + end], settings(capture)))
+    assert (record.dialect, record.outcome, record.finish_reason) == (dialect, "completed", finish)
+    assert record.usage.output_tokens == output
+    assert record.integrity.reasons == ["oversized_event"]
+    assert record.counts.token_events == 0  # what it brought is not known
+
+
+IMAGES = chunk({"images": [{"image_url": {"url": IMAGE}}]})
+NOT_LAST = {
+    "its type is no terminal": sse({"type": "response.output_item.done", "item": {"result": IMAGE}}),
+    "its type comes last": sse({"item": {"result": IMAGE}, "type": "response.output_item.done"}),
+    "its name is no terminal": sse({"index": 0, "content_block": {"text": IMAGE}}, name="content_block_start"),
+    "its finish reason is null": sse(chunk({"content": IMAGE}, finish_reason=None)),
+    "its stop is false": sse({"content": "", "stop": False, "prompt": IMAGE}),
+    "it is cut": sse(IMAGES)[:-20],
+    "output follows": sse(IMAGES, chunk({"content": "Hi"})),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LAST)
+def test_a_stream_is_truncated_if_its_event_over_the_limit_was_no_end(name: str) -> None:
+    record = record_of(replay([NOT_LAST[name]], settings("masked")))
     assert (record.outcome, record.integrity.oversized_events) == ("truncated", 1)
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\n", b""])
+@pytest.mark.parametrize("before", [b"", sse(chunk({"content": "Hi"}))])
+def test_the_outcome_is_unknown_if_an_event_over_the_limit_may_have_been_the_end(before: bytes, end: bytes) -> None:
+    body = before + sse(IMAGES).removesuffix(b"\n\n")
+    record = record_of(replay([body + end], settings("masked")))
+    assert (record.outcome, record.error, record.integrity.reasons) == ("abandoned", None, ["oversized_event"])
+    record = record_of(replay([body + b"\n\ndata: [DONE]\n\n"], settings("masked")))
+    assert record.outcome == "completed"
+
+
+@pytest.mark.parametrize("odd", ["1" * 400, "1e999", '"\\ud800"', "[" * 3_000, '{"a":"\\u0000"}'])
+def test_an_event_over_the_limit_may_hold_anything(odd: str) -> None:
+    head = f'data: {{"type":"response.completed","x":{odd},"response":{{"id":{odd},"output":"'.encode()
+    for tail in (b'","usage":%b}}' % odd.encode(), b'"}}'):
+        record = record_of(replay([DELTA + head + IMAGE.encode() + tail + b"\n\n"], settings("masked")))
+        assert record.integrity.oversized_events == 1
+        assert record.counts.text_chars == 2

@@ -16,6 +16,8 @@ from streamgauge.core.usage import normalised
 _NO_CLAIMS = (None, None, None, None)
 _INDEX = attrgetter("index")
 _NO_LOSS = LossState()
+# Decode errors after which a client may have read more of the body than the tap did.
+_NOT_DECODED = frozenset(("unknown_coding", "too_many_codings", "bomb", "too_large"))
 _TRANSPORT_FAULTS = frozenset(one.value for one in TransportFault)
 _EPOCH = datetime(1970, 1, 1)  # in UTC; without a zone, so that isoformat writes no offset
 
@@ -138,14 +140,17 @@ def _outcome(state: StreamState, dialect: str | None) -> Outcome:
         ending=end.ending if end else None,
         client_gone=end is not None and end.client_gone_ns is not None,
     )
-    # What is missing may have held the protocol's terminal.
-    return "abandoned" if outcome == "truncated" and _is_lossy(state) else outcome
+    return "abandoned" if outcome == "truncated" and _may_lack_terminal(state) else outcome
 
 
-def _is_lossy(state: StreamState) -> bool:
-    """Whether reads of the response are missing, although its end was reported."""
+def _may_lack_terminal(state: StreamState) -> bool:
+    """Whether a part of the response was not read that may have held the protocol's terminal.
+
+    An event over the size limit may have held it unless token events followed.
+    """
     loss = state.loss
-    return bool(loss.missing_segments or loss.dropped_reads or loss.log_gap)
+    is_lost = loss.missing_segments or loss.dropped_reads or loss.log_gap or loss.decode_error in _NOT_DECODED
+    return bool(is_lost) or loss.unread_at == state.counts.token_events
 
 
 def _all_finished(state: StreamState, dialect: str | None) -> bool:

@@ -70,7 +70,11 @@ class IdentityState(msgspec.Struct, array_like=True, gc=False):
 
 
 class LossState(msgspec.Struct, array_like=True, gc=False):
-    """What of a stream was lost so far; see `record.Integrity`."""
+    """What of a stream was lost so far; see `record.Integrity`.
+
+    `unread_at`: how many token events came before the last event over the size limit of which it is not known whether it ends
+    the stream.
+    """
 
     missing_segments: int = 0
     dropped_reads: int = 0
@@ -78,6 +82,7 @@ class LossState(msgspec.Struct, array_like=True, gc=False):
     decode_error: str | None = None
     log_gap: bool = False
     state_limit: bool = False
+    unread_at: int | None = None
 
 
 class StreamState(msgspec.Struct, array_like=True, gc=False):

@@ -189,7 +189,7 @@ class Stream:
         comments = decoder.comments_pending
         pending = decoder.finish()
         counts.unterminated_events += pending is not None
-        if pending is not None and is_whole(pending, self._shown):
+        if pending is not None and (pending.oversized or is_whole(pending, self._shown)):
             self._event(pending, self.state.timing.last_read)
         else:
             counts.comments += comments
@@ -201,6 +201,8 @@ class Stream:
         if event.comments or event.id is not None or event.error is not None or event.bare is not None:
             self._fields_beside_data(event)
         if data is None:
+            if event.oversized:
+                state.loss.unread_at = state.counts.token_events
             return
         state.counts.events += 1
         if state.timing.first_event is None:

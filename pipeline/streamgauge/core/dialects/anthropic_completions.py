@@ -10,6 +10,7 @@ completions), https://docs.anthropic.com/claude/reference/versions.
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.usage import UsageRules
 
@@ -55,6 +56,11 @@ class AnthropicCompletions(DialectDefaults):
         _read_piece(data, sink)
         if isinstance(reason := data.get("stop_reason"), str) and reason_label(reason) is not None:
             sink.terminal()
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A completion by its stop reason, which comes after the text."""
+        told = {**first_members(head), **last_members(tail, b"{", "stop_reason"), "completion": ""}
+        return told if self.recognises(event, told) else None
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports the one completion; a body always ends the stream."""

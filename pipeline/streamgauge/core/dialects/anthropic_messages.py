@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call, type_of
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import first_members
 from streamgauge.core.reported_cost import KEEP_COST
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
@@ -151,6 +152,13 @@ class AnthropicMessages(DialectDefaults):
                 _read_message_delta(data, sink)
             case "message_stop":
                 sink.terminal()
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A message_stop, or another event of a known type."""
+        first = first_members(head)
+        if type_of(event, first) == "message_stop":
+            return {"type": "message_stop"}
+        return {} if self.recognises(event, first) else None
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports the blocks of the message as one choice, and ends the stream."""

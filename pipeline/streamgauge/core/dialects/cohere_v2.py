@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink, is_no_call, type_of
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -116,6 +117,15 @@ class CohereV2(DialectDefaults):
         reader = _READERS.get(kind) if isinstance(kind, str) else None
         if reader is not None:
             reader(data, _object(data.get("delta")), sink)
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A message-end, or another event of a known type."""
+        first, opening = first_members(head), b'{"delta":{'
+        last = last_members(tail, opening, "finish_reason") or last_members(tail, opening, "usage")
+        told = {**first, **last}
+        if type_of(event, told) != "message-end":
+            return {} if self.recognises(event, told) else None
+        return {**told, "delta": {**_object(first.get("delta")), **_object(last.get("delta"))}}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports content, plan and calls, which are lists in a whole response."""

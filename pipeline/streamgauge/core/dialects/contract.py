@@ -256,10 +256,10 @@ class Dialect(Protocol):
         A response that is a list of events is read event by event, by `read`.
         """
 
-    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
-        """The terminal that an event over the size limit is, without its output; None if it is none.
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """What the first and the last bytes of the data of an event over the size limit tell of it, without its output.
 
-        `head`, `tail`: the first and the last bytes of its data.
+        None if they do not tell whether the event ends the stream; {} if they tell only that it does not.
         """
 
     def usage_after_done(self, data: Data) -> object:
@@ -278,8 +278,8 @@ class DialectDefaults:
     code_events: frozenset[str] = frozenset()
     deltas: Deltas = Deltas()
 
-    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
-        """None: only dialects whose terminal repeats the output have one that is too large."""
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """None: an event with so much output may end the stream as well."""
         return None
 
     def usage_after_done(self, data: Data) -> object:

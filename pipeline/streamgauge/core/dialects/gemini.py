@@ -9,9 +9,12 @@ https://docs.cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/Gen
 types.py (Part, FunctionCall, PartialArg, ToolCall).
 """
 
+from collections.abc import Sequence
+
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, LIVE_MEMBERS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import element_of, first_members, last_members
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MASKED, safe_id, whole_number
 from streamgauge.core.usage import UsageRules
@@ -165,22 +168,41 @@ class Gemini(DialectDefaults):
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
         """Reports every candidate. Usage metadata that only describes how the request was served is no usage."""
-        wrapped = data.get("response")
-        answer = wrapped if isinstance(wrapped, dict) and not _is_answer(data) else data
+        answer = _answer_of(data)
         usage = answer.get("usageMetadata")
         sink.identify(answer.get("responseId"), answer.get("modelVersion"), _tier(usage))
-        for index, candidate in _candidates(answer):
-            _read_candidate(index, candidate, _numbered_reasons(answer), sink)
+        candidates = _candidates(answer)
+        for index, candidate in candidates:
+            _read_candidate(index, candidate, answer, sink)
         feedback = answer.get("promptFeedback")
         if isinstance(feedback, dict) and feedback.get("blockReason") != 0:  # 0: not blocked
             # Any block reason means content_filter. (OTHER is a finish reason as well, with another meaning.)
             sink.finish(0, feedback.get("blockReason"), "content_filter")
-        if not isinstance(usage, dict) or usage.keys() - set(_SERVED):
-            sink.usage(_with_searches(usage, answer))
+        if not isinstance(usage, dict) or usage.keys() - _SERVED:
+            sink.usage(_with_searches(usage, candidates))
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A terminal by its finish reason, before the parts or after them; usage comes before the candidate or after it."""
+        first = first_members(head)
+        opening = b"{" if _answer_of(first) is first else b'{"response":{'
+        last = last_members(tail, opening + b'"candidates":[{', "finishReason") or last_members(
+            tail, opening, "usageMetadata"
+        )
+        before, after = _answer_of(first), _answer_of(last)
+        candidate = {**element_of(before, after, "candidates"), "content": None}
+        if reason_label(candidate.get("finishReason")) in (None, "0"):
+            return None
+        return {**before, **after, "candidates": [candidate]}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """As an event: the finish reason ends it."""
         self.read("", data, sink)
+
+
+def _answer_of(data: Data) -> Data:
+    """The answer inside of a `response` member; the data itself if there is none."""
+    wrapped = data.get("response")
+    return wrapped if isinstance(wrapped, dict) and not _is_answer(data) else data
 
 
 def _is_answer(data: object) -> bool:
@@ -192,10 +214,10 @@ def _is_answer(data: object) -> bool:
     return isinstance(usage, dict) and _LIVE_COUNT not in usage
 
 
-def _with_searches(usage: object, answer: Data) -> object:
+def _with_searches(usage: object, candidates: Sequence[tuple[int, Data]]) -> object:
     """The usage, with the number of searches that grounded the answer. They are billed apart (ai.google.dev, pricing)."""
     searches = 0
-    for _, candidate in _candidates(answer):
+    for _, candidate in candidates:
         grounding = candidate.get("groundingMetadata")
         queries = grounding.get(_SEARCH_QUERIES) if isinstance(grounding, dict) else None
         searches += len(queries) if isinstance(queries, list) else 0
@@ -227,7 +249,7 @@ def _numbered_reasons(answer: Data) -> dict[int, str]:
     return _VERTEX_FINISH_REASONS if is_vertex else _FINISH_REASONS
 
 
-def _read_candidate(index: int, candidate: Data, numbered: dict[int, str], sink: Sink) -> None:
+def _read_candidate(index: int, candidate: Data, answer: Data, sink: Sink) -> None:
     sink.choice(index)
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
@@ -235,10 +257,10 @@ def _read_candidate(index: int, candidate: Data, numbered: dict[int, str], sink:
         if isinstance(part, dict):
             _read_part(index, part, sink)
     given = candidate.get("finishReason")
-    number = whole_number(given)
-    if number == 0:
+    if given is None or given == 0:
         return
-    name = reason_label(given) if number is None else numbered.get(number)
+    number = whole_number(given)
+    name = reason_label(given) if number is None else _numbered_reasons(answer).get(number)
     normal = None if name is None else normal_reason(name)
     # STOP is also the finish reason of function calls.
     sink.finish(index, given, "tool_calls" if name == "STOP" and sink.calls_client_tools(index) else normal)
@@ -246,10 +268,8 @@ def _read_candidate(index: int, candidate: Data, numbered: dict[int, str], sink:
 
 def _read_part(index: int, part: Data, sink: Sink) -> None:
     """Reads one part. Signatures, and results of code and of tools, are not generated output."""
-    if part.get("thought") is True:
-        sink.reasoning(
-            index, part.get("text"), summary=True
-        )  # ai.google.dev/gemini-api/docs/thinking: thought summaries
+    if part.get("thought") is True:  # a summary (ai.google.dev/gemini-api/docs/thinking: thought summaries)
+        sink.reasoning(index, part.get("text"), summary=True)
     else:
         sink.text(index, part.get("text"))
     call, server_call = part.get("functionCall"), part.get("toolCall")

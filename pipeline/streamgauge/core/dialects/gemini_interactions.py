@@ -188,12 +188,13 @@ class GeminiInteractions(DialectDefaults):
             sink.terminal()
         _read_usage(data, interaction, sink)
 
-    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
         """A terminal by its type, with what comes before the steps, and with the usage after them."""
-        first, last = first_members(head), last_members(tail, b'{"interaction":{', "usage")
-        kind = first.get("event_type", event)
+        first = first_members(head)
+        last = last_members(tail, b'{"interaction":{', "usage") or last_members(tail, b"{", "event_type")
+        kind = {**first, **last}.get("event_type", event)
         if not isinstance(kind, str) or kind not in _TERMINALS:
-            return None
+            return {} if self.recognises(event, {**first, **last}) else None
         parts = [part for one in (first, last) if isinstance(part := one.get("interaction"), dict)]
         interaction = {
             name: value for part in parts for name, value in part.items() if name not in ("steps", "outputs")

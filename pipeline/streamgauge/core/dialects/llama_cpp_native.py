@@ -11,6 +11,7 @@ the stopped_* flags come from builds before December 2024 (pull request 10643).
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
@@ -79,6 +80,13 @@ class LlamaCppNative(DialectDefaults):
         """Reports the piece of a prompt. Events that lack `content` or `stop` are ignored."""
         if self.recognises(event, data):
             _read_piece(data, sink)
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A terminal by its `stop`, which comes before the prompt that it repeats; the reason comes after the prompt."""
+        told = {**first_members(head), **last_members(tail, b"{", "stop_type")}
+        if not self.recognises(event, told):
+            return None
+        return told if told["stop"] is True else {}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports the whole content; a body always ends the stream."""

@@ -29,6 +29,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     paths,
 )
 from streamgauge.core.dialects.openai_usage import USAGE
+from streamgauge.core.formats.cut_json import element_of, first_members, last_members
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER, finite_number, safe_code, whole_number
 
@@ -41,6 +42,9 @@ FLAT_CALL_KEY = -2
 # The members of an entry that hold a call, the member of these with its arguments, and whether these are JSON: a custom
 # tool's input is free text (platform.openai.com/docs, custom tools).
 _KINDS_OF_CALLS = (("function", "arguments", True), ("custom", "input", False))
+
+# The members of a choice that hold its output, without output.
+_NO_OUTPUT: Data = {"delta": {}, "message": {}, "text": ""}
 
 # The object of a whole response.
 _WHOLE = "chat.completion"
@@ -112,6 +116,16 @@ class OpenAIChat(DialectDefaults):
         """Reports the message of each choice, and ends the stream."""
         self.read("", data, sink, whole=True)
         sink.terminal()
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A chunk by the finish reason of its choice, before the output or after it; usage comes after the choice."""
+        first = first_members(head)
+        last = last_members(tail, b'{"choices":[{', "finish_reason") or last_members(tail, b"{", "usage")
+        choice = element_of(first, last, "choices")
+        if "finish_reason" not in choice:
+            return None
+        empty = {name: nothing for name, nothing in _NO_OUTPUT.items() if name in choice}
+        return {**first, **last, "choices": [{**choice, **empty}]}
 
     def usage_after_done(self, data: Data) -> object:
         """The usage of a chunk without output. A chunk with output begins another response, which is not of this stream."""

@@ -196,12 +196,13 @@ class OpenAIResponses(DialectDefaults):
         elif isinstance(response, dict):
             sink.usage(_usage_of(response))
 
-    def ending_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
         """A terminal by its type, with what comes before the output, and with the usage after it."""
-        first, last = first_members(head), last_members(tail, b'{"response":{', "usage")
-        kind = type_of(event, first or last)
+        first = first_members(head)
+        last = last_members(tail, b'{"response":{', "usage") or last_members(tail, b"{", "type")
+        kind = type_of(event, {**first, **last})
         if not isinstance(kind, str) or kind not in _TERMINALS:
-            return None
+            return {} if self.recognises(event, {**first, **last}) else None
         parts = [part for one in (first, last) if isinstance(part := one.get("response"), dict)]
         response = {name: value for part in parts for name, value in part.items() if name != "output"}
         return {**first, **last, "type": kind, "response": response}

@@ -10,6 +10,7 @@ StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-gener
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import begins_text, first_members, last_members
 from streamgauge.core.safe_values import safe_code
 from streamgauge.core.usage import UsageRules
 
@@ -61,6 +62,13 @@ class TGINative(DialectDefaults):
             _read_end(data, sink)
         if isinstance(data.get("error"), str) and data["error"]:
             sink.error(ErrorFacts(type=safe_code(data.get("error_type"))))
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A terminal by its generated_text, with the token before it and the details after it."""
+        told = {**first_members(head), **last_members(tail, b"{", "details")}
+        if begins_text(head, "generated_text"):
+            told["generated_text"] = ""
+        return told if self.recognises(event, told) and isinstance(told.get("generated_text"), str) else None
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports `generated_text`, and ends the stream."""

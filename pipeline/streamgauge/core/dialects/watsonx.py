@@ -10,6 +10,7 @@ Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the of
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
+from streamgauge.core.formats.cut_json import element_of, last_members
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.usage import UsageRules
 
@@ -63,6 +64,13 @@ class Watsonx(DialectDefaults):
             _read_stop(index, result.get("stop_reason"), sink)
             if result.get("input_token_count") is not None or result.get("generated_token_count") is not None:
                 sink.usage(result)
+
+    def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
+        """A result by its stop reason, which comes after the text and the counts."""
+        opening = b'{"results":[{'
+        last = last_members(tail, opening, "generated_token_count") or last_members(tail, opening, "stop_reason")
+        result = element_of({}, last, "results")
+        return {"results": [{**result, "generated_text": ""}]} if "stop_reason" in result else None
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports each result, and ends the stream whatever the stop reasons are."""

@@ -36,9 +36,29 @@ def first_members(head: bytes) -> dict[str, object]:
 def last_members(tail: bytes, opening: bytes, member: str) -> dict[str, object]:
     """The members from the last one of this name on, in an object of which only the last bytes are known; else empty.
 
-    `opening`: the brackets and names that are open before the member, as `{"response":{`. The rest must close them. No string
-    can hold the name in quotes after a comma, since its quotes are escaped there.
+    `opening`: the brackets and names that are open before the member, as `{"response":{`. The rest must close them, which a
+    member of the same name in another object does not. No string can hold the name in quotes after a comma, since its quotes
+    are escaped there.
     """
-    places = list(re.finditer(rb'[,{]\s*("%b"\s*:)' % member.encode(), tail))
-    value = parse(opening + tail[places[-1].start(1) :]) if places else None
-    return value if isinstance(value, dict) else {}
+    places = re.finditer(rb'[,{]\s*("%b"\s*:)' % member.encode(), tail)
+    for place in reversed(list(places)):
+        value = parse(opening + tail[place.start(1) :])
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def begins_text(head: bytes, member: str) -> bool:
+    """Whether a member of this name has a text that begins in the first bytes of an object, and does not end there."""
+    text = rb'[,{]\s*"%b"\s*:\s*"[^"\\]*(?:\\.[^"\\]*)*\\?\Z' % member.encode()
+    return re.search(text, head, re.DOTALL) is not None
+
+
+def element_of(first: dict[str, object], last: dict[str, object], member: str) -> dict[str, object]:
+    """The members of the one object in a list of this name that the first and the last bytes tell, as `first` and `last`."""
+    told: dict[str, object] = {}
+    for part in (first, last):
+        elements = part.get(member)
+        for element in elements[:1] if isinstance(elements, list) else ():
+            told |= element if isinstance(element, dict) else {}
+    return told

@@ -150,14 +150,18 @@ class Masker:
         value = None if data is None else parse(data)
         return _masked(event, encoded(self._kept(event, value)))
 
-    def ending_of(self, event: Event) -> Event:
-        """An event over the size limit, as the terminal that its first and last bytes show it to be; else the same event."""
+    def outline_of(self, event: Event) -> Event:
+        """An event over the size limit as what its first and last bytes tell of it.
+
+        The same event if they do not tell whether it ends the stream.
+        """
         if event.cut is None:
             return event
         for dialect in DIALECTS if self._dialect is None else (self._dialect,):
-            ending = dialect.ending_of(event.name, *event.cut)
-            if ending is not None:
-                return msgspec.structs.replace(event, data=encoded(ending), oversized=False, cut=None)
+            outline = dialect.outline_of(event.name, *event.cut)
+            if outline is not None:
+                data = encoded(_KEEP[dialect.name](outline)) if outline else None
+                return msgspec.structs.replace(event, data=data, oversized=False, cut=None)
         return event
 
     def tail(self, event: Event) -> bytes:
@@ -165,11 +169,12 @@ class Masker:
 
         HALF_EVENT replaces an event that is not whole.
         """
-        return (
-            write_tail(self.event(event))
-            if is_whole(event, self._shown)
-            else comment_lines(event.comments) + HALF_EVENT
-        )
+        may_be_whole = event.cut is not None and event.cut[1].rstrip().endswith(b"}")
+        if may_be_whole:
+            event = self.outline_of(event)
+        if (may_be_whole and event.oversized) or is_whole(event, self._shown):
+            return write_tail(self.event(event))
+        return comment_lines(event.comments) + HALF_EVENT
 
     def body(self, raw: bytes) -> bytes | None:
         """The masked body of a response that is not an event stream; None if the body is not JSON."""
