@@ -13,6 +13,7 @@ from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.spool.read_counters import Incident, Refusal, read_clients, read_refusals
 from streamgauge.taps.proxy import client as client_module
 from streamgauge.taps.proxy.limits import BODY_RATE
+from streamgauge.taps.proxy.relay import SEARCH_S
 from tests.running import wait_for
 from tests.taps.proxy.pki import make_pki
 from tests.taps.proxy.rig import (
@@ -150,6 +151,33 @@ def test_slow_bodies_of_two_addresses_do_not_shut_out_a_third(tmp_path: Path, mo
         fast.sendall(b"x" * 20_000)
         assert receive(fast, len(OK)) == OK
     assert read_clients(tmp_path / "counters") == (0, 8)
+
+
+def test_a_flood_of_connections_above_an_addresss_limit_does_not_cost_a_look_at_all_clients_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    original = client_module.Client.may_be_shed_ns
+
+    def counted(client: client_module.Client) -> int | None:
+        nonlocal looks
+        looks += 1
+        return original(client)
+
+    monkeypatch.setattr(client_module.Client, "may_be_shed_ns", counted)
+    with (
+        exchange_rig(tmp_path, swallow, max_connections=20, max_connections_per_address=10) as (relay, _, _),
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(10):
+            stack.enter_context(relay.connect()).sendall(begun(40_000) + b"x" * 30_000)
+        wait_for(lambda: read_clients(tmp_path / "counters")[0] == 10, "all places to be taken")
+        began = time.monotonic()
+        for _ in range(100):
+            with relay.connect() as refused:
+                assert receive_until_reset(refused)[0] == b""
+        assert looks <= 10 * (1 + (time.monotonic() - began) / SEARCH_S)
+        assert relay.incidents(Incident.CLIENT_REFUSED) == 100
 
 
 def test_handshakes_that_do_not_end_do_not_keep_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

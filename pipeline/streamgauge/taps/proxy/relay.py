@@ -34,6 +34,10 @@ from streamgauge.taps.proxy.upstream import Connector
 
 # Connections that are closed at a time to make room.
 SHED_AT_A_TIME = 32
+# After a search that has found none, the next one for the same address waits for this long (seconds): a search looks at all
+# clients, and one address may open connections above its limit all the time. The pauses of SEARCHES addresses are kept.
+SEARCH_S = 0.1
+SEARCHES = 1_000
 # After the drain's deadline, the connections that were cut have this long to close (seconds).
 CUT_S = 1.0
 
@@ -49,6 +53,7 @@ class Relay:
         self.settings = settings
         self.draining = False
         self._clients: set[Client] = set()
+        self._search_at_ns: dict[str | None, int] = {}  # by address: before it, no search for connections to close
         self._empty = asyncio.Event()
         self._empty.set()
         tls = upstream_context(
@@ -142,11 +147,17 @@ class Relay:
         address's clients. First those that could have been closed for the longest time.
         """
         now = time.monotonic_ns()
+        if now < self._search_at_ns.get(address, 0):
+            return
         useless = [
             (due, client)
             for client in self._clients
             if address in (None, client.address) and (due := client.may_be_shed_ns()) is not None and due < now
         ]
+        if not useless:
+            if len(self._search_at_ns) >= SEARCHES:
+                self._search_at_ns.clear()
+            self._search_at_ns[address] = now + int(SEARCH_S * 1e9)
         for _, client in sorted(useless, key=lambda one: one[0])[:SHED_AT_A_TIME]:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
