@@ -119,7 +119,8 @@ def test_an_own_server_or_a_gateway_has_no_list_price_whatever_its_name_and_mode
     ],
 )
 def test_a_companys_own_host_has_its_list_price(host: str, model: str, name: str) -> None:
-    assert source(upstream="nimbus", host=host, response_model=model) == f"genai-prices {VERSION}: {name}"
+    changes: dict[str, Any] = {"host": host, "request_model": model, "response_model": model}
+    assert source(upstream="nimbus", **changes) == f"genai-prices {VERSION}: {name}"
 
 
 @pytest.mark.parametrize(
@@ -423,6 +424,13 @@ def test_bedrocks_regions_have_their_own_price_or_none() -> None:
             known = cost(host=host, request_model=model, **here)
             assert known is not None
             assert usd(known.total) == price, (region, asked)
+    profile = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abcdef123456"
+    there: dict[str, Any] = {"host": "bedrock-runtime.us-east-1.amazonaws.com"}
+    for asked_for in (profile, None):
+        assert found(**there, **here, request_model=asked_for) is Unpriced.NO_DEPLOYMENT, "its region is not named"
+        nova = found(**there, response_model="amazon.nova-pro-v1:0", request_model=asked_for)
+        assert isinstance(nova, Cost), "the list has one price of it"
+    assert found(**there, response_model="unheard-of", request_model=profile) is Unpriced.NO_MODEL
     assert isinstance(at_host("bedrock-runtime.us-east-1.amazonaws.com", "amazon.nova-pro-v1:0"), Cost)
     assert at_host("bedrock-runtime.sa-east-1.amazonaws.com", "amazon.nova-pro-v1:0") is Unpriced.NO_REGION_PRICE
 

@@ -51,7 +51,7 @@ class Unpriced(StrEnum):
     NO_REGION_PRICE = "no_region_price"
     """The list has no price for the region that its host or its usage names."""
     NO_DEPLOYMENT = "no_deployment"
-    """Its host does not show the kind of deployment or the region, and the seller's prices differ by it (Azure)."""
+    """Neither host nor request shows the kind of deployment or the region, and the seller's prices differ by it (Azure)."""
     NO_KIND_PRICE = "no_kind_price"
     """The list has no price for a kind of its tokens, such as audio."""
     NO_KINDS = "no_kinds"

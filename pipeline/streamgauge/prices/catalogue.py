@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from streamgauge.ledger.cost import Unpriced
 from streamgauge.prices.rates import Rate, Rates, of_request
-from streamgauge.prices.sellers import Seller, provider_named, seller_named, seller_of
+from streamgauge.prices.sellers import BEDROCK_REGIONS, Seller, provider_named, seller_named, seller_of
 
 # Tiers that are charged at the standard price. ON_DEMAND is Vertex AI's, which may come as the number 1 (TrafficType in
 # google/cloud/aiplatform/v1/prediction_service.proto).
@@ -82,8 +82,8 @@ def rates_of(offer: Offer, started: datetime | None) -> Rates | Unpriced:
     if started is None:
         return Unpriced.NO_START
     provider, model = seller.provider, _model_of(seller, offer)
-    if model is None:
-        return Unpriced.NO_MODEL
+    if isinstance(model, Unpriced):
+        return model
     factor = seller.factor(model.id)
     of_region = Decimal(1) if offer.region in _ANYWHERE else _REGIONS.get((provider.id, offer.region))
     if isinstance(factor, Unpriced):
@@ -116,13 +116,27 @@ def _seller_of(offer: Offer) -> Seller | None:
     return seller_of(offer.host, offer.provider)
 
 
-def _model_of(seller: Seller, offer: Offer) -> Any | None:
-    """The model in the seller's list. A request to Bedrock names the region of a model, its response does not."""
+def _model_of(seller: Seller, offer: Offer) -> Any | Unpriced:
+    """The model in the seller's list, or why there is none.
+
+    A request to Bedrock names the region of a model, its response does not. An application inference profile, which the
+    request may name instead, has a region that only its owner knows.
+    """
+    if seller.provider.id != "aws":
+        return _found(seller, offer.model) or Unpriced.NO_MODEL
+    asked = _found(seller, offer.asked)
+    if asked is not None:
+        return asked
+    model = _found(seller, offer.model)
+    if model is None:
+        return Unpriced.NO_MODEL
+    return Unpriced.NO_DEPLOYMENT if model.id.startswith(BEDROCK_REGIONS) else model
+
+
+def _found(seller: Seller, name: str | None) -> Any | None:
     from genai_prices.data_snapshot import get_snapshot
 
-    names = (offer.asked, offer.model) if seller.provider.id == "aws" else (offer.model,)
-    found = (seller.provider.find_model(name, all_providers=get_snapshot().providers) for name in names if name)
-    return next((model for model in found if model is not None), None)
+    return seller.provider.find_model(name, all_providers=get_snapshot().providers) if name else None
 
 
 def is_provider(name: str) -> bool:

@@ -19,6 +19,8 @@ from streamgauge.ledger.cost import Unpriced
 _PATHS = ("/", "/serving-endpoints/", "/client/v4/accounts/-/ai/")
 _ONCE, _TENTH_MORE = Decimal(1), Decimal("1.1")
 _NOT_KNOWN = Unpriced.NO_REGION_PRICE
+# How the ids of models begin that the list has for Bedrock by region.
+BEDROCK_REGIONS = ("regional.", "global.")
 # By the id of a model in the list: what its list price is multiplied by, or why its price is not known.
 Factor = Callable[[str], Decimal | Unpriced]
 
@@ -62,7 +64,7 @@ def _list_price(model: str) -> Decimal | Unpriced:
 
 def _bedrock(model: str) -> Decimal | Unpriced:
     """The list has entries of their own for some models in regions and everywhere; its other prices are those of the US."""
-    return _ONCE if model.startswith(("regional.", "global.")) else _NOT_KNOWN
+    return _ONCE if model.startswith(BEDROCK_REGIONS) else _NOT_KNOWN
 
 
 def _tenth_more(model: str) -> Decimal | Unpriced:
