@@ -48,7 +48,8 @@ def test_any_bytes_tell_something_or_nothing(some: bytes) -> None:
 
 @given(OBJECTS, OBJECTS)
 def test_the_last_bytes_tell_the_last_members(before: dict[str, Any], usage: dict[str, Any]) -> None:
-    event = {"response": {"output": [before, ',"usage":{}'], "usage": usage, "user": None}, "sequence_number": 9}
+    output = [before, {"result": 1, "usage": {"input_tokens": 1}}, ',"usage":{}']
+    event = {"response": {"output": output, "usage": usage, "user": None}, "sequence_number": 9}
     text = json.dumps(event).encode()
     told = last_members(text[text.index(b"[") + 1 :], b'{"response":{', "usage")
     if "usage" not in json.dumps(usage):
