@@ -370,12 +370,13 @@ def test_a_head_in_pieces_arrives_complete_and_unchanged(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("status", [b"100 Continue", b"102 Processing", b"103 Early Hints", b"199 X"])
-def test_no_interim_head_of_an_upstream_reaches_the_client(tmp_path: Path, status: bytes) -> None:
+@pytest.mark.parametrize("cut", [7, len(LENGTH)], ids=["with a part of the final head", "with the final head"])
+def test_no_interim_head_of_an_upstream_reaches_the_client(tmp_path: Path, status: bytes, cut: int) -> None:
     interim = b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n"
 
     def handler(one: socket.socket) -> None:
         receive_request(one)
-        for piece in (interim[:9], interim[9:], interim, b"\r\n", interim + LENGTH[:7], LENGTH[7:]):
+        for piece in (interim[:9], interim[9:], interim, b"\r\n", interim + LENGTH[:cut], LENGTH[cut:]):
             one.sendall(piece)
             time.sleep(0.02)
 
@@ -390,7 +391,9 @@ def test_an_expected_100_is_written_once_without_the_upstreams_fields(tmp_path: 
 
     def handler(one: socket.socket) -> None:
         head = receive_head(one)
-        one.sendall(interim * 3)
+        for _ in range(3):  # in one read, and in others
+            one.sendall(interim * 2)
+            time.sleep(0.05)
         assert receive(one, 3) == b"abc" and b"\r\nExpect: 100-continue\r\n" in head
         one.sendall(interim + LENGTH)
 
