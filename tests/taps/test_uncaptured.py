@@ -1,8 +1,8 @@
 """Each tap counts each response that passes it once: with a record, or by the reason why it has none."""
 
-import itertools
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD
 from tests.recorder.fake_client import BugError, FakeClient
 from tests.recorder.test_client import client_at, send_all
+from tests.running import wait_for
 from tests.taps import talk
 from tests.taps.asgi_rig import END, START, ApplicationFault, Server, answers, body, run, scope
 from tests.taps.asking import Asker, Kind
@@ -82,6 +83,10 @@ def begin(client: RecorderClient) -> None:
 def counted(path: Path) -> dict[str, tuple[int, dict[str, int]]]:
     found = read_responses(path)
     return {name: (one.seen, {why.value: n for why, n in one.not_captured.items()}) for name, one in found.items()}
+
+
+def is_counted(path: Path, goal: object) -> bool:
+    return counted(path) == goal
 
 
 def test_a_start_that_never_reaches_a_recorder(tmp_path: Path) -> None:
@@ -210,9 +215,7 @@ def test_responses_are_counted_while_the_process_runs(tmp_path: Path) -> None:
     for number in range(1, 4):
         sender.count_response("up", NotCaptured.NOT_LLM)
         goal = {"up": (number, {"not_llm": number})}
-        for _ in itertools.count():
-            if counted(tmp_path / "counters") == goal:
-                break
+        wait_for(partial(is_counted, tmp_path / "counters", goal), "the count")
     background_senders._end()
 
 

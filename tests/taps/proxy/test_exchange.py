@@ -285,21 +285,26 @@ def test_chunks_end_with_a_reset_before_the_first_doubtful_line(
     """The client gets what came before that line, and the capture holds just that."""
     head = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     pieces = [head, b"1\r\na\r\n", b"1\r\nb\r\n", b"5\r\nabcde\r\n", b"5\r\nabcde" + doubtful]
+    arrived_there = threading.Semaphore(1)  # each piece is a read of the relay's own
 
     def handler(one: socket.socket) -> None:
         receive_request(one)
         for piece in pieces:
+            assert arrived_there.acquire(timeout=PATIENCE_S)
             one.sendall(piece)
-            time.sleep(0.05)
         receive_all(one)
 
     with exchange_rig(tmp_path, handler, pump=pump, uv=uv) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
-            sure = b"".join(pieces).removesuffix(doubtful) + (b"\r\n" if doubtful.startswith(b"\r\n") else b"")
+            sure = pieces[-1].removesuffix(doubtful) + (b"\r\n" if doubtful.startswith(b"\r\n") else b"")
             if b"Content-Length" in doubtful:
                 sure += b"0\r\n"
+            for piece in pieces[:-1]:
+                assert receive(client, len(piece)) == piece
+                arrived_there.release()
             assert receive_until_reset(client) == (sure, True)
+            sure = b"".join(pieces[:-1]) + sure
         messages = recorder.ended()
         assert arrived(messages) == sure
         ended = only(messages, ExchangeEnded)

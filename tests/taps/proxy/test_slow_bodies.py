@@ -12,6 +12,8 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.spool.read_counters import Incident, Refusal, read_clients, read_refusals
 from streamgauge.taps.proxy import client as client_module
+from streamgauge.taps.proxy.client import TICK_S
+from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.limits import BODY_RATE
 from streamgauge.taps.proxy.relay import SEARCH_S
 from tests.running import wait_for
@@ -33,6 +35,7 @@ from tests.taps.proxy.rig import (
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 STEP_S = 0.05
+DAY_NS = 86_400 * 10**9
 
 
 def begun(size: int) -> bytes:
@@ -48,6 +51,7 @@ def test_a_body_below_the_least_rate_is_refused_although_it_never_stops(tmp_path
     head = b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n" if chunked else begun(10_000)
     with exchange_rig(tmp_path, swallow, body_grace_s=0.5) as (relay, upstream, recorder):
         with relay.connect() as client:
+            began = time.monotonic()
             client.sendall(head)
             stop = threading.Event()
 
@@ -58,7 +62,6 @@ def test_a_body_below_the_least_rate_is_refused_although_it_never_stops(tmp_path
 
             dripping = threading.Thread(target=drip)
             dripping.start()
-            began = time.monotonic()
             received = receive_all(client)
             took = time.monotonic() - began
             stop.set()
@@ -72,16 +75,21 @@ def test_a_body_below_the_least_rate_is_refused_although_it_never_stops(tmp_path
 
 
 def test_a_client_above_the_least_rate_may_take_longer_than_the_grace(tmp_path: Path) -> None:
+    part = b"x" * int(BODY_RATE * PATIENCE_S)
     with exchange_rig(tmp_path, answering(OK), body_grace_s=0.5) as (relay, _, _), relay.connect() as client:
-        piece = int(4 * BODY_RATE * STEP_S)
-        client.sendall(begun(40 * piece))
-        for _ in range(40):
-            client.sendall(b"x" * piece)
-            time.sleep(STEP_S)
+        client.sendall(begun(2 * len(part)) + part)
+        time.sleep(0.5 + 2 * TICK_S)
+        client.sendall(part)
         assert receive(client, len(OK)) == OK
 
 
+def exchange_of(relay: RunningRelay) -> Exchange | None:
+    """That of the only client, if it has begun. Call it in the relay's thread."""
+    return next((client._exchange for client in relay.relay._clients), None)
+
+
 def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(tmp_path: Path) -> None:
+    """A day of it, by the exchange's stamps: longer than the bytes that fill all buffers take at the least rate."""
     size = 30_000_000
     go = threading.Event()
 
@@ -90,29 +98,50 @@ def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(tmp_path: P
         assert len(receive_request(one)) > size
         one.sendall(OK)
 
-    with exchange_rig(tmp_path, handler, body_grace_s=1.0) as (relay, _, _), relay.connect() as client:
-        sending = threading.Thread(target=client.sendall, args=(begun(size) + bytes(size),))
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+
+        def has_waited_for_a_day() -> bool:
+            exchange = exchange_of(relay)
+            if exchange is None or exchange._body_paused_ns is None:
+                return False
+            exchange._body_began_ns -= DAY_NS
+            exchange._body_paused_ns -= DAY_NS
+            return True
+
+        sending = threading.Thread(target=client.sendall, args=(begun(size) + bytes(size - 1),))
         sending.start()
-        time.sleep(3.0)
+        wait_for(lambda: relay.call(has_waited_for_a_day), "a body that must wait")
         go.set()
-        assert receive(client, len(OK)) == OK
         sending.join()
+        time.sleep(2 * TICK_S)
+        client.sendall(b"x")
+        assert receive(client, len(OK)) == OK
 
 
 def test_a_response_that_has_begun_is_not_ended_for_a_slow_body(tmp_path: Path) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
+    go = threading.Event()
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
         one.sendall(answer)
-        for _ in range(8):
-            time.sleep(0.2)
-            one.sendall(b"x")
+        assert go.wait(PATIENCE_S)
+        one.sendall(b"x" * 8)
         receive_all(one)
 
-    with exchange_rig(tmp_path, handler, body_grace_s=0.3) as (relay, _, _), relay.connect() as client:
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+
+        def began_a_day_ago() -> None:
+            exchange = exchange_of(relay)
+            assert exchange is not None
+            exchange._body_began_ns -= DAY_NS
+
         client.sendall(begun(9) + b"x")
-        assert receive_all(client) == answer + b"x" * 8
+        assert receive(client, len(answer)) == answer
+        relay.call(began_a_day_ago)
+        time.sleep(2 * TICK_S)
+        go.set()
+        assert receive_all(client) == b"x" * 8
 
 
 def from_address(relay: RunningRelay, address: str) -> socket.socket:
@@ -189,6 +218,7 @@ def test_handshakes_that_do_not_end_do_not_keep_their_places(tmp_path: Path, mon
             upstream.url,
             max_connections=4,
             max_connections_per_address=4,
+            header_timeout_s=3_600,
             tls_certificate=make_pki(tmp_path).server,
         )
         with RunningRelay(settings) as relay:

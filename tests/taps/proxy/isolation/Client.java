@@ -23,7 +23,7 @@ public class Client {
     static String ask(HttpClient client, String method, String url) {
         HttpRequest.BodyPublisher body = method.equals("POST")
             ? HttpRequest.BodyPublishers.ofString("{}") : HttpRequest.BodyPublishers.noBody();
-        HttpRequest request = HttpRequest.newBuilder(URI.create(url)).timeout(Duration.ofSeconds(2)).method(method, body).build();
+        HttpRequest request = HttpRequest.newBuilder(URI.create(url)).timeout(Duration.ofSeconds(10)).method(method, body).build();
         try {
             return quoted(client.send(request, BodyHandlers.ofString(StandardCharsets.ISO_8859_1)).body());
         } catch (IOException | InterruptedException fault) {

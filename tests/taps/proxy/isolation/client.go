@@ -42,7 +42,7 @@ func main() {
 		go func() {
 			defer func() { <-slots; all.Done() }()
 			transport := &http.Transport{MaxConnsPerHost: 1}
-			client := &http.Client{Timeout: 2 * time.Second, Transport: transport}
+			client := &http.Client{Timeout: 10 * time.Second, Transport: transport}
 			number, _ := strconv.Atoi(parts[0])
 			found := []any{number, ask(client, "GET", parts[1]), ask(client, "POST", parts[2])}
 			transport.CloseIdleConnections()

@@ -4,7 +4,7 @@ const { createInterface } = require("readline");
 
 function ask(agent, method, url) {
   return new Promise((resolve, reject) => {
-    const request = http.request(url, { method, agent, timeout: 2000 }, (response) => {
+    const request = http.request(url, { method, agent, timeout: 10000 }, (response) => {
       let body = "";
       response.on("data", (piece) => (body += piece));
       response.on("end", () => resolve(body));
