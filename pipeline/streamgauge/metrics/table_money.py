@@ -10,7 +10,7 @@ SIDES = ("input", "output", "undivided")
 COST = counter(
     _STREAM, "cost_usd",
     "What streams cost: what the provider reported, else their tokens by list prices or the operator's (--prices), by side. "
-    "A resumed stream counts once, if this process knows all of its requests. The ledger is exact.",
+    "Requests that resume or poll one response count once in each process that observes any of them, and once in the ledger.",
     "upstream", "model", "side", unit="USD",
 )  # fmt: skip
 UPSTREAM_COST = counter(

@@ -47,7 +47,9 @@ def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> M
     return histogram(_STREAM, f"{name}_seconds", help, "seconds", bounds, *labels)
 
 
-_UNMEASURED = "streams with an incomplete capture, resumed streams, and streams where this time is unknown."
+_UNMEASURED = (
+    "streams with an incomplete capture, requests that resume or poll a response, and those where this time is unknown."
+)
 _MEASURED = f"Excludes {_UNMEASURED}"
 _SINCE_REQUEST = "Time from the first byte of the request to the first"
 
@@ -137,7 +139,7 @@ USAGE_TOKENS = counter(
     _STREAM, "usage_tokens",
     "Tokens that providers reported, by kind. The kinds are disjoint: their sum is input + output. output_text is all "
     "output that is not reasoning or audio. Streams without usage add nothing, a kind that is not reported has no series. "
-    "A resumed stream counts once, if this process knows all of its requests.",
+    "Requests that resume or poll one response count once in each process that observes any of them, and once in the ledger.",
     "upstream", "model", "kind",
 )  # fmt: skip
 USAGE_REPORTED = counter(
