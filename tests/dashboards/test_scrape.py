@@ -16,7 +16,7 @@ import yaml
 
 from streamgauge.core.record import Error
 from streamgauge.metrics.admin_access import Access, Token
-from streamgauge.metrics.declarations import IDLE_S, MODEL_SERIES, SERIES_OF_A_PAIR, Kind
+from streamgauge.metrics.declarations import IDLE_S, MODEL_SERIES, RESERVED_SERIES, SERIES_OF_A_PAIR, Kind
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.table import TABLE
@@ -170,7 +170,7 @@ def test_prometheus_takes_a_page_of_500_pairs_and_names_that_come_and_go(
         name = f"upstream-{upstream}"
         metrics.observe(make_record(upstream=name, request_model=model, response_model=model, timing=kinds))
 
-    pairs = MODEL_SERIES // SERIES_OF_A_PAIR
+    pairs = (MODEL_SERIES - RESERVED_SERIES) // SERIES_OF_A_PAIR
     streams, of_upstream_3 = 100_000 + pairs, 5_000 + len(range(3, pairs, 20))
     for number in range(pairs):
         send(number % 20, f"model-{number}")

@@ -17,6 +17,7 @@ from streamgauge.metrics.declarations import (
     MODEL_SERIES,
     OTHER,
     PAGE_SERIES,
+    RESERVED_SERIES,
     SERIES_OF_A_PAIR,
     UNSERVED_SERIES,
     Kind,
@@ -28,6 +29,8 @@ from tests.metrics.pages import ReadPage, read_at_once
 from tests.metrics.records import ABSENT, make_counts, make_record, make_timing
 
 PAIRS = MODEL_SERIES // SERIES_OF_A_PAIR
+# Those that upstreams with many models can have.
+SHARED_PAIRS = (MODEL_SERIES - RESERVED_SERIES) // SERIES_OF_A_PAIR
 STREAMS = "streamgauge_streams_total"
 CUT = "streamgauge_metric_labels_cut_total"
 LATENCIES: tuple[Metric, ...] = tuple(
@@ -96,15 +99,15 @@ def test_100_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
                 seen[dict(labels)["upstream"]] += int(value)
         gaps = 4 if "inter_chunk" in name else 1
         assert seen == {upstream: count * gaps for upstream, count in sent.items()}, name
-    assert len(pairs_of(page, STREAMS)) == PAIRS
-    assert page.value(CUT, label="model") == 100_000 - PAIRS
+    assert len(pairs_of(page, STREAMS)) == SHARED_PAIRS
+    assert page.value(CUT, label="model") == 100_000 - SHARED_PAIRS
     assert page.value(CUT, label="upstream") == 0
 
 
 def test_what_is_idle_is_given_back_where_a_new_name_needs_it() -> None:
     clock = Clock()
     metrics = Metrics(clock=clock)
-    for number in range(PAIRS):
+    for number in range(SHARED_PAIRS):
         metrics.observe(record_of("u", f"old-{number}"))
     metrics.observe(record_of("u", "new"))
     assert ("u", "new") not in pairs_of(read_at_once(metrics.render()), STREAMS)
@@ -146,6 +149,24 @@ def test_names_that_clients_invent_leave_500_pairs_to_served_models() -> None:
     shown = pairs_of(read_at_once(metrics.render()), STREAMS)
     assert {("u", f"model-{number}") for number in range(500)} <= shown
     assert len(shown) - 500 == UNSERVED_SERIES // SERIES_OF_A_PAIR
+
+
+def test_an_upstream_that_serves_any_name_leaves_room_for_the_models_of_others() -> None:
+    """Nobody but the client who invents them uses these names, and each of them is served."""
+    metrics = Metrics()
+    unserved = {"response_model": None, "usage": ABSENT, "counts": make_counts(token_events=0), "outcome": "http_error"}
+    for number in range(1_000):
+        metrics.observe(record_of("own-server", f"nonsense-{number}"))
+    for number in range(10):
+        metrics.observe(make_record(upstream="openai", request_model=f"nonsense-{number}", **unserved))
+    wanted = {("openai", f"gpt-{number}") for number in range(4)} | {(f"u-{number}", "m") for number in range(40)}
+    for upstream, model in sorted(wanted):
+        metrics.observe(record_of(upstream, model))
+    shown = pairs_of(read_at_once(metrics.render()), STREAMS)
+    assert wanted <= shown
+    assert len(shown) == PAIRS
+    metrics.observe(record_of("openai", "gpt-5"))
+    assert pairs_of(read_at_once(metrics.render()), STREAMS) == shown
 
 
 def test_details_become_other_before_models_do() -> None:

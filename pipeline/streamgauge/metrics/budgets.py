@@ -2,7 +2,8 @@
 
 All metrics of a page share the budgets, so a model has series in every metric or in none:
 
-model        a pair of upstream and model is given SERIES_OF_A_PAIR of MODEL_SERIES; beyond that the model is `other`
+model        a pair of upstream and model is given SERIES_OF_A_PAIR of MODEL_SERIES; beyond that the model is `other`. The
+             last RESERVED_SERIES are for upstreams with few models
 detail       an error's type, a key, an attribute: series with one are counted in DETAIL_SERIES; beyond that it is `other`
 upstream     and any other label: the values that its declaration allows
 the page     PAGE_SERIES, beyond which all open labels are `other`; the series of `other` itself are reserved
@@ -20,11 +21,13 @@ from typing import Protocol
 from streamgauge.metrics.declarations import (
     DETAIL_SERIES,
     DETAIL_SERIES_OF_A_METRIC,
+    FEW_MODELS,
     IDLE_S,
     LABELS,
     MODEL_SERIES,
     OTHER,
     PAGE_SERIES,
+    RESERVED_SERIES,
     SERIES_OF_A_PAIR,
     UNKNOWN,
     UNSERVED_SERIES,
@@ -82,6 +85,7 @@ class PageBudgets:
         }
         self._pairs: dict[Pair, float] = {}
         self._unserved: set[Pair] = set()
+        self._served: Counter[str] = Counter()  # the other pairs, by upstream
         self._next_look = -math.inf
 
     # --- values -----------------------------------------------------------------------------------------------------
@@ -110,13 +114,15 @@ class PageBudgets:
         if not isinstance(model, str) or model in (OTHER, UNKNOWN):
             return str(model)
         pair = (upstream, model)
-        if pair not in self._pairs and not self._has_room_for_pair(served=served is not False):
+        is_new = pair not in self._pairs
+        if is_new and not self._has_room_for_pair(upstream, served=served is not False):
             self.overflowed[_MODEL] += 1
             return OTHER
-        if served:
-            self._unserved.discard(pair)
-        elif served is False and pair not in self._pairs:
+        if is_new and served is False:
             self._unserved.add(pair)
+        elif is_new or (served and pair in self._unserved):
+            self._unserved.discard(pair)
+            self._served[upstream] += 1
         self._pairs[pair] = self.now
         return model
 
@@ -128,15 +134,17 @@ class PageBudgets:
             key.append(self.model_of(key[names.index(_UPSTREAM)], value) if is_model else self.value_of(name, value))
         return tuple(key)
 
-    def _has_room_for_pair(self, *, served: bool) -> bool:
-        if not self._fits_pair(served=served):
+    def _has_room_for_pair(self, upstream: str, *, served: bool) -> bool:
+        if not self._fits_pair(upstream, served=served):
             self._give_back()
-        return self._fits_pair(served=served)
+        return self._fits_pair(upstream, served=served)
 
-    def _fits_pair(self, *, served: bool) -> bool:
+    def _fits_pair(self, upstream: str, *, served: bool) -> bool:
         if not served and (len(self._unserved) + 1) * SERIES_OF_A_PAIR > UNSERVED_SERIES:
             return False
-        return (len(self._pairs) + 1) * SERIES_OF_A_PAIR <= MODEL_SERIES
+        may_use_reserve = served and self._served[upstream] < FEW_MODELS
+        limit = MODEL_SERIES if may_use_reserve else MODEL_SERIES - RESERVED_SERIES
+        return (len(self._pairs) + 1) * SERIES_OF_A_PAIR <= limit
 
     # --- series -----------------------------------------------------------------------------------------------------
 
@@ -200,6 +208,7 @@ class PageBudgets:
             pair: used for pair, used in self._pairs.items() if used > idle and pair[0] not in gone[_UPSTREAM]
         }
         self._unserved &= self._pairs.keys()
+        self._served = Counter(upstream for upstream, _ in self._pairs.keys() - self._unserved)
         for family in self.families:
             self._remove_idle(family, gone, idle)
 

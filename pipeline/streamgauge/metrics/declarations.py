@@ -19,7 +19,11 @@ PAGE_SERIES = 250_000
 SERIES_OF_A_PAIR = 160
 MODEL_SERIES = 576 * SERIES_OF_A_PAIR
 # Pairs whose model no upstream has served may take this many series: the names that clients alone invent.
-UNSERVED_SERIES = 64 * SERIES_OF_A_PAIR
+UNSERVED_SERIES = 32 * SERIES_OF_A_PAIR
+# The last of MODEL_SERIES are for upstreams with fewer than FEW_MODELS served models. So an upstream that serves any name
+# that a client invents leaves room for the others.
+RESERVED_SERIES = 44 * SERIES_OF_A_PAIR
+FEW_MODELS = 4
 # Series with a detail, and of these the part that one metric may take.
 DETAIL_SERIES = 24_000
 DETAIL_SERIES_OF_A_METRIC = DETAIL_SERIES // 4

@@ -12,11 +12,13 @@ from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.dashboards import dashboard_json
 from streamgauge.metrics.declarations import (
     ATTRIBUTE,
+    FEW_MODELS,
     IDLE_S,
     LABELS,
     MODEL_SERIES,
     OTHER,
     PAGE_SERIES,
+    RESERVED_SERIES,
     SERIES_OF_A_PAIR,
     UNKNOWN,
     Metric,
@@ -57,10 +59,11 @@ def _head() -> Iterable[str]:
     yield "Generated from `streamgauge/metrics/table.py` by `python -m streamgauge.metrics.generate_docs`: do not edit."
     yield ""
     yield "- Durations are in seconds. An unknown value adds nothing: null never becomes 0."
-    pairs = MODEL_SERIES // SERIES_OF_A_PAIR
+    pairs, reserved = MODEL_SERIES // SERIES_OF_A_PAIR, RESERVED_SERIES // SERIES_OF_A_PAIR
     yield f"- A page has at most {PAGE_SERIES:,} series (a histogram has one for each bucket). {pairs} pairs of upstream and"
     yield f"  model have series of their own in each metric with these labels; further models become `{OTHER}`, and their"
-    yield "  upstream stays. Other labels have a limit of values."
+    yield f"  upstream stays. The last {reserved} pairs are for upstreams with fewer than {FEW_MODELS} served models."
+    yield "  Other labels have a limit of values."
     yield f"- Where a new name needs room, names that were not used for {IDLE_S:,.0f} s give theirs back: their series leave"
     yield "  the page."
     yield f"- An unknown label value is `{UNKNOWN}`."
