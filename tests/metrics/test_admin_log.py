@@ -78,6 +78,28 @@ def test_what_is_counted_is_written_when_the_port_closes(file: Path) -> None:
     ]
 
 
+def test_what_is_counted_is_written_after_a_minute_with_any_request_to_the_port(file: Path) -> None:
+    """Else the log holds 1 guess of a client that guessed a thousand times and stopped, until the process ends."""
+    clock = Clock()
+    log = AdminLog(file, clock)
+
+    def counts() -> list[tuple[int, int]]:
+        return [(line["status"], line["count"]) for line in lines(file)]
+
+    async def test(server: AdminServer) -> None:
+        for _ in range(5):
+            assert (await ask(server.address, "/streams")).status == 401
+        clock.now += REPEAT_S - 1
+        await ask(server.address, "/health/live")
+        assert counts() == [(401, 1)]
+        clock.now += 1
+        await ask(server.address, "/health/live")
+        assert counts() == [(401, 1), (401, 4)]
+
+    serving(test, access=Access(Token(TOKEN), log=log))
+    assert counts() == [(401, 1), (401, 4)]
+
+
 def test_equal_requests_are_counted_and_no_count_is_lost(file: Path) -> None:
     clock = Clock()
     log = AdminLog(file, clock)

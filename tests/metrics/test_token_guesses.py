@@ -9,7 +9,7 @@ import pytest
 from streamgauge.metrics import token_guesses
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.http_server import AdminServer
-from streamgauge.metrics.token_guesses import DELAY_S, MAX_ALL, MAX_WAITING, TokenGuesses
+from streamgauge.metrics.token_guesses import DELAY_S, MAX_ALL, MAX_KNOWN, MAX_WAITING, TokenGuesses
 from tests.metrics.pages import read_page
 from tests.metrics.test_http_server import ask, serving
 from tests.running import PATIENCE_S
@@ -70,6 +70,19 @@ def test_the_right_token_is_not_compared_while_its_address_guesses(monkeypatch: 
     serving(test, access=Access(Token(TOKEN)))
 
 
+def test_a_scraper_is_served_while_very_many_addresses_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_guesses, "MAX_ALL", 0)
+
+    async def test(server: AdminServer) -> None:
+        assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 429
+        monkeypatch.setattr(token_guesses, "MAX_ALL", 1)
+        assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 200
+        monkeypatch.setattr(token_guesses, "MAX_ALL", 0)
+        assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 200
+
+    serving(test, access=Access(Token(TOKEN)))
+
+
 def test_addresses_are_apart_but_those_of_one_host_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_guesses, "DELAY_S", 60.0)
 
@@ -91,6 +104,14 @@ def test_addresses_are_apart_but_those_of_one_host_are_not(monkeypatch: pytest.M
         for number in range(MAX_ALL):
             await wrong(f"198.51.100.{number % 256}")
         assert not guesses.may_try("192.0.2.8"), "very many addresses"
+        guesses.was_right("192.0.2.9")
+        assert guesses.may_try("192.0.2.9"), "others shut out a scraper"
+        for number in range(MAX_KNOWN):
+            guesses.was_right(f"203.0.113.{number}")
+        assert not guesses.may_try("192.0.2.9"), "the known addresses are bounded"
+        for _ in range(MAX_WAITING):
+            await wrong("203.0.113.0")
+        assert not guesses.may_try("203.0.113.0"), "a known address may guess without limit"
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,7 +10,8 @@ to; logrotate may move it away. It has no token, password or Host of a request.
 | `refused` | `address`, `path`, `status`, `reason`, `count` |
 
 `count`: how many such requests the line stands for. A request that is like an earlier one (same event, address and
-status, and for `read` the same path) within REPEAT_S is counted, and written with the next line of its kind, or at the end.
+status, and for `read` the same path) within REPEAT_S is counted. The count is written after REPEAT_S, with the next request
+to the port, or at the end.
 """
 
 import logging
@@ -68,6 +69,15 @@ class AdminLog:
     def refused(self, address: str, path: str, status: int, reason: str) -> None:
         """Count a request that was refused."""
         self._count(_Kind("refused", address, status, reason), {"path": _shown(path), "reason": reason})
+
+    def write_due(self) -> None:
+        """Write what was counted and has waited for REPEAT_S, at most LINES_PER_S lines."""
+        now = self._clock()
+        for _ in range(LINES_PER_S):
+            oldest = next(iter(self._counted.values()), None)
+            if oldest is None or now - oldest[0] < REPEAT_S:
+                return
+            self._forget_oldest()
 
     def close(self) -> None:
         """Write what is counted and not written."""

@@ -71,7 +71,7 @@ _HOST_REFUSED = (
 _UNAUTHORIZED = (
     "the admin port requires its token: send it as `Authorization: Bearer TOKEN`, or as the password of any user\n"
 )
-_LIMITED = "too many requests with a wrong token from this address: try again in a second\n"
+_LIMITED = "too many requests with a wrong token: try again in a second\n"
 # Paths whose reads are not in the admin log: of probes and scrapers, and parts of the page.
 _NOT_LOGGED = ("/metrics", "/static/")
 
@@ -180,6 +180,8 @@ class AdminServer:
         except Exception as error:  # noqa: BLE001 - an internal error in a check or a page must not end the admin port
             report_fault("the admin port", error)
             response = _text(500, "internal error\n")
+        if self._access.log is not None:
+            self._access.log.write_due()
         try:
             async with asyncio.timeout(ANSWER_S):
                 await response.prepare(request)
@@ -226,6 +228,7 @@ class AdminServer:
             response.headers[hdrs.RETRY_AFTER] = "1"
             return response
         if len(given) == 1 and token.accepts(given[0]):
+            self._guesses.was_right(client)
             return None
         self._refusals.add(WITHOUT_TOKEN, client, request.path)
         if given:

@@ -142,15 +142,15 @@ def _metrics(durations: Durations) -> list[Alert]:
             "A limit of the page is reached: streams with further values are counted under other, so panels and alerts by "
             "this label do not show them. The ledger has all of them.",
         ),
-        # A scraper with an old token asks at most every 5 s or so: 120 times in these ten minutes.
+        # A scraper with an old token asks every 5 s at most: 120 times in these ten minutes.
         Alert(
             "AdminTokenGuessed",
             'sum by (instance) (increase(streamgauge_admin_refused_total{reason=~"token|limited"}'
             f"[{durations(10)}])) > 200",
             0,
             "ticket",
-            "The admin port of {{ $labels.instance }} gets many requests with a wrong token",
-            "A client guesses the token, or several scrapers have an old one. The process's log names an address; the admin "
+            "The admin port of {{ $labels.instance }} gets many requests without its token",
+            "A client guesses the token, or scrapers have none or an old one. The process's log names an address; the admin "
             "log (--admin-log) has all of them.",
         ),
     ]
