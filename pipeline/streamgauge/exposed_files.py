@@ -23,9 +23,14 @@ class Exposed(NamedTuple):
 
 
 def secret_files(settings: Settings, names: Collection[str] = tuple(SETTINGS)) -> Iterator[tuple[str, Path]]:
-    """The option and the file of each secret among the settings of these names."""
+    """The option and the file of each secret among the settings of these names.
+
+    A certificate's file is one if it holds the private key, too: no file of the key is set.
+    """
     for name in names:
-        if name.endswith(_ENDS) and getattr(settings, name):
+        part = name.removesuffix("_certificate")
+        holds_key = part != name and getattr(settings, f"{part}_key") is None
+        if (name.endswith(_ENDS) or holds_key) and getattr(settings, name):
             yield SETTINGS[name].flag, getattr(settings, name)
 
 
