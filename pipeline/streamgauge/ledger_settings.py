@@ -51,7 +51,7 @@ class LedgerSettings:
         "largest size of a SQLite ledger: a full one stores nothing more, and new data waits in the spool or in Kafka",
         TO_LEDGER,
         "Storage",
-        default_text="what leaves 1 GiB or a tenth of its disk free",
+        default_text="what leaves 1 GiB of its disk free (a tenth of a disk below 10 GiB)",
     )
     budgets: Path | None = declared(
         FILE,

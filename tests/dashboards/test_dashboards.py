@@ -99,6 +99,14 @@ def test_runbooks_name_panels_that_exist() -> None:
     assert len(named) > 10
 
 
+def test_runbooks_name_the_ledger_that_a_command_reads() -> None:
+    """Without it the command reads the ledger of the user who runs it, which may not exist."""
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "runbooks").glob("[A-Z]*[a-z].md"))
+    commands = re.findall(r"`(streamgauge ledger [^`]+)`", pages)
+    assert [command for command in commands if "--data-dir DIR" not in command] == []
+    assert len(commands) > 10
+
+
 @of_each_dashboard
 def test_a_dashboard_offers_the_variables_that_it_uses(dashboard: Dashboard) -> None:
     """It has the others as well, but hidden, so that links carry their values along."""
