@@ -311,6 +311,7 @@ ROWS = {
             f"{_DEAD_LETTER_LIMIT}::test_d3_foreign_messages_beside_those_of_a_tap_stop_nothing",
             f"{_DEAD_LETTER_LIMIT}::test_d3_what_is_no_bundle_stops_nothing",
             f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_that_has_stopped_continues_when_a_readable_bundle_comes",
+            f"{_DEAD_LETTER_LIMIT}::test_d3_a_readable_bundle_is_found_after_more_than_the_queue_holds",
             f"{_DEAD_LETTER_LIMIT}::test_d3_a_partition_that_has_stopped_is_not_stuck",
         ),
     ),

@@ -107,6 +107,21 @@ def test_d3_a_partition_that_has_stopped_continues_when_a_readable_bundle_comes(
     assert letters_of(kafka, prefix) == [value for _, value in unread]
 
 
+def test_d3_a_readable_bundle_is_found_after_more_than_the_queue_holds(kafka: str, prefix: str, tmp_path: Path) -> None:
+    tap = SyntheticTap(65, slots=(0,))
+    unread = [(0, b"SG\x02 %d" % number + bytes(200_000)) for number in range(60)]
+    write(kafka, prefix, unread)
+    with worker(tmp_path, **settings(kafka, prefix, foreign_alone_s=0.0)) as process:
+        wait_for(lambda: STOPS in process.log, "a partition that has stopped")
+        bundles = list(tap.bundles(10))
+        write(kafka, prefix, bundles)
+        assert records_of(kafka, prefix, len(tap.ids)).keys() == set(tap.ids)
+        wait_for(lambda: committed(kafka, prefix, 0) == len(unread) + len(bundles), "the offset after all")
+        assert process.log.count(STOPS) == 1
+        ends_well(process)
+    assert letters_of(kafka, prefix) == [value for _, value in unread]
+
+
 def test_d3_a_partition_that_has_stopped_is_not_stuck(kafka: str, prefix: str, tmp_path: Path) -> None:
     """The watchdog ends a worker whose offset stays although messages wait, unless it waits for a good reason."""
     write(kafka, prefix, foreign(FLOOD))

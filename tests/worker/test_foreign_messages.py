@@ -1,22 +1,6 @@
-"""Which messages count against --dead-letter-limit, and when a partition stops."""
+"""When a partition stops because of foreign messages."""
 
-import pytest
-
-from streamgauge.kafka.dead_letters import Stage
-from streamgauge.worker.foreign_messages import ALONE_S, ForeignRun, is_foreign
-
-
-@pytest.mark.parametrize(
-    ("stage", "error_class", "counts"),
-    [
-        (Stage.DECODE, "version", True),
-        (Stage.ASSEMBLE, "KeyError", True),
-        (Stage.DECODE, "frame", False),
-        (Stage.DECODE, "schema", False),
-    ],
-)
-def test_only_what_another_version_could_process_counts(stage: Stage, error_class: str, counts: bool) -> None:
-    assert is_foreign(stage, error_class) is counts
+from streamgauge.worker.foreign_messages import ALONE_S, ForeignRun
 
 
 def test_a_partition_stops_when_nothing_was_readable_for_a_minute() -> None:

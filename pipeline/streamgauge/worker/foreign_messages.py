@@ -1,22 +1,14 @@
-"""Foreign messages of a partition: bundles of another format version, and bundles on which the assembler fails.
+"""Foreign messages of a partition: bundles in the format of another version.
 
 If taps were upgraded before the workers, every message of a partition is foreign, and the partition is to stop
 (decision 39). A client that may write the topic can forge foreign messages; it must not be able to stop a partition that
 taps use. So a partition stops only if no bundle could be read for some time, in which each tap sends several heartbeats.
-Anything else that cannot be decoded is damage, or from another program: an upgrade of the workers would not help, so it does
-not count.
+Damaged messages, those of other programs, and bundles on which the assembler fails do not count: taps of a later version are
+not their cause.
 """
-
-from streamgauge.core.capture.bundles import OTHER_VERSION
-from streamgauge.kafka.dead_letters import Stage
 
 # Twelve heartbeats of a tap (`recorder/bundler.py`), in the log's time (seconds).
 ALONE_S = 60.0
-
-
-def is_foreign(stage: Stage, error_class: str) -> bool:
-    """Whether a message that could not be processed may be one that another version of the worker can process."""
-    return stage is Stage.ASSEMBLE or error_class == OTHER_VERSION
 
 
 class ForeignRun:
@@ -35,7 +27,7 @@ class ForeignRun:
         self._count = 0
 
     def foreign(self, at_s: float) -> bool:
-        """Count one foreign message with this timestamp. Returns whether the partition stops at it."""
+        """Count one foreign message with this timestamp. Returns whether the partition is to stop at it."""
         if self._count == 0:
             self._since_s = at_s
         stops = 0 < self._limit <= self._count and at_s - self._since_s >= self._alone_s

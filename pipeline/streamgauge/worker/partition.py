@@ -20,7 +20,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
-from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle, is_of_this_format
+from streamgauge.core.capture.bundles import (
+    OTHER_VERSION,
+    UnreadableBundle,
+    decode_bundle,
+    encode_bundle,
+    is_of_this_format,
+)
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record, encode_record
 from streamgauge.kafka.cancelling import end_in_background, end_task
@@ -34,7 +40,7 @@ from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
-from streamgauge.worker.foreign_messages import ForeignRun, is_foreign
+from streamgauge.worker.foreign_messages import ForeignRun
 from streamgauge.worker.message_size import memory_of
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics
@@ -113,6 +119,8 @@ class Partition:
         self._finishing = False
         self._dead_letter_tries = 0
         self._foreign = ForeignRun(context.dead_letters.limit, context.dead_letters.alone_s)
+        self._stopped = False
+        self._readable_offset = -1  # the highest offset of a message that looks like a bundle of this version
         self._wake = asyncio.Event()
         self._clock = ActivityClock()
         now = asyncio.get_running_loop().time()
@@ -130,13 +138,22 @@ class Partition:
         self._task = asyncio.create_task(self._run())
 
     def put(self, message: Any) -> None:
-        """Queue a message. Never waits. Drops messages after `finish`: the next owner reads them."""
+        """Queue a message. Never waits. Drops messages after `finish`: the next owner reads them.
+
+        While the partition has stopped and the queue is full, it drops foreign messages instead of pausing, so that it finds
+        a readable bundle after any number of them. `OffsetTracker` later seeks back to what was dropped.
+        """
         if self._finishing:
+            return
+        if is_of_this_format(message.value):
+            self._readable_offset = max(message.offset, self._readable_offset)
+        searches = self._stopped and not self._readable_follows()
+        if searches and self._queued_bytes > _FULL_BYTES:
             return
         self._queue.append(message)
         self._queued_bytes += memory_of(message)
         self._wake.set()
-        if self._queued_bytes > _FULL_BYTES and not self._paused:
+        if self._queued_bytes > _FULL_BYTES and not self._paused and not searches:
             self._paused = True
             self._context.reading.consumer.pause(self._number)
 
@@ -193,10 +210,15 @@ class Partition:
     def _dequeue(self) -> Any:
         message = self._queue.popleft()
         self._queued_bytes -= memory_of(message)
-        if self._paused and self._queued_bytes < _LOW_BYTES:
+        if self._queued_bytes < _LOW_BYTES:
+            self._resume()
+        return message
+
+    def _resume(self) -> None:
+        """Fetch again, if fetching is paused."""
+        if self._paused:
             self._paused = False
             self._context.reading.consumer.resume(self._number)
-        return message
 
     async def _wait(self, seconds: float) -> None:
         self._wake.clear()
@@ -270,14 +292,21 @@ class Partition:
             end_in_background(writing)  # it may hold the lock of all dead letters
 
     async def _put_aside(self, message: Any, stage: Stage, error_class: str, spent_s: float) -> None:
-        if is_foreign(stage, error_class) and self._foreign.foreign(message.timestamp):
-            await self._context.dead_letters.stop(message, stage, error_class, self._readable_follows)
+        dead_letters = self._context.dead_letters
+        is_foreign = error_class == OTHER_VERSION
+        if is_foreign and self._foreign.foreign(message.timestamp) and not self._readable_follows():
+            self._stopped = True
+            self._resume()
+            try:
+                await dead_letters.stop(message, stage, error_class, self._readable_follows)
+            finally:
+                self._stopped = False
             self._foreign.readable()
-        await self._context.dead_letters.write(message, stage, error_class, spent_s)
+        await dead_letters.write(message, stage, error_class, spent_s)
 
     def _readable_follows(self) -> bool:
-        """Whether a queued message looks like a bundle of this version, and so a tap writes that the worker can read."""
-        return any(is_of_this_format(message.value) for message in self._queue)
+        """Whether a message that looks like a bundle of this version was fetched, and is still to be processed."""
+        return self._readable_offset >= self._offsets.next_offset
 
     def report_gap(self, messages: int) -> None:
         """Report a log gap: log and count the messages that expired before they were read, and mark open streams."""

@@ -38,6 +38,7 @@ class UnreadableBundle(ValueError):
 OTHER_VERSION: Final = "version"
 
 _MAGIC = b"SG"
+_BEGIN = _MAGIC + bytes((FORMAT_VERSION,))
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Bundle)
 _SEGMENT = msgspec.msgpack.Decoder(Segment)
@@ -75,12 +76,12 @@ _OF_THREAD = _OfThread()
 
 def encode_bundle(bundle: Bundle) -> bytes:
     """The message's bytes: `SG`, a version byte, then the bundle as MessagePack in one zstd frame."""
-    return _MAGIC + bytes((FORMAT_VERSION,)) + _OF_THREAD.compressor.compress(_ENCODER.encode(bundle))
+    return _BEGIN + _OF_THREAD.compressor.compress(_ENCODER.encode(bundle))
 
 
 def is_of_this_format(message: bytes | None) -> bool:
     """Whether a message begins as a bundle of this version does. Its content may be damaged."""
-    return message is not None and message.startswith(_MAGIC + bytes((FORMAT_VERSION,)))
+    return message is not None and message.startswith(_BEGIN)
 
 
 def decode_bundle(message: bytes | None) -> Bundle:
