@@ -81,7 +81,8 @@ def _record_page() -> Iterator[str]:
     yield from _prose(
         "Each finished stream has one record: a JSON object, one line in the topic `streamgauge.records`, and one row of the"
         " ledger. `streamgauge ledger query --output jsonl` and `streamgauge replay FILE --output jsonl` print records; the"
-        " ledger adds a field `cost`: null, or `usd` (a decimal string), `price_source` and `price_date`. The JSON Schema is"
+        " ledger adds a field `cost`: null, or `usd` (a decimal string), `price_source`, `price_date`, `list_usd`, and"
+        " `lacks` where something has no price ([usage](../guides/usage.md#cost)). The JSON Schema is"
         " [schemas/record.v1.json](../../schemas/record.v1.json). In Python, `Record.model_validate_json(line)` of"
         " `streamgauge.records` reads one."
     )

@@ -79,7 +79,7 @@ LABELS: Mapping[str, Label] = {
     "kind": Label("the kind of token, number, event or capture error", 40),
     "source": Label("the source of the usage: final, partial, estimated, absent", 6),
     "side": Label("input or output; undivided for a cost that the provider reported", 5),
-    "cost_unknown": Label("why a cost is not known: the ledger's key of this name", 10),
+    "cost_unknown": Label("why a cost is not known: the ledger's key of this name", 16),
     "budget_key": Label("the key of a budget: tenant, or an attribute", 100, open=True),
     "budget_value": Label("the value of a budget's key", 100, open=True),
     "provider": Label("a provider that bills, as the audit's map names it", 20, open=True),

@@ -42,7 +42,7 @@ def _costs(durations: Durations) -> list[Alert]:
             "ticket",
             "{{ $value | humanizePercentage }} of the streams of {{ $labels.upstream }} with usage have no known price",
             "No cost includes them. streamgauge_unpriced_streams_total has their models and the reasons; --prices takes "
-            "their prices.",
+            "their prices, or names the seller whose prices hold.",
         ),
     ]
 
