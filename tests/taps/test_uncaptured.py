@@ -247,6 +247,8 @@ def test_packets() -> None:
     assert followed_by(Line().open().ask(asking()).answer(*WHOLE)) == {("up", FINE): 1}
     assert followed_by(Line().open().ask(MODELS).answer(JSON)) == {("up", NotCaptured.NOT_LLM): 1}
     assert followed_by(Line().open().ask(MODELS).answer(STREAM)) == {("up", FINE): 1}
+    two_lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"
+    assert followed_by(Line().open().ask(MODELS).answer(two_lengths)) == {("up", NotCaptured.NOT_LLM): 1}
     assert followed_by(Line().open().ask(MODELS)) == {}  # no response
     assert followed_by(Line().open().ask(MODELS).answer(JSON[:10])) == {}  # the beginning of a head is none
     assert followed_by(Line().open().ask(MODELS).answer(JSON), meanwhile=draining) == {("up", NotCaptured.STOPPING): 1}

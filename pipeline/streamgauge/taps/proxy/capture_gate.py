@@ -124,7 +124,7 @@ class CaptureGate:
                 capture.request_sent(*self._sent)
             for read in early:
                 capture.read(*read)
-        elif framing.fault is None:
+        elif framing.status is not None or framing.fault is None:
             self.count_uncaptured(why_not_captured(self._method_and_target()[1], (framing.content_type,)))
 
     def count_uncaptured(self, reason: NotCaptured) -> None:
