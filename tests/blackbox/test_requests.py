@@ -13,7 +13,7 @@ from tests.blackbox.streams import STREAMS, chat, responses
 
 PATH = "/fake/v1/chat/completions"
 BODY = b'{"stream":true,"model":"gpt-ask","n":1,"max_tokens":9,"stream_options":{"include_usage":true}}'
-FACTS = {"stream": True, "n": 1, "max_tokens": 9, "include_usage": True, "body_bytes": len(BODY)}
+FACTS = {"stream": True, "n": 1, "max_tokens": 9, "include_usage": True, "body_bytes": len(BODY), "host": "127.0.0.1"}
 # A prompt with pictures in it (bytes).
 LARGE = 20 * 1024 * 1024
 
