@@ -195,6 +195,8 @@ def test_an_idle_detail_makes_room_for_a_new_one() -> None:
     for number in range(20_000):
         metrics.observe(record_of("u", f"m-{number % 500}", attributes={"agent": f"agent-{number % 45}"}))
     clock.now += IDLE_S + 1
+    for number in range(500):  # all models and agents are in use, each agent with one of the models
+        metrics.observe(record_of("u", f"m-{number}", attributes={"agent": f"agent-{number}"} if number < 45 else {}))
     metrics.observe(record_of("u", "m-1", attributes={"agent": "agent-new"}))
     page = read_at_once(metrics.render())
     assert page.value(
