@@ -45,8 +45,8 @@ def _clients() -> list[Alert]:
             5,
             "page",
             "{{ $value | humanizePercentage }} of the client connections of {{ $labels.instance }} are used",
-            "Further clients wait until a connection ends. Either there is more traffic than --max-connections allows, or a "
-            "client holds connections without using them.",
+            "At 100 % the tap closes idle connections, and further clients wait if there are none. Either there is more "
+            "traffic than --max-connections allows, or a client holds connections without using them.",
         ),
     ]
 
