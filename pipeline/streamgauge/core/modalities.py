@@ -58,21 +58,22 @@ def modalities_of(raw: Mapping[str, object] | None) -> Modalities:
 def _sums(raw: Mapping[str, object], lists: tuple[str, ...], details: tuple[str, ...]) -> Mapping[str, int]:
     sums: dict[str, int] = {}
     for member in lists:
-        for modality, tokens in _listed(raw.get(member)):
-            sums[modality] = sums.get(modality, 0) + tokens
+        if member in raw:
+            for modality, tokens in _listed(raw[member]):
+                sums[modality] = sums.get(modality, 0) + tokens
     for member in details:
         given = raw.get(member)
-        if isinstance(given, Mapping):
-            for name, modality in _DETAILS.items():
-                count = whole_number(given.get(name))
-                if count is not None:  # both members have the same counts, or 0 in one of them
-                    sums[modality] = max(sums.get(modality, 0), count)
+        if not isinstance(given, dict):
+            continue
+        for name, modality in _DETAILS.items():
+            if (count := whole_number(given.get(name))) is not None:  # both members have the same counts, or one has 0
+                sums[modality] = max(sums.get(modality, 0), count)
     return sums
 
 
 def _listed(given: object) -> Iterator[tuple[str, int]]:
     for element in given if isinstance(given, list) else ():
-        if not isinstance(element, Mapping):
+        if not isinstance(element, dict):
             continue
         tokens = next((count for name in _COUNTS if (count := whole_number(element.get(name))) is not None), None)
         if tokens is not None:

@@ -107,15 +107,14 @@ class Rates:
 
     def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
         """What the reported tokens of a record cost, or why that is not known: no side was reported, a price is missing."""
-        prices = self._fixed or self._resolved(row.input_tokens)
         given = made = None
         if row.input_tokens is not None:
-            given = _side(input_groups(row), prices, self.request)
+            given = self._side(input_groups(row), row.input_tokens, self.request)
         if isinstance(given, Unpriced):
             return given
         if row.output_tokens is not None:
             request = self.request if given is None else 0  # it is paid once
-            made = _side(output_groups(row), prices, request)
+            made = self._side(output_groups(row), row.input_tokens, request)
         if isinstance(made, Unpriced):
             return made
         return Unpriced.NO_USAGE if given is None and made is None else Cost(given, made, self.source, self.date)
@@ -128,22 +127,19 @@ class Rates:
         """What the prompt cache changed in the cost of a record's input. A kind without a price changes nothing, nor do
         tokens whose kind is not known.
         """
-        prices = self._fixed or self._resolved(row.input_tokens)
         saved = added = 0
         for tokens, kinds, _ in input_groups(row):
-            price, without = prices[kinds[0]], prices.get(_READ.get(kinds[0]) or _WRITTEN.get(kinds[0]) or "")
-            if len(kinds) > 1 or price is None or without is None:
+            uncached = _READ.get(kinds[0]) or _WRITTEN.get(kinds[0])
+            if uncached is None or len(kinds) > 1:
+                continue
+            price, without = (self._price(kind, row.input_tokens) for kind in (kinds[0], uncached))
+            if price is None or without is None:
                 continue
             if kinds[0] in _READ:
                 saved += tokens * (without - price)
             else:
                 added += tokens * (price - without)
         return CacheEffect(max(saved, 0) // _ROUNDED, max(added, 0) // _ROUNDED)
-
-    @cached_property
-    def _fixed(self) -> Mapping[str, int | None] | None:
-        """The prices of a token of each kind; None if they depend on the number of input tokens."""
-        return None if any(rate is not None and rate.above for rate in self._rates.values()) else self._resolved(None)
 
     @cached_property
     def _rates(self) -> Mapping[str, Rate | None]:
@@ -174,31 +170,47 @@ class Rates:
             "reasoning": self.reasoning or self.output,
         }
 
-    def _resolved(self, input_tokens: int | None) -> Mapping[str, int | None]:
-        return {kind: None if rate is None else rate.at(input_tokens) for kind, rate in self._rates.items()}
+    def _price(self, kind: str, input_tokens: int | None) -> int | None:
+        """The price of a token of a kind; None if it is not known."""
+        rate = self._rates[kind]
+        return None if rate is None else rate.at(input_tokens)
 
-
-def _side(groups: Iterable[Group], prices: Mapping[str, int | None], request: int) -> int | Unpriced:
-    """The cost of one side in 10**-12 USD, half to even, or why it is not known; a cost above _MAX_COST is not."""
-    exact = request
-    for group in groups:
-        if group.tokens:
-            price = _price_of(group, prices)
+    def _side(self, groups: Iterable[Group], input_tokens: int | None, request: int) -> int | Unpriced:
+        """The cost of one side in 10**-12 USD, half to even, or why it is not known; a cost above _MAX_COST is not."""
+        exact = request
+        for group in groups:
+            price = self._price_of(group, input_tokens)
             if isinstance(price, Unpriced):
                 return price
             exact += group.tokens * price
-    cost, rest = divmod(exact, _ROUNDED)
-    if rest * 2 > _ROUNDED or (rest * 2 == _ROUNDED and cost % 2):
-        cost += 1
-    return cost if cost <= _MAX_COST else Unpriced.NO_KIND_PRICE
+        cost, rest = divmod(exact, _ROUNDED)
+        if rest * 2 > _ROUNDED or (rest * 2 == _ROUNDED and cost % 2):
+            cost += 1
+        return cost if cost <= _MAX_COST else Unpriced.NO_KIND_PRICE
 
+    def _price_of(self, group: Group, input_tokens: int | None) -> int | Unpriced:
+        """The price of a token of a group, if all kinds that it may have cost the same; else why it is not known."""
+        key = group.kinds, group.others
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        first, *others = [self._price(kind, input_tokens) for kind in group.kinds]
+        price: int | Unpriced
+        if first is None or None in others:
+            price = Unpriced.NO_KIND_PRICE
+        else:
+            others += [self._price(kind, input_tokens) for kind in group.others]
+            price = Unpriced.NO_KINDS if set(others) - {None, first} else first
+        if not self._has_levels:
+            self._known[key] = price
+        return price
 
-def _price_of(group: Group, prices: Mapping[str, int | None]) -> int | Unpriced:
-    """The price of a token of a group, if all kinds that it may have cost the same; else why it is not known."""
-    possible = {price for kind in group.others if (price := prices[kind]) is not None}
-    for kind in group.kinds:
-        price = prices[kind]
-        if price is None:
-            return Unpriced.NO_KIND_PRICE
-        possible.add(price)
-    return possible.pop() if len(possible) == 1 else Unpriced.NO_KINDS
+    @cached_property
+    def _has_levels(self) -> bool:
+        """Whether a price depends on the number of input tokens."""
+        return any(rate is not None and rate.above for rate in self._rates.values())
+
+    @cached_property
+    def _known(self) -> dict[tuple[tuple[str, ...], tuple[str, ...]], int | Unpriced]:
+        """Prices that were looked up, by a group's kinds. The kinds have few combinations, so this stays small."""
+        return {}
