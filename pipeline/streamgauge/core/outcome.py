@@ -144,14 +144,17 @@ def normal_reason(reason: str) -> str | None:
 
 
 def reason_label(value: object) -> str | None:
-    """A raw finish reason as a record shows it: unchanged if it looks like a reason, None for null and empty.
+    """A raw finish reason as a record shows it, without white space around it; None for null, false, 0 and what is empty.
 
     The words `null` and `none` mean that there is no reason, in any case. For a sentence ("function_call_filter:
     MALFORMED_FUNCTION_CALL") it is the first known reason among the words, or `masked` if there is none.
     """
+    if not isinstance(value, str):
+        return safe_code(value) if value else None
+    value = value.strip()
     label = safe_code(value)
-    if label is None or not isinstance(value, str):
-        return label
+    if label is None:
+        return None
     if label != MASKED:
         return None if label.lower() in _NO_REASON else label
     words = _words(value[:MAX_SENTENCE])

@@ -175,7 +175,7 @@ class Gemini(DialectDefaults):
         for index, candidate in candidates:
             _read_candidate(index, candidate, answer, sink)
         feedback = answer.get("promptFeedback")
-        if isinstance(feedback, dict) and feedback.get("blockReason") != 0:  # 0: not blocked
+        if isinstance(feedback, dict):
             # Any block reason means content_filter. (OTHER is a finish reason as well, with another meaning.)
             sink.finish(0, feedback.get("blockReason"), "content_filter")
         if not isinstance(usage, dict) or usage.keys() - _SERVED:
@@ -190,7 +190,7 @@ class Gemini(DialectDefaults):
         )
         before, after = _answer_of(first), _answer_of(last)
         candidate = {**element_of(before, after, "candidates"), "content": None}
-        if reason_label(candidate.get("finishReason")) in (None, "0"):
+        if reason_label(candidate.get("finishReason")) is None:
             return None
         return {**before, **after, "candidates": [candidate]}
 
@@ -257,7 +257,7 @@ def _read_candidate(index: int, candidate: Data, answer: Data, sink: Sink) -> No
         if isinstance(part, dict):
             _read_part(index, part, sink)
     given = candidate.get("finishReason")
-    if given is None or given == 0:
+    if given is None:
         return
     number = whole_number(given)
     name = reason_label(given) if number is None else _numbered_reasons(answer).get(number)
