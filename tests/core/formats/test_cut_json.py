@@ -255,6 +255,14 @@ def test_the_last_event_of_each_dialect_may_be_over_the_limit(name: str, end: by
     assert record.counts.token_events == 0  # what it brought is not known
 
 
+@pytest.mark.parametrize("name", ENDINGS)
+def test_an_only_event_over_the_limit_shows_its_dialect_whatever_the_path_hints_at(name: str) -> None:
+    dialect, value, event, _, _ = ENDINGS[name]
+    hint = "cohere-v2" if dialect == "openai-chat" else "openai-chat"
+    record = record_of(replay([sse(value, name=event)], settings("masked"), dialect=hint))
+    assert (record.dialect, record.outcome) == (dialect, "completed")
+
+
 IMAGES = chunk({"images": [{"image_url": {"url": IMAGE}}]})
 NOT_LAST = {
     "its type is no terminal": sse({"type": "response.output_item.done", "item": {"result": IMAGE}}),

@@ -157,7 +157,7 @@ class Masker:
         """
         if event.cut is None:
             return event
-        for dialect in DIALECTS if self._dialect is None else (self._dialect,):
+        for dialect in DIALECTS if self._shown is None else (self._shown,):
             outline = dialect.outline_of(event.name, *event.cut)
             if outline is not None:
                 data = encoded(_KEEP[dialect.name](outline)) if outline else None
