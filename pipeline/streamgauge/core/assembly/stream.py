@@ -24,15 +24,12 @@ from streamgauge.core.dialects import (
     recognised,
     recognised_body,
 )
-from streamgauge.core.dialects.contract import ERROR_MEMBERS
+from streamgauge.core.dialects.contract import may_be_error
 from streamgauge.core.dialects.typed_deltas import EVENT_ID
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.safe_values import safe_id, whole_number
-
-# An event without a name has neither an error nor a position if it has none of these members. (`object` may say `error`.)
-_NOTED = frozenset((*ERROR_MEMBERS, "type", "sequence_number", EVENT_ID))
 
 # Numbers of up to 18 digits, which fit 64 bits.
 _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
@@ -201,8 +198,7 @@ class Stream:
         if event.comments or event.id is not None or event.error is not None or event.bare is not None:
             self._fields_beside_data(event)
         if data is None:
-            if event.oversized:
-                state.loss.unread_at = state.counts.token_events
+            self._without_data(event)
             return
         state.counts.events += 1
         if state.timing.first_event is None:
@@ -218,8 +214,9 @@ class Stream:
         if type(value) is not dict:
             self._other_data(name, data, value)
             return
-        if name or value.get("object") == "error" or not _NOTED.isdisjoint(value):
+        if may_be_error(name, value):
             self._error(name, value)
+        if "sequence_number" in value or EVENT_ID in value:
             self._note_position(value)
         if state.terminal:
             state.counts.after_terminal_events += 1
@@ -236,6 +233,11 @@ class Stream:
             sink.begin(dialect, stamp, repeated)
             dialect.read(name, value, sink)
             sink.end()
+
+    def _without_data(self, event: Event) -> None:
+        """Note an event over the size limit of which nothing could be read."""
+        if event.oversized:
+            self.state.loss.unread_at = self.state.counts.token_events
 
     def _fields_beside_data(self, event: Event) -> None:
         state = self.state

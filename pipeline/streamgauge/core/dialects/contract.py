@@ -371,8 +371,17 @@ def is_no_call(name: object, call_id: object, arguments: object) -> bool:
     return not name and not call_id and not arguments
 
 
-# An event is no error without one of these members, if neither its name nor its `type` nor its `object` is `error`.
-ERROR_MEMBERS = frozenset(("error", "errors", "detail", "base_resp"))
+# An event is no error without one of these members, if it does not name itself one.
+_ERROR_MEMBERS = frozenset(("error", "errors", "detail", "base_resp"))
+
+
+def may_be_error(event: str, data: Data) -> bool:
+    """Whether an event names itself an error, or has a member that may hold one: no other event is one."""
+    return _is_named_error(event, data) or not _ERROR_MEMBERS.isdisjoint(data)
+
+
+def _is_named_error(event: str, data: Data) -> bool:
+    return event == "error" or data.get("type") == "error" or data.get("object") == "error"
 
 
 def error_in(event: str, data: object) -> ErrorFacts | None:
@@ -387,9 +396,9 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         data = data[0]
     if not isinstance(data, dict):
         return ErrorFacts() if event == "error" else None
-    is_named = event == "error" or data.get("type") == "error" or data.get("object") == "error"
-    if not is_named and ERROR_MEMBERS.isdisjoint(data):
+    if not may_be_error(event, data):
         return None
+    is_named = _is_named_error(event, data)
     if not is_named and "error" not in data and "errors" not in data:
         return _bare_error(data)
     if "jsonrpc" in data:
