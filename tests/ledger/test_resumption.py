@@ -83,6 +83,20 @@ def test_a_request_sent_again_is_known_by_its_digest() -> None:
     assert counted(origin, resumed) == {"origin": (41, 20, 61), "resumed": NOTHING}
 
 
+def test_a_cost_that_is_not_divided_stands_for_the_sides_that_its_record_reports() -> None:
+    """The provider reports it at the end of the resumed stream; the origin's input cost 3 by the list."""
+    for known, tokens, cost in (
+        (cut("origin", tokens=(41, None), cost_input=3), (None, 20), (3, 9)),
+        (cut("origin", tokens=(41, None), cost_input=3, usage_source="final"), (41, 20), (9, None)),
+        (cut("origin", tokens=(41, None), cost_input=3), (41, 20), (9, None)),
+    ):
+        source = "partial" if known.usage_source == "final" else "final"
+        resumed = again("resumed", "17", tokens=tokens, usage_source=source, cost_input=9)
+        whole, rest = count_once([known, resumed], [known, resumed])
+        assert (whole.cost_input, whole.cost_output) == cost
+        assert (rest.cost_input, rest.cost_output) == (None, None)
+
+
 def test_broken_resumed_stream_is_resumed_itself() -> None:
     resumed = again("first", "17", last_event_id="40", outcome="truncated"), again("second", "40", tokens=(None, 9))
     assert counted(cut("origin", tokens=(41, None)), *resumed) == {
