@@ -1,6 +1,7 @@
 """What is billed apart from the tokens, or in place of them: priced, or named as what a cost lacks."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -98,6 +99,17 @@ def test_a_search_without_a_price_in_the_list_is_named() -> None:
     assert cost({"type": "server_tool", "name": "web_search", "requests": 1}, of=of).lacks == (
         "server_tool.web_search",
     )
+
+
+def test_perplexitys_fees_are_named_since_their_price_is_not_reported() -> None:
+    """The list has only the highest fee of a request (12 USD for 1,000), and two prices of a search."""
+    sonar: dict[str, Any] = {"host": "api.perplexity.ai", "response_model": "sonar"}
+    known = cost(of=sonar, given=10**6, made=10**6)
+    assert (usd(known.total), known.lacks) == ("2", ("request_fee",))
+    searches: dict[str, object] = {"type": "server_tool", "name": "web_search", "requests": 3}
+    assert cost(searches, of=sonar).lacks == ("request_fee", "server_tool.web_search")
+    agent: dict[str, Any] = {"host": "api.perplexity.ai", "response_model": "perplexity/sonar"}
+    assert cost(searches, of=agent) == replace(cost(of=agent), lacks=("server_tool.web_search",))
 
 
 def test_cohere_is_priced_by_its_billed_units() -> None:

@@ -46,7 +46,7 @@ def billed(row: LedgerRow) -> LedgerRow:
 
 def with_parts(cost: Cost, row: LedgerRow, rates: Rates, rates_of: Callable[[LedgerRow], Rates | Unpriced]) -> Cost:
     """The cost of a record's tokens, and that of its parts. `rates`: those of its model; `rates_of`: those of a row."""
-    lacks: dict[str, None] = {}
+    lacks = dict.fromkeys(cost.lacks)
     for part in row.parts:
         kind = part.get("type")
         if kind == _BILLED_UNITS:

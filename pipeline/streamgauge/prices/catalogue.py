@@ -51,6 +51,8 @@ _SATURDAY = 5
 # Those of later years are not known here: their peak hours have the price of a weekday.
 _HOLIDAYS = frozenset({date(2026, 9, 25), *(date(2026, 10, day) for day in (1, 2, 5, 6, 7))})
 _OFF_PEAK_HOUR = 12
+# Perplexity's fee of a request depends on how much was searched, and the list has the highest one.
+_REQUEST_FEE = "request_fee"
 # Looked-up models and prices that are kept: clients choose models' names, so this is bounded.
 _KEPT = 4_096
 
@@ -99,13 +101,13 @@ def rates_of(offer: Offer, started: datetime | None) -> Rates | Unpriced:
         return Unpriced.NO_TIER_PRICE
     prices = model.get_prices(at, context if is_own else None)
     rates: dict[str, Any] = {name: _rate(getattr(prices, key), factor) for name, key in _NAMES.items()}
-    thousand, searches = prices.requests_kcount, prices.web_searches_kcount
+    searches = prices.web_searches_kcount
     return Rates(
         source=f"genai-prices {_version()}: {provider.id}/{model.id}",
         date=_date(model, at),
-        request=of_request(thousand / 1000, factor) if isinstance(thousand, Decimal) else 0,
-        search=of_request(searches / 1000) if isinstance(searches, Decimal) else None,
+        search=of_request(searches / 1000) if isinstance(searches, Decimal) and not _has_searches(model) else None,
         is_list=True,
+        lacks=() if prices.requests_kcount is None else (_REQUEST_FEE,),
         **rates,
     )
 
@@ -172,6 +174,11 @@ def _has_variant(model: Any, started: datetime, special: Mapping[str, str], cont
         and special.items() <= variant.when.items() <= context.items()
         for variant in model.price_variants or ()
     )
+
+
+def _has_searches(model: Any) -> bool:
+    """Whether there are several prices of a web search (Perplexity): usage does not say which kind of search it was."""
+    return any("search_type" in variant.when for variant in model.price_variants or ())
 
 
 def _rate(price: Any, factor: Decimal) -> Rate | None:

@@ -82,7 +82,8 @@ class Rates:
     every seller, and images and videos that a model reads are input to it. In the operator's own prices such a kind costs
     what its side costs (`input`, `output`).
     `cache_write`: input that is written to a cache; `cache_write_1h`: kept there for an hour. `request`, `search`: the price
-    of each request, and of each web search, in 10**-18 USD. `source`, `date`: as in Cost.
+    of each request, and of each web search, in 10**-18 USD. `source`, `date`: as in Cost. `lacks`: what every request costs
+    besides, at a price that is not known.
     """
 
     source: str
@@ -104,6 +105,7 @@ class Rates:
     input_cached_image: Rate | None = None
     output_image: Rate | None = None
     output_video: Rate | None = None
+    lacks: tuple[str, ...] = ()
 
     def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
         """What the reported tokens of a record cost, or why that is not known: no side was reported, a price is missing."""
@@ -117,7 +119,9 @@ class Rates:
             made = self._side(output_groups(row), row.input_tokens, request)
         if isinstance(made, Unpriced):
             return made
-        return Unpriced.NO_USAGE if given is None and made is None else Cost(given, made, self.source, self.date)
+        if given is None and made is None:
+            return Unpriced.NO_USAGE
+        return Cost(given, made, self.source, self.date, lacks=self.lacks)
 
     def cost_of_searches(self, searches: int) -> int:
         """What so many web searches cost, in 10**-12 USD."""
