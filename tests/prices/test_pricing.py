@@ -508,6 +508,7 @@ def test_where_the_host_does_not_show_the_deployment_the_operator_has_to_name_th
         ("2026-11-30T01:00:00Z", True),  # Monday
         ("2026-10-01T02:00:00Z", False),  # National Day of China, a Thursday
         ("2026-10-08T02:00:00Z", True),
+        ("2027-01-01T02:00:00Z", False),  # New Year's Day, a Friday
     ],
 )
 def test_deepseeks_peak_holds_on_working_days(model: str, started: str, is_peak: bool) -> None:

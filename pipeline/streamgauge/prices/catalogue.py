@@ -47,9 +47,9 @@ _NAMES: Mapping[str, str] = {
 _DAILY = ("deepseek-chat", "deepseek-reasoner")
 _FIRST_PEAK = date(2026, 8, 17)
 _SATURDAY = 5
-# Weekdays that are public holidays of China, of 2026 (General Office of the State Council, 4 November 2025).
-# Those of later years are not known here: their peak hours have the price of a weekday.
-_HOLIDAYS = frozenset({date(2026, 9, 25), *(date(2026, 10, day) for day in (1, 2, 5, 6, 7))})
+# Weekdays that are public holidays of China, of 2026 (General Office of the State Council, 4 November 2025), and New Year's
+# Day of 2027, whose date is fixed by law. Others are not known here: their peak hours have the price of a weekday.
+_HOLIDAYS = frozenset({date(2026, 9, 25), *(date(2026, 10, day) for day in (1, 2, 5, 6, 7)), date(2027, 1, 1)})
 _OFF_PEAK_HOUR = 12
 # Perplexity's fee of a request depends on how much was searched, and the list has the highest one.
 _REQUEST_FEE = "request_fee"
