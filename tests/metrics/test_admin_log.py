@@ -123,7 +123,7 @@ def test_a_client_with_many_paths_cannot_fill_the_disk(file: Path) -> None:
     log = AdminLog(file, clock)
     asked = 3 * MAX_KINDS
     for number in range(asked):
-        log.read("192.0.2.1", f"/streams/{number}" + "x" * 5_000, 404, token=False)
+        log.read("192.0.2.1", f"/streams/{number}" + "x" * 5_000, 200, token=False)
     assert len(lines(file)) == LINES_PER_S
     clock.now += 1
     log.read("192.0.2.9", "/", 200, token=False)
@@ -131,6 +131,21 @@ def test_a_client_with_many_paths_cannot_fill_the_disk(file: Path) -> None:
     assert file.stat().st_size < 400 * (LINES_PER_S + 1)
     assert len(log._counted) <= MAX_KINDS
     log.close()
+
+
+def test_invented_paths_and_refused_requests_hide_no_read(file: Path) -> None:
+    """A reader could ask for many pages that do not exist, or from many addresses without the token, in the same second."""
+    log = AdminLog(file, Clock())
+    for number in range(10 * LINES_PER_S):
+        log.read("192.0.2.1", f"/streams/{number}", 404, token=True)
+        log.refused(f"192.0.2.{number}", "/streams", 401, "token")
+    log.read("192.0.2.1", "/streams", 200, token=True)
+    assert [(line["path"], line["status"]) for line in lines(file) if line["event"] == "read"] == [
+        ("/streams/0", 404),
+        ("/streams", 200),
+    ]
+    log.close()
+    assert sum(line["count"] for line in lines(file) if line["event"] == "read") == 10 * LINES_PER_S + 1
 
 
 def test_a_path_shows_no_control_characters(file: Path) -> None:

@@ -10,14 +10,15 @@ to; logrotate may move it away. It has no token, password or Host of a request.
 | `refused` | `address`, `path`, `status`, `reason`, `count` |
 
 `count`: how many such requests the line stands for. A request that is like an earlier one (same event, address and
-status, and for `read` the same path) within REPEAT_S is counted. The count is written after REPEAT_S, with the next request
-to the port, or at the end.
+status, and for `read` the same path, unless there is no such page) within REPEAT_S is counted. The count is written after
+REPEAT_S, with the next request to the port, or at the end. `not_written`: how many requests of this event had no line before
+this one (LINES_PER_S).
 """
 
 import logging
 import sys
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
@@ -33,8 +34,11 @@ from streamgauge.runtime.faults import report_fault
 REPEAT_S = 60.0
 # Kinds of requests that are counted apart. With more, the one whose line is oldest is written and forgotten.
 MAX_KINDS = 1_024
-# The most lines of a second, so that a client with many addresses or paths fills no disk (2 KiB a line: 40 KiB a second).
+# The most lines of one event in a second, so that a client with many addresses or paths fills no disk (2 KiB a line: 40 KiB a
+# second). Each event has its own, so that refused requests hide no read.
 LINES_PER_S = 20
+# Of a request for a page that does not exist: such paths can be invented, and would use up the lines of a second.
+_NOT_FOUND = 404
 # The most characters of a path that are kept: a stream's is 45 long.
 MAX_PATH = 200
 
@@ -43,7 +47,7 @@ class _Kind(NamedTuple):
     event: str
     address: str
     status: int
-    what: str  # the path, or the reason of a refusal
+    what: str  # the path of a page that exists, or the reason of a refusal
 
 
 class AdminLog:
@@ -55,7 +59,11 @@ class AdminLog:
         self._lines = _File(file)
         self._clock, self._wall = clock, wall
         self._counted: OrderedDict[_Kind, list[Any]] = OrderedDict()  # [time of the line, requests since, members]
-        self._second, self._written, self._dropped = 0, 0, 0
+        self._second = 0
+        self._written, self._dropped = (
+            Counter[str](),
+            Counter[str](),
+        )  # lines of this second, and requests without one, by event
 
     def started(self, version: str, settings: Mapping[str, object]) -> None:
         """Write the start of a command with these settings."""
@@ -64,7 +72,8 @@ class AdminLog:
     def read(self, address: str, path: str, status: int, *, token: bool) -> None:
         """Count a request that was answered. `token`: whether the port needs one."""
         path = _shown(path)
-        self._count(_Kind("read", address, status, path), {"path": path, "token": token})
+        what = "" if status == _NOT_FOUND else path
+        self._count(_Kind("read", address, status, what), {"path": path, "token": token})
 
     def refused(self, address: str, path: str, status: int, reason: str) -> None:
         """Count a request that was refused."""
@@ -83,6 +92,9 @@ class AdminLog:
         """Write what is counted and not written."""
         while self._counted:
             self._forget_oldest()
+        for event, count in self._dropped.items():
+            self._write(event, not_written=count)
+        self._dropped.clear()
         self._lines.close()
 
     def _count(self, kind: _Kind, members: Mapping[str, object]) -> None:
@@ -108,13 +120,14 @@ class AdminLog:
     def _request(self, kind: _Kind, members: Mapping[str, object], count: int) -> None:
         second = int(self._clock())
         if second != self._second:
-            self._second, self._written = second, 0
-        if self._written >= LINES_PER_S:
-            self._dropped += count
+            self._second = second
+            self._written.clear()
+        if self._written[kind.event] >= LINES_PER_S:
+            self._dropped[kind.event] += count
             return
-        self._written += 1
-        more = {"not_written": self._dropped} if self._dropped else {}
-        self._dropped = 0
+        self._written[kind.event] += 1
+        dropped = self._dropped.pop(kind.event, 0)
+        more = {"not_written": dropped} if dropped else {}
         self._write(kind.event, address=kind.address, status=kind.status, **members, count=count, **more)
 
     def _write(self, event: str, **members: object) -> None:
