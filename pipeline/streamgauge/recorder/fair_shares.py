@@ -1,8 +1,8 @@
 """Which new streams are captured while the recorder is behind: those of parties that have less than their share. Pure.
 
-A party is a client's address, and within it an identity: the name by which the proxy authenticated the client, its tenant, or
-its credential. Streams that are not captured are refused whole, from their beginning. So the room that is left is for the
-reads of streams that are captured already, and these do not lose their ends.
+A party is a client's address, and within it an identity: the name by which the proxy authenticated the client, or its
+credential with its tenant. Streams that are not captured are refused whole, from their beginning. So the room that is left
+is for the reads of streams that are captured already, and these do not lose their ends.
 """
 
 from collections import Counter

@@ -295,3 +295,35 @@ def test_attributes_are_reported_and_their_headers_go_on_unless_stripped(
     assert arrived(apart(messages)) == SSE
     [head] = asked
     assert [field in head for field in FIELDS] == [not strip, not strip, not strip, True]
+
+
+def test_a_client_that_names_the_tenant_of_another_has_a_share_of_its_own(tmp_path: Path) -> None:
+    """Everybody can write the header, but not the other client's key. A long name takes no memory."""
+    tenant, key = b"X-Team: blue", b"Authorization: Bearer sk-1"
+    asked = [
+        post(b"/v1/messages", b"{}", tenant, key),
+        post(b"/v1/messages", b"{}", tenant, b"Authorization: Bearer sk-2"),
+        post(b"/v1/messages", b"{}", tenant),
+        post(b"/v1/messages?alt=sse&key=sk-3", b"{}", tenant),
+        post(b"/v1/messages", b"{}", b"X-Team: red", key),
+        post(b"/v1/messages", b"{}", tenant, key),
+        post(b"/v1/messages", b"{}", b"X-Team: " + b"x" * 50_000),
+        post(b"/v1/messages", b"{}"),
+    ]
+
+    def handler(one: socket.socket) -> None:
+        while receive_request(one):
+            one.sendall(JSON)
+
+    with exchange_rig(tmp_path, handler, tenant_header="X-Team") as (relay, _, recorder), relay.connect() as client:
+        for request in asked:
+            client.sendall(request)
+            assert receive(client, len(JSON)) == JSON
+        messages = recorder.ended(len(asked))
+    parties = [one.party for one in messages if isinstance(one, RequestStarted)]
+    assert all(party is not None and party.address == "127.0.0.1" for party in parties)
+    identities = [party.identity for party in parties if party is not None]
+    assert identities[0] == identities[5]
+    assert len(set(identities)) == len(asked) - 1
+    assert identities[-1] == ""
+    assert not any("sk-" in identity or len(identity) > 300 for identity in identities)

@@ -2,6 +2,7 @@
 response is an event stream. The relay and the packet tap use it.
 """
 
+import re
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,7 +22,11 @@ from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
+# Gemini takes the API key as a parameter, too.
+_KEY_IN_QUERY = re.compile(rb"[?&]key=([^&]+)")
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
+# How many bytes of a tenant tell it from others: a name has at most 256 characters in a record.
+_TENANT_BYTES = 256
 
 
 class NamedHeaders(NamedTuple):
@@ -211,15 +216,21 @@ def relayed_request(request: Request, outgoing: Outgoing, named: NamedHeaders, a
 
 
 def _identity(request: Request, tenant_header: bytes | None) -> str:
-    """Who sent the request, besides its address: its authenticated client, else its tenant, else its credential."""
+    """Who sent the request, besides its address: its authenticated client, else its credential and its tenant.
+
+    Not the tenant alone: a client can write any tenant's name into the header, and would use up that tenant's share. It does
+    not have the tenant's credential.
+    """
     if request.client_name is not None:
         return request.client_name
-    if tenant_header is not None and (tenants := request.values(tenant_header)):
-        return tenants[0].decode("latin-1")
-    for name in _CREDENTIALS:
-        if credentials := request.values(name):
-            return f"{hash(credentials[0]):x}"  # the credential itself stays here; the hash differs in each process
-    return ""
+    credential = next((values[0] for name in _CREDENTIALS if (values := request.values(name))), b"")
+    if not credential and (key := _KEY_IN_QUERY.search(request.target)):
+        credential = key[1]
+    tenants = request.values(tenant_header) if tenant_header is not None else []
+    # The credential itself stays here; the hash differs in each process.
+    known = f"{hash(credential):x}" if credential else ""
+    tenant = tenants[0][:_TENANT_BYTES].decode("latin-1") if tenants else ""
+    return f"{known} {tenant}" if known or tenant else ""
 
 
 def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tuple[str, str]]:
