@@ -14,10 +14,10 @@ from streamgauge.spool.read_counters import Incident, Refusal, read_clients, rea
 from streamgauge.taps.proxy import client as client_module
 from streamgauge.taps.proxy.client import TICK_S
 from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.limits import BODY_RATE
+from streamgauge.taps.proxy.limits import BODY_RATE, HANDSHAKE_S
 from streamgauge.taps.proxy.relay import SEARCH_S
 from tests.running import wait_for
-from tests.taps.proxy.pki import make_pki
+from tests.taps.proxy.pki import connect, make_pki
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RawUpstream,
@@ -34,6 +34,7 @@ from tests.taps.proxy.rig import (
 )
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 STEP_S = 0.05
 DAY_NS = 86_400 * 10**9
 
@@ -233,6 +234,83 @@ def test_handshakes_that_do_not_end_do_not_keep_their_places(tmp_path: Path, mon
                 stack.enter_context(relay.connect())
             wait_for(lambda: read_clients(tmp_path / "counters")[0] == 4, "all places to be taken")
             wait_for(lambda: read_clients(tmp_path / "counters")[0] == 0, "the end of the handshakes")
+
+
+def test_handshakes_that_do_not_end_do_not_shut_out_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.taps.proxy.relay.SHED_HANDSHAKE_S", 0.5)
+    pki = make_pki(tmp_path)
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(RawUpstream(answering(OK)))
+        settings = settings_for(tmp_path, upstream.url, max_connections=4, tls_certificate=pki.server)
+        relay = stack.enter_context(RunningRelay(settings))
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2"):
+            stack.enter_context(from_address(relay, address))
+        wait_for(lambda: read_clients(tmp_path / "counters")[0] == 4, "all places to be taken")
+        began = time.monotonic()
+        with connect(relay, pki, plain=from_address(relay, "127.0.0.3")) as honest:
+            honest.sendall(begun(2) + b"{}")
+            assert receive(honest, len(OK)) == OK
+        assert time.monotonic() - began < HANDSHAKE_S / 2
+        assert relay.incidents(Incident.CLIENT_SHED) >= 1
+
+
+def test_responses_that_are_left_unread_do_not_shut_out_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of two addresses ask for large responses and read nothing."""
+    monkeypatch.setattr(client_module, "SHED_UNREAD_S", 0.5)
+    size = 16_000_000
+
+    def handler(one: socket.socket) -> None:
+        while request := receive_request(one):
+            if b"large" not in request:
+                one.sendall(OK)
+                continue
+            one.sendall(UNTIL_CLOSED + b"x" * size)
+
+    with exchange_rig(tmp_path, handler, max_connections=4) as (relay, _, recorder), contextlib.ExitStack() as stack:
+        unread = [
+            stack.enter_context(from_address(relay, address))
+            for address in ("127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2")
+        ]
+        for one in unread:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.sendall(begun(2).replace(b"/messages", b"/large/messages") + b"{}")
+        wait_for(lambda: read_clients(tmp_path / "counters") == (4, 4), "all places to be taken")
+        with from_address(relay, "127.0.0.3") as honest:
+            honest.sendall(begun(2) + b"{}")
+            assert receive(honest, len(OK)) == OK
+        assert relay.incidents(Incident.CLIENT_SHED) == 4
+        endings = {one.ending for one in recorder.ended(5) if isinstance(one, ExchangeEnded)}
+        assert endings == {Ending.CLIENT, Ending.COMPLETE}
+        for one in unread:
+            received, was_reset = receive_until_reset(one)
+            assert was_reset, "a clean end would complete the response"
+            assert len(received) < size
+
+
+def test_the_unread_rest_of_a_response_does_not_shut_out_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The upstream has ended, and the relay holds less of the response than lets it pause."""
+    monkeypatch.setattr(client_module, "SHED_UNREAD_S", 0.5)
+
+    def handler(one: socket.socket) -> None:
+        if b"large" not in receive_request(one):
+            one.sendall(OK)
+            return
+        one.sendall(UNTIL_CLOSED)
+        while not any(client.transport.get_write_buffer_size() for client in list(rig[0].relay._clients)):
+            one.sendall(b"x" * 16_000)
+            time.sleep(0.005)
+        one.close()
+
+    with exchange_rig(tmp_path, handler, max_connections=1) as rig:
+        with rig[0].connect() as unread:
+            unread.sendall(begun(2).replace(b"/messages", b"/large/messages") + b"{}")
+            wait_for(lambda: any(client._closing for client in rig[0].relay._clients), "the end of the response")
+            with from_address(rig[0], "127.0.0.3") as honest:
+                honest.sendall(begun(2) + b"{}")
+                assert receive(honest, len(OK)) == OK
+        assert rig[0].incidents(Incident.CLIENT_SHED) == 1
 
 
 def test_clients_that_were_refused_and_stay_do_not_shut_out_others(

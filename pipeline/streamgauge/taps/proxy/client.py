@@ -18,7 +18,7 @@ from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.client_socket import has_closed_its_side, reset_at_close, unacknowledged_bytes
 from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.limits import SHED_IDLE_S, SHED_SLOW_S, ByteBudget
+from streamgauge.taps.proxy.limits import SHED_IDLE_S, SHED_SLOW_S, SHED_UNREAD_S, ByteBudget
 from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
@@ -82,8 +82,8 @@ class Client(asyncio.Protocol):
     `blocked_ns`: since when the client's socket accepts no more data (monotonic ns); None if it does.
     """
 
-    __slots__ = ("_charged", "_closing", "_exchange", "_idle_ns", "_linger_due_ns", "_lingered", "_loop", "_reader",
-                 "_reading_paused", "_relay", "_request", "_taken_ns", "_timer", "_unsent_seen", "address",
+    __slots__ = ("_charged", "_closed_ns", "_closing", "_exchange", "_idle_ns", "_linger_due_ns", "_lingered", "_loop",
+                 "_reader", "_reading_paused", "_relay", "_request", "_taken_ns", "_timer", "_unsent_seen", "address",
                  "blocked_ns", "connected", "pool", "transport", "wire")  # fmt: skip
 
     def __init__(self, relay: RelayContext, address: str) -> None:
@@ -103,6 +103,7 @@ class Client(asyncio.Protocol):
         self._lingered = 0
         self._charged = 0  # bytes that are charged to the relay's budget for the reader
         self._unsent_seen = 0  # while blocked: bytes in the write buffer at the last check
+        self._closed_ns = 0  # when the relay began to close the connection (monotonic ns)
         self._taken_ns = 0  # while blocked: when the client was last seen to take bytes (monotonic ns)
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -131,7 +132,8 @@ class Client(asyncio.Protocol):
         self._handle_events()
         exchange, reader = self._exchange, self._reader
         if exchange is not None and exchange.ends_with_connection and (reader.events or reader.held_bytes):
-            self._end_by_next_request(exchange)
+            # The client may have seen an end, and would take the rest of this response for the next one.
+            self._reset_exchange(exchange)
 
     def eof_received(self) -> None:
         """Treats a client that ends its side during an exchange as disconnected, as nginx does. A response that is complete
@@ -220,11 +222,14 @@ class Client(asyncio.Protocol):
     def may_be_shed_ns(self) -> int | None:
         """From when the client may lose its place to another one (monotonic ns); None while the relay or its upstream owes it
         something. A client without a request in progress, or with a connection that is closing, may lose it soon; one that is
-        sending a body, if that is slower than BODY_RATE.
+        sending a body, if that is slower than BODY_RATE; one that leaves its response unread, after SHED_UNREAD_S.
         """
+        if self.blocked_ns is not None:
+            return self.blocked_ns + int(SHED_UNREAD_S * _NS)
         if self._closing:
-            unsent = self.transport.get_write_buffer_size()
-            return None if unsent or self._linger_due_ns is None else self._linger_due_ns - _LINGER_NS + _SHED_IDLE_NS
+            if self.transport.get_write_buffer_size():
+                return self._closed_ns + int(SHED_UNREAD_S * _NS)
+            return None if self._linger_due_ns is None else self._linger_due_ns - _LINGER_NS + _SHED_IDLE_NS
         if self._exchange is not None:
             return None if self._exchange.over else self._exchange.body_due_ns(SHED_SLOW_S)
         return self._idle_ns + _SHED_IDLE_NS
@@ -233,11 +238,17 @@ class Client(asyncio.Protocol):
         """Closes the connection, because the relay or its address has reached a limit of connections. A client whose body is
         too slow is told so.
         """
-        if self._exchange is not None and not self._closing:
-            self._refuse_slow_body()
+        exchange = self._exchange
+        if exchange is None:
+            unsent, self._closing = self.transport.get_write_buffer_size(), True
+            if unsent:
+                self._reset()  # a clean end could complete the response
+            else:
+                self.transport.abort()
+        elif self.blocked_ns is not None or self._closing:
+            self._reset_exchange(exchange)
         else:
-            self._closing = True
-            self.transport.abort()
+            self._refuse_slow_body()
 
     def drain(self) -> None:
         """Lets a running exchange end; closes the connection if there is none."""
@@ -327,10 +338,8 @@ class Client(asyncio.Protocol):
             exchange.client_left(self._unsent_seen if self.blocked_ns is not None and not unsent else unsent)
         self.transport.abort()
 
-    def _end_by_next_request(self, exchange: Exchange) -> None:
-        """Resets the connection, when the next request comes during a response that ends with the connection. The client may
-        have seen an end, and would take the rest of this response for the next one.
-        """
+    def _reset_exchange(self, exchange: Exchange) -> None:
+        """Ends the exchange as if the client had disconnected, and resets the connection."""
         self._exchange = None
         self._closing = True
         exchange.client_left(self.transport.get_write_buffer_size())
@@ -341,7 +350,8 @@ class Client(asyncio.Protocol):
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
-        self._unsent_seen, self._taken_ns = self.transport.get_write_buffer_size(), time.monotonic_ns()
+        self._unsent_seen = self.transport.get_write_buffer_size()
+        self._taken_ns = self._closed_ns = time.monotonic_ns()
         self._reader.close()
         self._charge()
         if lingering and self.transport.can_write_eof():

@@ -30,8 +30,12 @@ BODY_RATE = 1_000
 # first request of a client that has just connected may be on its way. One that is sending a body: instead of BODY_GRACE_S.
 SHED_IDLE_S = 1.0
 SHED_SLOW_S = 10.0
-# How long a client may take for the handshake of TLS (seconds).
+# While no further connection is possible: how long a client may leave the write buffer of its response unread before it may
+# lose its place (seconds). It is then behind by 64 KiB and what its socket holds: some thousand events.
+SHED_UNREAD_S = 60.0
+# How long a client may take for the handshake of TLS (seconds), and how long at least while no connection is left.
 HANDSHAKE_S = 15.0
+SHED_HANDSHAKE_S = 3.0
 
 
 class ByteBudget:

@@ -21,6 +21,7 @@ from streamgauge.taps.proxy.client_access import ClientAccess, client_tokens
 from streamgauge.taps.proxy.limits import (
     HANDSHAKE_S,
     MAX_CLIENT_BYTES,
+    SHED_HANDSHAKE_S,
     ByteBudget,
     Connections,
     capacity_of,
@@ -81,6 +82,9 @@ class Relay:
         self._renewal_timer: asyncio.TimerHandle | None = None
         self._acceptor: Acceptor | None = None
         self._serving: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[
+            socket.socket, tuple[str, int]
+        ] = {}  # of TLS: the address, and when it began (monotonic ns)
         self.client_bytes = ByteBudget(MAX_CLIENT_BYTES)
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         capacity = capacity_of(descriptors, settings.max_connections, len(self.routes.all))
@@ -127,6 +131,8 @@ class Relay:
 
     async def _serve(self, accepted: socket.socket, address: str) -> None:
         client = Client(self, address)
+        if self._tls:
+            self._handshakes[accepted] = address, time.monotonic_ns()
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: client, accepted, **self._tls)
         except OSError as error:  # the client left, or its TLS handshake failed
@@ -134,6 +140,7 @@ class Relay:
                 self._counters.happened(Incident.TLS_REFUSED)
             accepted.close()
         finally:
+            self._handshakes.pop(accepted, None)
             if not client.connected:
                 self._released(address)
 
@@ -143,8 +150,9 @@ class Relay:
         accepted.close()
 
     def _make_room(self, address: str | None) -> None:
-        """Closes connections that wait for nothing, and those whose bodies are too slow: of all clients (None), or of one
-        address's clients. First those that could have been closed for the longest time.
+        """Closes connections that wait for nothing, those whose bodies are too slow, and those that leave their responses
+        unread: of all clients (None), or of one address's clients. First those that could have been closed for the longest
+        time. Handshakes of TLS that take too long end, too.
         """
         now = time.monotonic_ns()
         if now < self._search_at_ns.get(address, 0):
@@ -162,6 +170,20 @@ class Relay:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
             self.client_disconnected(client)
+        self._end_handshakes(address, now - int(SHED_HANDSHAKE_S * 1e9))
+
+    def _end_handshakes(self, address: str | None, before_ns: int) -> None:
+        """Ends handshakes that began before `before_ns`: of all clients (None), or of one address's. `_serve` frees their
+        places.
+        """
+        late = [
+            one for one, (of, began_ns) in self._handshakes.items() if address in (None, of) and began_ns < before_ns
+        ]
+        for one in late[:SHED_AT_A_TIME]:
+            del self._handshakes[one]
+            self._counters.happened(Incident.CLIENT_SHED)
+            with contextlib.suppress(OSError):  # the client has left
+                one.shutdown(socket.SHUT_RDWR)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
