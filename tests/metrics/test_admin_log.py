@@ -137,15 +137,17 @@ def test_invented_paths_and_refused_requests_hide_no_read(file: Path) -> None:
     """A reader could ask for many pages that do not exist, or from many addresses without the token, in the same second."""
     log = AdminLog(file, Clock())
     for number in range(10 * LINES_PER_S):
-        log.read("192.0.2.1", f"/streams/{number}", 404, token=True)
+        log.read("192.0.2.1", f"/{number}", 404, token=True)
+        log.read("192.0.2.1", f"/streams/{number}", 400, token=True)
         log.refused(f"192.0.2.{number}", "/streams", 401, "token")
     log.read("192.0.2.1", "/streams", 200, token=True)
     assert [(line["path"], line["status"]) for line in lines(file) if line["event"] == "read"] == [
-        ("/streams/0", 404),
+        ("/0", 404),
+        ("/streams/0", 400),
         ("/streams", 200),
     ]
     log.close()
-    assert sum(line["count"] for line in lines(file) if line["event"] == "read") == 10 * LINES_PER_S + 1
+    assert sum(line["count"] for line in lines(file) if line["event"] == "read") == 20 * LINES_PER_S + 1
 
 
 def test_a_path_shows_no_control_characters(file: Path) -> None:

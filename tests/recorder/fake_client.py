@@ -32,6 +32,12 @@ class FakeClient:
     def new_stream(self) -> int:
         return next(self._numbers)
 
+    def has_room(self, stream: int, size: int) -> bool:
+        return not self.full
+
+    def take_room(self, stream: int, size: int) -> bool:
+        return not self.full
+
     def put(self, message: Message, size: int) -> None:
         assert size >= 0
         if isinstance(message, self.breaks):

@@ -8,14 +8,16 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending, Segment
-from streamgauge.recorder.fair_shares import ALMOST_FULL, CROWDED, FairShares, Party
-from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestStarted
+from streamgauge.recorder.fair_shares import ALMOST_FULL, CROWDED, FEW, HARDLY_ANY, LITTLE, FairShares, Party
+from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestSent, RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident, read_balance
+from tests.running import wait_for
 from tests.taps import talk
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -57,7 +59,39 @@ def test_above_half_an_identity_with_more_than_its_share_is_not_admitted() -> No
 def test_an_identity_alone_has_the_room_up_to_the_part_that_is_kept_for_reads() -> None:
     alone = shares(a_loud=1_000)
     assert alone.admits(LOUD, FULL - 1)
-    assert not alone.admits(LOUD, FULL) and not alone.admits(QUIET, FULL)
+    assert not alone.admits(LOUD, FULL)
+
+
+def test_above_three_quarters_an_identity_with_little_is_admitted_and_invented_ones_are_not() -> None:
+    crowded = shares(a_loud=1_000, a_quiet=50, a_other=200)
+    assert crowded.admits(QUIET, FULL) and crowded.admits(Party("a", "new"), FULL)
+    assert not crowded.admits(Party("a", "other"), FULL) and not crowded.admits(LOUD, FULL)
+    for number in range(1_000):
+        crowded.add(Party("a", str(number)))
+    assert not crowded.admits(Party("a", "1000"), FULL)
+
+
+def test_a_few_streams_are_admitted_although_the_reads_of_others_fill_the_room() -> None:
+    few = shares(a_quiet=FEW - 20)
+    assert not few.admits(QUIET, FULL), "a client alone: reads of its own fill the room"
+    assert few.admits(LOUD, FULL) and few.admits(QUIET, FULL)
+    assert not few.admits(QUIET, int(ROOM * HARDLY_ANY)), "its reads would be dropped"
+    for _ in range(10):
+        few.add(LOUD)
+    assert few.admits(LOUD, FULL) and not few.admits(QUIET, FULL), "the one with more than its share"
+    for _ in range(10):
+        few.add(QUIET)
+    assert not few.admits(QUIET, FULL)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=300))
+def test_above_three_quarters_an_address_begins_a_seventh_more_at_most(asked: list[int]) -> None:
+    """Whatever identities it uses."""
+    made = shares(a_0=200, a_1=100)
+    for number in asked:
+        if made.admits(Party("a", str(number)), FULL):
+            made.add(Party("a", str(number)))
+    assert made._total <= 300 / (1 - LITTLE)
 
 
 def test_invented_identities_do_not_shut_out_another_address() -> None:
@@ -162,6 +196,87 @@ def test_a_flood_of_one_tenant_costs_the_streams_of_another_nothing(tmp_path: Pa
     assert not any(isinstance(one, ReadsDropped) for one in messages)
     balance = read_balance(tmp_path / "counters")
     assert balance.dropped["recorder_behind"] >= refused  # the reads of refused streams are counted
+
+
+LARGE = 16_000_000  # less than MAX_REQUEST_BODY
+_PIECE = b"data: " + b"x" * 8_000 + b"\n\n"
+
+
+def large_response(one: socket.socket) -> None:
+    one.sendall(ANSWER[: -len(EVENTS)])
+    for _ in range(2 * LARGE // len(_PIECE)):
+        one.sendall(b"%x\r\n%b\r\n" % (len(_PIECE), _PIECE))
+    one.sendall(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("large", ["response", "response without the pump", "request"])
+def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: Path, large: str) -> None:
+    """The recorder starts at the end. Of the other client's streams one began before the data, and one after it."""
+    go = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        while request := receive_request(one):
+            if b"loud" in request[:200]:
+                one.sendall(ANSWER) if large == "request" else large_response(one)
+                continue
+            one.sendall(ANSWER[:-100])
+            assert go.wait(PATIENCE_S)
+            for byte in range(100):  # many reads, which the pump moves if it is in use
+                one.sendall(ANSWER[byte - 100 : byte - 99] if byte < 99 else ANSWER[-1:])
+                time.sleep(0.002)
+
+    with RawUpstream(handler) as upstream:
+        settings = settings_for(
+            tmp_path,
+            upstream.url,
+            tenant_header="X-Tenant",
+            capture_buffer_bytes=16_000_000,
+            pump=large != "response without the pump",
+        )
+        with RunningRelay(settings) as relay, contextlib.ExitStack() as stack:
+
+            def begin_honest() -> socket.socket:
+                one = stack.enter_context(relay.connect())
+                one.sendall(post(b"honest"))
+                assert receive(one, len(ANSWER) - 100) == ANSWER[:-100]
+                return one
+
+            before = begin_honest()
+            loud = stack.enter_context(relay.connect())
+            if large == "request":
+                head = b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nX-Tenant: loud\r\nContent-Length: %d\r\n\r\n" % LARGE
+                loud.sendall(head + b"x" * LARGE)
+                assert receive(loud, len(ANSWER)) == ANSWER
+            else:
+                loud.sendall(post(b"loud"))
+                received = b""
+                while not received.endswith(b"\n\n\r\n0\r\n\r\n"):
+                    received = received[-20:] + loud.recv(1 << 20)
+            after = begin_honest()
+            go.set()
+            for one in (before, after):
+                assert receive(one, 100) == ANSWER[-100:]
+            assert relay.incidents(Incident.STREAM_OVER_SHARE) == 0
+            with RawRecorder(tmp_path / "recorder.sock") as recorder:
+                wait_for(lambda: sum(isinstance(one, ExchangeEnded) for one in recorder.messages) == 3, "three ends")
+                messages = list(recorder.messages)
+    honest = {
+        one.stream for one in messages if isinstance(one, RequestStarted) and ("x-tenant", "honest") in one.headers
+    }
+    assert len(honest) == 2
+    for stream in honest:
+        of_stream = [one for one in messages if one.stream == stream]
+        assert not any(isinstance(one, ReadsDropped) for one in of_stream)
+        assert arrived(of_stream) == ANSWER
+    of_loud = [one for one in messages if one.stream not in honest]
+    if large == "request":
+        assert not only(of_loud, RequestSent).whole
+    else:
+        reported = sum(one.reads for one in of_loud if isinstance(one, ReadsDropped))
+        assert reported == read_balance(tmp_path / "counters").dropped["recorder_behind"] > 0
+        assert sum(isinstance(one, ReadsDropped) for one in of_loud) < 20, (
+            "one message for reads that follow each other"
+        )
 
 
 def test_waiting_reads_of_the_party_with_the_most_are_dropped_and_of_its_newest_streams_first() -> None:

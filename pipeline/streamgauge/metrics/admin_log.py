@@ -37,8 +37,8 @@ MAX_KINDS = 1_024
 # The most lines of one event in a second, so that a client with many addresses or paths fills no disk (2 KiB a line: 40 KiB a
 # second). Each event has its own, so that refused requests hide no read.
 LINES_PER_S = 20
-# Of a request for a page that does not exist: such paths can be invented, and would use up the lines of a second.
-_NOT_FOUND = 404
+# From this status on there is no such page: paths can be invented, and would use up the lines of a second.
+_NO_PAGE = 400
 # The most characters of a path that are kept: a stream's is 45 long.
 MAX_PATH = 200
 
@@ -60,10 +60,8 @@ class AdminLog:
         self._clock, self._wall = clock, wall
         self._counted: OrderedDict[_Kind, list[Any]] = OrderedDict()  # [time of the line, requests since, members]
         self._second = 0
-        self._written, self._dropped = (
-            Counter[str](),
-            Counter[str](),
-        )  # lines of this second, and requests without one, by event
+        # By event: lines of this second, and requests without a line.
+        self._written, self._dropped = Counter[str](), Counter[str]()
 
     def started(self, version: str, settings: Mapping[str, object]) -> None:
         """Write the start of a command with these settings."""
@@ -72,7 +70,7 @@ class AdminLog:
     def read(self, address: str, path: str, status: int, *, token: bool) -> None:
         """Count a request that was answered. `token`: whether the port needs one."""
         path = _shown(path)
-        what = "" if status == _NOT_FOUND else path
+        what = path if status < _NO_PAGE else ""
         self._count(_Kind("read", address, status, what), {"path": path, "token": token})
 
     def refused(self, address: str, path: str, status: int, reason: str) -> None:

@@ -43,7 +43,8 @@ class RecorderClient:
     """The waiting messages, and the connection. Only one thread uses it.
 
     `held`: bytes that wait in closed batches, with the overhead of their messages. `full`: no more reads are accepted;
-    `overfull`: no starts of streams either. An owner that bounds the waiting bytes sets these two.
+    `overfull`: no starts of streams either; `crowded`: streams have shares (`take_room`). An owner that bounds the waiting
+    bytes sets these.
 
     `path`: returns the socket's path. `batch_bytes`: a batch is closed at this size. `timeout_s`: how long a connect or a
     send may wait; 0: not at all.
@@ -52,7 +53,7 @@ class RecorderClient:
     def __init__(self, path: Callable[[], str], counters: Counters, batch_bytes: int, timeout_s: float = 0.0) -> None:
         self.counters = counters
         self.held = 0
-        self.full = self.overfull = False
+        self.full = self.overfull = self.crowded = False
         self._path = path
         self._batch_bytes, self._timeout_s = batch_bytes, timeout_s
         self._open_batch: Batch = []
@@ -82,6 +83,14 @@ class RecorderClient:
         """Whether a new stream of this party may begin: always, unless an owner shares the room."""
         return True
 
+    def has_room(self, stream: int, size: int) -> bool:
+        """Whether a read or a piece of a body of this size may be put for a stream."""
+        return not self.full
+
+    def take_room(self, stream: int, size: int) -> bool:
+        """As `has_room`, and takes it from the stream's share, if there are shares."""
+        return not self.full
+
     def put(self, message: Message | Encoded, size: int) -> None:
         """Adds a message with `size` bytes of content, even if `full` or `overfull` is set: callers check these."""
         self._open_batch.append(message)
@@ -92,11 +101,11 @@ class RecorderClient:
             self.schedule_flush()
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
-        """Counts a read as seen and adds it. Returns False if `full` is set: then it is not counted.
+        """Counts a read as seen and adds it. Returns False if there is no room: then it is not counted.
 
         The lines of `put` are repeated here, to save a call for each read.
         """
-        if self.full:
+        if self.full or (self.crowded and not self.take_room(stream, len(data))):
             return False
         self._open_batch.append(ResponseRead(stream, at_ns, data))
         self.counters.seen(1)  # not before: a read that cannot be added is counted by `count_dropped`
@@ -243,6 +252,14 @@ class DirectClient:
         return next(self._numbers)
 
     def admits(self, party: Party | None) -> bool:
+        """Always: nothing waits."""
+        return True
+
+    def has_room(self, stream: int, size: int) -> bool:
+        """Always: nothing waits."""
+        return True
+
+    def take_room(self, stream: int, size: int) -> bool:
         """Always: nothing waits."""
         return True
 

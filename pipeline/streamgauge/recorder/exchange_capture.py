@@ -42,6 +42,12 @@ class CaptureClient(Protocol):
     def overfull(self) -> bool:
         """Whether no more starts of exchanges are accepted either."""
 
+    def has_room(self, stream: int, size: int) -> bool:
+        """Whether a read or a piece of a body of this size may be put for a stream."""
+
+    def take_room(self, stream: int, size: int) -> bool:
+        """As `has_room`, and takes it from the stream's share, if there are shares."""
+
     def admits(self, party: Party | None) -> bool:
         """Whether a new stream of this party may begin, while the recorder is behind. Counts it if not."""
 
@@ -52,7 +58,7 @@ class CaptureClient(Protocol):
         """Queues a message with `size` bytes of content, even if `full` is set."""
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
-        """Queues a read and counts it as seen. Returns False if `full` is set. Then, and if it raises, nothing is counted."""
+        """Queues a read and counts it as seen. Returns False without room. Then, and if it raises, nothing is counted."""
 
     def count_dropped(self, reason: DropReason) -> None:
         """Counts a read as seen and dropped."""
@@ -142,15 +148,18 @@ class ExchangeCapture:
 
     @_fails_open
     def request_body(self, data: bytes) -> None:
-        """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or if the client is full, the piece is left out, and
+        """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or if there is no room, the piece is left out, and
         `request_sent` reports the body as not whole.
         """
         client = self._client
         self._body_bytes += len(data)
-        if self._body_bytes > MAX_REQUEST_BODY or client.full or not self._reports:
+        if self._body_bytes > MAX_REQUEST_BODY or not self._reports:
             self._body_is_whole = False
         elif self._body_is_whole and data:
-            client.put(RequestBody(self.stream, bytes(data)), len(data))
+            if client.take_room(self.stream, len(data)):
+                client.put(RequestBody(self.stream, bytes(data)), len(data))
+            else:
+                self._body_is_whole = False
 
     def lose_request_body(self) -> None:
         """Marks the request's body as not whole: a piece of it was not captured."""
@@ -233,7 +242,7 @@ class ExchangeCapture:
         """Drops a read that cannot be reported; otherwise reports the drops before it, and then the read."""
         if self._ended:
             return
-        if self._reports and not self._client.full:
+        if self._reports and self._client.has_room(self.stream, len(data)):
             self._report_dropped()
             if self._client.put_read(self.stream, at_ns, data):
                 return

@@ -10,9 +10,20 @@ from typing import NamedTuple, TypeVar
 
 Key = TypeVar("Key")
 
-# From this part of the capacity on, parties with more than their share begin no further streams; from the second on, all
-# parties of such an address. The rest is for the reads of streams that have begun.
-CROWDED, ALMOST_FULL = 1 / 2, 3 / 4
+# From this part of the capacity on, parties with more than their share begin no further streams; from the second on, of such
+# an address all parties but those with less than LITTLE of their share. These add a seventh at most in all, so that the
+# rest is for the reads of streams that have begun.
+CROWDED, ALMOST_FULL, LITTLE = 1 / 2, 3 / 4, 1 / 8
+# Fewer streams that wait are not what fills the room (about 0.5 MiB). With several parties reads leave room for them: then
+# HARDLY_ANY is the limit in place of ALMOST_FULL.
+FEW, HARDLY_ANY = 256, 7 / 8
+# From CROWDED on, the reads of one stream have at most its share of what is left up to this part of the capacity, which is
+# below ALMOST_FULL: so streams with much data leave room for the beginnings and the reads of others. Shares are for the time
+# between two flushes.
+READS_END = (CROWDED + ALMOST_FULL) / 2
+# The least share (bytes): a stream of an LLM has some 20 KB a second. The streams that share the room count as this many at
+# least. All of them together get a quarter of the room in each interval, so that the recorder can keep up.
+LEAST_SHARE, LEAST_SHARING, _INTERVALS = 16 * 1024, 8, 4
 
 
 class Party(NamedTuple):
@@ -30,6 +41,9 @@ class FairShares:
 
     def __init__(self, capacity: int) -> None:
         self._crowded, self._almost_full = int(capacity * CROWDED), int(capacity * ALMOST_FULL)
+        self._capacity, self._reads_end = capacity, int(capacity * READS_END)
+        self._first: Party | None = None
+        self._several = False
         self._total = 0
         self._of_party: Counter[Party] = Counter()
         self._of_address: Counter[str] = Counter()
@@ -41,14 +55,35 @@ class FairShares:
         Identities can be invented, addresses hardly: if several addresses have streams that wait, one with less than its
         share is always admitted.
         """
+        self._first = self._first or party
+        self._several = self._several or party != self._first
         if held < self._crowded or not self._total:
             return True
         of_address = self._of_address[party.address]
         if len(self._of_address) > 1 and of_address <= self._total / len(self._of_address):
             return True
-        if held >= self._almost_full:
-            return False
-        return self._of_party[party] <= of_address / max(self._parties[party.address], 1)
+        own, share = self._of_party[party], of_address / max(self._parties[party.address], 1)
+        few = self._several and self._total < FEW
+        if held < (self._capacity * HARDLY_ANY if few else self._almost_full):
+            return own <= share
+        # Invented identities do not help: with many of them a share is less than one stream.
+        return not few and own + 1 <= share * LITTLE
+
+    def crowded(self, held: int) -> bool:
+        """Whether reads must keep to the share of their stream: `held` bytes wait, and there is more than one party."""
+        return self._several and held >= self._crowded
+
+    def of_reads(self, held: int, streams: int) -> int:
+        """How many bytes the reads of one of `streams` streams may have until the next flush, if it is `crowded`."""
+        left = self._reads_end - held
+        return max(LEAST_SHARE, left // (_INTERVALS * max(streams, LEAST_SHARING)))
+
+    def room_of_reads(self, held: int) -> int:
+        """How many bytes of reads may be gathered elsewhere while `held` bytes wait: with several parties not beyond
+        READS_END, but always a part of the rest, for streams that keep to their shares.
+        """
+        left = self._capacity - held
+        return max(self._reads_end - held, left // 8) if self._several else left
 
     def add(self, party: Party) -> None:
         """Count a stream whose beginning waits."""

@@ -6,6 +6,7 @@ unavailable or slow, they wait, up to a bound; then `full` is set, and captures 
 
 import asyncio
 import contextlib
+import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,7 @@ class LoopClient(RecorderClient):
         self.before_flush: Callable[[], None] | None = None
         self._capacity = capacity
         self._shares = FairShares(capacity)
+        self._taken: dict[int, int] = {}  # while crowded: bytes that each stream has put since the last flush
         self._begun_in_open: Counter[Party] = Counter()  # streams that begin in the open batch, by party
         self._begun: deque[Counter[Party]] = deque()  # the same of each closed batch
         self._blocked = self._closed = self._flush_is_scheduled = False
@@ -67,6 +69,23 @@ class LoopClient(RecorderClient):
         self._begun_in_open[party] += 1
         return True
 
+    def has_room(self, stream: int, size: int) -> bool:
+        """See RecorderClient: also not, if `crowded`, beyond the stream's share."""
+        if self.full or not self.crowded:
+            return not self.full
+        return self._taken.get(stream, 0) + size <= self.share_of(len(self._taken))
+
+    def take_room(self, stream: int, size: int) -> bool:
+        """See RecorderClient."""
+        has = self.has_room(stream, size)
+        if has and self.crowded:
+            self._taken[stream] = self._taken.get(stream, 0) + size
+        return has
+
+    def share_of(self, streams: int) -> int:
+        """How many bytes each of this many streams may put within FLUSH_S: all, unless it is `crowded`."""
+        return self._shares.of_reads(self.held, streams) if self.crowded else sys.maxsize
+
     def schedule_flush(self) -> None:
         """Flushes after FLUSH_S. Called for the first message, and for messages that `before_flush` will add."""
         if not self._flush_is_scheduled:
@@ -77,6 +96,13 @@ class LoopClient(RecorderClient):
     def room(self) -> int:
         """How many more bytes may be put before `full` is set."""
         return max(self._capacity - BATCH_BYTES - self.held - self._open_bytes, 0)
+
+    @property
+    def room_of_reads(self) -> int:
+        """How many bytes of reads the pump may hold: half of `room`, since the relay's own messages need room too; less if
+        other streams would lose it.
+        """
+        return max(min(self.room // 2, self._shares.room_of_reads(self.held)), 0)
 
     async def close(self, within_s: float = CLOSE_S) -> int:
         """Sends the waiting messages, for at most the longer of `within_s` and CLOSE_S; stops earlier if the recorder accepts
@@ -130,9 +156,11 @@ class LoopClient(RecorderClient):
         # `held` does not count the open batch. With a full one and one more read, the reserve is still unused.
         self.full = self.held > self._capacity - BATCH_BYTES
         self.overfull = self.held > self._capacity + self._capacity // RESERVE
+        self.crowded = self._shares.crowded(self.held)
 
     def _flush(self) -> None:
         self._flush_is_scheduled = False
+        self._taken.clear()
         if self.before_flush is not None:
             self.before_flush()
         self.close_batch()

@@ -680,11 +680,11 @@ def test_a_flush_without_memory_is_tried_again(tmp_path: Path) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.pump, name)
 
-        def collect(self, room: int, due: bool, most: int) -> Any:
+        def collect(self, room: int, due: bool, most: int, share: int) -> Any:
             if due and not self.refused:
                 self.refused += 1
                 raise MemoryError
-            return self.pump.collect(room, due, most)
+            return self.pump.collect(room, due, most, share)
 
     def handler(one: socket.socket) -> None:
         receive_head(one)

@@ -77,6 +77,14 @@ class Inbox:
         """Always: an application is one party."""
         return True
 
+    def has_room(self, stream: int, size: int) -> bool:
+        """Whether a read or a piece of a body may be queued: the streams of an application have no shares."""
+        return not self.full
+
+    def take_room(self, stream: int, size: int) -> bool:
+        """As `has_room`."""
+        return not self.full
+
     def new_stream(self) -> int:
         """A number for the next stream."""
         return next(self._numbers)

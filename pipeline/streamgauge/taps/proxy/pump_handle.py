@@ -135,7 +135,8 @@ class PumpHandle:
         `due`: includes reads that were held for HOLD_S. `all_of_it`: collects all in this turn; otherwise about _TURN_BYTES,
         and the rest in the next turns. Raises MemoryError; the next call then collects the same.
         """
-        batches, lost, returns = self.pump.collect(self._room, due, sys.maxsize if all_of_it else _TURN_BYTES)
+        most, share = sys.maxsize if all_of_it else _TURN_BYTES, self._client.share_of(len(self._pumped))
+        batches, lost, returns = self.pump.collect(self._room, due, most, share)
         try:
             if lost:
                 self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
@@ -195,7 +196,7 @@ class PumpHandle:
 
     @property
     def _room(self) -> int:
-        return min(self._client.room // 2, _HELD_BYTES)  # half: messages of the relay itself need room too
+        return min(self._client.room_of_reads, _HELD_BYTES)
 
     def _collect_due(self) -> None:
         try:

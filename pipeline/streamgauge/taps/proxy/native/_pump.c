@@ -50,6 +50,8 @@ enum { ARRIVALS_HEAD = 16, STAMP_BYTES = 15, DROPPED_BYTES = 20 };
 enum { BULK_BYTES_S = 8388608, RATE_NS = 20000000 };
 /* The most that a caller may pass, so that sums do not overflow: more bytes than a machine has; a day (ns). */
 static const uint64_t MAX_BYTES = (uint64_t)1 << 48, MAX_HOLD_NS = 86400000000000u;
+/* How long a flow's share lasts (ns). */
+static const uint64_t SHARE_NS = 250000000;
 /* The epoll data of `wake_fd`. No flow has this token. */
 static const uint64_t WAKE = UINT64_MAX;
 
@@ -145,6 +147,7 @@ typedef struct Flow {
     uint32_t slot, generation; /* together they are the token */
     int upstream, client, captured, pumped, recalled; /* pumped: the state is PUMPED; recalled: the thread starts no read */
     uint64_t stream, last_ns, due_ns, dropped;
+    uint64_t share_ns, share_bytes; /* when the share began, and how much of it is taken; the thread alone uses them */
     Place place;
     Message *open; /* ResponseReads to which reads are added */
     Returned returned;
@@ -174,6 +177,7 @@ typedef struct {
     Messages finished;
     size_t held, capacity; /* bytes in all messages, with the open ones; and their limit */
     uint64_t hold_ns, lost, finished_count;
+    uint64_t share; /* bytes of the reads that a flow may keep within SHARE_NS */
     int stopped;
     int ready;        /* ready_fd is readable */
     int pressed;      /* ready_fd is readable because more than half of the capacity is used up */
@@ -390,6 +394,19 @@ static char *copied_read(Pump *self, size_t size)
     return copy ? memcpy(copy, self->read_bytes, size) : self->read_bytes;
 }
 
+/* Takes a read from the flow's share. Returns 0 if the share is used up: the read is not kept. */
+static int take_share(Flow *flow, uint64_t share, uint64_t at_ns, size_t size)
+{
+    if (at_ns - flow->share_ns >= SHARE_NS) {
+        flow->share_ns = at_ns;
+        flow->share_bytes = 0;
+    }
+    if (flow->share_bytes + size > share)
+        return 0;
+    flow->share_bytes += size;
+    return 1;
+}
+
 /* Moves one read of a flow. Enters and leaves with the mutex held; releases it to use the sockets and to copy the read. */
 static void move_read(Pump *self, uint64_t token)
 {
@@ -400,6 +417,7 @@ static void move_read(Pump *self, uint64_t token)
     Returned unfinished = {.place = place};
     int upstream = flow->upstream, client = flow->client, finished = 0;
     size_t space = self->capacity > self->held ? self->capacity - self->held : 0, grew = 0;
+    uint64_t share = self->share;
     self->moving = flow;
     pthread_mutex_unlock(&self->lock);
 
@@ -414,7 +432,7 @@ static void move_read(Pump *self, uint64_t token)
         if (follow(&place, (unsigned char *)self->read_bytes, size))
             sent = send(client, self->read_bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
         finished = sent == received;
-        if (finished && flow->captured)
+        if (finished && flow->captured && take_share(flow, share, at_ns, size))
             grew = keep_read(flow, space, at_ns, self->read_bytes, size);
         if (!finished) {
             unfinished.sent = sent > 0 ? (size_t)sent : 0;
@@ -535,6 +553,7 @@ static PyObject *Pump_new(PyTypeObject *type, PyObject *args, PyObject *named)
         return NULL;
     }
     self->capacity = (size_t)capacity;
+    self->share = MAX_BYTES;
     self->batch_bytes = (size_t)batch;
     if (self->seen.len != sizeof(uint64_t) || (uintptr_t)self->seen.buf % sizeof(uint64_t))
         PyErr_SetString(PyExc_ValueError, "seen is not one word");
@@ -858,9 +877,10 @@ static void close_runs_and_lock(Pump *self, int due)
 static PyObject *Pump_collect(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
-    uint64_t ready, capacity, most = MAX_BYTES;
+    uint64_t ready, capacity, most = MAX_BYTES, share = MAX_BYTES;
     int due, buffer_is_free = 0;
-    if (!PyArg_ParseTuple(args, "O&p|O&", natural, &capacity, &due, natural, &most) || above("room", capacity, MAX_BYTES))
+    if (!PyArg_ParseTuple(args, "O&p|O&O&", natural, &capacity, &due, natural, &most, natural, &share)
+        || above("room", capacity, MAX_BYTES))
         return NULL;
     PyObject *batches = PyList_New(0), *returns = PyList_New(0), *all = PyTuple_New(3);
     if (!batches || !returns || !all) { /* no error is raised after this: it would lose what is taken out below */
@@ -878,6 +898,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
     self->returned = NULL;
     self->held -= messages.bytes;
     self->capacity = (size_t)capacity;
+    self->share = share;
     self->ready = self->pressed = 0;
     self->lost = 0;
     pthread_mutex_unlock(&self->lock);

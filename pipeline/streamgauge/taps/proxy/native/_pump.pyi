@@ -31,14 +31,15 @@ class Pump:
     def moved(self, token: int) -> int:
         """When the response's last read came (monotonic ns); 0 if the response was returned."""
     def collect(
-        self, room: int, due: bool, most: int = ..., /
+        self, room: int, due: bool, most: int = ..., share: int = ..., /
     ) -> tuple[list[tuple[bytes, int, int]], int, list[Returned]]:
         """Returns three things: batches of captured messages, each with the number of its messages and of its reads; how many
         reads were dropped; and the returned responses. A response is returned after its reads.
 
         `room`: how much may be captured until the next call (bytes); above that, reads are dropped. `due`: includes reads
         that were held for `hold_ns`; otherwise only finished messages are returned. `most`: about how many captured bytes
-        are returned; while there are more, the pump is readable.
+        are returned; while there are more, the pump is readable. `share`: how many bytes of one response's reads may be
+        captured within 0.25 s, until the next call changes it; further reads are dropped.
 
         If memory is short, captured reads are dropped, and counted; a returned response for which there is no memory is kept
         for the next call. If this raises MemoryError, nothing was taken out.
