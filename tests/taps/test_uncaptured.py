@@ -271,3 +271,14 @@ def test_packets_that_were_lost() -> None:
     found = followed_by(line)
     assert found.pop(("up", NotCaptured.NOT_LLM)) == 1
     assert found == {("up", NotCaptured.PACKETS_LOST): 1}
+
+
+def test_a_response_that_is_not_http_after_a_loss() -> None:
+    """Its bytes may be the middle of an earlier response. Without a loss it is another protocol."""
+    head, blank, body = JSON.partition(b"\r\n\r\n")
+    line = Line().open().ask(MODELS).answer(head + blank, body)
+    lost = line.sent[-1]
+    line.ask(MODELS).answer(b"SMTP\r\n\r\n")
+    assert followed_by(line) == {("up", NotCaptured.NOT_LLM): 1, ("up", NotCaptured.PROTOCOL): 1}
+    line.sent.remove(lost)
+    assert followed_by(line) == {("up", NotCaptured.NOT_LLM): 1, ("up", NotCaptured.PACKETS_LOST): 1}
