@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.record import Error, Record
-from streamgauge.metrics import table
+from streamgauge.metrics import budgets, table
 from streamgauge.metrics.declarations import (
     DETAIL_SERIES,
     DETAIL_SERIES_OF_A_METRIC,
@@ -212,6 +212,19 @@ def test_forged_values_of_closed_labels_stay_below_the_page() -> None:
             record_of(f"u-{number % 120}", f"m-{number % 5}", dialect=text, outcome=text, finish_reason=text)
         )
     assert len(read_at_once(metrics.render()).samples) < PAGE_SERIES
+
+
+def test_a_page_that_is_full_counts_under_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a smaller page: the budgets of all labels together allow more series than it has."""
+    monkeypatch.setattr(budgets, "PAGE_SERIES", 10_000)
+    metrics = Metrics()
+    for number in range(2_000):
+        forged = {"dialect": f"{number % 19}", "outcome": f"{number % 17}", "finish_reason": f"{number % 13}"}
+        metrics.observe(record_of(f"u-{number % 120}", f"m-{number % 5}", **forged))
+    page = read_at_once(metrics.render())
+    assert 8_000 < len(page.samples) < 10_000
+    assert page.total(STREAMS) == 2_000
+    assert page.value(CUT, label="upstream") > 0
 
 
 def test_the_counter_of_cuts_begins_at_0() -> None:
