@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamgauge.cli.replay import Replaying
-from streamgauge.config import Settings
 from streamgauge.core.record import Record
 from streamgauge.recount.bands import ALL
 from streamgauge.recount.models import tokenizer_name, version_of
@@ -22,6 +21,7 @@ from streamgauge.recount.output import Output, Outputs
 from streamgauge.recount.recount import characters, counted_tokens, generated, may_hide_reasoning
 from streamgauge.recount.tokenizer import Tokenizer
 from streamgauge.recount.vocabularies import tokenizer
+from streamgauge.settings.declarations import Settings
 from streamgauge.taps.replay.files import recordings_in
 
 TABLE = Path(__file__).parent.parent / "pipeline" / "streamgauge" / "recount" / "band_table.py"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from streamgauge.config import SETTINGS
+from streamgauge.settings.declarations import SETTINGS
 
 SCHEMA = Path(__file__).parent.parent / "deploy" / "helm" / "streamgauge" / "values.schema.json"
 COMMANDS = ("tap", "worker")

@@ -17,7 +17,6 @@ from scripts.commands_page import commands_page
 from scripts.settings_page import settings_page
 
 from streamgauge import records
-from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import (
     SLOTS,
@@ -37,6 +36,7 @@ from streamgauge.core.record import encode_record
 from streamgauge.kafka.administrator import Operation
 from streamgauge.kafka.topic_settings import CONTENTS, Setting, settings_of
 from streamgauge.kafka.topics import RIGHTS
+from streamgauge.settings.declarations import DEFAULT_PARTITIONS, DEFAULT_REPLICAS
 
 Field = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ _STREAM = bytes.fromhex("019ac0fa44b57a918c5d6e7f80912233")
 
 def files() -> Mapping[str, str]:
     """The generated files: name below docs/reference/ -> text."""
-    settings = (*_head("Settings", "config.py"), *settings_page())
+    settings = (*_head("Settings", "settings/declarations.py"), *settings_page())
     commands = (*_head("Commands and exit codes", "cli/commands.py"), *commands_page())
     pages = {"commands.md": commands, "record.md": _record_page(), "settings.md": settings, "topics.md": _topics_page()}
     return {name: "\n".join(page) for name, page in pages.items()}

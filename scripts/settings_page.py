@@ -6,8 +6,8 @@ from itertools import groupby
 from streamgauge.cli.commands import COMMANDS, Command
 from streamgauge.cli.help_text import note_of, sentence_of, value_of
 from streamgauge.cli.options import Option
-from streamgauge.config import SECTIONS
-from streamgauge.setting_types import Setting
+from streamgauge.settings.declarations import SECTIONS
+from streamgauge.settings.types import Setting
 
 
 def settings_page() -> Iterator[str]:

@@ -133,7 +133,7 @@ _LONG = (
     "tests/taps/proxy/test_early_answers.py::test_h4_the_connection_is_not_used_again",
     "tests/taps/proxy/test_fuzzed_requests.py",
     "tests/recorder/test_loop_client.py",
-    "tests/test_config.py::test_no_error_quotes_a_password",
+    "tests/settings/test_declarations.py::test_no_error_quotes_a_password",
     "tests/worker/simulation",
     "tests/worker/test_confirmed_sender.py",
     "tests/worker/test_partition_drop.py",

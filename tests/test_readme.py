@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streamgauge.cli.parser import parse
-from streamgauge.config import SETTINGS
 from streamgauge.errors import BUG, DONE, FOUND, INTERRUPTED, STUCK, UNAVAILABLE, USAGE
-from streamgauge.setting_types import ENV_PREFIX
+from streamgauge.settings.declarations import SETTINGS
+from streamgauge.settings.types import ENV_PREFIX
 from tests.each import each
 
 ROOT = Path(__file__).parent.parent

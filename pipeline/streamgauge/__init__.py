@@ -1,8 +1,7 @@
 """Streamgauge: how fast every LLM token stream came, how it ended, and what it used.
 
 records.py         public: the record for readers; record_parts.py: its parts
-config.py          the settings; ledger_settings.py, admin_settings.py, span_settings.py: those of the ledger, the admin port
-                   and spans; setting_types.py, attribute_types.py: their types
+settings/          all settings, each declared once, and the types of their values
 errors.py          what an operator can put right, and exit codes
 cli/               the command line, one module a command
 core/              pure: captured reads in, records out

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamgauge.cli.replay import Replaying
-from streamgauge.config import Settings
+from streamgauge.settings.declarations import Settings
 from tests.running import command, here
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample

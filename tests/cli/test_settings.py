@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streamgauge.cli.settings import SECRET, without_password
-from streamgauge.config import SETTINGS
 from streamgauge.errors import DONE, USAGE
 from streamgauge.ledger import open_ledger
+from streamgauge.settings.declarations import SETTINGS
 from tests.running import here
 
 URL = "postgresql://user:CANARY@db/ledger?sslmode=require&password=CANARY"

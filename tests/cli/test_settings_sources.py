@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from streamgauge.cli.settings_sources import OTHER_VARIABLES, faults_of_file, load
-from streamgauge.config import SETTINGS
 from streamgauge.errors import UsageFault
+from streamgauge.settings.declarations import SETTINGS
 
 PACKAGE = Path(__file__).parents[2] / "pipeline" / "streamgauge"
 

@@ -9,11 +9,11 @@ from streamgauge.cli.settings_sources import load
 from streamgauge.cli.span_export import exported_spans
 from streamgauge.cli.up import Delivery
 from streamgauge.cli.worker import LedgerStore
-from streamgauge.config import Settings
 from streamgauge.core.record import encode_record
 from streamgauge.errors import MissingExtra, UsageFault
 from streamgauge.ledger import SqliteLedger
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.settings.declarations import Settings
 from tests.http_serving import serving
 from tests.metrics.records import make_record
 from tests.running import here, wait_for

@@ -25,7 +25,6 @@ import msgspec
 import streamgauge
 from streamgauge.audit.runs import Runs
 from streamgauge.cli.settings_sources import load
-from streamgauge.config import SETTINGS
 from streamgauge.core import record
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.assembly.state_codec import STATE_VERSION
@@ -40,10 +39,11 @@ from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.prices.price_file import PriceFile
 from streamgauge.prices.pricing import Prices
+from streamgauge.settings.declarations import SETTINGS
 from streamgauge.spool.read_counters import Counters
 from tests.cli.test_ledger_watch import an_audit
 from tests.local_life import Life, put
-from tests.test_config import TABLE, toml_of
+from tests.settings.test_declarations import TABLE, toml_of
 from tests.vectors.drive import Live, in_pieces, messages, segments_of, wire
 from tests.vectors.load import Vector, vectors
 

@@ -8,8 +8,8 @@ from unittest import mock
 
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
-from streamgauge.config import SETTINGS, Settings
-from streamgauge.setting_types import ENV_PREFIX
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import ENV_PREFIX
 
 # Variables of ours that are not settings.
 OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_ADMIN_TOKEN"}

@@ -10,7 +10,7 @@ import yaml
 from scripts import chart_settings
 
 from streamgauge import __version__
-from streamgauge.config import DEFAULT_PARTITIONS, Settings
+from streamgauge.settings.declarations import DEFAULT_PARTITIONS, Settings
 from tests.deploy import commands
 from tests.deploy.chart import (
     CHART,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streamgauge.config import DEFAULT_PARTITIONS
 from streamgauge.kafka.topics import Topics
+from streamgauge.settings.declarations import DEFAULT_PARTITIONS
 from tests.deploy.chart import CHART, DEFAULTS, NAMESPACE, RELEASE, VALUES, of_kind, pods, sidecar_patch, values_file
 from tests.deploy.tools import ROOT, run
 

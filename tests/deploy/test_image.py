@@ -15,11 +15,11 @@ from packaging.requirements import Requirement
 from scripts.locked import locked as entries_of
 
 from streamgauge.cli.settings_sources import load
-from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.metrics.admin_access import Access
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer, split_address
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.certificates import ServerCertificate
+from streamgauge.settings.declarations import WORKER_ADMIN, Settings
 from tests.deploy.composed import ROOT
 from tests.deploy.tools import run
 

@@ -12,7 +12,7 @@ from bench.peers.servers import program_of
 
 from streamgauge.doctor.findings import Finding
 from streamgauge.doctor.slow_stream import serving
-from streamgauge.setting_types import parse_address
+from streamgauge.settings.types import parse_address
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
 from tests.ports import free_port
 from tests.running import start, start_up, wait_until_ready

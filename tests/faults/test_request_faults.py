@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.metrics.declarations import LABELS, PAGE_SERIES
+from streamgauge.settings.declarations import WORKER_ADMIN, Settings
 from tests.faults.listening import listening
 from tests.faults.scripted import (
     BODY,

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in, kept_headers
 from streamgauge.recorder.protocol import (
@@ -21,6 +20,7 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
     ResponseRead,
 )
+from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import DropReason
 from tests.recorder.fake_client import BugError, FakeClient
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from streamgauge.config import SpoolPolicy, SpoolSettings
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.recorder import spool_writer
 from streamgauge.recorder.bundler import reads_of
 from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
+from streamgauge.settings.declarations import SpoolPolicy, SpoolSettings
 from streamgauge.spool import NewRow, Reserve, Spool
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 from streamgauge.spool.response_counters import NotCaptured, read_responses

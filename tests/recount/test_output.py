@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from streamgauge.cli.replay import Replaying
-from streamgauge.config import Settings
 from streamgauge.core.record import Record
 from streamgauge.core.safe_values import MASKED, safe_id
 from streamgauge.recount import output as module
 from streamgauge.recount.output import Output, Outputs
 from streamgauge.recount.recount import characters
+from streamgauge.settings.declarations import Settings
 from tests.each import check_each
 from tests.recount.tokenizers import small
 

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from streamgauge.cli.replay import Replaying
-from streamgauge.config import Settings
 from streamgauge.core.record import Record, Request
 from streamgauge.recount import bands
 from streamgauge.recount.bands import ALL
@@ -15,6 +14,7 @@ from streamgauge.recount.output import Outputs
 from streamgauge.recount.recount import REASONS, Recount, recount
 from streamgauge.recount.tokenizer import Tokenizer
 from streamgauge.recount.vocabularies import VOCABULARIES
+from streamgauge.settings.declarations import Settings
 from tests.recount.tokenizers import SPLITS, random_ranks
 
 BYTES = random_ranks(0, b"a", merges=0)  # each byte is a token

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from streamgauge import __version__
 from streamgauge.cli.settings import shown_settings
-from streamgauge.config import SETTINGS, WORKER_ADMIN, Settings
 from streamgauge.errors import UsageFault
-from streamgauge.exposed_files import exposed_files
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.admin_log import AdminLog
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.listeners import is_loopback, not_available
-from streamgauge.setting_types import ENV_PREFIX
+from streamgauge.settings.declarations import SETTINGS, WORKER_ADMIN, Settings
+from streamgauge.settings.exposed_files import exposed_files
+from streamgauge.settings.types import ENV_PREFIX
 
 TOKEN_VARIABLE = f"{ENV_PREFIX}ADMIN_TOKEN"
 

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from streamgauge.cli.commands import Arguments
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.settings.declarations import Settings
 
 # The directories of the repository that come with the package (scripts/build_hook.py).
 NAMES = ("dashboards", "schemas")

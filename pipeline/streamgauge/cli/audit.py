@@ -34,9 +34,9 @@ from streamgauge.audit.theirs import Theirs
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledgers import ledger_of_audits, ledger_to_read
 from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_rows, print_table
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, UsageFault
 from streamgauge.ledger.zones import zone_of
+from streamgauge.settings.declarations import Settings
 
 _RUN_COLUMNS = ("run", "saved_at", "from", "to", "timezone", "agrees", "preliminary", "ledger", "invoices")
 # Characters of a digest that a table shows.

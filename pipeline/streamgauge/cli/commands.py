@@ -1,7 +1,7 @@
 """Every command: its words, module, sentence, examples, and the options that are not settings.
 
-The options that are settings are declared in `streamgauge.config`. The parser (`parser.py`), the help (`help_text.py`) and
-shell completion are made from both tables.
+Settings are declared in `settings/declarations.py`. The parser (`parser.py`), the help (`help_text.py`) and shell completion
+are made from both tables.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from typing import Any
 from streamgauge.cli import epilogs, ledger_epilogs, settings_epilogs
 from streamgauge.cli.ledger_options import AUDIT, BUDGETS, EXPORT, IMPORT, QUERY, RUN, RUN_PAIR
 from streamgauge.cli.options import CSV, HTML, JSON, JSONL, TABLE, TEXT, Option, output
-from streamgauge.config import SETTINGS
-from streamgauge.setting_types import Setting
+from streamgauge.settings.declarations import SETTINGS
+from streamgauge.settings.types import Setting
 
 
 @dataclass(frozen=True)

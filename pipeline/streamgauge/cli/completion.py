@@ -22,7 +22,7 @@ from streamgauge.cli.commands import (
     second_words,
 )
 from streamgauge.cli.options import Option
-from streamgauge.setting_types import Setting
+from streamgauge.settings.types import Setting
 
 _BASH = """\
 _streamgauge_completion() {

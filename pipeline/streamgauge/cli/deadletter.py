@@ -14,12 +14,12 @@ from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_not_
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.options import JSON, TABLE, TEXT
 from streamgauge.cli.tables import JsonPrinter, print_table
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.kafka.dead_letters import DeadLetter, Sender, Stage, message_of, read
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Topics, TopicsError
-from streamgauge.setting_types import MAX_SECONDS
+from streamgauge.settings.declarations import Settings
+from streamgauge.settings.types import MAX_SECONDS
 
 # Rows of one table: columns are as wide as their widest cell, so rows are held in memory until they are printed.
 _PAGE = 500

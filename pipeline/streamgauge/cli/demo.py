@@ -16,12 +16,12 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import JSON
 from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.core.record import Record, encode_record
 from streamgauge.errors import DONE, INTERRUPTED, UsageFault
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
-from streamgauge.setting_types import Upstream
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import Upstream
 
 if TYPE_CHECKING:
     from streamgauge_demo.verdict import Json

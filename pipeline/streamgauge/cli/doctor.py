@@ -16,7 +16,6 @@ from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.options import JSON
 from streamgauge.cli.tap_process import check_attributes, check_certificates, check_keys
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import Settings
 from streamgauge.doctor.checks import run_checks
 from streamgauge.doctor.cluster import Cluster
 from streamgauge.doctor.findings import Finding, Level
@@ -26,7 +25,8 @@ from streamgauge.kafka.topics import Job
 from streamgauge.recorder.installation_key import installation_key
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.redaction import redacted_text, redacted_value
-from streamgauge.setting_types import parse_address
+from streamgauge.settings.declarations import Settings
+from streamgauge.settings.types import parse_address
 from streamgauge.taps.proxy.tls import upstream_context
 
 _UP, _TAP, _WORKER = "up", "tap", "worker"

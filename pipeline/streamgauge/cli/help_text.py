@@ -13,9 +13,9 @@ from itertools import zip_longest
 from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, Command, first_words, second_words
 from streamgauge.cli.epilogs import EPILOG
 from streamgauge.cli.options import Option
-from streamgauge.config import SECTIONS, SETTINGS
 from streamgauge.errors import DONE
-from streamgauge.setting_types import Setting
+from streamgauge.settings.declarations import SECTIONS, SETTINGS
+from streamgauge.settings.types import Setting
 
 ABOUT = "Measures streaming LLM responses: latency, outcome and token usage of each one."
 

@@ -7,10 +7,10 @@ can read command lines.
 import os
 from pathlib import Path
 
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers, Login, Mechanism, Password, Protocol, TlsFiles
-from streamgauge.setting_types import ENV_PREFIX
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import ENV_PREFIX
 
 PASSWORD_VARIABLE = f"{ENV_PREFIX}KAFKA_PASSWORD"
 

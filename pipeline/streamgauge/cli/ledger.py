@@ -8,10 +8,10 @@ from streamgauge.cli.ledger_filter import filter_of
 from streamgauge.cli.ledgers import MissingLedger, ledger_when_needed
 from streamgauge.cli.tables import MAX_WIDTH, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
 from streamgauge.ledger import KEYS, Filter, Reader, Total
 from streamgauge.ledger.row import KINDS
+from streamgauge.settings.declarations import Settings
 
 # The columns of totals after the keys: fields of Total, kinds of tokens, and the longest wait in seconds.
 SUMS = (

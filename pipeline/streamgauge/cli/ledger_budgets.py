@@ -9,11 +9,11 @@ from streamgauge.cli.ledger_filter import filter_of, month_of
 from streamgauge.cli.ledgers import ledger_to_read
 from streamgauge.cli.tables import MAX_WIDTH, print_rows
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND
 from streamgauge.ledger.budgets import BudgetState, budget_states, load_budgets
 from streamgauge.ledger.cost import usd
 from streamgauge.ledger.zones import zone_of
+from streamgauge.settings.declarations import Settings
 
 _COLUMNS = (
     "key", "value", "month", "budget_usd", "spent_usd", "forecast_usd", "reached_percent", "streams", "without_price",

@@ -17,8 +17,8 @@ from streamgauge.cli.export_columns import COLUMNS, values_of
 from streamgauge.cli.ledger import chosen_by
 from streamgauge.cli.ledgers import ledger_when_needed
 from streamgauge.cli.tables import print_csv
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, MissingExtra, Unavailable, UsageFault
+from streamgauge.settings.declarations import Settings
 
 # Characters of the file's name in that of the unfinished one: with all of them it may be too long.
 _NAME_CHARS = 40

@@ -13,9 +13,9 @@ from typing import BinaryIO
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.stream_costs import prices_of
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, LedgerUnavailableError, UnreadableRecordError
+from streamgauge.settings.declarations import Settings
 
 # Records of one transaction, as the worker's sink has it.
 _BATCH = 500

@@ -13,7 +13,6 @@ from streamgauge.audit.result import Result, not_compared
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.cli.ledger_filter import month_of
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import Settings
 from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError
 from streamgauge.ledger.budgets import Budgets, BudgetState, budget_states, load_budgets
 from streamgauge.ledger.cost import COST_DIGITS
@@ -22,6 +21,7 @@ from streamgauge.live.answers import BudgetRow, LastAudit, Money
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.faults import report_fault
+from streamgauge.settings.declarations import Settings
 
 _LOG = logging.getLogger("streamgauge.ledger")
 

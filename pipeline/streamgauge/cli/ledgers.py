@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import Ledger, LedgerUnavailableError, Pricing, Reader, SeveralLedgers, open_ledger, sqlite_file
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample
 from streamgauge.runtime.data_directory import make_data_dir
+from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Failure, failure_of
 
 _LOG = logging.getLogger("streamgauge.ledger")

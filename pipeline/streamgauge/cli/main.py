@@ -85,7 +85,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
         from streamgauge.cli.extras import check_extra
         from streamgauge.cli.settings_sources import load
-        from streamgauge.config import Settings
+        from streamgauge.settings.declarations import Settings
 
         check_extra(args.command)
         settings = load(args.settings, args.config or _settings_file(), args.serves) if args.loads else Settings()

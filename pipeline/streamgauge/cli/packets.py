@@ -17,13 +17,13 @@ from streamgauge.cli.tap import ship_until, shipper_of, watched_tap
 from streamgauge.cli.tap_announcements import say_stopping, say_undelivered
 from streamgauge.cli.tap_process import Tap, say, stop_signal
 from streamgauge.cli.up import running_up
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import Child, streams_drain_s
+from streamgauge.settings.declarations import Settings
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
 from streamgauge.taps.packets.privilege import drop_net_raw
 from streamgauge.taps.packets.process import PacketSettings

@@ -29,7 +29,7 @@ from streamgauge.cli.help_text import print_help, usage
 from streamgauge.cli.options import Option
 from streamgauge.errors import DONE, USAGE
 from streamgauge.runtime.redaction import redacted_text
-from streamgauge.setting_types import Setting
+from streamgauge.settings.types import Setting
 
 PROGRAM = "streamgauge"
 

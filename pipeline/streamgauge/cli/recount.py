@@ -12,13 +12,13 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import TABLE
 from streamgauge.cli.replay import Replaying, recordings_of
 from streamgauge.cli.tables import MAX_WIDTH, print_json, print_rows
-from streamgauge.config import Settings
 from streamgauge.core.record import Record
 from streamgauge.errors import DONE, FOUND, UsageFault
 from streamgauge.recount.models import tokenizer_name
 from streamgauge.recount.output import Outputs
 from streamgauge.recount.recount import Recount, recount
 from streamgauge.recount.vocabularies import MissingVocabulary, tokenizer
+from streamgauge.settings.declarations import Settings
 
 if TYPE_CHECKING:
     from streamgauge.recount.tokenizer import Tokenizer

@@ -13,13 +13,13 @@ from streamgauge.cli.options import TABLE
 from streamgauge.cli.replay_notes import NO_RECORDING, Found, is_nothing, notes_on
 from streamgauge.cli.replay_topic import records_of_topic
 from streamgauge.cli.tables import print_records
-from streamgauge.config import Settings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
 from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE, UsageFault
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
 from streamgauge.recorder.request import CaptureSettings
+from streamgauge.settings.declarations import Settings
 from streamgauge.taps.replay import exchange
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Tally
 from streamgauge.taps.replay.files import ReplaySettings, log_of, recordings_in

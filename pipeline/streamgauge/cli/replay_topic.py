@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Iterator
 
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.config import Settings
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable
 from streamgauge.kafka.log_reader import LogUnreadableError, read_partition
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Job, Topics, TopicsError, segments_partitions
+from streamgauge.settings.declarations import Settings
 from streamgauge.taps.replay.contract import Log, Logged, Tally
 
 # Assembles the records of a named log, and prints the notes on it.

@@ -3,10 +3,10 @@
 import sys
 
 from streamgauge.cli.commands import Arguments
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
 from streamgauge.metrics.objectives import objectives_of
 from streamgauge.metrics.rule_files import prometheus_rules, sloth_specification
+from streamgauge.settings.declarations import Settings
 
 
 def run(settings: Settings, args: Arguments) -> int:

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.cli.commands import COMMANDS, Arguments
 from streamgauge.cli.options import JSON
 from streamgauge.cli.settings_sources import SECRET_VARIABLES, faults_of_file
 from streamgauge.cli.tables import print_rows
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import DONE, USAGE, UsageFault
 from streamgauge.runtime.nearest import nearest
-from streamgauge.setting_types import ServerPort, Setting, Upstream
-from streamgauge.span_settings import SpanHeader
+from streamgauge.settings.attributes import Attribute
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import ServerPort, Setting, SpanHeader, Upstream
 
 _COLUMNS = ("setting", "value", "from")
 SECRET = "***"  # noqa: S105 - shown in place of one

@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 from streamgauge.runtime.nearest import nearest
 from streamgauge.runtime.redaction import redacted_text, redacted_value
 from streamgauge.runtime.secret_file import read_secret
-from streamgauge.setting_types import ENV_PREFIX, SCHEME, Setting
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import ENV_PREFIX, SCHEME, Setting
 
 # Secrets that have no option, since every user of the host can read command lines.
 SECRET_VARIABLES = frozenset(f"{ENV_PREFIX}{name}" for name in ("ADMIN_TOKEN", "KAFKA_PASSWORD"))

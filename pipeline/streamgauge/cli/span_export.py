@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from streamgauge.config import Settings
 from streamgauge.errors import MissingExtra, UsageFault
 from streamgauge.ledger import LedgerRow
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.settings.declarations import Settings
 from streamgauge.taps.proxy.request import route_of
 
 # How long a command that stops goes on to send spans (seconds): enough for a receiver that answers.

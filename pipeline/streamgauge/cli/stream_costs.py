@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streamgauge.config import Settings
 from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
 from streamgauge.ledger import LedgerRow, unstored_row_of
@@ -13,6 +12,7 @@ from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import NO_PRICES, load_prices
 from streamgauge.runtime.faults import report_fault
+from streamgauge.settings.declarations import Settings
 
 _USD = 10.0**-COST_DIGITS
 

@@ -15,7 +15,6 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
 from streamgauge.cli.tap_process import Capturing, Tap, running_tap, stop_signal, tap_settings
-from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
@@ -28,6 +27,7 @@ from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import END_S
+from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Spool
 
 # Least time to ship the rest at the end, even if streams took the whole drain timeout (seconds).

@@ -1,10 +1,10 @@
 """Messages to the operator from the commands that run a tap: addresses and directories, and what remains after a stop."""
 
 from streamgauge.cli.tap_process import Tap, say
-from streamgauge.config import Settings
 from streamgauge.runtime.process_group import streams_drain_s
 from streamgauge.runtime.socket_directory import SOCKET
-from streamgauge.setting_types import version_at_end
+from streamgauge.settings.declarations import Settings
+from streamgauge.settings.types import version_at_end
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
 

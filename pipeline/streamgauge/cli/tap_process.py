@@ -14,12 +14,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streamgauge.attribute_types import TENANT
 from streamgauge.cli.admin_port import admin_access, start_admin_port
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table, table_health
 from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
@@ -38,7 +36,9 @@ from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
 from streamgauge.runtime.socket_directory import RuntimeDir
 from streamgauge.runtime.stopping import StopSignal
-from streamgauge.setting_types import Upstream
+from streamgauge.settings.attributes import TENANT
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import Upstream
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.client_access import client_tokens

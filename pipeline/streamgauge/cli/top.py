@@ -20,7 +20,6 @@ from rich.text import Text
 from streamgauge.cli.admin_port import admin_token
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.options import JSON
-from streamgauge.config import Settings
 from streamgauge.core.safe_values import escaped
 from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.live.view import MAX_ROWS
@@ -28,6 +27,7 @@ from streamgauge.metrics.admin_access import Token
 from streamgauge.metrics.http_server import AdminAddressError, split_address
 from streamgauge.runtime.certificates import reading_authorities
 from streamgauge.runtime.redaction import redacted_value
+from streamgauge.settings.declarations import Settings
 
 # How long one answer may take (seconds): the process itself gives up after 5.
 TIMEOUT_S = 10.0

@@ -10,10 +10,10 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.options import JSON, TABLE
 from streamgauge.cli.tables import print_rows
-from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Created, TopicsError, create, describe
+from streamgauge.settings.declarations import Settings
 
 _COLUMNS = ("topic", "partitions", "replicas", "settings")
 

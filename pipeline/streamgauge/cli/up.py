@@ -19,7 +19,6 @@ from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, check_attributes, running_tap, say, stop_signal, tap_settings
-from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable
@@ -36,6 +35,7 @@ from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir, unusable
 from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.log_time import log_with_times
+from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Failure, failure_of
 from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
 from streamgauge.taps.proxy.request import route_of

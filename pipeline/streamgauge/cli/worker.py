@@ -14,7 +14,6 @@ from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.recent_streams import load_last_hour
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
-from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.live.http_pages import LivePages
@@ -25,6 +24,7 @@ from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
+from streamgauge.settings.declarations import Settings
 from streamgauge.worker.log_lines import log_lines_to_stderr
 from streamgauge.worker.process import Worker, run_worker
 from streamgauge.worker.settings import Stored, WorkerSettings

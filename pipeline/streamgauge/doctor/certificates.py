@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from streamgauge.config import SETTINGS
 from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.doctor.upstreams import WARN_DAYS
 from streamgauge.runtime.certificates import Invalid, load_certificate, why_invalid
+from streamgauge.settings.declarations import SETTINGS
 
 # Messages that the two sides of a handshake exchange in memory, at most: four are needed.
 _ROUNDS = 10

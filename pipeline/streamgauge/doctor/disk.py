@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from streamgauge.config import Settings
 from streamgauge.doctor.findings import Finding, fail, failure_of, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
 from streamgauge.errors import Unavailable
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
 from streamgauge.runtime.ownership import READ, WRITE, mode_of, others_who_may
+from streamgauge.settings.declarations import Settings
 
 # Files with captured data, records or a key (the key has a check of its own).
 _FILES = ("spool.sqlite", "state.sqlite", "ledger.sqlite")

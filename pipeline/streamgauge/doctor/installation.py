@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamgauge.config import Settings
 from streamgauge.doctor.cluster import Cluster
 from streamgauge.runtime.listeners import Address
-from streamgauge.setting_types import Upstream
+from streamgauge.settings.declarations import Settings
+from streamgauge.settings.types import Upstream
 
 # The upstream by which the doctor's own stream goes through a tap.
 DOCTOR = "doctor"

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamgauge.config import Settings
 from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
@@ -12,6 +11,7 @@ from streamgauge.errors import MissingExtra
 from streamgauge.ledger import LedgerUnavailableError, UnsupportedLedgerError, sqlite_file
 from streamgauge.ledger.inspection import LedgerState, inspect_ledger
 from streamgauge.runtime.redaction import redacted_text
+from streamgauge.settings.declarations import Settings
 
 
 async def find(installation: Installation) -> Sequence[Finding]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from streamgauge.config import SETTINGS
 from streamgauge.doctor.findings import Finding, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.threads import in_thread
-from streamgauge.exposed_files import exposed, secret_files
+from streamgauge.settings.declarations import SETTINGS
+from streamgauge.settings.exposed_files import exposed, secret_files
 
 
 async def find(installation: Installation) -> Sequence[Finding]:

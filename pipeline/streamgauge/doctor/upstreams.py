@@ -9,7 +9,7 @@ from streamgauge.doctor.findings import Finding, fail, ok, warn
 from streamgauge.doctor.installation import Installation
 from streamgauge.doctor.probe import Answer, ProbeError, head
 from streamgauge.runtime.certificates import Invalid
-from streamgauge.setting_types import Upstream, version_at_end
+from streamgauge.settings.types import Upstream, version_at_end
 
 # A certificate that expires sooner is reported (days): those of a public authority are renewed 30 days before.
 WARN_DAYS = 14

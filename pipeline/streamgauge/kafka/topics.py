@@ -9,7 +9,6 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import for_code  # type: ignore[import-untyped]
 
-from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS, SETTINGS, Settings
 from streamgauge.core.capture.segments import SLOTS
 from streamgauge.kafka.administrator import (
     ExistingTopic,
@@ -39,6 +38,7 @@ from streamgauge.kafka.topic_settings import (
     TIMESTAMP_TYPE,
     settings_of,
 )
+from streamgauge.settings.declarations import DEFAULT_PARTITIONS, DEFAULT_REPLICAS, SETTINGS, Settings
 
 __all__ = [
     "DEFAULT_PARTITIONS",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
@@ -24,6 +23,7 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
 )
 from streamgauge.runtime.faults import report_fault
+from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.spool.response_counters import NotCaptured
 

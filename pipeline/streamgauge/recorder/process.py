@@ -30,7 +30,6 @@ from typing import Literal, NoReturn
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.config import Settings, SpoolSettings
 from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
 from streamgauge.recorder.batches import Batches
@@ -47,7 +46,7 @@ from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.runtime.child import leave_terminal_to_parent, say
 from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
-from streamgauge.sampling_settings import SamplingSettings
+from streamgauge.settings.declarations import SamplingSettings, Settings, SpoolSettings
 from streamgauge.spool import Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.spool.response_counters import NotCaptured

@@ -18,7 +18,7 @@ from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.core.safe_values import is_attribute_name, safe_code, safe_id, whole_number
 from streamgauge.recorder.budget import BodyBuffer, Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
-from streamgauge.sampling_settings import SamplingSettings
+from streamgauge.settings.declarations import SamplingSettings
 
 # Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
 DIGEST_DIGITS = 32

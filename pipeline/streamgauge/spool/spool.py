@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from streamgauge.config import SpoolSettings
+from streamgauge.settings.declarations import SpoolSettings
 from streamgauge.spool.connection import SpoolFile, Work
 from streamgauge.spool.file import COLUMNS, is_intact, with_checksum, without_checksum
 from streamgauge.spool.read_counters import (

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
+from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.httpx_streams import (
     CapturedRequestStream,

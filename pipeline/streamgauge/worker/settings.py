@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from streamgauge.config import Settings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
@@ -13,6 +12,7 @@ from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
 from streamgauge.metrics.money import StreamCost
+from streamgauge.settings.declarations import Settings
 from streamgauge.worker.foreign_messages import ALONE_S
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
@@ -17,6 +16,7 @@ from streamgauge.recorder.protocol import (
     RequestStarted,
     ResponseRead,
 )
+from streamgauge.settings.attributes import Attribute
 
 # Part of every generated text and message: must not occur in anything that a masked capture writes.
 CANARY = "CANARY"

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
     ExchangeEnded,
@@ -14,6 +13,7 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
     ResponseRead,
 )
+from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.inprocess.capture import attributes_of, is_event_stream, is_llm, start_capture
 from tests.recorder.fake_client import BugError, FakeClient
 from tests.taps.inprocess.rig import report_stream, seen_request

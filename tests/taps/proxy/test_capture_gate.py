@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder import protocol as wire
 from streamgauge.recorder.loop_client import FLUSH_S, LoopClient
@@ -21,6 +20,7 @@ from streamgauge.recorder.protocol import (
     RequestStarted,
     ResponseRead,
 )
+from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import Counters, Incident, read_balance, read_incidents
 from tests.taps.proxy.rig import (
     EVENTS,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.proxy_settings import ProxySettings
+from streamgauge.settings.declarations import ProxySettings
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.reader import MIN_PIECE, WHOLE, Event, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.setting_types import version_at_end
+from streamgauge.settings.types import version_at_end
 from streamgauge.taps.proxy.request import route_of
 from tests.running import start_up
 from tests.taps.proxy.rig import RawUpstream, RunningRelay, answering, receive_all, settings_for

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
+from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.replay.contract import RecordedExchange, Tally, Times
 from streamgauge.taps.replay.exchange import TAP, is_captured, segments_of, without_decoded_coding
 from tests.taps import talk

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from streamgauge.attribute_types import ATTRIBUTES, Attribute
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.recorder.exchange_capture import (
@@ -18,6 +17,7 @@ from streamgauge.recorder.exchange_capture import (
 )
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.recorder.uncaptured import why_not_captured
+from streamgauge.settings.attributes import ATTRIBUTES, Attribute
 from streamgauge.spool.response_counters import NotCaptured
 
 _CONTENT_TYPE = frozenset(("content-type",))

@@ -20,14 +20,14 @@ from typing import NoReturn
 
 import msgspec
 
-from streamgauge.attribute_types import Attribute
-from streamgauge.config import Settings
 from streamgauge.errors import BUG
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.child import leave_terminal_to_parent
 from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
+from streamgauge.settings.attributes import Attribute
+from streamgauge.settings.declarations import Settings
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.packets.clock import StampClock
 from streamgauge.taps.packets.connections import CaptureScope, Connections

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import names_event_stream
@@ -16,6 +15,7 @@ from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.recorder.uncaptured import why_not_captured
 from streamgauge.runtime.faults import report_fault
+from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.request import Outgoing, Request

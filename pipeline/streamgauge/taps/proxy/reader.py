@@ -10,7 +10,7 @@ from collections import deque
 
 import httptools
 
-from streamgauge.proxy_settings import ProxySettings
+from streamgauge.settings.declarations import ProxySettings
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.request import RefusedError, Request

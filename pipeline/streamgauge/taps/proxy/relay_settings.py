@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from streamgauge.attribute_types import Attribute
-from streamgauge.config import Settings
-from streamgauge.proxy_settings import ProxySettings
 from streamgauge.recorder.client import CAPACITY_BYTES
+from streamgauge.settings.attributes import Attribute
+from streamgauge.settings.declarations import ProxySettings, Settings
 from streamgauge.taps.proxy.limits import BODY_GRACE_S
 from streamgauge.taps.proxy.upstream import WATCH_S
 

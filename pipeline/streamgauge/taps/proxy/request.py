@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from streamgauge.setting_types import version_at_end
+from streamgauge.settings.types import version_at_end
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.climbing import climbs
 

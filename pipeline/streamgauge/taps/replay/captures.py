@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Segment
 from streamgauge.recorder.protocol import RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
+from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.packets.files import PcapFault, messages_of
 from streamgauge.taps.proxy.capture_gate import named_headers
 from streamgauge.taps.replay.contract import BrokenRecording, Tally

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
@@ -13,6 +12,7 @@ from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
+from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.replay.body import rechunked
 from streamgauge.taps.replay.contract import Header, RecordedExchange, Tally
 

@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.formats.sse import BOM
 from streamgauge.errors import MissingExtra
 from streamgauge.recorder.request import CaptureSettings
+from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
 from streamgauge.taps.replay.body import replay
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, RecordedExchange, Tally

@@ -2,14 +2,6 @@
 
 import pytest
 
-from streamgauge.attribute_types import (
-    ATTRIBUTE_NAMES,
-    ATTRIBUTES,
-    MAX_METRIC_ATTRIBUTES,
-    REFUSED_HEADERS,
-    RESERVED,
-    TENANT,
-)
 from streamgauge.cli.ledger import SUMS
 from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.ledger import KEYS
@@ -19,6 +11,14 @@ from streamgauge.metrics.budgets import reserve_of
 from streamgauge.metrics.declarations import LABELS
 from streamgauge.metrics.table import TABLE
 from streamgauge.recorder.request import _KEY_HEADERS
+from streamgauge.settings.attributes import (
+    ATTRIBUTE_NAMES,
+    ATTRIBUTES,
+    MAX_METRIC_ATTRIBUTES,
+    REFUSED_HEADERS,
+    RESERVED,
+    TENANT,
+)
 from streamgauge.taps.proxy.request import _OURS
 from tests.each import each
 

@@ -12,26 +12,25 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from streamgauge.attribute_types import Attribute
 from streamgauge.cli.admin_port import with_worker_admin_port
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
 from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.state_directory import default_data_dir
-from streamgauge.setting_types import ENV_PREFIX, ServerPort, Upstream, parse_address
-from streamgauge.span_settings import SpanHeader
+from streamgauge.settings.attributes import Attribute
+from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.types import ENV_PREFIX, ServerPort, SpanHeader, Upstream, parse_address
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
 from tests.each import each
 
-PACKAGE = Path(__file__).parent.parent / "pipeline" / "streamgauge"
+PACKAGE = Path(__file__).parents[2] / "pipeline" / "streamgauge"
 
 
 def local(port: int) -> Address:
@@ -341,12 +340,7 @@ def test_selected_settings_have_their_values_and_the_others() -> None:
 
 # Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.
 DECLARING = (
-    "config.py",
-    "admin_settings.py",
-    "ledger_settings.py",
-    "proxy_settings.py",
-    "sampling_settings.py",
-    "span_settings.py",
+    "settings/declarations.py",
     "core/limits.py",
 )
 

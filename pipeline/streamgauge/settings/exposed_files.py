@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from streamgauge.config import SETTINGS, Settings
 from streamgauge.runtime.ownership import READ, WRITE, mode_of, others_who_may
+from streamgauge.settings.declarations import SETTINGS, Settings
 
 # The ends of the names of such settings.
 _ENDS = ("_key", "_password_file", "_token_file", "_header_file", "ledger_file")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.core.safe_values import is_attribute_name
 from streamgauge.runtime.redaction import redacted_item
-from streamgauge.setting_types import HEADER, SettingType, items_of
+from streamgauge.settings.types import HEADER, SettingType, items_of
 
 # Names that have another meaning in the ledger or in metrics. Tests compare them with what the ledger and the metrics use.
 RESERVED = frozenset(

@@ -11,36 +11,37 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from streamgauge.admin_settings import AdminSettings
-from streamgauge.attribute_types import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.core.limits import Limits
-from streamgauge.ledger_settings import LEDGER_COMMANDS, LEDGER_READERS, TO_LEDGER, LedgerSettings
-from streamgauge.proxy_settings import RELAYS as _RELAYS
-from streamgauge.proxy_settings import ProxySettings, key_password_file, pem_file
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.state_directory import default_data_dir
-from streamgauge.sampling_settings import SamplingSettings
-from streamgauge.setting_types import (
+from streamgauge.settings.attributes import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
+from streamgauge.settings.types import (
     ADDRESS,
     BROKERS,
     DIRECTORY,
     FILE,
     HEADER,
     HOSTS,
+    LEDGERS,
     PARTITIONS,
     SERVER_PORTS,
+    SHARE,
+    SPAN_HEADERS,
+    SPAN_RECEIVER,
     TOPIC_PREFIX,
     UPSTREAMS,
     ServerPort,
     Setting,
+    SpanHeader,
     Upstream,
     choice,
+    order,
     seconds,
+    switch,
     text,
     whole,
 )
-from streamgauge.setting_types import declared as _set
-from streamgauge.span_settings import SpanSettings
+from streamgauge.settings.types import declared as _set
 
 # What the topics have where neither a setting nor an existing topic says otherwise.
 DEFAULT_PARTITIONS = 8
@@ -52,6 +53,7 @@ Part = TypeVar("Part")
 SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 
 # The commands that take a setting, by their words.
+_RELAYS = ("up", "tap")
 _PACKETS = ("up packets", "tap packets")
 _TAPS = (*_RELAYS, *_PACKETS)
 _CAPTURES = (*_TAPS, "replay")
@@ -60,11 +62,119 @@ _ASSEMBLES = (*_SERVICES, "replay")  # a tap does so for its page
 _TOPICS = ("topics create", "topics describe")
 _REPLAYS = ("replay", "recount")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
+_ADMIN = (*_SERVICES, "demo")
+# The commands that make records, those that read a ledger, and all that only use one.
+TO_LEDGER = ("up", "up packets", "worker")
+LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
+AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff")
+LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", *AUDIT_COMMANDS)
 _KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
 
 # The sections of help and reference, in their order.
 SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Operation")
 _UPSTREAMS, _CLIENTS, _PACKET_CAPTURE, _CAPTURE, _KAFKA_SECTION, _STORAGE, _RECORDS, _OPERATION = SECTIONS
+
+
+_DAY_S = 24 * 3600
+
+
+def _pem_file(content: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
+    """A field for the path of a PEM file with this content."""
+    return _set(FILE, None, f"PEM file of {content}", commands, section, **more)
+
+
+def _key_password_file(key: str, commands: tuple[str, ...], section: str) -> Any:
+    """A field for the path of a file with the password of a private key."""
+    about = f"file that contains the password of {key}, read when the key is loaded"
+    return _set(FILE, None, about, commands, section)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings:
+    """The settings that only the relays of the proxy use. Each relay gets all of them."""
+
+    connect_timeout: float = _set(seconds(), 10.0, "time limit for connecting to an upstream", _RELAYS, _UPSTREAMS)
+    upstream_ca: Path | None = _pem_file("CAs to trust for https upstreams, besides the system's", _RELAYS, _UPSTREAMS)
+    upstream_certificate: Path | None = _pem_file("a client certificate for https upstreams", _RELAYS, _UPSTREAMS)
+    upstream_key: Path | None = _pem_file(
+        "the private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="that file"
+    )
+    upstream_key_password_file: Path | None = _key_password_file("--upstream-key", _RELAYS, _UPSTREAMS)
+    tls_certificate: Path | None = _pem_file(
+        "the certificate with which clients are served over TLS; reloaded when it changes", _RELAYS, _CLIENTS
+    )
+    tls_key: Path | None = _pem_file(
+        "the private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="that file"
+    )
+    tls_key_password_file: Path | None = _key_password_file("--tls-key", _RELAYS, _CLIENTS)
+    tls_client_ca: Path | None = _pem_file(
+        "the CAs whose certificates clients must present in TLS; a client without one is refused", _RELAYS, _CLIENTS
+    )
+    client_token_file: Path | None = _set(
+        FILE,
+        None,
+        'TOML file of the tokens that clients must send, by lines name = "token"; read again when it changes',
+        _RELAYS,
+        _CLIENTS,
+    )
+    strip_attributes: bool = _set(
+        switch(), False, "do not pass the headers of --attribute on to upstreams", _RELAYS, _CAPTURE
+    )
+    # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
+    # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
+    max_request_head: int = _set(
+        whole(4 * 1024, 1024**2, unit="bytes"),
+        64 * 1024,
+        "largest headers of a request; larger ones are answered with 431",
+        _RELAYS,
+        _CLIENTS,
+    )
+    # A body is passed on as it arrives and takes no memory (1 TiB is far more than a prompt).
+    max_request_body: int | None = _set(
+        whole(1, 1024**4, unit="bytes"),
+        None,
+        "largest body of a request; larger ones are answered with 413",
+        _RELAYS,
+        _CLIENTS,
+        default_text="no limit",
+    )
+    # A million is the most that the memory and descriptors of one host can serve. The default takes 40 MiB when its
+    # connections are idle, and some GiB at the very worst (docs/security.md: what one connection may hold). It fits into
+    # 20,000 descriptors.
+    max_connections: int = _set(
+        whole(1, 1_000_000), 6_000, "most client connections at a time; further ones wait", _RELAYS, _CLIENTS
+    )
+    max_connections_per_address: int | None = _set(
+        whole(1, 1_000_000),
+        None,
+        "most client connections from one address; further ones are closed",
+        _RELAYS,
+        _CLIENTS,
+        default_text="3/4 of --max-connections",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """Which streams the recorder captures in full, and whose they are."""
+
+    full_share: float = _set(
+        SHARE,
+        1.0,
+        "with --capture full: the part of the streams whose text is kept; others are masked, and each stream has a record",
+        _TAPS,
+        _CAPTURE,
+    )
+    # A client can write any header, but it has only the API keys that it was given.
+    tenant_source: tuple[str, ...] = _set(
+        order("client", "credential", "header"),
+        ("credential", "header"),
+        "where a request's tenant comes from, the first source that has one: `client`, the name of the authenticated client, "
+        "`credential`, the API key's entry in --tenants, or `header`, --tenant-header",
+        _TAPS,
+        _CAPTURE,
+        default_text="credential,header",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +195,138 @@ class SpoolSettings:
     )
     # Three days, the retention of the segments topic: an outage over a weekend is delivered whole.
     spool_age: float = _set(seconds(), 259_200.0, "discard data that was not delivered for this long", _TAPS, _STORAGE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerSettings:
+    """The settings of the ledger."""
+
+    ledger: tuple[str, ...] = _set(
+        LEDGERS,
+        (),
+        "database of the records: sqlite:///FILE or postgresql://USER@HOST/DATABASE; repeatable where it is only read",
+        (*TO_LEDGER, *LEDGER_COMMANDS),
+        _STORAGE,
+        default_text="DATA_DIR/ledger.sqlite",
+        secret=True,
+    )
+    ledger_file: Path | None = _set(
+        FILE,
+        None,
+        "file that contains the URL of --ledger, which may hold a password; read once",
+        (*TO_LEDGER, *LEDGER_COMMANDS),
+        _STORAGE,
+        content_of="ledger",
+    )
+    # A longer time than a century is a typing error.
+    ledger_age: int | None = _set(
+        whole(_DAY_S, 100 * 366 * _DAY_S, unit="seconds"),
+        None,
+        "delete the records of streams that started longer ago than this",
+        TO_LEDGER,
+        _STORAGE,
+        default_text="no limit, nothing is deleted",
+    )
+    # An empty ledger has some 100 KB; the largest value is far more than a disk holds.
+    ledger_bytes: int | None = _set(
+        whole(1024**2, 1024**5, unit="bytes"),
+        None,
+        "largest size of a SQLite ledger: a full one stores nothing more, and new data waits in the spool or in Kafka",
+        TO_LEDGER,
+        _STORAGE,
+        default_text="what leaves 1 GiB of its disk free (a tenth of a disk below 10 GiB)",
+    )
+    budgets: Path | None = _set(
+        FILE,
+        None,
+        "TOML file of budgets of tenants or attributes for a month: metrics show what is spent",
+        TO_LEDGER,
+        _OPERATION,
+    )
+    prices: Path | None = _set(
+        FILE,
+        None,
+        "TOML file of your own prices, which come before those of genai-prices",
+        (*TO_LEDGER, "ledger import"),
+        _RECORDS,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminSettings:
+    """Who may use the admin port, and its TLS."""
+
+    admin_token_file: Path | None = _set(
+        FILE,
+        None,
+        "file that contains the token of --admin, read for each request; or set the variable STREAMGAUGE_ADMIN_TOKEN",
+        (*_ADMIN, "top"),
+        _OPERATION,
+    )
+    admin_tls_certificate: Path | None = _set(
+        FILE,
+        None,
+        "PEM file of the certificate with which --admin is served over TLS; reloaded when it changes",
+        _ADMIN,
+        _OPERATION,
+    )
+    admin_tls_key: Path | None = _set(
+        FILE,
+        None,
+        "PEM file of the private key of --admin-tls-certificate",
+        _ADMIN,
+        _OPERATION,
+        default_text="that file",
+    )
+    admin_tls_key_password_file: Path | None = _set(
+        FILE,
+        None,
+        "file that contains the password of --admin-tls-key, read when the key is loaded",
+        _ADMIN,
+        _OPERATION,
+    )
+    admin_log: Path | None = _set(
+        FILE,
+        None,
+        "file to which lines of JSON are appended: who read what at --admin, what it refused, and the settings at each start",
+        _ADMIN,
+        _OPERATION,
+    )
+    admin_open: bool = _set(
+        switch(),
+        False,
+        "serve --admin to other hosts without a token: every client that reaches it reads metrics and streams",
+        _ADMIN,
+        _OPERATION,
+    )
+    admin_ca: Path | None = _set(
+        FILE, None, "PEM file of CAs to trust for an https address", ("top",), _OPERATION, default_text="the system's"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanSettings:
+    """The settings of spans (`--otlp`)."""
+
+    otlp: str | None = _set(
+        SPAN_RECEIVER,
+        None,
+        "send each new record of the ledger as a span to this receiver, such as an OpenTelemetry Collector; /v1/traces is "
+        "added to the URL unless it ends so",
+        TO_LEDGER,
+        _OPERATION,
+    )
+    otlp_header: tuple[SpanHeader, ...] = _set(
+        SPAN_HEADERS, (), "header of the requests to --otlp; repeatable", TO_LEDGER, _OPERATION, secret=True
+    )
+    otlp_header_file: Path | None = _set(
+        FILE,
+        None,
+        "file that contains a header of --otlp-header, which may be a token; read once",
+        TO_LEDGER,
+        _OPERATION,
+        content_of="otlp_header",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +357,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         ADDRESS,
         Address(host="127.0.0.1", port=9464),
         "address of /metrics and /health",
-        (*_SERVICES, "demo"),
+        _ADMIN,
         _OPERATION,
         elsewhere={"worker": str(WORKER_ADMIN), "demo": "any free port"},
     )
@@ -123,7 +365,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         HOSTS,
         (),
         "host name by which Prometheus may call --admin, besides addresses and localhost; repeatable",
-        (*_SERVICES, "demo"),
+        _ADMIN,
         _OPERATION,
     )
     data_dir: Path = _set(
@@ -157,12 +399,12 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         _KAFKA,
         _KAFKA_SECTION,
     )
-    kafka_ca: Path | None = pem_file("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
-    kafka_certificate: Path | None = pem_file("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
-    kafka_key: Path | None = pem_file(
+    kafka_ca: Path | None = _pem_file("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
+    kafka_certificate: Path | None = _pem_file("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
+    kafka_key: Path | None = _pem_file(
         "the private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="that file"
     )
-    kafka_key_password_file: Path | None = key_password_file("--kafka-key", _KAFKA, _KAFKA_SECTION)
+    kafka_key_password_file: Path | None = _key_password_file("--kafka-key", _KAFKA, _KAFKA_SECTION)
     kafka_mechanism: str = _set(
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", metavar="NAME"),
         "SCRAM-SHA-512",

@@ -40,6 +40,13 @@ _URL = re.compile("[!-~]+")
 # The length comes first: Python refuses to convert a very long number.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_SHARE_TEXT = re.compile(r"([0-9]{1,2}\.?[0-9]{0,15}|\.[0-9]{1,15})", re.ASCII)
+# A header's value in HTTP (RFC 9110, section 5). A longer value is a file that was given instead.
+_HEADER_VALUE = re.compile("[!-~]([ -~]{0,4094}[!-~])?")
+# Headers that the exporter or HTTP itself sets.
+_OF_EXPORTER = frozenset(
+    {"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"}
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,14 @@ class ServerPort:
 
     name: str
     port: int
+
+
+@dataclass(frozen=True)
+class SpanHeader:
+    """A header of the requests that bring spans. Its value may be a token: no repr shows it."""
+
+    name: str
+    value: str = field(repr=False)
 
 
 # Larger units, in which a default is shown as well.
@@ -401,6 +416,49 @@ def _path(value: object) -> Path:
         raise ValueError(f"{redacted_value(str(value))!r}: there is no home directory of that user") from None
 
 
+def _share(value: object) -> float:
+    if isinstance(value, str) and _SHARE_TEXT.fullmatch(value.strip()):
+        value = float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError("give a number from 0 to 1")
+    return float(value)
+
+
+def _receiver(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("give a URL, as in http://127.0.0.1:4318")
+    shown = redacted_value(value)
+    parts = http_parts(value, shown)
+    if parts is None:
+        raise ValueError(f"{shown!r} is not a receiver of OTLP/HTTP: write a URL, as in http://127.0.0.1:4318")
+    if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(value):
+        raise ValueError(
+            f"the receiver {shown!r} may contain only a scheme, host, port and path: give a token by --otlp-header-file"
+        )
+    return value.rstrip("/")
+
+
+def _span_headers(value: object) -> tuple[SpanHeader, ...]:
+    # Text is one header: its value may contain a comma.
+    headers = tuple(_span_header(one) for one in (value if isinstance(value, list | tuple) else (value,)))
+    if len({one.name.lower() for one in headers}) != len(headers):
+        raise ValueError("a header is given twice: give each once")
+    return headers
+
+
+def _span_header(value: object) -> SpanHeader:
+    """NAME=VALUE. No sentence quotes anything of it."""
+    name, equals, content = value.partition("=") if isinstance(value, str) else ("", "", "")
+    name, content = name.strip(), content.strip()
+    if not equals or not _HEADER.fullmatch(name):
+        raise ValueError("write NAME=VALUE, as in 'authorization=Bearer TOKEN'")
+    if not _HEADER_VALUE.fullmatch(content):
+        raise ValueError("the value of a header may contain printable ASCII characters only, at least 1, at most 4096")
+    if name.lower() in _OF_EXPORTER:
+        raise ValueError("the exporter sets this header itself: give headers that the receiver asks for")
+    return SpanHeader(name, content)
+
+
 _COUNT = whole(1, 64)
 
 
@@ -422,3 +480,6 @@ HEADER = SettingType("NAME", _header, "name of an HTTP header")
 PARTITIONS = SettingType("N", _partitions, "power of two, at most 64")
 DIRECTORY = SettingType("DIR", _path, "path of a directory")
 FILE = SettingType("FILE", _path, "path of a file")
+SHARE = SettingType("SHARE", _share, "a number from 0 to 1")
+SPAN_RECEIVER = SettingType("URL", _receiver, "http:// or https:// URL of a receiver of OTLP/HTTP")
+SPAN_HEADERS = SettingType("NAME=VALUE", _span_headers, "NAME=VALUE, or a list of these", is_list=True)
