@@ -113,6 +113,7 @@ def test_a_certificate_makes_the_port_https(tmp_path: Path) -> None:
 
 def test_a_token_that_crosses_the_network_in_plain_text_is_a_warning(tmp_path: Path, token_file: Path) -> None:
     certificate, token = str(make_pki(tmp_path).server), str(token_file)
+    Path(certificate).chmod(0o600)  # it holds the key, too
     warned: list[str] = []
     access(warned, admin="127.0.0.1:1", admin_token_file=token)
     access(warned, admin="0.0.0.0:1", admin_token_file=token, admin_tls_certificate=certificate)

@@ -216,3 +216,18 @@ def test_what_reading_audio_from_the_cache_saves_is_the_difference_of_its_prices
     rates = Prices().rates_of(row)
     assert not isinstance(rates, Unpriced)
     assert rates.cache_effect_of(row) == (10 * 900_000, 0)
+
+
+@pytest.mark.parametrize(("audio_price", "saved"), [("", 500 * 2 - 500), ("input_audio = 8\n", 0)])
+def test_what_the_cache_saves_is_known_where_each_kind_of_the_cached_tokens_saves_it(
+    tmp_path: Any, audio_price: str, saved: int
+) -> None:
+    """Nothing says which of the cached tokens are audio."""
+    file = tmp_path / "prices.toml"
+    price = '[[price]]\nmodel = "own"\nfrom = 2026-01-01\ninput = 2\ninput_cached = 1\ncache_write = 2\noutput = 4\n'
+    file.write_text(price + audio_price)
+    usage = make_usage(900, 10, input_cached_tokens=500, input_cache_write_tokens=100, audio_input_tokens=50)
+    row = make_row(1, host="10.0.0.5", response_model="own", usage=usage)
+    rates = Prices(load_prices(file)).rates_of(row)
+    assert not isinstance(rates, Unpriced)
+    assert rates.cache_effect_of(row).saved == saved * 10**6

@@ -128,22 +128,31 @@ class Rates:
         return searches * (self.search or 0) // _ROUNDED
 
     def cache_effect_of(self, row: LedgerRow) -> CacheEffect:
-        """What the prompt cache changed in the cost of a record's input. A kind without a price changes nothing, nor do
-        tokens whose kind is not known.
+        """What the prompt cache changed in the cost of a record's input. Tokens change nothing if a price is missing, or if
+        it depends on their kind, which is not known.
         """
         saved = added = 0
-        for tokens, kinds, _ in input_groups(row):
-            uncached = _READ.get(kinds[0]) or _WRITTEN.get(kinds[0])
-            if uncached is None or len(kinds) > 1:
-                continue
-            price, without = (self._price(kind, row.input_tokens) for kind in (kinds[0], uncached))
-            if price is None or without is None:
-                continue
-            if kinds[0] in _READ:
-                saved += tokens * (without - price)
+        for group in input_groups(row):
+            change = self._cache_change(group, row.input_tokens)
+            if group.kinds[0] in _READ:
+                saved -= group.tokens * change
             else:
-                added += tokens * (price - without)
+                added += group.tokens * change
         return CacheEffect(max(saved, 0) // _ROUNDED, max(added, 0) // _ROUNDED)
+
+    def _cache_change(self, group: Group, input_tokens: int | None) -> int:
+        """What the cache adds to the price of a token of a group; 0 if that is not known."""
+        changes = [self._change_of(kind, input_tokens) for kind in group.kinds]
+        others = {self._change_of(kind, input_tokens) for kind in group.others} - {None}
+        return 0 if len({*changes, *others}) > 1 else changes[0] or 0
+
+    def _change_of(self, kind: str, input_tokens: int | None) -> int | None:
+        """What the cache adds to the price of a token of a kind; None if a price is not known."""
+        uncached = _READ.get(kind) or _WRITTEN.get(kind)
+        if uncached is None:
+            return 0
+        price, without = self._price(kind, input_tokens), self._price(uncached, input_tokens)
+        return None if price is None or without is None else price - without
 
     @cached_property
     def _rates(self) -> Mapping[str, Rate | None]:

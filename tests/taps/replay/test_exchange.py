@@ -6,7 +6,7 @@ import pytest
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
-from streamgauge.core.record import Record
+from streamgauge.core.record import Record, Request
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.replay.contract import RecordedExchange, Tally, Times
@@ -103,8 +103,8 @@ def test_requests_with_the_known_facts(body: bytes | None, size: int | None, kno
     assert (made.request.body_bytes, made.request_model, made.request_digest is not None) == known
 
 
-def test_an_unknown_request_has_no_facts() -> None:
-    assert record(exchange(request_body=None)).request is None
+def test_an_unknown_request_has_no_facts_but_its_host() -> None:
+    assert record(exchange(request_body=None)).request == Request(host="api.example.com")
 
 
 def test_a_decoded_request_is_read_although_its_header_names_a_coding() -> None:
