@@ -18,8 +18,7 @@ from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.metrics.table import DEAD_LETTERS
-from streamgauge.metrics.table_health import SILENT_STREAMS
+from streamgauge.metrics.table import DEAD_LETTERS, SILENT_STREAMS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
 from streamgauge.spool.response_counters import NotCaptured, ResponseCounters

@@ -14,7 +14,7 @@ from streamgauge.core.record import Record
 from streamgauge.ledger import Ledger, open_ledger
 from streamgauge.ledger.row import row_of
 from streamgauge.live.view import LiveView
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from tests.integration.provider import provider
 from tests.integration.test_up import ask
 from tests.metrics.records import make_record, make_timing

@@ -15,7 +15,7 @@ from streamgauge.core.record import Record, ReportedCost
 from streamgauge.core.token_kinds import reported_tokens
 from streamgauge.ledger import open_ledger, row_of
 from streamgauge.ledger.cost import usd
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import load_prices

@@ -6,8 +6,8 @@ from typing import Any
 
 import promql_parser
 
-from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.dashboards.queries import TENANT, metric_of
+from streamgauge.metrics.table import ATTRIBUTED
 from tests.dashboards.promql import SCRAPED
 
 Expr = Any

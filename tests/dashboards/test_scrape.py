@@ -18,9 +18,9 @@ from streamgauge.core.record import Error
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.declarations import IDLE_S, MODEL_SERIES, RESERVED_SERIES, SERIES_OF_A_PAIR, Kind
 from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.otel_names import OtelNames
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.table import TABLE
-from streamgauge.metrics.table_otel import OtelNames
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.metrics.records import make_record, make_timing
 from tests.ports import free_port

@@ -6,7 +6,7 @@ import msgspec
 
 from streamgauge.core.capture.segments import End, Ending, Head, RateLimit, Segment
 from streamgauge.live.answers import BudgetRow, LastAudit, Money
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from tests.live.streams import SECOND, Process, read_of, segment, token
 from tests.streams import FINISH, MS, stream_id
 

@@ -6,7 +6,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Head, Read, RequestFacts, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.live.view import LiveView, Scope
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from tests.streams import INSTANCE, MS, chat_event, opening, stream_id
 
 SECOND = 1_000 * MS

@@ -5,7 +5,7 @@ import pytest
 
 from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History
 from streamgauge.live.hour import hour_of
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S

@@ -107,7 +107,7 @@ def test_the_comparison_is_of_values_of_one_length(monkeypatch: pytest.MonkeyPat
 def test_without_the_token_only_health_is_served(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamgauge.metrics.token_guesses.DELAY_S", 0.01)
+    monkeypatch.setattr("streamgauge.metrics.admin_access.DELAY_S", 0.01)
 
     async def test(server: AdminServer) -> None:
         for path in PAGES:

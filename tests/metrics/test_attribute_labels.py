@@ -7,10 +7,10 @@ import pytest
 
 from streamgauge.core.record import Error
 from streamgauge.metrics import table
-from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.declarations import ATTRIBUTE, OTHER, PAGE_SERIES, UNKNOWN
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.table import ATTRIBUTED
 from tests.metrics.pages import MOST_S, cpu_seconds_of, lines_of, read_page
 from tests.metrics.records import make_record
 

@@ -23,8 +23,8 @@ from streamgauge.metrics.declarations import (
     Kind,
     Metric,
 )
+from streamgauge.metrics.otel_names import OtelNames
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.metrics.table_otel import OtelNames
 from tests.metrics.pages import ReadPage, read_at_once
 from tests.metrics.records import ABSENT, make_counts, make_record, make_timing
 

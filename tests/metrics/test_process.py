@@ -5,9 +5,10 @@ import subprocess
 import sys
 import time
 
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.metrics.table_process import PROCESS_METRICS
+from streamgauge.metrics.table import TABLE
 from tests.metrics.pages import read_page
 
 MAIN = {"process": "main"}
@@ -18,7 +19,7 @@ def test_the_page_has_what_the_system_says_of_this_process() -> None:
     metrics.register(process_metrics())
     page = read_page(metrics.render())
     used = time.process_time()
-    assert {metric.name for metric in PROCESS_METRICS} <= page.names_with_samples()
+    assert {metric.name for metric in TABLE if metric.part is MetricSource.PROCESS} <= page.names_with_samples()
     assert used - 1 <= page.value("process_cpu_seconds_total", **MAIN) <= used + 0.1
     assert 1_000_000 < page.value("process_resident_memory_bytes", **MAIN) < 10**11
     assert 3 <= page.value("process_open_fds", **MAIN) < page.value("process_max_fds", **MAIN)

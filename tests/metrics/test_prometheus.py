@@ -13,8 +13,8 @@ import streamgauge
 from streamgauge.core.record import Error
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_SERIES, MetricSource
+from streamgauge.metrics.otel_names import OtelNames
 from streamgauge.metrics.prometheus import Metrics, Sample, UnknownMetricError
-from streamgauge.metrics.table_otel import OtelNames
 from tests.metrics.pages import MOST_S, cpu_seconds_of, lines_of, read_page
 from tests.metrics.records import ABSENT, make_counts, make_record, make_timing, make_usage
 

@@ -23,7 +23,7 @@ from streamgauge.metrics.declarations import (
     UNSERVED_SERIES,
     Kind,
 )
-from streamgauge.metrics.table_otel import OTEL_TABLE, OtelNames, otel_metrics
+from streamgauge.metrics.otel_names import OTEL_TABLE, OtelNames, otel_metrics
 from streamgauge.spool.read_counters import DropReason, Incident, Refusal
 from streamgauge.worker.activity_clock import Activity
 

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamgauge.metrics import token_guesses
-from streamgauge.metrics.admin_access import Access, Token
+from streamgauge.metrics import admin_access
+from streamgauge.metrics.admin_access import DELAY_S, MAX_ALL, MAX_KNOWN, MAX_WAITING, Access, Token, TokenGuesses
 from streamgauge.metrics.http_server import AdminServer
-from streamgauge.metrics.token_guesses import DELAY_S, MAX_ALL, MAX_KNOWN, MAX_WAITING, TokenGuesses
 from tests.metrics.pages import read_page
 from tests.metrics.test_http_server import ask, serving
 from tests.running import PATIENCE_S
@@ -51,7 +50,7 @@ def test_the_right_token_is_not_compared_while_its_address_guesses(monkeypatch: 
         async def until_over(_: float) -> None:
             await over.wait()
 
-        monkeypatch.setattr(token_guesses, "asyncio", SimpleNamespace(sleep=until_over))
+        monkeypatch.setattr(admin_access, "asyncio", SimpleNamespace(sleep=until_over))
         wrong = [
             asyncio.ensure_future(ask(server.address, "/streams", extra=bearer(f"guess-{number:020}")))
             for number in range(MAX_WAITING)
@@ -71,20 +70,20 @@ def test_the_right_token_is_not_compared_while_its_address_guesses(monkeypatch: 
 
 
 def test_a_scraper_is_served_while_very_many_addresses_guess(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_guesses, "MAX_ALL", 0)
+    monkeypatch.setattr(admin_access, "MAX_ALL", 0)
 
     async def test(server: AdminServer) -> None:
         assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 429
-        monkeypatch.setattr(token_guesses, "MAX_ALL", 1)
+        monkeypatch.setattr(admin_access, "MAX_ALL", 1)
         assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 200
-        monkeypatch.setattr(token_guesses, "MAX_ALL", 0)
+        monkeypatch.setattr(admin_access, "MAX_ALL", 0)
         assert (await ask(server.address, "/metrics", extra=bearer(TOKEN))).status == 200
 
     serving(test, access=Access(Token(TOKEN)))
 
 
 def test_addresses_are_apart_but_those_of_one_host_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_guesses, "DELAY_S", 60.0)
+    monkeypatch.setattr(admin_access, "DELAY_S", 60.0)
 
     async def run() -> None:
         guesses = TokenGuesses()

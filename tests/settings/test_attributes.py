@@ -6,10 +6,9 @@ from streamgauge.cli.ledger import SUMS
 from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.ledger import KEYS
 from streamgauge.ledger.schema import records
-from streamgauge.metrics.attribute_labels import with_attributes
 from streamgauge.metrics.budgets import reserve_of
 from streamgauge.metrics.declarations import LABELS
-from streamgauge.metrics.table import TABLE
+from streamgauge.metrics.table import TABLE, with_attributes
 from streamgauge.recorder.request import _KEY_HEADERS
 from streamgauge.settings.attributes import (
     ATTRIBUTE_NAMES,

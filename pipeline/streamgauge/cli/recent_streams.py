@@ -9,7 +9,7 @@ from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens
 from streamgauge.ledger import Filter, Reader
 from streamgauge.live.view import LiveView
-from streamgauge.metrics.money import CostOf, StreamCost
+from streamgauge.metrics.observe import CostOf, StreamCost
 from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.runtime.faults import report_fault
 

@@ -8,7 +8,7 @@ from streamgauge.core.record import Record
 from streamgauge.ledger import LedgerRow, unstored_row_of
 from streamgauge.ledger.cost import COST_DIGITS, Unpriced
 from streamgauge.ledger.row import kinds_of
-from streamgauge.metrics.money import CostOf, StreamCost
+from streamgauge.metrics.observe import CostOf, StreamCost
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import NO_PRICES, load_prices
 from streamgauge.runtime.faults import report_fault

@@ -22,7 +22,7 @@ from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.live.coverage import responses_of
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.tap_watch import TapWatch
-from streamgauge.metrics import table, table_health
+from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.log_time import log_with_times
@@ -103,4 +103,4 @@ def _broker_samples(shipper: Shipper) -> Iterable[Sample]:
     yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
     yield Sample(table.BROKER_PROBLEM.name, int(shipper.problem is not None), {})
     if (skew_s := shipper.clock_skew_s) is not None:
-        yield Sample(table_health.CLOCK_SKEW.name, skew_s, {})
+        yield Sample(table.CLOCK_SKEW.name, skew_s, {})

@@ -19,7 +19,7 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.errors import Unavailable, UsageFault
-from streamgauge.metrics import table, table_health
+from streamgauge.metrics import table
 from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
 from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics, Sample
@@ -361,8 +361,8 @@ def _spool_source(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sam
         yield Sample(table.SPOOL_ROWS.name, waiting.rows, {})
         yield Sample(table.SPOOL_LIMIT.name, settings.spool_bytes, {})
         disk = shutil.disk_usage(settings.data_dir)
-        yield Sample(table_health.DATA_FREE.name, disk.free, {})
-        yield Sample(table_health.DATA_DISK.name, disk.total, {})
+        yield Sample(table.DATA_FREE.name, disk.free, {})
+        yield Sample(table.DATA_DISK.name, disk.total, {})
 
     return read
 

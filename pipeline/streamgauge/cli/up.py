@@ -30,7 +30,7 @@ from streamgauge.live.view import LiveView, Scope
 from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir, unusable
 from streamgauge.runtime.faults import report_fault

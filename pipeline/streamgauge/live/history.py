@@ -11,7 +11,7 @@ from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.resumed_usage import ResumedUsage, added_by_kind
 from streamgauge.metrics.table import FIRST_TOKEN
 

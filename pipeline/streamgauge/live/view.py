@@ -26,7 +26,7 @@ from streamgauge.live.hour import hour_of
 from streamgauge.live.moments import Moment
 from streamgauge.live.reads import Track, Tracks
 from streamgauge.live.worst import Finished, WorstStreams
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.runtime.faults import report_fault
 
 HOUR_S = 3_600.0

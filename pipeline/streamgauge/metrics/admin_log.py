@@ -13,6 +13,8 @@ to; logrotate may move it away. It has no token, password or Host of a request.
 status, and for `read` the same path, unless there is no such page) within REPEAT_S is counted. The count is written after
 REPEAT_S, with the next request to the port, or at the end. `not_written`: how many requests of this event had no line before
 this one (LINES_PER_S).
+
+A refused request (`Refusals`) is also counted in a metric, and logged by the process at most once a minute for each reason.
 """
 
 import logging
@@ -28,9 +30,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamgauge.core.safe_values import escaped
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.table import ADMIN_REFUSED
 from streamgauge.runtime.faults import report_fault
 
-# How long equal requests are only counted (seconds): an open page asks each second or two.
+# How long equal requests are only counted, and refusals of one reason not logged again (seconds): an open page asks each
+# second or two, a scraper repeats its request every few.
 REPEAT_S = 60.0
 # Kinds of requests that are counted apart. With more, the one whose line is oldest is written and forgotten.
 MAX_KINDS = 1_024
@@ -41,6 +46,9 @@ LINES_PER_S = 20
 _NO_PAGE = 400
 # The most characters of a path that are kept: a stream's is 45 long.
 MAX_PATH = 200
+
+
+_log = logging.getLogger("streamgauge.metrics.http_server")
 
 
 class _Kind(NamedTuple):
@@ -132,6 +140,49 @@ class AdminLog:
         at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = msgspec.json.encode({"time": at, "event": event, **members}).decode()
         self._lines.emit(logging.LogRecord("", logging.INFO, "", 0, line, (), None))
+
+
+class Reason(NamedTuple):
+    """Why a request was refused. `name`: the value of the metric's label; `sentence`: for the log."""
+
+    name: str
+    status: int
+    sentence: str
+
+
+WITHOUT_TOKEN = Reason("token", 401, "without its token (401)")
+LIMITED = Reason("limited", 429, "because of many wrong tokens from its address (429)")
+OTHER_HOST = Reason("host", 403, "because of its Host header (403): allow it with --admin-host NAME")
+MALFORMED = Reason("malformed", 400, "that is malformed (400)")
+
+
+class Refusals:
+    """The refusals of one admin port."""
+
+    def __init__(self, metrics: Metrics, log: AdminLog | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics, self._log, self._clock = metrics, log, clock
+        self._since: dict[Reason, int] = {}
+        self._logged_at: dict[Reason, float] = {}
+
+    def add(self, reason: Reason, address: str, path: str, *, quiet: bool = False) -> None:
+        """Count a refusal. `quiet`: it is not logged."""
+        self._metrics.add(ADMIN_REFUSED.name, reason=reason.name)
+        if self._log is not None:
+            self._log.refused(address, path, reason.status, reason.name)
+        if quiet:
+            return
+        now = self._clock()
+        self._since[reason] = self._since.get(reason, 0) + 1
+        if reason not in self._logged_at:
+            _log.warning("the admin port rejected a request %s", reason.sentence)
+        elif now - self._logged_at[reason] >= REPEAT_S:
+            _log.warning(
+                "the admin port rejected %d more requests %s, the last one from %s",
+                self._since[reason], reason.sentence, address or "a closed connection",
+            )  # fmt: skip
+        else:
+            return
+        self._logged_at[reason], self._since[reason] = now, 0
 
 
 class _File(WatchedFileHandler):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from streamgauge.metrics import table
-from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.dashboards import dashboard_json
 from streamgauge.metrics.declarations import (
     ATTRIBUTE,
@@ -24,7 +23,8 @@ from streamgauge.metrics.declarations import (
     Metric,
     MetricSource,
 )
-from streamgauge.metrics.table_otel import OTEL_TABLE
+from streamgauge.metrics.otel_names import OTEL_TABLE
+from streamgauge.metrics.table import ATTRIBUTED
 
 _PARTS: Mapping[MetricSource, str] = {
     MetricSource.STREAM: "Streams (`worker`, `up`)",

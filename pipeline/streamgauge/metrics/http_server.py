@@ -5,7 +5,7 @@ request is served only if its Host is an address of this port, a loopback name, 
 are not compared: a port mapping changes them, and rebinding cannot use them.
 
 Every process that reaches the port can use it, unless it has a token (`admin_access.py`): then a request without it gets a
-401, but for /health. Guesses are slowed down (`token_guesses.py`). Connections are limited, and what a client sends is never
+401, but for /health. Guesses are slowed down. Connections are limited, and what a client sends is never
 logged, but for paths in the admin log, if it is kept (`admin_log.py`).
 """
 
@@ -19,11 +19,10 @@ from typing import Any, Self
 from aiohttp import hdrs, web
 
 from streamgauge.errors import Unavailable
-from streamgauge.metrics.admin_access import CHALLENGE, OPEN, Access
+from streamgauge.metrics.admin_access import CHALLENGE, OPEN, Access, TokenGuesses
+from streamgauge.metrics.admin_log import LIMITED, MALFORMED, OTHER_HOST, WITHOUT_TOKEN, Refusals
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.metrics.refusals import LIMITED, MALFORMED, OTHER_HOST, WITHOUT_TOKEN, Refusals
 from streamgauge.metrics.tls_listener import TlsListener
-from streamgauge.metrics.token_guesses import TokenGuesses
 from streamgauge.runtime.faults import report_fault
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
-from streamgauge.metrics.attribute_labels import attribute_of
 from streamgauge.metrics.budgets import Key, PageBudgets
 from streamgauge.metrics.declarations import Metric
 from streamgauge.metrics.series import Family, ObservedStream
@@ -21,7 +20,7 @@ class Observation:
         self._stream = ObservedStream.of(record)
         streams = families[table.STREAMS.name]
         names = streams.metric.labels[len(streams.metric.labels) - streams.attributes :]
-        self._attributes = tuple([attribute_of(record, name) for name in names])
+        self._attributes = tuple([_attribute_of(record, name) for name in names])
 
     def count(self, metric: Metric, value: float, *labels: object) -> None:
         """Adds to a counter; 0 creates no series."""
@@ -55,6 +54,11 @@ class Observation:
 
     def _place(self, family: Family, labels: tuple[object, ...]) -> Key:
         return family.place_values((*labels, *self._attributes) if family.attributes else labels)
+
+
+def _attribute_of(record: Record, name: str) -> str | None:
+    """The value of an attribute's label; None if the request had none. No attribute is named `tenant`."""
+    return record.tenant if name == "tenant" else record.attributes.get(name)
 
 
 def sum_of_gaps(timing: Timing) -> float | None:

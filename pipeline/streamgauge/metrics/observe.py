@@ -11,7 +11,8 @@ null                  adds nothing; it never becomes 0
 a reported 0          is a series of 0
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
@@ -19,12 +20,36 @@ from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics import table
 from streamgauge.metrics.budgets import PageBudgets
 from streamgauge.metrics.declarations import UNKNOWN
-from streamgauge.metrics.money import CostOf, StreamCost
 from streamgauge.metrics.observation import Observation, sum_of_gaps
-from streamgauge.metrics.observe_otel import OtelObserver
+from streamgauge.metrics.otel_names import OtelNames, OtelObserver
 from streamgauge.metrics.resumed_usage import Addition, ResumedUsage, added_by_kind
 from streamgauge.metrics.series import Family
-from streamgauge.metrics.table_otel import OtelNames
+
+
+class StreamCost(NamedTuple):
+    """Amounts in USD. `input`, `output`: None for a side that was not reported; `undivided`: a cost that the provider
+    reported, which it does not divide into sides.
+
+    `cache_saved`: what reading input from a prompt cache saved; `cache_added`: what writing it there cost above the price
+    of input. `unknown`: why the cost is not known (`ledger/cost.Unpriced`); None if it is. All amounts are None then.
+    """
+
+    input: float | None = None
+    output: float | None = None
+    cache_saved: float | None = None
+    cache_added: float | None = None
+    undivided: float | None = None
+    unknown: str | None = None
+
+    @property
+    def total(self) -> float:
+        """All amounts together (USD)."""
+        return (self.input or 0.0) + (self.output or 0.0) + (self.undivided or 0.0)
+
+
+# What a record adds, given the tokens that its stream and those that resume it reported without and with it (by the names
+# of `core/token_kinds.REPORTED`); None if it reports neither tokens nor a cost.
+CostOf = Callable[[Record, Mapping[str, int], Mapping[str, int]], StreamCost | None]
 
 
 class Observer:

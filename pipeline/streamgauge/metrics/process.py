@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client.process_collector import ProcessCollector
 
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Sample, Source
-from streamgauge.metrics.table_process import PROCESS_METRICS
+from streamgauge.metrics.table import TABLE
 
 # The name of the process that serves the page.
 MAIN = "main"
-_BY_NAME = {metric.name: metric for metric in PROCESS_METRICS}
+_BY_NAME = {metric.name: metric for metric in TABLE if metric.part is MetricSource.PROCESS}
 
 
 def process_metrics(children: Callable[[], Iterable[tuple[str, int]]] = tuple) -> Source:

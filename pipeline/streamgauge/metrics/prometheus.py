@@ -5,24 +5,26 @@ Values come in three ways: `observe` for a finished stream; `add` and `set` from
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
 import streamgauge
 from streamgauge.core.record import Record
 from streamgauge.metrics import protobuf_format, table
-from streamgauge.metrics.accept import wanted_format
-from streamgauge.metrics.attribute_labels import attributes_of, with_attributes
 from streamgauge.metrics.budgets import Key, PageBudgets
 from streamgauge.metrics.declarations import Kind, MetricSource, label_of
-from streamgauge.metrics.money import CostOf, StreamCost
-from streamgauge.metrics.observe import Observer
+from streamgauge.metrics.observe import CostOf, Observer, StreamCost
+from streamgauge.metrics.otel_names import OtelNames, otel_metrics
 from streamgauge.metrics.rate_limits import RateLimitGauges
 from streamgauge.metrics.series import Family
-from streamgauge.metrics.table_otel import OtelNames, otel_metrics
-from streamgauge.metrics.text_format import Shown
+from streamgauge.metrics.text_format import Shown, TextFormat
 from streamgauge.runtime.faults import report_fault
+
+# The media types of the formats that a scraper can ask for.
+_PROTOBUF = "application/vnd.google.protobuf"
+_OPENMETRICS = "application/openmetrics-text"
+_CLASSIC = "text/plain"
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,11 @@ class Metrics:
         cost_of: CostOf | None = None,
     ) -> None:
         self._lock = Lock()
-        labelled = [with_attributes(metric, attributes) for metric in table.TABLE]
+        labelled = [table.with_attributes(metric, attributes) for metric in table.TABLE]
         shown = (*labelled, *otel_metrics(otel_names or "off"))
         self._budgets = PageBudgets(shown, attributes)
         self._families = {
-            metric.name: Family(metric, self._budgets, attributes_of(metric, attributes)) for metric in shown
+            metric.name: Family(metric, self._budgets, table.attributes_of(metric, attributes)) for metric in shown
         }
         self._budgets.families = self._families.values()
         self._clock = clock
@@ -192,4 +194,40 @@ class Metrics:
         return family
 
 
-__all__ = ["Metrics", "Page", "Sample", "Source", "UnknownMetricError"]
+def wanted_format(accept: str) -> TextFormat | None:
+    """The format with the highest weight (q) of those that we have, the first of equal ones; None: protobuf.
+
+    The classic text format is for all other scrapers. Names keep their dots only for a scraper that asks for it
+    (`escaping=allow-utf-8`) in a version of its format that can have them.
+    """
+    best: TextFormat | None = TextFormat()
+    weight = 0.0
+    for form, quality in _ranges(accept):
+        if quality > weight:
+            best, weight = form, quality
+    return best
+
+
+def _ranges(accept: str) -> Iterator[tuple[TextFormat | None, float]]:
+    for part in accept.split(","):
+        media, *rest = [piece.strip().lower() for piece in part.split(";")]
+        parameters = {name.strip(): value.strip() for name, _, value in (piece.partition("=") for piece in rest)}
+        dots = parameters.get("escaping") == "allow-utf-8" and parameters.get("version", "").startswith("1.")
+        if media == _OPENMETRICS:
+            yield TextFormat(openmetrics=True, dots=dots), _weight(parameters.get("q"))
+        elif media == _CLASSIC:
+            yield TextFormat(dots=dots), _weight(parameters.get("q"))
+        elif media == _PROTOBUF and parameters.get("encoding", "") == "delimited":
+            yield None, _weight(parameters.get("q"))
+
+
+def _weight(text: str | None) -> float:
+    """A quality value between 0 and 1; 1 if there is none, or if it is none."""
+    try:
+        weight = float(text) if text is not None else 1.0
+    except ValueError:
+        return 1.0
+    return weight if 0 <= weight <= 1 else 1.0
+
+
+__all__ = ["Metrics", "Page", "Sample", "Source", "UnknownMetricError", "wanted_format"]

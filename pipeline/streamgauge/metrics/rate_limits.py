@@ -12,7 +12,7 @@ from streamgauge.core.record import RateLimit, Record
 from streamgauge.metrics.budgets import Key
 from streamgauge.metrics.declarations import Metric
 from streamgauge.metrics.series import Family
-from streamgauge.metrics.table_limits import RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET
+from streamgauge.metrics.table import RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET
 
 # How long a value stays without a newer response (seconds): some scrapes at any usual interval. It stays until its reset
 # if that is later, since it is true until then, but at most a day, the longest window that providers use.

@@ -6,7 +6,7 @@ rules depend on no name of a job, and hold for `up`, which has no worker.
 
 from collections.abc import Mapping
 
-from streamgauge.metrics import table, table_health
+from streamgauge.metrics import table
 from streamgauge.metrics.declarations import Metric
 from streamgauge.metrics.rules import Alert, Durations, RuleGroup
 
@@ -21,16 +21,16 @@ OF_TAPS: Mapping[str, tuple[Metric, ...]] = {
         table.SPOOL_WRITES_REFUSED,
         table.CLIENT_CONNECTIONS,
         table.CLIENT_CONNECTIONS_LIMIT,
-        table_health.DATA_FREE,
-        table_health.DATA_DISK,
+        table.DATA_FREE,
+        table.DATA_DISK,
     ),
     table.BROKER_CONNECTED.name: (table.BROKER_PROBLEM,),
 }
 OF_WORKERS: Mapping[str, tuple[Metric, ...]] = {
     f"{table.WORKER_BROKER.name} == 1": (
         table.WORKER_PARTITIONS,
-        table_health.EXPECTED_PARTITIONS,
-        table_health.COMMITS,
+        table.EXPECTED_PARTITIONS,
+        table.COMMITS,
         table.OPEN_STREAMS,
         table.DEAD_LETTERS_WAITING,
         table.LOG_GAPS,

@@ -4,7 +4,7 @@ from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rules import Alert, Durations, RuleGroup
 from streamgauge.metrics.rules_slo import UNREACHABLE
 
-# Alerts use counters whose series begin at 0 with their upstream (`table_streams.py`), so that the first burst counts.
+# Alerts use counters whose series begin at 0 with their upstream (`table.py`), so that the first burst counts.
 _OUTCOMES = "streamgauge_stream_outcomes_total"
 _UNREACHABLE = f'streamgauge_transport_errors_total{{cause=~"{UNREACHABLE}"}}'
 

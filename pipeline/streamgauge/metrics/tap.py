@@ -5,7 +5,6 @@ from pathlib import Path
 
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample, Source
-from streamgauge.metrics.table_added_time import TAP_HEADS, TAP_HEADS_SECONDS
 from streamgauge.spool.read_counters import (
     read_balance,
     read_clients,
@@ -28,8 +27,8 @@ def tap_reads(counters: Path) -> Source:
         for reason, reads in balance.dropped.items():
             yield Sample(table.READS_DROPPED.name, reads, {"reason": reason})
         heads, took_ns = read_heads_passed_on(counters)
-        yield Sample(TAP_HEADS.name, heads, {})
-        yield Sample(TAP_HEADS_SECONDS.name, took_ns / 1e9, {})
+        yield Sample(table.TAP_HEADS.name, heads, {})
+        yield Sample(table.TAP_HEADS_SECONDS.name, took_ns / 1e9, {})
         clients, most = read_clients(counters)
         yield Sample(table.CLIENT_CONNECTIONS.name, clients, {})
         yield Sample(table.CLIENT_CONNECTIONS_LIMIT.name, most, {})

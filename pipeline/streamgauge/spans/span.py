@@ -21,8 +21,7 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 import streamgauge
-from streamgauge.metrics.observe_otel import error_type
-from streamgauge.metrics.table_otel import OPERATIONS, UNKNOWN_OPERATION
+from streamgauge.metrics.otel_names import OPERATIONS, UNKNOWN_OPERATION, error_type
 
 # Longer texts and larger numbers are in no record that was made here: a forged one must not make a batch of spans fail.
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]

@@ -9,7 +9,7 @@ from streamgauge.core.assembly.assembler import PRODUCERS, Assembler
 from streamgauge.core.assembly.state_codec import offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
-from streamgauge.metrics import table, table_health
+from streamgauge.metrics import table
 from streamgauge.runtime.faults import described
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
@@ -265,7 +265,7 @@ class Assignment:
         silent: Counter[str | None] = Counter()
         for partition in self._partitions.values():
             silent.update(partition.assembler.silent_streams())
-        self._metrics.set_all(table_health.SILENT_STREAMS.name, silent)
+        self._metrics.set_all(table.SILENT_STREAMS.name, silent)
 
 
 class _Refused(NamedTuple):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from streamgauge.metrics import table_health
+from streamgauge.metrics import table
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.settings import WorkerMetrics
 
@@ -40,7 +40,7 @@ class OffsetCommits:
         if committed is None:
             return
         if committed:  # else all of them are partitions that are not assigned any more
-            self._metrics.add(table_health.COMMITS.name)
+            self._metrics.add(table.COMMITS.name)
         for partition, offset in pending.items():
             if partition in committed and partition in self._pending:  # not revoked in the meantime
                 self.committed[partition] = offset

@@ -11,7 +11,7 @@ from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
-from streamgauge.metrics.money import StreamCost
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.settings.declarations import Settings
 from streamgauge.worker.foreign_messages import ALONE_S
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S

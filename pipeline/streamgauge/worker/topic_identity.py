@@ -29,7 +29,7 @@ from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from streamgauge.kafka.topic_ids import Identity
 from streamgauge.kafka.topics import Topics
-from streamgauge.metrics import table, table_health
+from streamgauge.metrics import table
 from streamgauge.worker.faults import (
     NEW_LOG_REMEDY,
     LogRecreatedError,
@@ -191,7 +191,7 @@ class TopicsMonitor:
                 )
         self._known.update(existing)
         if (segments := existing.get(self._names[0])) is not None:
-            self._metrics.set(table_health.EXPECTED_PARTITIONS.name, segments.partitions)
+            self._metrics.set(table.EXPECTED_PARTITIONS.name, segments.partitions)
         self._waiting = self._unread()
 
     def _remedy(self, name: str) -> str:

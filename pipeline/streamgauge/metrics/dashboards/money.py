@@ -4,7 +4,7 @@ from streamgauge.metrics.dashboards.panel import Column, Query, Row, Table, Thre
 from streamgauge.metrics.dashboards.queries import EACH, gauge, increase, rate, ratio, seldom
 from streamgauge.metrics.dashboards.thresholds import GREEN, RED, YELLOW
 from streamgauge.metrics.rules_money import COVERED, OVERDUE_DAYS
-from streamgauge.metrics.table_money import SIDES
+from streamgauge.metrics.table import SIDES
 
 USD = "currencyUSD"
 NO_PRICE = "no price known"

@@ -10,9 +10,8 @@ A query gives no NaN: without traffic it has no series, and the panel says so.
 import re
 from collections.abc import Iterable
 
-from streamgauge.metrics.attribute_labels import ATTRIBUTED
 from streamgauge.metrics.declarations import Kind, Metric
-from streamgauge.metrics.table import BY_NAME
+from streamgauge.metrics.table import ATTRIBUTED, BY_NAME
 
 # Windows: of a line in a graph, and of the whole time range of the dashboard.
 EACH, RANGE = "$__rate_interval", "$__range"

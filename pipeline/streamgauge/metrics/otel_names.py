@@ -1,18 +1,22 @@
-"""The metrics of finished streams under OpenTelemetry's names for generative AI, shown where `--otel-names` asks for them.
+"""The metrics of finished streams under OpenTelemetry's names for generative AI, where `--otel-names` asks for them.
 
 One row holds the name of each convention: v1.41 of semantic-conventions, and `latest`, the main branch of
 semantic-conventions-genai (2026-11), which renamed inference and counts tokens. A name gets the suffix of its unit, as
 OpenTelemetry's own exporter for Prometheus writes it. Names keep their dots for scrapers that read UTF-8 names; for others
-dots are underscores (`text_format.py`).
+dots are underscores (`text_format.py`). What a record adds follows the rules of `observe.py`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
+from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import growth
 from streamgauge.metrics.declarations import Kind, Metric, MetricSource
-from streamgauge.metrics.table_streams import DURATION_BOUNDS_S, FIRST_TOKEN_BOUNDS_S
+from streamgauge.metrics.observation import Observation, sum_of_gaps
+from streamgauge.metrics.resumed_usage import Addition
+from streamgauge.metrics.table import DURATION_BOUNDS_S, FIRST_TOKEN_BOUNDS_S
 
 OtelNames = Literal["off", "v1.41", "latest"]
 
@@ -126,3 +130,89 @@ OPERATIONS: Mapping[str | None, tuple[str, str]] = {
     "replicate": ("text_completion", "replicate"),
 }
 UNKNOWN_OPERATION = ("unknown", "unknown")
+
+# The modality of tokens where the provider counts audio apart, and of all others.
+_AUDIO, _OTHER_MODALITY = "audio", "unknown"
+# A counter of input or output -> what the record reports of the whole, and of its audio.
+_WHOLES = ((INPUT_TOKENS, "input", "audio_input"), (OUTPUT_TOKENS, "output", "audio_output"))
+_PARTS = (
+    (CACHE_READ, "cached"),
+    (CACHE_WRITE, "cache_write"),
+    (REASONING, "reasoning"),
+)
+
+
+class OtelObserver:
+    """Adds records to the metrics of one convention. A row that the convention does not have is passed over."""
+
+    def __init__(self, names: OtelNames) -> None:
+        self._metrics: Mapping[OtelRow, Metric | None] = {row: row.metric(names) for row in OTEL_TABLE}
+
+    def observe(self, observation: Observation, record: Record, addition: Addition, *, measured: bool) -> None:
+        """Adds one record. `measured`: its times may enter histograms. `addition`: its tokens, without resumed ones."""
+        operation, provider = OPERATIONS.get(record.dialect, UNKNOWN_OPERATION)
+        labels = (operation, provider, observation.model)
+        failure = error_type(record.error, record.outcome)
+        if measured:
+            self._time(DURATION, observation, record.timing.end_s, *labels, failure)
+            self._latencies(observation, record, labels)
+        if record.resumed_from is None and not addition.before:
+            usage = record.usage
+            for row, tokens in (
+                (OPERATION_INPUT, usage.input_tokens),
+                (OPERATION_OUTPUT, usage.output_tokens),
+            ):
+                self._time(row, observation, tokens, *labels, failure)
+            self._time(TOKEN_USAGE, observation, usage.input_tokens, *labels, "input")
+            self._time(TOKEN_USAGE, observation, usage.output_tokens, *labels, "output")
+        self._tokens(observation, addition, (operation, provider, addition.model))
+
+    def _latencies(self, observation: Observation, record: Record, labels: tuple[str, ...]) -> None:
+        timing = record.timing
+        if record.streaming:
+            self._time(FIRST_CHUNK, observation, timing.first_event_s, *labels)
+        if (metric := self._metrics[PER_CHUNK]) is not None and not timing.burst:
+            observation.gaps(metric, timing.gaps, sum_of_gaps(timing), *labels)
+
+    def _tokens(self, observation: Observation, addition: Addition, labels: tuple[str, ...]) -> None:
+        for row, whole, audio in _WHOLES:
+            before, after = (_by_modality(side, whole, audio) for side in (addition.before, addition.after))
+            added = growth(before, after)
+            for modality in after:
+                self._count(row, observation, added.get(modality, 0), *labels, modality)
+        for row, part in _PARTS:
+            if part in addition.after:
+                self._count(row, observation, addition.tokens.get(part, 0), *labels, _OTHER_MODALITY)
+
+    def _time(self, row: OtelRow, observation: Observation, value: float | None, *labels: object) -> None:
+        if (metric := self._metrics[row]) is not None:
+            observation.time(metric, value, *labels)
+
+    def _count(self, row: OtelRow, observation: Observation, value: int, *labels: object) -> None:
+        """Adds to a counter. A reported 0 is a series of 0."""
+        if (metric := self._metrics[row]) is not None:
+            observation.add(metric, value, *labels)
+
+
+def _by_modality(reported: Mapping[str, int], whole: str, audio: str) -> dict[str, int]:
+    """The tokens of one side by modality; empty if they are not reported."""
+    total = reported.get(whole)
+    if total is None:
+        return {}
+    spoken = min(reported.get(audio, 0), total)
+    return {**({_AUDIO: spoken} if audio in reported else {}), _OTHER_MODALITY: total - spoken}
+
+
+class Failure(Protocol):
+    """The error of a record."""
+
+    type: str | None
+    code: str | None
+    status: int | None
+
+
+def error_type(error: Failure | None, outcome: str) -> str | None:
+    """Why the operation failed: the error's type, code or status, else the outcome; None if it completed."""
+    if error is not None:
+        return error.type or error.code or (str(error.status) if error.status is not None else outcome)
+    return None if outcome == "completed" else outcome
