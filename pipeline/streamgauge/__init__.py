@@ -1,6 +1,6 @@
 """Streamgauge: how fast every LLM token stream came, how it ended, and what it used.
 
-records.py         public: the record for readers; record_parts.py: its parts
+records.py         public: the record for readers
 settings/          all settings, each declared once, and the types of their values
 errors.py          what an operator can put right, and exit codes
 cli/               the command line, one module a command

@@ -100,7 +100,6 @@ EDGES: dict[str, set[str]] = {
     "metrics/rule_files.py": {"yaml"},
     "metrics/tap.py": set(),
     "records.py": {"pydantic"},
-    "record_parts.py": {"pydantic"},
     # The tap: its relay, its recorder, its files.
     "core/capture/bundles.py": {"zstandard"},
     "runtime/certificates.py": set(),
@@ -295,8 +294,7 @@ ROOMS: dict[str, set[str]] = {
     "worker": {"core", "errors", "kafka", "metrics", "runtime", "settings"},
     "doctor": {"core", "errors", "kafka", "ledger", "runtime", "settings", "spool"},
     "recount": {"core"},
-    "records": {"record_parts"},
-    "record_parts": set(),
+    "records": set(),
     "demo": {"errors"},
 }
 # The same for the rooms of the core. Its modules without a folder are below all of them except capture.
@@ -363,7 +361,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "core/assembly/tap_instances.py": ("core/assembly/test_assembler.py",),
     "core/assembly/event_sink.py": ("core/test_vectors.py",),
     "core/record.py": ("test_records.py",),
-    "record_parts.py": ("test_records.py",),
     "core/capture/segments.py": ("core/capture/test_bundles.py",),
     "core/assembly/state.py": ("core/assembly/test_assembler.py",),
     "core/assembly/stream.py": ("core/test_vectors.py", "core/assembly/test_assembler.py"),

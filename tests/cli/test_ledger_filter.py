@@ -8,7 +8,7 @@ import pytest
 from streamgauge.cli.ledger_filter import MAX_CONDITIONS, MAX_TENANTS, VALUES, filter_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, Filter
-from streamgauge.record_parts import FinishReason, Outcome, Usage
+from streamgauge.records import FinishReason, Outcome, Usage
 from tests.each import each
 from tests.ledger.rows import make_row
 
