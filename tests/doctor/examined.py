@@ -9,8 +9,7 @@ from typing import Any
 from streamgauge.cli.settings_sources import load
 from streamgauge.doctor.checks import CHECKS
 from streamgauge.doctor.cluster import Cluster
-from streamgauge.doctor.findings import Finding, Level
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.contract import Finding, Installation, Level
 from streamgauge.kafka.security import brokers_at
 from streamgauge.kafka.topics import Job
 from streamgauge.recorder.installation_key import installation_key

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.doctor.cluster import Cluster, Facts
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.contract import Installation
 from streamgauge.kafka import topics
 from streamgauge.kafka.administrator import ExistingTopic, Kind, Operation, Right
 from streamgauge.kafka.security import Brokers, Login, Password, TlsFiles

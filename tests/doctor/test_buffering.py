@@ -10,8 +10,8 @@ import pytest
 from bench.peers.peer import MissingError, started
 from bench.peers.servers import program_of
 
-from streamgauge.doctor.findings import Finding
-from streamgauge.doctor.slow_stream import serving
+from streamgauge.doctor.buffering import serving
+from streamgauge.doctor.contract import Finding
 from streamgauge.settings.types import parse_address
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
 from tests.ports import free_port

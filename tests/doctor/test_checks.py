@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamgauge.doctor.checks import CHECKS, Check, run_checks
-from streamgauge.doctor.findings import Finding, failure_of, ok
-from streamgauge.doctor.installation import Installation
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import Finding, Installation, failure_of, in_thread, ok
 from streamgauge.errors import Unavailable
 from tests.doctor.examined import FAIL, OK, installation
 

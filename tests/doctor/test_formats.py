@@ -12,7 +12,7 @@ from streamgauge.core.assembly.state_codec import STATE_VERSION, encode_entry
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import SLOTS
 from streamgauge.doctor.checks import CHECKS, run_checks
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.contract import Installation
 from streamgauge.local_delivery import STATE_FILE, StateFile
 from streamgauge.spool import Spool
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only

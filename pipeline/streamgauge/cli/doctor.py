@@ -18,8 +18,7 @@ from streamgauge.cli.tap_process import check_attributes, check_certificates, ch
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.doctor.checks import run_checks
 from streamgauge.doctor.cluster import Cluster
-from streamgauge.doctor.findings import Finding, Level
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.contract import Finding, Installation, Level
 from streamgauge.errors import DONE, FOUND, MissingExtra, StreamgaugeError, UsageFault
 from streamgauge.kafka.topics import Job
 from streamgauge.recorder.installation_key import installation_key

@@ -1,12 +1,19 @@
-"""What would stop an installation from working: each check is a module, and gives findings with their cures.
+"""What would stop an installation from working: each check is a function that gives findings with their cures.
 
-findings.py      a finding: ok, a warning or a failure
-installation.py  what the checks look at: one command with its settings
-checks.py        the table of checks; runs them at once, each with a time limit
-cluster.py       what the brokers say, read once for several checks
-probe.py         connects to a server, with TLS, and asks it for its time
-slow_stream.py   the doctor's own slow stream, for buffering.py
-threads.py       calls that block
+checks.py          the table of checks; runs them at once, each with a time limit
+contract.py        what a check gets and gives: an installation, and findings
+settings.py        the settings, and the files of secrets and certificates that they name
+upstreams.py       the upstreams
+ports.py           the addresses on which the command listens
+buffering.py       a slow stream through the tap and the proxies around it
+cluster.py         what the brokers say, read once for several checks
+broker.py          the brokers, the topics and the rights
+data_directory.py  the disk, the key and the counters of responses
+ledger.py          the ledger
+formats.py         versions of files and messages
+clock.py           the clock of this host
+prometheus.py      the server that scrapes this installation
+probe.py           connects to a server, with TLS, and asks it for its time
 
 A check changes nothing: it creates no topic, sends no message, and stores no record.
 """

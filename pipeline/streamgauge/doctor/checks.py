@@ -4,26 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from streamgauge.doctor import (
-    acls,
-    broker,
-    buffering,
-    certificates,
-    clock,
-    coverage,
-    disk,
-    formats,
-    key_file,
-    ledger,
-    ports,
-    prometheus,
-    secrets,
-    settings,
-    topics,
-    upstreams,
-)
-from streamgauge.doctor.findings import Finding, fail, failure_of
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.broker import check_broker, check_rights, check_topics
+from streamgauge.doctor.buffering import check_buffering
+from streamgauge.doctor.clock import check_clock
+from streamgauge.doctor.contract import Finding, Installation, fail, failure_of
+from streamgauge.doctor.data_directory import check_coverage, check_disk, check_key
+from streamgauge.doctor.formats import check_formats
+from streamgauge.doctor.ledger import check_ledger
+from streamgauge.doctor.ports import check_ports
+from streamgauge.doctor.prometheus import check_prometheus
+from streamgauge.doctor.settings import check_certificates, check_secrets, check_settings
+from streamgauge.doctor.upstreams import check_upstreams
 from streamgauge.errors import StreamgaugeError
 
 _UP, _TAP, _WORKER = "up", "tap", "worker"
@@ -39,22 +30,22 @@ class Check:
 
 
 CHECKS = (
-    Check("settings", settings.find),
-    Check("upstreams", upstreams.find, (_UP, _TAP)),
-    Check("certificates", certificates.find),
-    Check("secrets", secrets.find),
-    Check("ports", ports.find),
-    Check("buffering", buffering.find, (_UP, _TAP)),
-    Check("broker", broker.find, (_TAP, _WORKER)),
-    Check("topics", topics.find, (_TAP, _WORKER)),
-    Check("rights", acls.find, (_TAP, _WORKER)),
-    Check("disk", disk.find),
-    Check("key", key_file.find, (_UP, _TAP)),
-    Check("ledger", ledger.find, (_UP, _WORKER)),
-    Check("formats", formats.find),
-    Check("coverage", coverage.find, (_UP, _TAP)),
-    Check("clock", clock.find),
-    Check("prometheus", prometheus.find),
+    Check("settings", check_settings),
+    Check("upstreams", check_upstreams, (_UP, _TAP)),
+    Check("certificates", check_certificates),
+    Check("secrets", check_secrets),
+    Check("ports", check_ports),
+    Check("buffering", check_buffering, (_UP, _TAP)),
+    Check("broker", check_broker, (_TAP, _WORKER)),
+    Check("topics", check_topics, (_TAP, _WORKER)),
+    Check("rights", check_rights, (_TAP, _WORKER)),
+    Check("disk", check_disk),
+    Check("key", check_key, (_UP, _TAP)),
+    Check("ledger", check_ledger, (_UP, _WORKER)),
+    Check("formats", check_formats),
+    Check("coverage", check_coverage, (_UP, _TAP)),
+    Check("clock", check_clock),
+    Check("prometheus", check_prometheus),
 )
 
 

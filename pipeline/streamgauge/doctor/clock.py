@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from streamgauge.doctor.findings import Finding, fail, ok, warn
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.contract import Finding, Installation, fail, ok, warn
 from streamgauge.doctor.probe import ProbeError, head
 from streamgauge.doctor.upstreams import CURES, ask
 from streamgauge.kafka.log_reader import LogUnreadableError
@@ -21,7 +20,7 @@ _ASKED = 3
 _CURE = "synchronise the clock of this host (chrony, systemd-timesyncd)"
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_clock(installation: Installation) -> Sequence[Finding]:
     """One finding: the smallest difference that a host shows, since more than one wrong clock is unlikely."""
     seen = await _differences(installation)
     if not seen:

@@ -8,9 +8,7 @@ from pathlib import Path
 from streamgauge.core.assembly.state_codec import NewerStateError, decode_entry
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.record import SCHEMA_VERSION, version_of
-from streamgauge.doctor.findings import Finding, fail, ok, warn
-from streamgauge.doctor.installation import Installation
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import Finding, Installation, fail, in_thread, ok, warn
 from streamgauge.kafka.log_reader import LogUnreadableError
 from streamgauge.spool.file import is_of_this_version
 
@@ -19,7 +17,7 @@ _ENTRY_HEAD = 4
 _BUSY_S = 5.0
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_formats(installation: Installation) -> Sequence[Finding]:
     """One finding for each file or topic whose version is not this program's; else one for all."""
     data_dir = installation.settings.data_dir
     found = [] if installation.command == "worker" else await in_thread(lambda: list(_of_files(data_dir)))

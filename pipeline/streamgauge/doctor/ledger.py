@@ -4,9 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamgauge.doctor.findings import Finding, fail, ok, warn
-from streamgauge.doctor.installation import Installation
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import Finding, Installation, fail, in_thread, ok, warn
 from streamgauge.errors import MissingExtra
 from streamgauge.ledger import LedgerUnavailableError, UnsupportedLedgerError, sqlite_file
 from streamgauge.ledger.inspection import LedgerState, inspect_ledger
@@ -14,7 +12,7 @@ from streamgauge.runtime.redaction import redacted_text
 from streamgauge.settings.declarations import Settings
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_ledger(installation: Installation) -> Sequence[Finding]:
     """A finding of the ledger, and one of its connection if that is not safe."""
     settings = installation.settings
     if len(settings.ledger) > 1:

@@ -8,9 +8,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from streamgauge.doctor.findings import Finding, fail, ok, warn
-from streamgauge.doctor.installation import Installation
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import Finding, Installation, fail, in_thread, ok, warn
 from streamgauge.runtime.listeners import Address
 
 _TIMEOUT_S = 5.0
@@ -20,7 +18,7 @@ _UNREADY = 503
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it connects
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_ports(installation: Installation) -> Sequence[Finding]:
     """One finding for each address."""
     return await in_thread(_findings, installation)
 

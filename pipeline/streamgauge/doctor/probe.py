@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import in_thread
 from streamgauge.runtime.certificates import Invalid, why_invalid
 
 # How long one connection attempt, its handshake or its answer may take (seconds).

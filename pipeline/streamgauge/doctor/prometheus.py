@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamgauge import __version__
-from streamgauge.doctor.findings import Finding, Level, fail, ok, warn
-from streamgauge.doctor.installation import Installation
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import Finding, Installation, Level, fail, in_thread, ok, warn
 from streamgauge.runtime.redaction import redacted_text, redacted_value
 
 _TIMEOUT_S = 8.0
@@ -24,7 +22,7 @@ class _QueryError(Exception):
     """Prometheus does not answer a query. The text is the end of a sentence."""
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_prometheus(installation: Installation) -> Sequence[Finding]:
     """Nothing without --prometheus; else one finding for the targets, and one if there are no rules."""
     return await in_thread(_findings, installation) if installation.prometheus else []
 

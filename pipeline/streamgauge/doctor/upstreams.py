@@ -5,8 +5,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from streamgauge.doctor.findings import Finding, fail, ok, warn
-from streamgauge.doctor.installation import Installation
+from streamgauge.doctor.contract import Finding, Installation, fail, ok, warn
 from streamgauge.doctor.probe import Answer, ProbeError, head
 from streamgauge.runtime.certificates import Invalid
 from streamgauge.settings.types import Upstream, version_at_end
@@ -26,7 +25,7 @@ CURES = {
 }
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_upstreams(installation: Installation) -> Sequence[Finding]:
     """One finding for each upstream, and one for each whose URL ends in a version."""
     found = await asyncio.gather(*(_of(one, installation) for one in installation.upstreams))
     return [*found, *(finding for one in installation.upstreams for finding in _on_version(one))]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import in_thread
 
 
 def test_a_result_and_an_error() -> None:

@@ -1,19 +1,20 @@
-"""The data directory: it can be written, others cannot change it, and the spool's limit fits on its disk."""
+"""The data directory: its disk and modes, the key of digests, and the counters of responses."""
 
+import hashlib
 import os
 import shlex
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from streamgauge.doctor.findings import Finding, fail, failure_of, ok, warn
-from streamgauge.doctor.installation import Installation
-from streamgauge.doctor.threads import in_thread
+from streamgauge.doctor.contract import Finding, Installation, fail, failure_of, in_thread, ok, warn
 from streamgauge.errors import Unavailable
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
 from streamgauge.runtime.ownership import READ, WRITE, mode_of, others_who_may
 from streamgauge.settings.declarations import Settings
+from streamgauge.spool.response_counters import NotCaptured, read_responses
 
 # Files with captured data, records or a key (the key has a check of its own).
 _FILES = ("spool.sqlite", "state.sqlite", "ledger.sqlite")
@@ -22,12 +23,12 @@ _TRIAL = b"\0" * 4096
 _GIB = 1024**3
 
 
-async def find(installation: Installation) -> Sequence[Finding]:
+async def check_disk(installation: Installation) -> Sequence[Finding]:
     """One finding for each problem of the directory; else one for all."""
-    return await in_thread(lambda: list(_findings(installation)))
+    return await in_thread(lambda: list(_of_disk(installation)))
 
 
-def _findings(installation: Installation) -> Iterator[Finding]:
+def _of_disk(installation: Installation) -> Iterator[Finding]:
     settings = installation.settings
     path = settings.data_dir
     if not os.path.lexists(path):
@@ -91,3 +92,69 @@ def _space(path: Path, settings: Settings) -> Iterator[Finding]:
 
 def _gib(size: int) -> str:
     return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / 1024**2:.1f} MiB"
+
+
+# Characters of the fingerprint: enough to tell keys apart.
+_SHOWN = 16
+
+
+async def check_key(installation: Installation) -> Sequence[Finding]:
+    """One finding, with the key's fingerprint."""
+    return [await in_thread(_key, installation)]
+
+
+def _key(installation: Installation) -> Finding:
+    path = installation.settings.data_dir / "key"
+    if not os.path.lexists(path):
+        return ok(
+            f"there is no key at {path} yet: the first start makes one; to have the credential_ids of another installation,"
+            " copy its key file there before (mode 0600)"
+        )
+    try:
+        key = installation.read_key(installation.settings.data_dir)
+    except ValueError as error:
+        return failure_of(error)
+    except OSError as error:
+        return fail(f"the key {path} cannot be read ({error.strerror or error})", "check its owner and mode")
+    return ok(
+        f"the key has the fingerprint {fingerprint(key)}: installations with the same fingerprint give an API key the same"
+        " credential_id"
+    )
+
+
+def fingerprint(key: bytes) -> str:
+    """Tells keys apart without telling the key, which is 32 random bytes."""
+    return hashlib.sha256(b"streamgauge key fingerprint\0" + key).hexdigest()[:_SHOWN]
+
+
+# Responses that were to have a record; the other reasons are of traffic that is not captured by design.
+_LOST = frozenset(NotCaptured) - {
+    NotCaptured.NOT_LLM,
+    NotCaptured.FORMAT,
+    NotCaptured.REFUSED,
+    NotCaptured.PROTOCOL,
+    NotCaptured.STOPPING,
+}
+
+
+async def check_coverage(installation: Installation) -> Sequence[Finding]:
+    """One finding: a warning if responses that were to have a record have none."""
+    counters = installation.settings.data_dir / "counters"
+    found = await in_thread(lambda: read_responses(counters))
+    seen = sum(responses.seen for responses in found.values())
+    if not seen:
+        return [ok("no response has passed the tap of this data directory yet")]
+    without: Counter[NotCaptured] = Counter()
+    for responses in found.values():
+        without += responses.not_captured
+    captured = seen - without.total()
+    counts = ", ".join(f"{count} {reason.value}" for reason, count in without.most_common())
+    says = f"{captured} of {seen} responses have a record ({captured / seen:.1%}){f'; without: {counts}' if counts else ''}"
+    if any(reason in _LOST for reason in without):
+        return [
+            warn(
+                says,
+                "see streamgauge_tap_responses_not_captured_total, and the reasons in docs/explanation/measuring.md",
+            )
+        ]
+    return [ok(says)]
