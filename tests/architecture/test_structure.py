@@ -80,10 +80,8 @@ EDGES: dict[str, set[str]] = {
     "runtime/listeners.py": set(),
     "cli/settings_sources.py": set(),
     "cli/settings.py": set(),
-    "runtime/secret_file.py": set(),
     "runtime/ownership.py": set(),
     "runtime/socket_directory.py": set(),
-    "runtime/state_directory.py": set(),
     "runtime/stopping.py": set(),
     # The admin port and the exporter.
     "metrics/http_server.py": {"aiohttp"},
@@ -105,7 +103,6 @@ EDGES: dict[str, set[str]] = {
     "runtime/certificates.py": set(),
     "runtime/child.py": set(),
     "runtime/log_time.py": set(),
-    "runtime/child_settings.py": set(),
     "spool/mapped_file.py": set(),
     "spool/read_counters.py": set(),
     "spool/response_counters.py": set(),
@@ -329,7 +326,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "ledger/urls.py": ("ledger/test_sqlite.py",),
     "prices/catalogue.py": ("prices/test_pricing.py",),
     "prices/sellers.py": ("prices/test_pricing.py",),
-    "runtime/child.py": ("cli/test_tap_process.py",),  # on the children themselves
     # The checks show on real servers, brokers and disks.
     "doctor/cluster.py": ("doctor/test_broker.py",),
     "doctor/probe.py": ("doctor/test_upstreams.py",),
@@ -356,7 +352,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "core/assembly/state.py": ("core/assembly/test_assembler.py",),
     "core/assembly/stream.py": ("core/test_vectors.py", "core/assembly/test_assembler.py"),
     "core/assembly/record_builder.py": ("core/test_vectors.py",),
-    "runtime/secret.py": ("kafka/test_security.py", "metrics/test_admin_access.py"),
     "cli/tap_announcements.py": ("cli/test_tap_process.py", "runtime/test_stopping.py"),
     "core/allowlist.py": ("core/masking/test_masker.py",),
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients
@@ -375,7 +370,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/rules_taps.py": ("dashboards/test_rules.py",),
     "metrics/rules_workers.py": ("dashboards/test_rules.py",),
     "metrics/rule_files.py": ("dashboards/test_rules.py",),
-    "recount/splits.py": ("recount/test_token_counter.py", "recount/test_certain_ends.py"),
     "recount/long_pieces.py": ("recount/test_token_counter.py",),
     "recount/band_table.py": ("recount/test_bands.py",),
     "spool/connection.py": ("spool/test_file.py",),

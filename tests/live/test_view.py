@@ -265,7 +265,7 @@ def test_a_fault_of_the_page_does_not_reach_the_assembler(process: Process, monk
         raise RuntimeError("a bug of the page")
 
     monkeypatch.setattr("streamgauge.live.reads.Tracks.add", broken)
-    monkeypatch.setattr("streamgauge.live.history.History.add", broken)
+    monkeypatch.setattr("streamgauge.live.finished.History.add", broken)
     process.take([segment(1, 0, [token(100 * MS)])], 200 * MS)
     process.take([ended(1, 1, 300 * MS)], 400 * MS)
     assert process.view.overview().hour.streams == 0

@@ -8,8 +8,8 @@ from streamgauge.core.token_kinds import reported_tokens
 from streamgauge.ledger import Cost
 from streamgauge.ledger.cost import Unpriced, usd
 from streamgauge.prices import Prices
-from streamgauge.prices.groups import input_groups, output_groups
 from streamgauge.prices.price_file import load_prices
+from streamgauge.prices.rates import input_groups, output_groups
 from tests.ledger.rows import make_row
 from tests.metrics.records import make_usage
 

@@ -25,7 +25,7 @@ from streamgauge.recorder.batches import MAX_BATCH_BYTES
 from streamgauge.recorder.process import RecorderProcess, RecorderSettings
 from streamgauge.recorder.protocol import Message, RequestBody, ResponseRead, encode_batch
 from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
-from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.child import encode_settings
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamgauge.recount import token_counter
-from streamgauge.recount.token_counter import TokenCounter, without_surrogates
+from streamgauge.recount.token_counter import TokenCounter, certain_end, without_surrogates
 from streamgauge.recount.tokenizer import Tokenizer
 from tests.each import each
 from tests.few import examples
@@ -130,3 +130,49 @@ def test_a_surrogate_pair_in_two_parts_is_one_character() -> None:
     tokenizer = small("o200k")
     assert counted(tokenizer, "\ud83d\ude00", [1]) == tokenizer.count("😀")
     assert counted(tokenizer, "\ud83d", [1]) == tokenizer.count("\ufffd")
+
+
+def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
+    found = []
+    while text:
+        size = tokenizer.end(tokenizer.split.pattern, text)
+        found.append(text[:size])
+        text = text[size:]
+    return found
+
+
+WITHOUT_SURROGATES = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+
+
+@pytest.mark.parametrize("family", SPLITS)
+def test_pieces_before_and_after_a_certain_end_are_independent(family: str) -> None:
+    tokenizer = small(family)
+
+    @given(
+        TEXTS,
+        WITHOUT_SURROGATES,
+    )
+    def agree(text: str, more: str) -> None:
+        text = text.encode("utf-8", "replace").decode()
+        end = certain_end(text)
+        assert pieces(tokenizer, text[:end]) + pieces(tokenizer, text[end:] + more) == pieces(tokenizer, text + more)
+
+    agree()
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("one word", " word"),
+        ("one word ", " "),
+        ("a = b\n", " b\n"),
+        ("a = b\n    c", " b\n    c"),
+        ("你好\uff0c世界", "\uff0c世界"),
+        ('{"a":12', '":12'),
+        ("don't", "don't"),
+        ("x\n/", "x\n/"),
+        ("", ""),
+    ],
+)
+def test_what_is_kept(text: str, kept: str) -> None:
+    assert text[certain_end(text) :] == kept

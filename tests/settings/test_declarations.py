@@ -20,8 +20,8 @@ from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
 from streamgauge.recorder.process import RecorderSettings
+from streamgauge.runtime.data_directory import default_data_dir
 from streamgauge.runtime.listeners import Address
-from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
 from streamgauge.settings.types import ENV_PREFIX, ServerPort, SpanHeader, Upstream, parse_address

@@ -20,7 +20,7 @@ from streamgauge.cli.up import running_up
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.child import encode_settings
 from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import Child, streams_drain_s
 from streamgauge.settings.declarations import Settings

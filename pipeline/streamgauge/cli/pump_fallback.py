@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.child import encode_settings
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 

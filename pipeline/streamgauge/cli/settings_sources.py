@@ -14,7 +14,7 @@ from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 from streamgauge.runtime.nearest import nearest
 from streamgauge.runtime.redaction import redacted_text, redacted_value
-from streamgauge.runtime.secret_file import read_secret
+from streamgauge.runtime.secret import read_secret
 from streamgauge.settings.declarations import SETTINGS, Settings
 from streamgauge.settings.types import ENV_PREFIX, SCHEME, Setting
 

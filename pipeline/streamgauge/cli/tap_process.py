@@ -27,7 +27,7 @@ from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
 from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.certificates import ServerCertificate
-from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.child import encode_settings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.runtime.listeners import Listeners, open_listeners

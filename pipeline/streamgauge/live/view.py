@@ -20,12 +20,8 @@ from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.live.answers import Limited, Money, OpenStreams, Overview, Responses, Row, Step, Timeline, Worst
-from streamgauge.live.headroom import Headroom
-from streamgauge.live.history import History
-from streamgauge.live.hour import hour_of
-from streamgauge.live.moments import Moment
-from streamgauge.live.reads import Track, Tracks
-from streamgauge.live.worst import Finished, WorstStreams
+from streamgauge.live.finished import Finished, Headroom, History, WorstStreams, hour_of
+from streamgauge.live.reads import Moment, Track, Tracks
 from streamgauge.metrics.observe import StreamCost
 from streamgauge.runtime.faults import report_fault
 

@@ -1,11 +1,10 @@
 """What records cost. Prices are of the day on which a stream started: those of a file of the operator, else genai-prices.
 
-rates.py       prices of one model on one day, and what a record costs by them
-apart.py       what is billed apart from the tokens, or in place of them
+rates.py       prices of one model on one day, and what the tokens of a record cost by them
 catalogue.py   finds them in genai-prices
 sellers.py     says whose list holds for an upstream
 price_file.py  reads them from the operator's file (--prices)
-pricing.py     chooses between the two for a record
+pricing.py     chooses between the two for a record; adds what is billed apart from tokens
 """
 
 from streamgauge.prices.pricing import Prices

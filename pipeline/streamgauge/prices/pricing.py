@@ -1,14 +1,129 @@
-"""What a record costs: by the operator's own prices if one of them matches, else by the list."""
+"""What a record costs: by the operator's own prices if one of them matches, else by the list.
 
-from collections.abc import Callable
+A record may also bill parts apart from its tokens, or in place of them: the parts of its usage. A part with a price enters
+the cost; any other is named in `Cost.lacks`. An input that is billed in place of the reported one (Cohere) is priced in its
+place.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from streamgauge.core.modalities import NO_MODALITIES
+from streamgauge.core.safe_values import whole_number
 from streamgauge.ledger import Cost, LedgerRow
 from streamgauge.ledger.cost import PROVIDER, Unpriced
-from streamgauge.prices.apart import billed, with_parts
+from streamgauge.ledger.row import kinds_of
 from streamgauge.prices.catalogue import Offer, rates_of
 from streamgauge.prices.price_file import NO_PRICES, PriceFile
 from streamgauge.prices.rates import Rates
+
+Part = Mapping[str, object]
+
+_BILLED_UNITS = "billed_units"
+_SERVER_TOOL = "server_tool"
+# Tools that cost nothing but tokens: platform.claude.com/docs/en/agents-and-tools/tool-use/web-fetch-tool, "Usage and
+# pricing". Only Anthropic and OpenRouter count them, and OpenRouter reports the cost.
+_FREE_TOOLS = frozenset({"web_fetch"})
+# Members of a step's usage -> what `kinds_of` calls them. The input of a step does not include its cache.
+_INPUT = {"input_tokens": "", "cache_read_input_tokens": "cached", "cache_creation_input_tokens": "cache_write"}
+
+
+def billed(row: LedgerRow) -> LedgerRow:
+    """The row with the tokens that are billed: Cohere bills units in place of the tokens that it reports."""
+    units = next((part for part in row.parts if part.get("type") == _BILLED_UNITS), None)
+    if units is None:
+        return row
+    given, made = whole_number(units.get("input_tokens")), whole_number(units.get("output_tokens"))
+    if given is None and made is None:
+        return row
+    tokens = {"input": given or 0, "output": made or 0}
+    return replace(
+        row,
+        input_tokens=tokens["input"],
+        output_tokens=tokens["output"],
+        input_cache_write_1h_tokens=None,
+        modalities=NO_MODALITIES,
+        **kinds_of(tokens),
+    )
+
+
+def with_parts(cost: Cost, row: LedgerRow, rates: Rates, rates_of: Callable[[LedgerRow], Rates | Unpriced]) -> Cost:
+    """The cost of a record's tokens, and that of its parts. `rates`: those of its model; `rates_of`: those of a row."""
+    lacks = dict.fromkeys(cost.lacks)
+    for part in row.parts:
+        kind = part.get("type")
+        if kind == _BILLED_UNITS:
+            lacks |= dict.fromkeys(f"{_BILLED_UNITS}.{name}" for name in _other_units(part))
+        elif kind == _SERVER_TOOL:
+            searches = _searches(part)
+            if part.get("name") in _FREE_TOOLS:
+                continue
+            if searches is None or rates.search is None:
+                lacks[f"{_SERVER_TOOL}.{_name(part.get('name'))}"] = None
+            else:
+                cost = _plus(cost, rates.cost_of_searches(searches), 0)
+        elif (step := _step(part, row, rates, rates_of)) is None:
+            lacks[_name(kind)] = None
+        else:
+            cost = _plus(cost, step.input or 0, step.output or 0)
+    return replace(cost, lacks=tuple(lacks)) if lacks else cost
+
+
+def _plus(cost: Cost, given: int, made: int) -> Cost:
+    """The cost with more on each side. A side that was not reported stays so unless something is added."""
+    return replace(
+        cost,
+        input=cost.input if not given else (cost.input or 0) + given,
+        output=cost.output if not made else (cost.output or 0) + made,
+    )
+
+
+def _other_units(part: Part) -> list[str]:
+    return [
+        name
+        for name, count in part.items()
+        if name not in ("type", "input_tokens", "output_tokens") and whole_number(count)
+    ]
+
+
+def _searches(part: Part) -> int | None:
+    """The number of web searches; None if the part counts something else, or something besides."""
+    counts = {name for name in part if name not in ("type", "name")}
+    return whole_number(part.get("requests")) if part.get("name") == "web_search" and counts == {"requests"} else None
+
+
+def _step(part: Part, row: LedgerRow, rates: Rates, rates_of: Callable[[LedgerRow], Rates | Unpriced]) -> Cost | None:
+    """What a step with tokens of its own costs, by its own model if it names one; None if that is not known."""
+    tokens = {member: whole_number(part.get(member)) for member in (*_INPUT, "output_tokens")}
+    if tokens["input_tokens"] is None or tokens["output_tokens"] is None:
+        return None
+    reported = {name: tokens[member] or 0 for member, name in _INPUT.items() if name and tokens[member] is not None}
+    reported |= {"input": sum([tokens[member] or 0 for member in _INPUT]), "output": tokens["output_tokens"]}
+    written = part.get("cache_creation")
+    step = replace(
+        row,
+        input_tokens=reported["input"],
+        output_tokens=reported["output"],
+        input_cache_write_1h_tokens=(
+            whole_number(written.get("ephemeral_1h_input_tokens")) if isinstance(written, Mapping) else None
+        ),
+        modalities=NO_MODALITIES,
+        **kinds_of(reported),
+    )
+    model = part.get("model")
+    if isinstance(model, str) and model != row.model:
+        other = rates_of(replace(step, model=model, request_model=model))
+        if isinstance(other, Unpriced):
+            return None
+        rates = other
+    known = replace(rates, request=0).cost_of(step)
+    return known if isinstance(known, Cost) else None
+
+
+def _name(value: object) -> str:
+    return value if isinstance(value, str) else "unknown"
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE_US = 60_000_000

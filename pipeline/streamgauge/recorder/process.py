@@ -43,8 +43,7 @@ from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.spool_writer import Lost, SpoolWriter, unfinished_instances
 from streamgauge.recorder.tenant_headers import TenantHeaderCheck
 from streamgauge.recorder.write_refusals import WriteRefusals
-from streamgauge.runtime.child import leave_terminal_to_parent, say
-from streamgauge.runtime.child_settings import decode_settings
+from streamgauge.runtime.child import decode_settings, leave_terminal_to_parent, say
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.settings.declarations import SamplingSettings, Settings, SpoolSettings
 from streamgauge.spool import Reserve, Spool, close_balance_at_restart

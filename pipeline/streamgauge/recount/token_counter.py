@@ -1,7 +1,7 @@
 """Counts the tokens of a text that comes in parts, exactly as if it came whole, in bounded memory.
 
 A tokenizer splits a text into pieces, and merges the bytes of each piece into tokens. Text that comes later may change the
-last pieces only. So the text is kept from the last place on where a piece ends whatever follows (`certain_ends`); all
+last pieces only. So the text is kept from the last place on where a piece ends whatever follows (`certain_end`); all
 before it is counted. If there is no such place in MAX_KEPT characters, the pieces that no further text can change are
 counted one by one, and a piece that is longer than that is counted while it comes (`long_pieces`).
 """
@@ -10,8 +10,34 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from streamgauge.recount.certain_ends import certain_end
 from streamgauge.recount.long_pieces import LongPiece, Punctuation, Space, Word
+
+# White space of Unicode, as the tokenizers' expressions see it. Python's own \s has four control characters more.
+_SPACE = "\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
+_SPACE_IN_LINE = _SPACE.replace("\\t-\\r", "\\t\\v\\f")
+# Letters, and characters that are neither letter, number, mark nor space, in every version of Unicode since 3.2. The
+# apostrophe is left out: what follows it may belong to the word before.
+_LETTERS = (
+    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff\u0410-\u044f\u3041-\u3094\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
+)
+_OTHERS = "!-&(-/:-@\\[-`{-~\u2010-\u2027\u3001\u3002\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+
+# The last place of a text where a piece ends, whatever follows the text, and where it would also end if the text ended
+# there. No piece continues from another character to a space within a line; from a line end to anything but space and `/`;
+# from a letter or a digit to one of another kind.
+_CERTAIN = re.compile(
+    rf"""(?s:.*)(?:(?<=[^{_SPACE}])(?=[{_SPACE_IN_LINE}])
+    |(?<=[\r\n])(?=[^{_SPACE}/])
+    |(?<=[{_LETTERS}])(?=[0-9{_OTHERS}])
+    |(?<=[0-9])(?=[{_LETTERS}{_OTHERS}]))""".replace("\n    ", "")
+)
+
+
+def certain_end(text: str) -> int:
+    """The last place where a piece certainly ends, whatever is appended; 0 if there is none."""
+    found = _CERTAIN.match(text)
+    return 0 if found is None else found.end()
+
 
 if TYPE_CHECKING:
     from streamgauge.recount.tokenizer import Tokenizer

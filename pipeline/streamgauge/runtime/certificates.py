@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from streamgauge.runtime.secret_file import read_secret
+from streamgauge.runtime.secret import read_secret
 
 # Interval at which the files of a server's certificate are checked for changes (seconds). Certificates are renewed days
 # before they expire, so this need not be shorter.

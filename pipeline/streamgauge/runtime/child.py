@@ -1,8 +1,15 @@
-"""Functions for all child processes of a command: signals, and sentences for the operator."""
+"""What a command and its child processes share: the child's settings, signals, and sentences for the operator.
+
+A parent gives a child its settings as a line of JSON: a dataclass, which may hold paths.
+"""
 
 import contextlib
 import signal
 import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
 
 from streamgauge.runtime.log_time import log_with_times, rfc3339
 from streamgauge.runtime.redaction import redacted_text
@@ -24,3 +31,22 @@ def say(sentence: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # stderr may be closed: the child must not end for it
         sys.stderr.write(f"{rfc3339()} streamgauge: {redacted_text(sentence)}\n")
         sys.stderr.flush()
+
+
+Settings = TypeVar("Settings")
+
+
+def encode_settings(settings: object) -> bytes:
+    """The settings as JSON, without a line break."""
+    return msgspec.json.encode(settings, enc_hook=str)
+
+
+def decode_settings(line: bytes, kind: type[Settings]) -> Settings:
+    """The settings in a line of JSON. Raises msgspec.DecodeError if they are not of this kind."""
+    return msgspec.json.decode(line, type=kind, dec_hook=_as_path)
+
+
+def _as_path(kind: type, value: Any) -> Path:
+    if kind is not Path or not isinstance(value, str):
+        raise ValueError(f"{kind.__name__} expected")
+    return Path(value)

@@ -6,19 +6,23 @@ there can replace each of them.
 It has two locks. `lock` is held by the owning command alone, so that a second command is refused at once. `processes.lock`
 is inherited by the command's children, and is free when the last of them has ended: after a SIGKILL of the owner the recorder
 still writes its data to the spool, and no process may close the balance of reads or open the spool before it has done so.
+
+By default it is below the user's state directory, as the platform has it.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import shlex
 import stat
+import sys
 import time
 from pathlib import Path
 from typing import Self
 
-from streamgauge.errors import Unavailable
+from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.runtime.ownership import WRITE, mode_of, others_who_may, owner_of
 
 # After a kill the old owner needs a moment to end (seconds).
@@ -143,3 +147,28 @@ def _lock(descriptor: int, deadline: float) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(_RETRY_S)
+
+
+_DEFAULT_NAME = "streamgauge"
+
+
+def default_data_dir() -> Path:
+    """XDG_STATE_HOME/streamgauge, else ~/.local/state/streamgauge; on macOS it is in ~/Library/Application Support.
+
+    A variable whose path is not absolute counts as not set (XDG Base Directory Specification).
+    Raises UsageFault if the user has no home directory.
+    """
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if state.is_absolute():
+        return state / _DEFAULT_NAME
+    return _home() / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / _DEFAULT_NAME
+
+
+def _home() -> Path:
+    home = Path(os.environ.get("HOME", ""))
+    if home.is_absolute():
+        return home
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise UsageFault("this user has no home directory: set HOME, or give --data-dir") from None

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from streamgauge.core.limits import Limits
+from streamgauge.runtime.data_directory import default_data_dir
 from streamgauge.runtime.listeners import Address
-from streamgauge.runtime.state_directory import default_data_dir
 from streamgauge.settings.attributes import ATTRIBUTE_NAMES, ATTRIBUTES, Attribute
 from streamgauge.settings.types import (
     ADDRESS,

@@ -16,7 +16,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.child import encode_settings
 from streamgauge.runtime.listeners import SPREADS, Address, Listeners, open_listeners
 from streamgauge.spool.read_counters import Incident
 from streamgauge.taps.proxy.limits import RESERVED_DESCRIPTORS, SHED_IDLE_S, address_of, capacity_of

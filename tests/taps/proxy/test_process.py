@@ -17,7 +17,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
-from streamgauge.runtime.child_settings import encode_settings
+from streamgauge.runtime.child import encode_settings
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy import pump_handle
 from streamgauge.taps.proxy.relay_settings import RelaySettings

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from streamgauge.core.toml_text import parse_toml
-from streamgauge.runtime.state_directory import default_data_dir
+from streamgauge.runtime.data_directory import default_data_dir
 
 _LOG = logging.getLogger("streamgauge")
 

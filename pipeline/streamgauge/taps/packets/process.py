@@ -23,8 +23,7 @@ import msgspec
 from streamgauge.errors import BUG
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
-from streamgauge.runtime.child import leave_terminal_to_parent
-from streamgauge.runtime.child_settings import decode_settings
+from streamgauge.runtime.child import decode_settings, leave_terminal_to_parent
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import Settings

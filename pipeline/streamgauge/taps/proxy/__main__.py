@@ -22,8 +22,7 @@ import uvloop
 
 from streamgauge.errors import BUG
 from streamgauge.recorder.loop_client import FLUSH_S
-from streamgauge.runtime.child import leave_terminal_to_parent
-from streamgauge.runtime.child_settings import decode_settings
+from streamgauge.runtime.child import decode_settings, leave_terminal_to_parent
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.runtime.log_time import rfc3339
 from streamgauge.taps.proxy.relay import serve

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamgauge.runtime.child_settings import decode_settings, encode_settings
+from streamgauge.runtime.child import decode_settings, encode_settings
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,32 @@
-"""The last hour by minute: which streams count, and where."""
+"""What the page remembers of finished streams: minutes, the hour's answer, worst streams, rate limits."""
+
+from uuid import UUID
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streamgauge.live.history import MAX_UPSTREAMS, MINUTES, OTHER, History
-from streamgauge.live.hour import hour_of
+from streamgauge.core.record import RateLimit, Record
+from streamgauge.live.finished import (
+    CATEGORIES,
+    KEPT_S,
+    MAX_PAIRS,
+    MAX_UPSTREAMS,
+    MINUTES,
+    OTHER,
+    PERIOD_S,
+    RECENT,
+    WORST,
+    Headroom,
+    History,
+    WorstStreams,
+    hour_of,
+)
+from streamgauge.live.reads import Track
 from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.rate_limits import KEEP_S
 from streamgauge.metrics.table import FIRST_TOKEN
 from tests.live.streams import WALL_S
 from tests.metrics.pages import read_page
@@ -145,3 +165,100 @@ def test_cost_by_upstream_and_streams_without_a_price() -> None:
     hour = hour_of(history.minutes(WALL_S + 60), since=SINCE)
     assert hour.cost_usd == [{"a": 1.75}, {"free": 0.0}]
     assert (hour.unpriced, hour.priced, hour.streams) == (2, 3, 6)
+
+
+def test_an_hour_without_streams_has_no_minutes() -> None:
+    hour = hour_of([], since=SINCE)
+    assert (hour.minutes, hour.streams, hour.upstreams, hour.tokens) == ([], 0, [], [])
+    assert (hour.cost_usd, hour.unpriced, hour.priced) == ([], 0, 0)
+    without = hour_of([], since=SINCE, prices=False)
+    assert (without.cost_usd, without.unpriced, without.priced) == (None, None, None)
+    assert hour.first_token.counts == hour.gaps.counts == []
+    assert len(hour.first_token.bounds_s) > 10
+
+
+def record(number: int, first_token_s: float = 0.2, **changes: object) -> Record:
+    stream_id = str(UUID(int=number))
+    return make_record(stream_id=stream_id, timing=make_timing(first_token_s=first_token_s), **changes)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 400.0), st.integers(1, 60)), max_size=120))
+def test_the_ten_slowest_of_the_hour_are_exact(streams: list[tuple[float, int]]) -> None:
+    worst, now, all_of_them = WorstStreams(), 0.0, []
+    for number, (pause_s, first_token_s) in enumerate(streams):
+        now += pause_s
+        worst.add(record(number, first_token_s), None, now)
+        all_of_them.append((first_token_s, now))
+    expected = sorted((value for value, at in all_of_them if at > now - KEPT_S), reverse=True)[:WORST]
+    found = [one.record.timing.first_token_s for one in worst.worst("first_token", now)]
+    assert found == expected
+
+
+def test_broken_streams_are_the_newest_and_no_client_that_left() -> None:
+    worst = WorstStreams()
+    for number in range(40):
+        worst.add(record(number, outcome="truncated"), None, float(number))
+    worst.add(record(100, outcome="client_abort"), None, 50.0)
+    found = [one.record.stream_id for one in worst.worst("broken", 60.0)]
+    assert found == [str(UUID(int=number)) for number in range(39, 39 - WORST, -1)]
+
+
+def test_what_is_not_measured_is_not_slow() -> None:
+    worst = WorstStreams()
+    worst.add(record(1, 99.0, integrity=make_integrity("no_end")), None, 0.0)
+    worst.add(record(2, 99.0, resumed_from="4"), None, 0.0)
+    assert worst.worst("first_token", 1.0) == worst.worst("gap", 1.0) == []
+
+
+def test_memory_is_bounded_and_all_that_is_kept_is_found() -> None:
+    worst = WorstStreams()
+    for number in range(20_000):
+        worst.add(record(number, number % 977, outcome="truncated"), Track(1), number * 2.0)
+    kept = [one for number in range(20_000) if (one := worst.find(str(UUID(int=number)))) is not None]
+    assert 3 * WORST < len(kept) <= (KEPT_S / PERIOD_S + 2) * len(CATEGORIES) * WORST + RECENT
+    assert len(worst.recent()) == RECENT
+    assert worst.recent()[0].record.stream_id == str(UUID(int=19_999))
+    assert worst.find("nothing") is None
+
+
+def limited(
+    remaining: int, started_at: str = "2026-03-01T12:00:00.000000Z", key: str = "k", reset_s: float = 1
+) -> Record:
+    limit = RateLimit(100, remaining, reset_s, None, None, None)
+    return make_record(rate_limit=limit, started_at=started_at, credential_id=key)
+
+
+def left(headroom: Headroom, now_s: float) -> list[int | None]:
+    return [limit.requests_remaining for _, limit in headroom.limits(now_s)]
+
+
+def test_the_newest_response_decides() -> None:
+    headroom = Headroom()
+    headroom.add(limited(50, "2026-03-01T12:00:05.000000Z"), 0.0)
+    headroom.add(limited(90, "2026-03-01T12:00:00.000000Z"), 1.0)
+    assert left(headroom, 2.0) == [50]
+    headroom.add(limited(40, "2026-03-01T12:00:09.000000Z"), 3.0)
+    assert left(headroom, 4.0) == [40]
+
+
+def test_a_stream_without_limits_changes_nothing() -> None:
+    headroom = Headroom()
+    headroom.add(limited(50), 0.0)
+    headroom.add(make_record(), 1.0)
+    assert left(headroom, 2.0) == [50]
+
+
+def test_an_old_value_expires_after_its_reset() -> None:
+    headroom = Headroom()
+    headroom.add(limited(50), 0.0)
+    headroom.add(limited(60, key="long", reset_s=1_000.0), 0.0)
+    assert left(headroom, KEEP_S - 1) == [50, 60]
+    assert left(headroom, KEEP_S + 1) == [60]
+    assert left(headroom, 1_001) == []
+
+
+def test_keys_are_told_apart_and_bounded() -> None:
+    headroom = Headroom()
+    for number in range(200):
+        headroom.add(limited(number, key=f"k{number}"), 0.0)
+    assert left(headroom, 1.0) == list(range(200 - MAX_PAIRS, 200))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.runtime.secret_file import read_secret
+from streamgauge.runtime.secret import read_secret
 
 
 @pytest.mark.parametrize("content", ["one secret", "one secret\n", "one secret\r\n"])
