@@ -171,7 +171,6 @@ EDGES: dict[str, set[str]] = {
     "worker/activity_clock.py": set(),
     "worker/assignment.py": set(),
     "worker/watchdog/progress_probe.py": {"aiokafka"},
-    "worker/watchdog/stuck_exit_counts.py": set(),
     "worker/dead_letters.py": {"aiokafka"},
     "worker/faust/group_leader.py": {"aiokafka"},
     "worker/log.py": {"aiokafka"},
@@ -184,10 +183,8 @@ EDGES: dict[str, set[str]] = {
     "worker/faust/recovery.py": {"faust", "aiokafka"},
     "worker/process.py": {"aiokafka", "uvloop"},
     "worker/faust/consumer.py": {"faust", "aiokafka"},
-    "worker/faust/lifecycle.py": {"faust"},
     "worker/settings.py": set(),
     "worker/slots.py": set(),
-    "worker/watchdog/stacks.py": set(),
     "worker/faust/store.py": {"faust"},
     "worker/ledger_sink.py": set(),
     "worker/faust/transport.py": {"faust", "mode"},  # mode is what Faust's services are made of
@@ -208,7 +205,6 @@ EDGES: dict[str, set[str]] = {
     "doctor/prometheus.py": set(),
     "doctor/settings.py": set(),
     "doctor/upstreams.py": set(),
-    "kafka/ends_of_log.py": {"aiokafka"},
     "ledger/inspection.py": {"psycopg"},
     # The built-in page.
     "cli/top.py": {"rich"},
@@ -329,7 +325,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     # The checks show on real servers, brokers and disks.
     "doctor/cluster.py": ("doctor/test_broker.py",),
     "doctor/probe.py": ("doctor/test_upstreams.py",),
-    "kafka/ends_of_log.py": ("doctor/test_broker.py",),
     "ledger/inspection.py": ("doctor/test_ledger.py",),
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
     # The parts of the audit show in what it finds in a world whose truth is known.

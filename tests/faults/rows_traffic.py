@@ -195,7 +195,7 @@ ROWS = {
         "its gauges leave the page, and no alert fires by their last values; no gauge is kept for a model",
         (
             "tests/faults/test_gauges.py::test_l3_the_gauges_of_partitions_that_move_leave_the_page",
-            "tests/worker/test_partition_gauges.py::test_f1_the_gauges_of_a_partition_that_moved_away_leave_the_page",
+            "tests/worker/test_assignment.py::test_f1_the_gauges_of_a_partition_that_moved_away_leave_the_page",
             "tests/metrics/test_table.py::test_l3_no_gauge_is_kept_for_a_model_or_a_stream",
             "tests/metrics/test_rate_limits.py::test_a_value_goes_after_its_reset_and_not_before_some_scrapes",
             f"{_RULES}::test_it_fires_on_its_cases_alone",

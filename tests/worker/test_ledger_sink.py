@@ -155,7 +155,7 @@ def test_the_sentence_about_an_internal_error_does_not_quote_it() -> None:
         made.sink._fail = failed.append
         failing: Any = SimpleNamespace(get=lambda *_: int("a prompt"))
         made.sink._trackers = failing
-        made.sink._queue.append(SimpleNamespace(partition=0, offset=0, key=b"", value=b"", headers=()))
+        made.sink._queue.put(SimpleNamespace(partition=0, offset=0, key=b"", value=b"", headers=()))
         await made.sink.run()
         assert [str(error) for error in failed] == ["internal error while storing records: ValueError"]
         made.sink.close()

@@ -68,7 +68,7 @@ def test_the_error_of_a_line_has_no_text_that_may_quote_a_stream() -> None:
 
 
 def test_stuck_worker_logs_the_stack_of_each_thread() -> None:
-    from streamgauge.worker.watchdog.stacks import stacks_of
+    from streamgauge.worker.watchdog.watchdog import stacks_of
 
     ends = threading.Event()
     thread = threading.Thread(target=ends.wait, name="waits")

@@ -11,7 +11,7 @@ from streamgauge.kafka.administrator import (
     existing_topics,
     may_with_group,
 )
-from streamgauge.kafka.ends_of_log import Ends, ends_of
+from streamgauge.kafka.log_reader import Ends, ends_of
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Job, Topics, TopicsError
 

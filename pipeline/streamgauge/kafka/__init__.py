@@ -9,7 +9,7 @@ connection_diagnosis.py  why a broker cannot be reached, as one sentence
 connections.py     works around two connection faults of aiokafka
 faults.py          the errors of this package
 producer.py        an idempotent producer that is replaced after a fatal error
-log_reader.py      reads one partition from its beginning to its present end, without a consumer group
+log_reader.py      reads one partition, or the ends of each, without a consumer group
 group_offsets.py   the offsets that a consumer group has committed
 admin_requests.py  requests for which aiokafka's admin client has no method
 topic_ids.py       the present ids of topics

@@ -31,7 +31,6 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.kafka.backoff import Backoff
 from streamgauge.kafka.cancelling import end_task
-from streamgauge.kafka.clock_skew import ClockSkew
 from streamgauge.kafka.log_throttle import BrokerMonitor
 from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
 from streamgauge.kafka.security import Brokers, brokers_at
@@ -76,6 +75,8 @@ _DISCONNECT_S = 2.0
 _LOG_APPEND_TIME = 1
 # The spool's key for the partition count under which this data directory's rows were sent.
 _PARTITIONS = "partitions"
+# How long the smallest difference of the clocks is kept before a new search begins (seconds).
+_SKEW_PERIOD_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -395,6 +396,32 @@ class Shipper:
         if refused and (self._spool.discard(refused, DropReason.REFUSED) or not self._spool.failure):
             refused = []
         return confirmed, refused, take(after)
+
+
+class ClockSkew:
+    """This host's wall clock minus the broker's, by the times that the broker gives to our messages.
+
+    Each confirmed message gives a difference that is too large by the broker's answering time: the smallest one counts.
+
+    `seconds`: our clock minus the broker's, the smallest difference of the last one to two minutes; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self._began_s = float("-inf")
+        self._before: float | None = None  # the smallest of the period before
+        self._now: float | None = None  # the smallest of this period
+
+    @property
+    def seconds(self) -> float | None:
+        """Our clock minus the broker's (seconds); positive if ours is ahead. None before the first message."""
+        return min((skew for skew in (self._before, self._now) if skew is not None), default=None)
+
+    def confirmed(self, now_s: float, wall_s: float, appended_ms: int) -> None:
+        """A message was confirmed. `now_s`: monotonic; `wall_s`: our wall clock; `appended_ms`: the broker's wall clock."""
+        if now_s - self._began_s >= _SKEW_PERIOD_S:
+            self._began_s, self._before, self._now = now_s, self._now, None
+        difference = wall_s - appended_ms / 1000
+        self._now = difference if self._now is None else min(self._now, difference)
 
 
 def _whole_streams(value: bytes) -> list[str | None]:

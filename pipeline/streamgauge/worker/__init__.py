@@ -8,13 +8,15 @@ topic_identity.py      whether the topics are those that the state belongs to
 confirmed_sender.py    what a partition sends, and when all of it is durable
 offset_commits.py      commits offsets at an interval
 activity_clock.py      how a partition spends its time, by activity
-owners.py        whether each partition has an owner in the group
-readiness.py     the log lines about a worker's readiness
+readiness.py     whether each partition has an owner in the group, and the log lines about a worker's readiness
 ledger_sink.py   stores the records topic in the ledger
 log.py           where a partition begins and ends, and what the group has committed
 log_lines.py     log records as lines of JSON
 slots.py         the group member ids of a data directory
-message_size.py settings.py faults.py dead_letters.py
+message_queue.py   messages that were received and are not processed
+dead_letters.py    writes dead letters; when foreign messages stop a partition
+settings.py        a worker's settings, and the interfaces that it uses
+faults.py          the errors that end a worker
 faust/           everything that depends on Faust: nothing else imports it
 watchdog/        detects a worker that is stuck, and ends it
 """

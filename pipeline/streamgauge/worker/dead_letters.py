@@ -4,7 +4,7 @@ the broker accepts it      pause, then continue the partition: many unreadable m
 it is too large            send a truncated dead letter, with the message's sizes
 any other error            the partition waits: nothing is lost or acknowledged; one log line, and a metric shows it
 too many were foreign      the partition stops at the message, in the same way, until a worker starts again, or a readable
-                           bundle follows (decision 39, `foreign_messages.py`)
+                           bundle follows (decision 39, `ForeignRun`)
 """
 
 import asyncio
@@ -24,8 +24,7 @@ from streamgauge.kafka.dead_letters import Stage, dead_letter_of, is_truncated, 
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
-from streamgauge.worker.foreign_messages import ALONE_S
-from streamgauge.worker.settings import WorkerMetrics
+from streamgauge.worker.settings import FOREIGN_ALONE_S, WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -53,7 +52,12 @@ class DeadLetters:
     """
 
     def __init__(
-        self, producer: Producer, topics: Topics, metrics: WorkerMetrics, limit: int = 0, alone_s: float = ALONE_S
+        self,
+        producer: Producer,
+        topics: Topics,
+        metrics: WorkerMetrics,
+        limit: int = 0,
+        alone_s: float = FOREIGN_ALONE_S,
     ) -> None:
         self._producer = producer
         self._topics = topics
@@ -187,3 +191,33 @@ def _reason_of(error: KafkaError) -> str:
     if meaning_of(error) is Meaning.DENIED:
         return f"the broker denies it, {type(error).__name__}: allow the worker to write to this topic"
     return f"{type(error).__name__}: check the topic's replicas and the broker"
+
+
+class ForeignRun:
+    """Foreign messages of a partition: bundles in the format of another version, since the last one that could be read.
+
+    If taps were upgraded before the workers, every message of a partition is foreign, and the partition is to stop
+    (decision 39). A client that may write the topic can forge foreign messages; it must not be able to stop a partition that
+    taps use. So a partition stops only if no bundle could be read for some time, in which each tap sends several heartbeats.
+    Damaged messages, those of other programs, and bundles on which the assembler fails do not count: taps of a later version
+    are not their cause.
+
+    `limit`: how many there may be, 0 for no limit; `alone_s`: for how long at least no bundle could be read (seconds, by the
+    timestamps that the broker gives to messages).
+    """
+
+    def __init__(self, limit: int, alone_s: float = FOREIGN_ALONE_S) -> None:
+        self._limit, self._alone_s = limit, alone_s
+        self._count, self._since_s = 0, 0.0
+
+    def readable(self) -> None:
+        """Count from 0 again, since a bundle of a tap could be read."""
+        self._count = 0
+
+    def foreign(self, at_s: float) -> bool:
+        """Count one foreign message with this timestamp. Returns whether the partition is to stop at it."""
+        if self._count == 0:
+            self._since_s = at_s
+        stops = 0 < self._limit <= self._count and at_s - self._since_s >= self._alone_s
+        self._count += 1
+        return stops

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +16,7 @@ from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import StateTable
 from streamgauge.worker.log import Log
-from streamgauge.worker.message_size import memory_of
+from streamgauge.worker.message_queue import MessageQueue
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext, load_start_offsets
 from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
@@ -51,8 +50,7 @@ class LedgerSink:
         for result in table.RESULTS:  # so that the first batch after a start shows as growth
             metrics.add(table.LEDGER_ROWS.name, 0, result=result)
         self._fail = fail
-        self._queue: deque[Any] = deque()
-        self._queued_bytes = 0
+        self._queue = MessageQueue()
         self._trackers: dict[int, OffsetTracker] = {}
         self._paused: set[int] = set()
         self._wake = asyncio.Event()
@@ -80,7 +78,6 @@ class LedgerSink:
         The next owner of a partition reads them again; the ledger recognises records that it has already.
         """
         self._queue.clear()
-        self._queued_bytes = 0
         self._trackers.clear()
         self._is_assigned = False
         self._paused.clear()
@@ -139,11 +136,10 @@ class LedgerSink:
         is_ours = message.partition in self._trackers and message.generation_id == self._consumer.generation
         if self._finishing or not is_ours:
             return  # the partition's next owner reads it
-        self._queue.append(message)
-        self._queued_bytes += memory_of(message)
+        self._queue.put(message)
         self._idle.clear()
         self._wake.set()
-        if len(self._queue) > _FULL or self._queued_bytes > _FULL_BYTES:
+        if len(self._queue) > _FULL or self._queue.size_bytes > _FULL_BYTES:
             self._paused.add(message.partition)
             self._consumer.pause(message.partition)
 
@@ -186,12 +182,11 @@ class LedgerSink:
             await asyncio.sleep(_GATHER_S)
         batch: list[Any] = []
         while self._queue and len(batch) < _BATCH:
-            message = self._queue.popleft()
-            self._queued_bytes -= memory_of(message)
+            message = self._queue.take()
             offsets = self._trackers.get(message.partition)
             if offsets is not None and await offsets.accept(message.offset):
                 batch.append(message)
-        if self._paused and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
+        if self._paused and len(self._queue) < _LOW and self._queue.size_bytes < _LOW_BYTES:
             for partition in self._paused:
                 self._consumer.resume(partition)
             self._paused.clear()

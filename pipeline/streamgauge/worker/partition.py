@@ -14,7 +14,7 @@ So after a crash at any point, the worker reads only messages that it skips, or 
 import asyncio
 import contextlib
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +37,10 @@ from streamgauge.metrics import table
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.worker.activity_clock import Activity, ActivityClock
 from streamgauge.worker.confirmed_sender import ConfirmedSender
-from streamgauge.worker.dead_letters import DeadLetters
+from streamgauge.worker.dead_letters import DeadLetters, ForeignRun
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
-from streamgauge.worker.foreign_messages import ForeignRun
-from streamgauge.worker.message_size import memory_of
+from streamgauge.worker.message_queue import MessageQueue
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics
 
@@ -109,8 +108,7 @@ class Partition:
         self._offsets = OffsetTracker(context.reading, number, next_offset, self.report_gap)
         self._acknowledged = acknowledged
         self._lost = lost
-        self._queue: deque[Any] = deque()
-        self._queued_bytes = 0
+        self._queue = MessageQueue()
         self._paused = False
         self._unacknowledged = 0
         self._records: list[Record] = []
@@ -148,12 +146,11 @@ class Partition:
         if is_of_this_format(message.value):
             self._readable_offset = max(message.offset, self._readable_offset)
         searches = self._stopped and not self._readable_follows()
-        if searches and self._queued_bytes > _FULL_BYTES:
+        if searches and self._queue.size_bytes > _FULL_BYTES:
             return
-        self._queue.append(message)
-        self._queued_bytes += memory_of(message)
+        self._queue.put(message)
         self._wake.set()
-        if self._queued_bytes > _FULL_BYTES and not self._paused and not searches:
+        if self._queue.size_bytes > _FULL_BYTES and not self._paused and not searches:
             self._paused = True
             self._context.reading.consumer.pause(self._number)
 
@@ -208,9 +205,8 @@ class Partition:
         await asyncio.sleep(0)
 
     def _dequeue(self) -> Any:
-        message = self._queue.popleft()
-        self._queued_bytes -= memory_of(message)
-        if self._queued_bytes < _LOW_BYTES:
+        message = self._queue.take()
+        if self._queue.size_bytes < _LOW_BYTES:
             self._resume()
         return message
 

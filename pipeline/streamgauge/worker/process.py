@@ -29,21 +29,18 @@ from streamgauge.runtime.stopping import StopSignal
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, FaustCrashedError, StuckError, WorkerError
-from streamgauge.worker.faust.app import create_app
+from streamgauge.worker.faust.app import FaustLifecycle, create_app
 from streamgauge.worker.faust.consumer import FaustConsumer
-from streamgauge.worker.faust.lifecycle import FaustLifecycle
 from streamgauge.worker.ledger_sink import LedgerSink
 from streamgauge.worker.log import Log
 from streamgauge.worker.log_lines import log_lines_to_stderr
-from streamgauge.worker.owners import Owners
-from streamgauge.worker.readiness import Readiness
+from streamgauge.worker.readiness import Owners, Readiness
 from streamgauge.worker.settings import UNWATCHED, RecordStore, StreamWatch, WorkerMetrics, WorkerSettings
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsMonitor
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
 from streamgauge.worker.watchdog.rules import Probe
-from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
-from streamgauge.worker.watchdog.watchdog import Watchdog
+from streamgauge.worker.watchdog.watchdog import StuckExitCounts, Watchdog
 
 _LOG = logging.getLogger("streamgauge.worker")
 

@@ -13,8 +13,11 @@ from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
 from streamgauge.metrics.observe import StreamCost
 from streamgauge.settings.declarations import Settings
-from streamgauge.worker.foreign_messages import ALONE_S
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
+
+# How long no bundle could be read before a partition stops at foreign messages: twelve heartbeats of a tap
+# (`recorder/bundler.py`), in the log's time (seconds).
+FOREIGN_ALONE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class WorkerSettings(Limits):
     # A partition stops after this many messages of another format, 0 for no limit, if no bundle could be read for the second
     # number (seconds).
     dead_letter_limit: int = Settings.dead_letter_limit
-    foreign_alone_s: float = ALONE_S
+    foreign_alone_s: float = FOREIGN_ALONE_S
     # If the group's offsets have expired: the id of the segments topic that the state belongs to, as the operator states.
     segments_id: str = Settings.segments_id
     # How long a committed offset may stay although messages wait, and how long an event loop may be blocked, before the

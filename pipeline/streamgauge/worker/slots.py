@@ -36,7 +36,7 @@ class Slot:
                 os.close(handle)
                 continue
             self.number = number
-            self.exits = directory / f"{number}.exits"  # the file of `stuck_exit_counts.py`
+            self.exits = directory / f"{number}.exits"  # the file of StuckExitCounts
             self._handle = handle
             break
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from streamgauge.worker import WorkerSettings, create_app
 from streamgauge.worker.faust.consumer import FaustConsumer
-from streamgauge.worker.owners import Owners
+from streamgauge.worker.readiness import Owners
 
 
 def test_no_assignment_epoch_between_a_revocation_and_the_next_assignment() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamgauge.worker.watchdog import stacks
-from streamgauge.worker.watchdog.stacks import stacks_of
+from streamgauge.worker.watchdog import watchdog
+from streamgauge.worker.watchdog.watchdog import stacks_of
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_thread_that_runs_no_python_has_its_name(ends: threading.Event) -> Non
 def test_tasks_of_the_same_name_have_a_stack_each_and_too_many_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stacks, "_TASKS", 4)
+    monkeypatch.setattr(watchdog, "_TASKS", 4)
 
     async def waits() -> None:
         await asyncio.Event().wait()

@@ -7,7 +7,7 @@ import pytest
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.watchdog.rules import Cause
-from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
+from streamgauge.worker.watchdog.watchdog import StuckExitCounts
 
 
 def exported(path: Path) -> dict[str, float]:

@@ -2,8 +2,7 @@
 
 tests/worker/faust/test_assumptions.py has a test for each of these internals, which shows what a new version has broken.
 
-app.py           the Faust app: two agents and a table
-lifecycle.py     starts and stops the app, and reports why it crashed
+app.py           the Faust app with two agents and a table: created, started and stopped, and why it crashed
 consumer.py      uses Faust's consumer, beyond its public interface
 store.py         the table's store, which keeps the newest entry
 recovery.py      Faust's recovery of the table, made to survive an outage

@@ -11,7 +11,7 @@ from typing import Protocol
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from streamgauge.worker.log import Log
-from streamgauge.worker.owners import Owners
+from streamgauge.worker.readiness import Owners
 from streamgauge.worker.watchdog.rules import PartitionProgress, Probe, TopicPartition
 
 _LOG = logging.getLogger("streamgauge.worker")

@@ -6,15 +6,23 @@ watchdog as well; then the group's session expires, and the liveness probe gets 
 """
 
 import asyncio
+import contextlib
 import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import msgspec
+
+from streamgauge.metrics import table
 from streamgauge.worker.faults import StuckError
+from streamgauge.worker.settings import WorkerMetrics
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S, Cause, Probe, Stuck, StuckDetector
-from streamgauge.worker.watchdog.stacks import stacks_of
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -161,3 +169,144 @@ class _LoopCheck:
 
     def _ran(self) -> None:
         self._scheduled = False
+
+
+# --- the last log line: the frames of each thread and task -------------------------------------------------------------
+
+
+# The most frames of a stack, counted from the innermost.
+_FRAMES = 20
+# The most tasks of an event loop: a worker has some dozens, and one with all partitions some hundreds.
+_TASKS = 1_000
+# How much of a task's name is kept (characters): Faust puts the whole coroutine into some names.
+_NAME = 80
+# The threads of this process by id, including those that run no Python. Linux only; it is in memory, not on a disk.
+_SYSTEM_THREADS = Path("/proc/self/task")
+
+
+def stacks_of(loops: Mapping[str, asyncio.AbstractEventLoop]) -> dict[str, list[str]]:
+    """File, line and function of each frame, outermost first, by thread and by task; without any values.
+
+    It never waits, and never reads from a disk, because the worker may be stuck on that disk. So frames have no source line.
+
+    Safe to call from any thread. Every thread has an entry; a thread that runs no Python, for example of a library in C, has
+    its id and its system name, without frames. `loops`: the event loops by name. If an event loop runs meanwhile, some of
+    its tasks may be missing.
+    """
+    found: dict[str, list[str]] = {}
+    threads = {thread.ident: thread for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        thread = threads.get(ident)
+        _add(found, f"thread {thread.name if thread is not None else ident}", _frames(frame))
+    for name in _threads_without_python({thread.native_id for thread in threads.values()}):
+        _add(found, f"thread {name}", [])
+    for name, loop in loops.items():
+        tasks = _tasks(loop)
+        for task in tasks[:_TASKS]:
+            _add(found, f"{name}, task {task.get_name()[:_NAME]}", _places(task))
+        if len(tasks) > _TASKS:
+            _add(found, f"{name}, {len(tasks) - _TASKS} more tasks", [])
+    return found
+
+
+def _add(found: dict[str, list[str]], name: str, places: list[str]) -> None:
+    """Add an entry; a name that is already present gets a number."""
+    entry, times = name, 1
+    while entry in found:
+        times += 1
+        entry = f"{name} ({times})"
+    found[entry] = places
+
+
+def _frames(frame: FrameType | None) -> list[str]:
+    places: list[str] = []
+    while frame is not None and len(places) < _FRAMES:
+        places.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        frame = frame.f_back
+    return places[::-1]
+
+
+def _threads_without_python(known: set[int | None]) -> Iterator[str]:
+    """The threads of this process that the `threading` module does not list, as `id (system name)`.
+
+    They include threads that were created in C and run Python; their frames are listed under their Python thread id.
+    """
+    try:
+        threads = list(_SYSTEM_THREADS.iterdir())
+    except OSError:  # not on Linux
+        return
+    for thread in threads:
+        if int(thread.name) not in known:
+            try:
+                name = (thread / "comm").read_text(errors="replace").strip()
+            except OSError:  # it has ended
+                continue
+            yield f"{thread.name} ({name})"
+
+
+def _tasks(loop: asyncio.AbstractEventLoop) -> list["asyncio.Task[Any]"]:
+    try:
+        return sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    except RuntimeError:  # tasks come and go while they are listed
+        return []
+
+
+def _places(task: "asyncio.Task[Any]") -> list[str]:
+    """The frames of a task: of its coroutine, of the object that it awaits, and so on."""
+    places: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None and len(places) < _FRAMES:
+        frame = next((found for name in _FRAME if (found := getattr(awaited, name, None)) is not None), None)
+        if frame is not None:
+            places.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        awaited = next((found for name in _AWAITED if (found := getattr(awaited, name, None)) is not None), None)
+    return places
+
+
+# The attributes of coroutines, async generators and generators for the frame, and for the awaited object.
+_FRAME = ("cr_frame", "ag_frame", "gi_frame")
+_AWAITED = ("cr_await", "ag_await", "gi_yieldfrom")
+
+
+# --- how often it ended a worker ---------------------------------------------------------------------------------------
+
+
+# The most that is read of the file (bytes): more than four counts need; any other, larger file is not read whole.
+_MAX_COUNTS_BYTES = 4096
+
+
+class StuckExitCounts:
+    """How often the watchdog ended one group member, by cause, in the file `path`, for the metrics of the next start.
+
+    A stuck worker may not be scraped any more, and its successor starts with empty counters. Without the file, the metrics
+    would not show why workers restart. Adds the counts of earlier processes to `metrics` at once.
+
+    `member`: the slot's member id, under which they count. A restarted worker may get another slot than before.
+    """
+
+    def __init__(self, path: Path, member: str, metrics: WorkerMetrics) -> None:
+        self._path = path
+        self._member = member
+        self._metrics = metrics
+        self._counts = _read_counts(path)
+        for cause in Cause:
+            metrics.add(table.STUCK_EXITS.name, self._counts.get(cause, 0), cause=cause.value, member=member)
+
+    def count(self, cause: Cause) -> None:
+        """Count one exit. Ignores a failed write, so that the exit continues."""
+        self._metrics.add(table.STUCK_EXITS.name, cause=cause.value, member=self._member)
+        self._counts[cause] = self._counts.get(cause, 0) + 1
+        made = self._path.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            made.unlink(missing_ok=True)  # left by a killed process; a symbolic link there is not followed
+            with made.open("xb") as file:
+                file.write(msgspec.json.encode(self._counts))
+            made.replace(self._path)
+
+
+def _read_counts(path: Path) -> dict[Cause, int]:
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(_MAX_COUNTS_BYTES), type=dict[Cause, int])
+    except (OSError, msgspec.DecodeError):
+        return {}

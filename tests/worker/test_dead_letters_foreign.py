@@ -1,11 +1,14 @@
 """When a partition stops because of foreign messages."""
 
-from streamgauge.worker.foreign_messages import ALONE_S, ForeignRun
+from streamgauge.worker.dead_letters import ForeignRun
+from streamgauge.worker.settings import FOREIGN_ALONE_S
 
 
 def test_a_partition_stops_when_nothing_was_readable_for_a_minute() -> None:
     run = ForeignRun(limit=3)
-    assert [run.foreign(at) for at in (0.0, 1.0, 2.0, 3.0, ALONE_S - 1, ALONE_S, ALONE_S + 1)] == [
+    assert [
+        run.foreign(at) for at in (0.0, 1.0, 2.0, 3.0, FOREIGN_ALONE_S - 1, FOREIGN_ALONE_S, FOREIGN_ALONE_S + 1)
+    ] == [
         *[False] * 5,
         True,
         True,

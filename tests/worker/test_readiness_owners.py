@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -11,7 +11,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.log import Log
-from streamgauge.worker.owners import Owners
+from streamgauge.worker.readiness import Owners
 from tests.running import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
@@ -60,7 +60,7 @@ async def problem(bootstrap: str, group: str, assignor: Any, held: Held) -> tupl
     )
     await consumer.start()
     try:
-        owners = Owners(log, [held])
+        owners = Owners(log, [cast(Any, held)])
         before = owners.problem
         async with asyncio.timeout(PATIENCE_S):
             while owners._checked_epoch is None:  # until the group is stable
@@ -96,7 +96,7 @@ def test_owners_of_an_earlier_assignment_do_not_count(kafka: str, prefix: str) -
 
     async def run() -> tuple[str | None, str | None]:
         log = Log(brokers_at(kafka), prefix)
-        owners = Owners(log, [held])
+        owners = Owners(log, [cast(Any, held)])
         owners._checked_epoch, owners._missing = 1, None
         heard = owners.problem
         held.assignment_epoch = 2

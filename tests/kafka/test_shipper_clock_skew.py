@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamgauge.kafka.clock_skew import ClockSkew
+from streamgauge.kafka.shipper import ClockSkew
 
 
 def test_it_is_unknown_before_the_first_message() -> None:
