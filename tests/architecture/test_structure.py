@@ -88,7 +88,6 @@ EDGES: dict[str, set[str]] = {
     "metrics/admin_log.py": set(),
     "settings/exposed_files.py": set(),
     "metrics/admin_access.py": set(),
-    "metrics/tls_listener.py": set(),
     "cli/admin_port.py": set(),
     "runtime/secret.py": set(),
     "metrics/generate_docs.py": set(),

@@ -22,8 +22,8 @@ from streamgauge.errors import Unavailable
 from streamgauge.metrics.admin_access import CHALLENGE, OPEN, Access, TokenGuesses
 from streamgauge.metrics.admin_log import LIMITED, MALFORMED, OTHER_HOST, WITHOUT_TOKEN, Refusals
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.metrics.tls_listener import TlsListener
-from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.certificates import CHECK_S, ServerCertificate
+from streamgauge.runtime.faults import report_fault, reported_task
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
 KEEPALIVE_S = 75.0
@@ -37,6 +37,10 @@ BACKLOG = 32
 # Limit of open connections: scrapers, probes and an operator's tools keep one each. A connection beyond it closes the
 # one whose last request is oldest, so that a scrape is answered however many others stay open.
 MAX_CONNECTIONS = 64
+
+# How long a TLS handshake, and the end of a TLS connection, may take (seconds): several round trips on a slow network. The
+# connection is open meanwhile, and not among the MAX_CONNECTIONS.
+HANDSHAKE_S = 10.0
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # What may follow a name in a Host header: a port, or nothing.
@@ -123,23 +127,39 @@ class AdminServer:
         self._server = _BoundedServer(self._answer, self._malformed)
         self._runner = web.ServerRunner(self._server)
         self._access = access
-        self._tls = TlsListener(self._server, access.certificate) if access.certificate else None
+        self._listening: asyncio.Server | None = None
         self._address: tuple[str, int] | None = None
+        self._renewal: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> None:
         """Listens on HOST:PORT (port 0: any free one). Raises AdminAddressError."""
         host, port = split_address(address)
         await self._runner.setup()
         try:
-            if self._tls is not None:
-                self._address = await self._tls.start(host, port, BACKLOG)
-                return
-            await web.TCPSite(self._runner, host, port, backlog=BACKLOG).start()
+            self._listening = await self._listen(host, port)
         except OSError as error:
             await self._runner.cleanup()
             raise AdminAddressError(f"the admin port {address} cannot be opened: {error.strerror or error}") from error
-        bound = self._runner.addresses[0]
+        bound = self._listening.sockets[0].getsockname()
         self._address = (str(bound[0]), int(bound[1]))
+        if self._access.certificate is not None:
+            renewal = _renew(self._access.certificate)
+            self._renewal = reported_task("the renewal of the admin port's certificate", renewal)
+
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
+        """Listens as aiohttp's TCPSite, which has no limit of its own for handshakes. Raises OSError."""
+        loop, certificate = asyncio.get_running_loop(), self._access.certificate
+        if certificate is None:
+            return await loop.create_server(self._server, host, port, backlog=BACKLOG)
+        return await loop.create_server(
+            self._server,
+            host,
+            port,
+            backlog=BACKLOG,
+            ssl=certificate.context,
+            ssl_handshake_timeout=HANDSHAKE_S,
+            ssl_shutdown_timeout=HANDSHAKE_S,
+        )
 
     @property
     def address(self) -> str:
@@ -156,8 +176,10 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Closes the port and its connections."""
-        if self._tls is not None:
-            await self._tls.close()
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
         self._server.abort_connections()
         if self._access.log is not None:
@@ -305,6 +327,16 @@ class _BoundedServer(web.Server):
         """Marks the connection as the one with the latest request."""
         if (transport := self._open.pop(handler, None)) is not None:
             self._open[handler] = transport
+
+
+async def _renew(certificate: ServerCertificate) -> None:
+    """Loads a changed certificate into its context, for the next handshakes."""
+    while True:
+        await asyncio.sleep(CHECK_S)
+        try:
+            certificate.renew()
+        except ValueError as fault:
+            _log.warning("%s; the admin port continues with the previous one", fault)
 
 
 def _answer_of(found: bool | str, what: str) -> web.Response:

@@ -12,7 +12,7 @@ import pytest
 import trustme
 import uvloop
 
-from streamgauge.metrics import tls_listener
+from streamgauge.metrics import http_server
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer, split_address
 from streamgauge.metrics.prometheus import Metrics
@@ -127,7 +127,7 @@ def test_a_client_that_does_not_trust_it_or_is_too_old_gets_nothing(tls: Tls) ->
 def test_a_renewed_certificate_is_used_and_an_unusable_one_is_not(
     tls: Tls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tls_listener, "CHECK_S", 0.05)
+    monkeypatch.setattr(http_server, "CHECK_S", 0.05)
 
     async def test(server: AdminServer) -> None:
         tls.file.write_text("half a certificate")
@@ -149,16 +149,16 @@ def test_a_renewed_certificate_is_used_and_an_unusable_one_is_not(
     assert sentence.endswith("the admin port continues with the previous one")
 
 
-@pytest.mark.parametrize("broken", ["_renew", "_accept"])
-def test_a_task_that_ends_by_a_bug_is_reported(
-    tls: Tls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+def test_a_renewal_that_ends_by_a_bug_is_reported(
+    tls: Tls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ended unseen: the certificate expired, or no connection was accepted any more."""
+    """Unseen, the certificate would expire."""
 
-    async def ends(*_: object) -> None:
+    def ends(_: object) -> bool:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(tls_listener.TlsListener, broken, ends)
+    monkeypatch.setattr(http_server, "CHECK_S", 0.05)
+    monkeypatch.setattr(ServerCertificate, "renew", ends)
 
     async def test(server: AdminServer) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -171,36 +171,26 @@ def test_a_task_that_ends_by_a_bug_is_reported(
     assert "a secret" not in caplog.text
 
 
-def test_clients_that_only_connect_are_bounded_and_a_scrape_is_answered(
-    tls: Tls, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_clients_that_begin_no_handshake_are_closed_and_a_scrape_is_answered(
+    tls: Tls, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop] | None
 ) -> None:
-    monkeypatch.setattr(tls_listener, "MAX_HANDSHAKES", 8)
+    monkeypatch.setattr(http_server, "HANDSHAKE_S", 2.0)
 
     async def test(server: AdminServer) -> None:
-        idle = [await waits(server) for _ in range(40)]
+        clients = [await waits(server) for _ in range(2 * http_server.MAX_CONNECTIONS)]
+        clients[0][1].write(b"\x16\x03\x01")  # half a record of TLS
         assert (await scrape(server, tls.context())).startswith(b"HTTP/1.1 200")
-        closed = [await is_closed(reader, 0.2) for reader, _ in idle]
-        assert closed[:32] == [True] * 32, "the oldest were closed"
-        assert closed.count(False) <= 8
-        for _, writer in idle:
+        assert all(await asyncio.gather(*(is_closed(reader, PATIENCE_S) for reader, _ in clients)))
+        for _, writer in clients:
             writer.close()
 
-    serving(tls, test)
+    serving(tls, test, loop=loop)
 
 
-def test_a_handshake_that_does_not_end_is_closed(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_listener, "HANDSHAKE_S", 0.3)
+def test_after_stop_nothing_listens_and_no_handshake_is_left(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "HANDSHAKE_S", 1.0)
 
-    async def test(server: AdminServer) -> None:
-        reader, writer = await waits(server)
-        writer.write(b"\x16\x03\x01")
-        assert await is_closed(reader, PATIENCE_S)
-        writer.close()
-
-    serving(tls, test)
-
-
-def test_after_stop_nothing_listens_and_no_handshake_is_left(tls: Tls) -> None:
     async def run() -> None:
         server = AdminServer(Metrics(), lambda: True, access=Access(None, ServerCertificate(tls.file, None)))
         await server.start("127.0.0.1:0")
@@ -226,7 +216,7 @@ def test_stop_does_not_wait_for_a_client_that_keeps_its_connection(tls: Tls) -> 
         kept = await asyncio.to_thread(tls.context().wrap_socket, plain, server_hostname="127.0.0.1")
         await asyncio.to_thread(kept.sendall, (REQUEST % b"").replace(b"close", b"keep-alive"))
         assert (await asyncio.to_thread(kept.recv, 15)).startswith(b"HTTP/1.1 200")
-        async with asyncio.timeout(tls_listener.HANDSHAKE_S / 2):
+        async with asyncio.timeout(http_server.HANDSHAKE_S / 2):
             await server.stop()
         return kept
 
