@@ -77,7 +77,7 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(call into,schemas/record.v1.json,$(BIN)/python -m streamgauge.records)
 	$(call into,schemas/audit.v1.json,$(BIN)/python -m streamgauge.audit.result)
 	$(BIN)/python -m scripts.generate_reference
-	$(BIN)/python -m streamgauge.metrics.generate_docs
+	$(BIN)/python -m dashboards.source.generate
 	$(call into,dashboards/prometheus/rules/streamgauge.yml,$(BIN)/streamgauge rules generate)
 	$(call into,dashboards/prometheus/slo/sloth.yml,$(BIN)/streamgauge rules generate --output sloth)
 	$(BIN)/python -m tests.faults.rows

@@ -15,8 +15,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Directories that are in a wheel as parts of the package.
-_ASSETS = ("dashboards", "schemas")
+# Files and directories that are in a wheel as parts of the package: what `streamgauge assets` writes (`cli/assets.py`).
+_ASSETS = ("dashboards/METRICS.md", "dashboards/grafana", "dashboards/prometheus", "schemas")
 _UPLOT = "streamgauge/live/static/uplot"
 _NATIVE = "streamgauge/taps/proxy/native"
 

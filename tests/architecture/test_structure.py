@@ -90,7 +90,6 @@ EDGES: dict[str, set[str]] = {
     "metrics/admin_access.py": set(),
     "cli/admin_port.py": set(),
     "runtime/secret.py": set(),
-    "metrics/generate_docs.py": set(),
     "metrics/process.py": {"prometheus_client"},
     "metrics/prometheus.py": set(),
     "metrics/text_format.py": {"prometheus_client"},
@@ -351,8 +350,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients
     "kafka/shipper.py": ("integration/test_shipper.py",),
     "metrics/declarations.py": ("metrics/test_table.py",),
-    "metrics/generate_docs.py": ("dashboards/test_dashboards.py",),
-    "metrics/dashboards/": ("dashboards/test_dashboards.py", "dashboards/test_lint.py"),
     "metrics/observation.py": ("metrics/test_observe.py",),
     "metrics/series.py": ("metrics/test_prometheus.py",),
     "metrics/text_format.py": ("metrics/test_prometheus.py",),

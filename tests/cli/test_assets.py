@@ -13,8 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 def files_below(root: Path) -> dict[str, bytes]:
     """The files of the directories that come with the package: path below `root` -> content."""
-    paths = [path for name in assets.NAMES for path in (root / name).rglob("*") if path.is_file()]
-    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+    return {str(path): (root / path).read_bytes() for path in assets.asset_files(root)}
 
 
 def test_the_files_equal_those_of_the_repository(tmp_path: Path) -> None:
@@ -32,6 +31,7 @@ def test_the_files_equal_those_of_the_repository(tmp_path: Path) -> None:
         "schemas/record.v1.json",
     ):
         assert name in written
+    assert not [path for path in directory.rglob("*") if path.suffix == ".py"], "sources of dashboards are no assets"
 
 
 def test_a_file_that_differs_is_kept_unless_overwriting_is_asked_for(tmp_path: Path) -> None:

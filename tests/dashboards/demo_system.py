@@ -14,12 +14,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from dashboards.source.panel import Dashboard
+from dashboards.source.variables import TPOT_OBJECTIVE
 
 from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.ledger import open_ledger
-from streamgauge.metrics.dashboards.panel import Dashboard
-from streamgauge.metrics.dashboards.variables import TPOT_OBJECTIVE
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import prometheus_rules
 from streamgauge.metrics.rules import Durations

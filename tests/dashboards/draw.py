@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
+from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
+
 from tests.dashboards.demo_system import ask_prometheus, filled, watched_demo
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.fixtures import make_topics

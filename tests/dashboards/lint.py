@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamgauge.metrics.dashboards.queries import metric_of
+from dashboards.source.queries import metric_of
+
 from streamgauge.metrics.declarations import Kind
 from tests.dashboards.queries import (
     OF_PROMETHEUS,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import promql_parser
+from dashboards.source.queries import TENANT, metric_of
 
-from streamgauge.metrics.dashboards.queries import TENANT, metric_of
 from streamgauge.metrics.table import ATTRIBUTED
 from tests.dashboards.promql import SCRAPED
 

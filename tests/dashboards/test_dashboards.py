@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
+from dashboards.source import generate, queries, variables
+from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
+from dashboards.source.panel import Column, Dashboard, Panel, Query, Table
+from dashboards.source.panel_json import panel_json
+from dashboards.source.queries import INPUT, OUTPUT
 
 from streamgauge.core.token_kinds import token_kinds
-from streamgauge.metrics import generate_docs, table
-from streamgauge.metrics.dashboards import queries, variables
-from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
-from streamgauge.metrics.dashboards.panel import Column, Dashboard, Panel, Query, Table
-from streamgauge.metrics.dashboards.panel_json import panel_json
-from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
+from streamgauge.metrics import table
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import alerts, rule_groups
 from tests.each import each
@@ -25,21 +25,21 @@ GRAFANA = FOLDER / "grafana"
 of_each_dashboard = each(DASHBOARDS, lambda one: one.name)
 
 
-@pytest.mark.parametrize("name", sorted(generate_docs.files()))
+@pytest.mark.parametrize("name", sorted(generate.files()))
 def test_generated_files_are_current(name: str) -> None:
     written = (FOLDER / name).read_text(encoding="utf-8")
-    assert written == generate_docs.files()[name], "run: python -m streamgauge.metrics.generate_docs"
+    assert written == generate.files()[name], "run: make generated"
 
 
 def test_the_generator_writes_the_committed_files(tmp_path: Path) -> None:
-    generate_docs.write(tmp_path)
+    generate.write(tmp_path)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert found == set(generate_docs.files())
+    assert found == set(generate.files())
     assert {f"grafana/{path.name}" for path in GRAFANA.glob("*.json")} <= found, "a file that no module generates"
 
 
 def test_every_metric_is_in_metrics_md() -> None:
-    text = generate_docs.metrics_md()
+    text = generate.metrics_md()
     assert all(text.count(f"| `{metric.name}` |") == 1 for metric in table.TABLE)
 
 

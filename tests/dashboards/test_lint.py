@@ -4,9 +4,9 @@ import copy
 from typing import Any
 
 import pytest
+from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
+from dashboards.source.panel import Dashboard
 
-from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
-from streamgauge.metrics.dashboards.panel import Dashboard
 from tests.dashboards.lint import RULES, Finding, lint
 from tests.each import each
 

@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 import pytest
+from dashboards.source.dashboard_json import DASHBOARDS
+from dashboards.source.one_stream import ONE_STREAM
 
-from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS
-from streamgauge.metrics.dashboards.one_stream import ONE_STREAM
 from tests.dashboards.demo_system import ask_prometheus, filled, results, watched_demo
 
 # A round of the demo takes half a minute alone; the second one makes rates of what happens once in a round.

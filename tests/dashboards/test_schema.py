@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from streamgauge.metrics.dashboards.dashboard_json import DASHBOARDS, dashboard_json
+from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
 
 SCHEMA = Path(__file__).parent / "schema"
 OPTIONS = ("--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022")

@@ -121,6 +121,7 @@ def test_both_wheels_have_all_modules_and_assets(built: Path, tmp_path: Path) ->
             assert "streamgauge/py.typed" in names
             archive.extractall(tmp_path / wheel.stem)
         assert files_below(tmp_path / wheel.stem / "streamgauge" / "assets") == files_below(ROOT)
+        assert not [name for name in names if name.startswith("streamgauge/assets/") and name.endswith(".py")]
         foreign = {name for name in names - sources if not name.startswith(("streamgauge/assets/", "streamgauge-"))}
         assert foreign - {PUMP} == UPLOT
 

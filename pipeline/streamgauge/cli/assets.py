@@ -7,15 +7,17 @@ from streamgauge.cli.commands import Arguments
 from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.settings.declarations import Settings
 
-# The directories of the repository that come with the package (scripts/build_hook.py).
+# The directories of the repository that come with the package (scripts/build_hook.py), and what is left out of them: the
+# sources from which dashboards are generated.
 NAMES = ("dashboards", "schemas")
+_LEFT_OUT = (Path("dashboards", "__init__.py"), Path("dashboards", "source"))
 
 
 def run(settings: Settings, args: Arguments) -> int:
     """Writes all files, or none where one differs and --overwrite is not given. Raises UsageFault, Unavailable."""
     directory = Path(args.directory)
     root = assets_directory()
-    names = [path.relative_to(root) for name in NAMES for path in sorted((root / name).rglob("*")) if path.is_file()]
+    names = asset_files(root)
     try:
         differing = [name for name in names if _differs(directory / name, root / name)]
         if differing and not args.overwrite:
@@ -41,6 +43,13 @@ def assets_directory() -> Path:
         if all((directory / name).is_dir() for name in NAMES):
             return directory
     raise Unavailable("this installation has no dashboards and schemas: install a wheel, or run in a clone")
+
+
+def asset_files(root: Path) -> list[Path]:
+    """The files below `root` that come with the package, as paths from there."""
+    files = (path for name in NAMES for path in sorted((root / name).rglob("*")) if path.is_file())
+    names = [path.relative_to(root) for path in files]
+    return [name for name in names if not any(name.is_relative_to(left) for left in _LEFT_OUT)]
 
 
 def _differs(there: Path, own: Path) -> bool:

@@ -15,9 +15,9 @@ rate_limits.py   the rate limits of the newest responses, as gauges
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
 objectives.py  what streams promise, for alerts
 rules.py rules_*.py rule_files.py   alert and recording rules by what they watch, and their files for Prometheus and Sloth
-generate_docs.py   writes the table as dashboards/METRICS.md
 http_server.py   the admin port: metrics and health
 admin_access.py   who may use it: its token, guesses of the token, its certificate
 admin_log.py   what was read from it and what it refused: the admin log, and refusals
-dashboards/    the dashboards for Grafana, as data and as JSON
+
+dashboards/source of the repository generates METRICS.md and the dashboards from these.
 """

@@ -1,8 +1,7 @@
 """Latency: whether streams are slow to begin or slow to go on, where, and since when."""
 
-from streamgauge.metrics.dashboards.panel import Dashboard, Heatmap, Panel, Query, Row, TimeSeries
-from streamgauge.metrics.dashboards.queries import EACH, quantile, rate, ratio
-from streamgauge.metrics.dashboards.stream_queries import within_tpot, within_ttft
+from dashboards.source.panel import Dashboard, Heatmap, Panel, Query, Row, TimeSeries
+from dashboards.source.queries import EACH, quantile, rate, ratio, within_tpot, within_ttft
 
 _TTFT, _TTFB = "time_to_first_token_seconds", "time_to_first_byte_seconds"
 _GAPS, _TPOT = "inter_chunk_latency_seconds", "inter_token_latency_seconds"

@@ -1,14 +1,14 @@
-"""Generates files from the table: METRICS.md and the dashboards for Grafana.
+"""Generates files from the table of metrics: METRICS.md and the dashboards for Grafana.
 
-`python -m streamgauge.metrics.generate_docs [FOLDER]` writes them, by default into dashboards/.
+`python -m dashboards.source.generate [FOLDER]` writes them, by default into dashboards/.
 """
 
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from dashboards.source import dashboard_json
 from streamgauge.metrics import table
-from streamgauge.metrics.dashboards import dashboard_json
 from streamgauge.metrics.declarations import (
     ATTRIBUTE,
     FEW_MODELS,
@@ -56,7 +56,7 @@ def write(folder: Path) -> None:
 def _head() -> Iterable[str]:
     yield "# Metrics"
     yield ""
-    yield "Generated from `streamgauge/metrics/table.py` by `python -m streamgauge.metrics.generate_docs`: do not edit."
+    yield "Generated from `streamgauge/metrics/table.py` by `python -m dashboards.source.generate`: do not edit."
     yield ""
     yield "- Durations are in seconds. An unknown value adds nothing: null never becomes 0."
     pairs, reserved = MODEL_SERIES // SERIES_OF_A_PAIR, RESERVED_SERIES // SERIES_OF_A_PAIR

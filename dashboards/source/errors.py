@@ -1,8 +1,7 @@
 """Errors: how streams end, and why."""
 
-from streamgauge.metrics.dashboards.panel import Column, Dashboard, Query, Row, Table, TimeSeries
-from streamgauge.metrics.dashboards.queries import EACH, increase, rate, seldom, share
-from streamgauge.metrics.dashboards.stream_queries import broke
+from dashboards.source.panel import Column, Dashboard, Query, Row, Table, TimeSeries
+from dashboards.source.queries import EACH, broke, increase, rate, seldom, share
 from streamgauge.metrics.rules_slo import BROKEN
 
 _NO_ERRORS = "no errors"

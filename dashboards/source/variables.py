@@ -5,7 +5,7 @@ A dashboard hides those that none of its queries uses, so that their values surv
 
 from collections.abc import Sequence
 
-from streamgauge.metrics.dashboards.panel import Variable
+from dashboards.source.panel import Variable
 from streamgauge.metrics.declarations import Metric
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.table import FIRST_TOKEN, INTER_TOKEN

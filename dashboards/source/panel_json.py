@@ -3,7 +3,7 @@
 import string
 from collections.abc import Sequence
 
-from streamgauge.metrics.dashboards.panel import (
+from dashboards.source.panel import (
     ALERTS,
     Column,
     Heatmap,
@@ -15,8 +15,8 @@ from streamgauge.metrics.dashboards.panel import (
     Tile,
     TimeSeries,
 )
-from streamgauge.metrics.dashboards.queries import metrics_of, variables_of
-from streamgauge.metrics.dashboards.variables import DATASOURCE, Json
+from dashboards.source.queries import metrics_of, variables_of
+from dashboards.source.variables import DATASOURCE, Json
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.table import BY_NAME
 

@@ -3,21 +3,51 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from streamgauge.metrics.dashboards.alert_table import alert_table
-from streamgauge.metrics.dashboards.money import USD, an_hour
-from streamgauge.metrics.dashboards.panel import Column, Dashboard, Link, Query, Row, Table, Threshold, Tile, TimeSeries
-from streamgauge.metrics.dashboards.panel_json import AGO
-from streamgauge.metrics.dashboards.queries import RANGE, WEEK, gauge, increase, quantile, rate, seldom, share
-from streamgauge.metrics.dashboards.stream_queries import OUTPUT, broke, within_tpot, within_ttft
-from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED, SOME, YELLOW, at_least, at_most
-from streamgauge.metrics.dashboards.variables import link_variables
+from dashboards.source.money import USD, an_hour
+from dashboards.source.panel import (
+    ALERTS,
+    GREEN,
+    NONE_AT_ALL,
+    RED,
+    SOME,
+    YELLOW,
+    Column,
+    Dashboard,
+    Link,
+    Query,
+    Row,
+    Table,
+    Threshold,
+    Tile,
+    TimeSeries,
+    at_least,
+    at_most,
+)
+from dashboards.source.panel_json import AGO
+from dashboards.source.queries import (
+    OUTPUT,
+    RANGE,
+    WEEK,
+    broke,
+    gauge,
+    increase,
+    quantile,
+    rate,
+    seldom,
+    share,
+    within_tpot,
+    within_ttft,
+)
+from dashboards.source.variables import link_variables
 from streamgauge.metrics.objectives import Objectives
+from streamgauge.metrics.rule_files import alerts, rule_groups
 from streamgauge.metrics.rules_slo import BROKEN
 from streamgauge.metrics.rules_streams import without_usage
 
 _OBJECTIVES = Objectives()
 # The share of streams within the objective of the time per output token. No alert has it.
 _TPOT_SHARE = 0.95
+_ALERT_LABELS = ("severity", "job", "instance", "upstream", "model")
 
 # A query for a time that ends so long ago.
 _Ago = Callable[[str], str]
@@ -211,6 +241,28 @@ def _model_links() -> list[Link]:
     return [Link(title, f"/d/streamgauge-{name}?{chosen}") for name, title in places.items()]
 
 
+def _alert_table() -> Table:
+    """The alerts of our rules, whatever the variables select: an alert on what is missing has no labels to select by."""
+    ours = "|".join(sorted({alert.name for alert in alerts(rule_groups())}))
+    labels = ", ".join(("alertname", *_ALERT_LABELS))
+    states, times = ALERTS
+    state = f'max by ({labels}, alertstate) ({states}{{alertname=~"{ours}"}})'
+    since = f'max by ({labels}) ({times}{{alertname=~"{ours}"}})'
+    return Table(
+        title="Alerts",
+        help="Alerts of the whole installation that are pending or fire. docs/runbooks has a page for each.",
+        queries=(Query(f"{state} * on ({labels}) group_left () {since} * 1000", "{{alertname}} {{alertstate}}"),),
+        labels={
+            "alertname": Column("alert"),
+            "alertstate": Column("state"),
+            **{label: Column(label) for label in _ALERT_LABELS},
+        },
+        values=(Column("since", "dateTimeFromNow"),),
+        height=6,
+        no_value="no alert is pending or fires",
+    )
+
+
 OVERVIEW = Dashboard(
     name="overview",
     title="Overview",
@@ -219,7 +271,7 @@ OVERVIEW = Dashboard(
     hours=1,
     rows=(
         Row("Now and a week ago", tuple(map(_tile, _TILES))),
-        Row("For whom", (_models(), alert_table())),
+        Row("For whom", (_models(), _alert_table())),
         Row(
             "Since when",
             (

@@ -1,8 +1,7 @@
 """Rows of the usage dashboard: what streams cost, budgets, and what the last audit said of the bill."""
 
-from streamgauge.metrics.dashboards.panel import Column, Query, Row, Table, Threshold, Tile, TimeSeries
-from streamgauge.metrics.dashboards.queries import EACH, gauge, increase, rate, ratio, seldom
-from streamgauge.metrics.dashboards.thresholds import GREEN, RED, YELLOW
+from dashboards.source.panel import GREEN, RED, YELLOW, Column, Query, Row, Table, Threshold, Tile, TimeSeries
+from dashboards.source.queries import EACH, gauge, increase, rate, ratio, seldom
 from streamgauge.metrics.rules_money import COVERED, OVERDUE_DAYS
 from streamgauge.metrics.table import SIDES
 

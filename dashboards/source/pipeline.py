@@ -1,8 +1,7 @@
 """The pipeline: whether every captured read arrives, and whether workers keep up."""
 
-from streamgauge.metrics.dashboards.panel import Dashboard, Query, Row, Threshold, Tile, TimeSeries
-from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, seldom, series, share
-from streamgauge.metrics.dashboards.thresholds import GREEN, NONE_AT_ALL, RED
+from dashboards.source.panel import GREEN, NONE_AT_ALL, RED, Dashboard, Query, Row, Threshold, Tile, TimeSeries
+from dashboards.source.queries import gauge, increase, rate, ratio, seldom, series, share
 
 _NO_TAP, _NO_WORKER, _NO_BROKER, _NOT_LINUX = "no tap", "no worker", "no Kafka here", "not on Linux"
 

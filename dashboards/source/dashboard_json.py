@@ -3,15 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from streamgauge.metrics.dashboards.errors import ERRORS
-from streamgauge.metrics.dashboards.latency import LATENCY
-from streamgauge.metrics.dashboards.one_stream import ONE_STREAM
-from streamgauge.metrics.dashboards.overview import OVERVIEW
-from streamgauge.metrics.dashboards.panel import COLUMNS, Dashboard, Panel
-from streamgauge.metrics.dashboards.panel_json import panel_json
-from streamgauge.metrics.dashboards.pipeline import PIPELINE
-from streamgauge.metrics.dashboards.usage import USAGE
-from streamgauge.metrics.dashboards.variables import Json, variables
+from dashboards.source.errors import ERRORS
+from dashboards.source.latency import LATENCY
+from dashboards.source.one_stream import ONE_STREAM
+from dashboards.source.overview import OVERVIEW
+from dashboards.source.panel import COLUMNS, Dashboard, Panel
+from dashboards.source.panel_json import panel_json
+from dashboards.source.pipeline import PIPELINE
+from dashboards.source.usage import USAGE
+from dashboards.source.variables import Json, variables
 
 DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, LATENCY, ERRORS, USAGE, PIPELINE, ONE_STREAM)
 

@@ -1,10 +1,20 @@
 """Usage and cost: tokens by kind, money, the prompt cache, and what is left of rate limits."""
 
-from streamgauge.metrics.dashboards.money import BILL, COST
-from streamgauge.metrics.dashboards.panel import Column, Dashboard, Query, Row, Table, Threshold, Tile, TimeSeries
-from streamgauge.metrics.dashboards.queries import gauge, increase, rate, ratio, share
-from streamgauge.metrics.dashboards.stream_queries import INPUT, OUTPUT
-from streamgauge.metrics.dashboards.thresholds import GREEN, RED, YELLOW
+from dashboards.source.money import BILL, COST
+from dashboards.source.panel import (
+    GREEN,
+    RED,
+    YELLOW,
+    Column,
+    Dashboard,
+    Query,
+    Row,
+    Table,
+    Threshold,
+    Tile,
+    TimeSeries,
+)
+from dashboards.source.queries import INPUT, OUTPUT, gauge, increase, rate, ratio, share
 
 _NONE = "no usage reported"
 _INPUTS, _OUTPUTS = f'kind=~"{INPUT}"', f'kind=~"{OUTPUT}"'

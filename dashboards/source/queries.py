@@ -11,12 +11,17 @@ import re
 from collections.abc import Iterable
 
 from streamgauge.metrics.declarations import Kind, Metric
+from streamgauge.metrics.rules_slo import BROKEN, UNREACHABLE
 from streamgauge.metrics.table import ATTRIBUTED, BY_NAME
 
 # Windows: of a line in a graph, and of the whole time range of the dashboard.
 EACH, RANGE = "$__rate_interval", "$__range"
 # What a query looks back for a comparison: the same time a week ago.
 WEEK = "1w"
+
+# Kinds of output tokens and of input tokens. The kinds are disjoint.
+OUTPUT = "output_text|reasoning|output_audio"
+INPUT = "input_uncached|input_cached|input_cache_write|input_audio"
 
 _PREFIX = "streamgauge_"
 _SUFFIX = re.compile(r"_(?:bucket|sum|count)$")
@@ -94,3 +99,36 @@ def seldom(query: str) -> str:
 def gauge(name: str, *where: str, by: str, of: str = "sum") -> str:
     """A gauge, combined by labels: `of` is sum, min or max."""
     return f"{of} by ({by}) ({series(name, *where)})"
+
+
+def within_ttft(by: str = "", window: str = RANGE, ago: str = "") -> str:
+    """The share of first tokens within the variable `objective`."""
+    return _within("time_to_first_token_seconds", "$objective", by, window, ago)
+
+
+def within_tpot(by: str = "", window: str = RANGE, ago: str = "") -> str:
+    """The share of streams whose time per output token is within the variable `tpot_objective`."""
+    return _within("inter_token_latency_seconds", "$tpot_objective", by, window, ago)
+
+
+def _within(histogram: str, objective: str, by: str, window: str, ago: str) -> str:
+    return ratio(
+        increase(f"{histogram}_bucket", f'le="{objective}"', by=by, window=window, ago=ago),
+        increase(f"{histogram}_count", by=by, window=window, ago=ago),
+    )
+
+
+def broke(by: str = "", window: str = RANGE, ago: str = "") -> str:
+    """The share of streams that broke after they had begun: the objective of the alert StreamsBreakMidway.
+
+    Streams that got no connection are in neither number, nor are error statuses.
+    """
+
+    def counted(name: str, where: str) -> str:
+        return increase(name, where, by=by, window=window, ago=ago)
+
+    answered = counted("stream_outcomes_total", 'outcome!="http_error"')
+    broken = counted("stream_outcomes_total", f'outcome=~"{BROKEN}"')
+    refused = counted("transport_errors_total", f'cause=~"{UNREACHABLE}"')
+    unreachable = f"({refused} or 0 * {answered})"
+    return ratio(f"clamp_min({broken} - {unreachable}, 0)", f"({answered} - {unreachable})")

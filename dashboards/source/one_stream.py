@@ -4,8 +4,8 @@ Prometheus holds no single stream, only exemplars: the id and the time of some. 
 process that assembled the stream.
 """
 
-from streamgauge.metrics.dashboards.panel import Dashboard, Heatmap, Query, Row, Text, TimeSeries, Variable
-from streamgauge.metrics.dashboards.queries import quantile, rate
+from dashboards.source.panel import Dashboard, Heatmap, Query, Row, Text, TimeSeries, Variable
+from dashboards.source.queries import quantile, rate
 
 # The address of a page: the admin port that Prometheus scrapes.
 _PAGE = "http://$page"
