@@ -150,16 +150,16 @@ EDGES: dict[str, set[str]] = {
     "recorder/process.py": set(),
     # Kafka and Faust.
     "kafka/administrator.py": {"aiokafka"},
-    "kafka/cancelling.py": set(),
-    "kafka/group_offsets.py": {"aiokafka"},
-    "kafka/admin_requests.py": {"aiokafka"},
-    "kafka/connections.py": {"aiokafka"},
-    "kafka/aiokafka_header_patch.py": {"aiokafka"},
+    "kafka/shims/admin_requests.py": {"aiokafka"},
+    "kafka/shims/cancelling.py": set(),
+    "kafka/shims/connections.py": {"aiokafka"},
+    "kafka/shims/discarding.py": {"aiokafka"},
+    "kafka/shims/header_names.py": {"aiokafka"},
+    "kafka/shims/passwords.py": {"aiokafka"},
     "kafka/log_reader.py": {"aiokafka"},
     "kafka/producer.py": {"aiokafka"},
     "kafka/connection_diagnosis.py": {"aiokafka"},
-    "kafka/security.py": {"aiokafka"},
-    "kafka/topic_ids.py": {"aiokafka"},
+    "kafka/security.py": set(),
     "kafka/log_throttle.py": set(),
     "kafka/dead_letters.py": {"aiokafka"},
     "kafka/shipper.py": {"aiokafka"},
@@ -253,14 +253,7 @@ EDGES: dict[str, set[str]] = {
 # Where internals of Faust, mode and aiokafka may be used: what a new version of them may break. Only the first imports
 # Faust or mode. tests/worker/faust/test_assumptions.py has a test for each of these internals.
 FAUST_ROOM = "worker/faust/"
-INSIDES = (
-    FAUST_ROOM,
-    "kafka/aiokafka_header_patch.py",
-    "kafka/connections.py",
-    "kafka/producer.py",
-    "kafka/admin_requests.py",
-    "kafka/security.py",
-)
+INSIDES = (FAUST_ROOM, "kafka/shims/")
 
 # What each room may import, besides itself. No two rooms import each other, so dependencies have one direction.
 ROOMS: dict[str, set[str]] = {
@@ -366,7 +359,9 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "spool/connection.py": ("spool/test_file.py",),
     "spool/sql.py": ("spool/test_spool.py",),
     "kafka/": ("integration/test_shipper.py",),
-    "kafka/topic_ids.py": ("faults/test_log_faults.py",),  # needs topics that are created again
+    "kafka/shims/admin_requests.py": ("kafka/test_topics.py", "worker/test_log.py", "faults/test_log_faults.py"),
+    "kafka/shims/discarding.py": ("kafka/test_producer.py",),
+    "kafka/shims/passwords.py": ("kafka/test_security.py",),
     "kafka/log_reader.py": ("integration/test_replay.py",),
     "cli/deadletter_format.py": ("cli/test_deadletter.py",),
     "cli/packets.py": ("integration/test_packets.py",),

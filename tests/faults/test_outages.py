@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.kafka.topic_ids import identities
+from streamgauge.kafka.administrator import identities
 from streamgauge.worker.faults import WorkerError
 from tests.faults.lengths import FULL, length
 from tests.faults.log_faults import forget_offsets, recreate_topic

@@ -14,15 +14,15 @@ from confluent_kafka import KafkaError
 from confluent_kafka import Producer as Compressing
 
 from streamgauge.kafka import topics
-from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.dead_letters import TRUNCATED_BYTES
+from streamgauge.kafka.shims.header_names import tolerate_header_names
 from streamgauge.kafka.topics import Topics
 from tests.faults.hostile import Sent, hostile
 from tests.faults.rig import _resident
 from tests.integration.synthetic import SyntheticTap, assembled
 from tests.integration.test_worker import collect, log_of, records_of, same, write
 from tests.integration.workers import WorkerProcess, worker
-from tests.kafka.test_aiokafka_header_patch import batch
+from tests.kafka.shims.test_header_names import batch
 from tests.kafka_broker.administration import delete_topic, set_config
 from tests.kafka_broker.fixtures import PARTITIONS
 from tests.kafka_broker.reading import read_until

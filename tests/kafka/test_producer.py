@@ -19,8 +19,8 @@ from aiokafka.errors import (
     UnknownError,
 )
 
-from streamgauge.kafka.cancelling import end_task
 from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
+from streamgauge.kafka.shims.cancelling import end_task
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.reading import read_all
 

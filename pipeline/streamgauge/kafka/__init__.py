@@ -4,17 +4,12 @@ shipper.py         sends the spool to the segments topic
 topics.py          the topics and their configuration
 dead_letters.py    reads and writes the dead letter topic, and sends dead letters back
 security.py        broker addresses and how to connect to them; every Kafka client is created with it
-administrator.py   reads topics, their configuration and this client's rights
+administrator.py   reads topics, their ids, their configuration and this client's rights
 connection_diagnosis.py  why a broker cannot be reached, as one sentence
-connections.py     works around two connection faults of aiokafka
 faults.py          the errors of this package
 producer.py        an idempotent producer that is replaced after a fatal error
 log_reader.py      reads one partition, or the ends of each, without a consumer group
-group_offsets.py   the offsets that a consumer group has committed
-admin_requests.py  requests for which aiokafka's admin client has no method
-topic_ids.py       the present ids of topics
 log_throttle.py    reduces aiokafka's log lines to one when the broker stops answering and one when it answers again
-aiokafka_header_patch.py  reads messages whose header names are not UTF-8
 backoff.py         growing pauses between retries
-cancelling.py      cancels tasks that may be inside aiokafka
+shims/             everything that depends on aiokafka's insides
 """

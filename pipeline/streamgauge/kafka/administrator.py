@@ -17,7 +17,6 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
-    IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -25,15 +24,13 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     NotCoordinatorForGroupError,
     RequestTimedOutError,
 )
-from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped]
-from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String  # type: ignore[import-untyped]
 
-from streamgauge.kafka.admin_requests import send
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.faults import BrokerRefusesError, BrokerUnreachableError, TopicsDeniedError
 from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.shims.admin_requests import NO_OPERATIONS, group_description, topic_metadata
 
 # A cluster without any group yet creates its coordinator at the first request. The number of requests, and the pause
 # between two of them (seconds).
@@ -51,8 +48,6 @@ _COORDINATOR_MOVES = (
     NodeNotReadyError,
     RequestTimedOutError,
 )
-# The value for authorized operations that were not requested, or that the broker does not return.
-_NOT_RETURNED = -(2**31)
 
 
 class Kind(StrEnum):
@@ -100,106 +95,14 @@ class ExistingTopic(NamedTuple):
     replicas: int | None = None
 
 
-class _MetadataResponse(Response):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))),
-        ("cluster_id", String()),
-        ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("topic", String()),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-                ("operations", Int32),
-            ),
-        ),
-        ("cluster_operations", Int32),
-    )
+class Identity(NamedTuple):
+    """A topic's present id and partition count. A topic that is recreated under the same name has another id (KIP-516).
 
+    `id`: hexadecimal, or "" if the broker returns no ids.
+    """
 
-class _MetadataStruct(RequestStruct):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    RESPONSE_TYPE = _MetadataResponse
-    SCHEMA = Schema(
-        ("topics", Array(String())), ("auto_create", Boolean), ("cluster_operations", Boolean), ("operations", Boolean)
-    )
-
-
-class _Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
-    """Metadata v8, by topic name; it creates no topic. aiokafka has it up to v5, which lacks the authorized operations."""
-
-    API_KEY = 3
-
-    def __init__(self, topics: Sequence[str]) -> None:
-        self._topics = list(topics)
-
-    def build(self, request_struct_class: type[_MetadataStruct]) -> _MetadataStruct:
-        return request_struct_class(self._topics, False, False, True)
-
-
-class _GroupsResponse(Response):  # type: ignore[misc]
-    API_KEY = 15
-    API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            Array(
-                ("error_code", Int16),
-                ("group", String()),
-                ("state", String()),
-                ("protocol_type", String()),
-                ("protocol", String()),
-                (
-                    "members",
-                    Array(
-                        ("member_id", String()),
-                        ("client_id", String()),
-                        ("client_host", String()),
-                        ("metadata", Bytes),
-                        ("assignment", Bytes),
-                    ),
-                ),
-                ("operations", Int32),
-            ),
-        ),
-    )
-
-
-class _GroupsStruct(RequestStruct):  # type: ignore[misc]
-    API_KEY = 15
-    API_VERSION = 3
-    RESPONSE_TYPE = _GroupsResponse
-    SCHEMA = Schema(("groups", Array(String())), ("operations", Boolean))
-
-
-class _Groups(Request[_GroupsStruct]):  # type: ignore[misc]
-    """DescribeGroups v3. aiokafka's own class reads a response without the authorized operations."""
-
-    API_KEY = 15
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-
-    def build(self, request_struct_class: type[_GroupsStruct]) -> _GroupsStruct:
-        return request_struct_class([self._group], True)
+    id: str
+    partitions: int
 
 
 @asynccontextmanager
@@ -236,20 +139,26 @@ async def existing_topics(
 
     Creates no topic. Raises KafkaError.
     """
-    try:
-        answer = (await send(admin, _Metadata(names))).to_object()
-    except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
-        answer = {"topics": [{"operations": _NOT_RETURNED, **topic} for topic in await admin.describe_topics()]}
-    found = {
+    topics = await topic_metadata(admin, names, operations=True)
+    existing = {
         topic["topic"]: ExistingTopic(
             len(topic["partitions"]),
             _operations(topic["operations"]),
-            min((len(one["replicas"]) for one in topic["partitions"]), default=None),
+            min((len(partition["replicas"]) for partition in topic["partitions"]), default=None),
         )
-        for topic in answer["topics"]
+        for topic in topics
         if topic["topic"] in names and not topic["error_code"]
     }
-    return found, [topic["topic"] for topic in answer["topics"] if topic["error_code"] == _TOPIC_DENIED]
+    return existing, [topic["topic"] for topic in topics if topic["error_code"] == _TOPIC_DENIED]
+
+
+async def identities(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, Identity]:
+    """The present identities of the topics of `names` that exist, by name. Raises KafkaError."""
+    return {
+        topic["topic"]: Identity(topic["topic_id"], len(topic["partitions"]))
+        for topic in await topic_metadata(admin, names)
+        if topic["topic"] in names and not topic["error_code"]
+    }
 
 
 class GroupDescription(NamedTuple):
@@ -264,13 +173,8 @@ class GroupDescription(NamedTuple):
 
 async def describe_group(admin: AIOKafkaAdminClient, group: str) -> GroupDescription | None:
     """The group and its assignments; None if the coordinator does not return them now. Raises KafkaError."""
-    node = await admin.find_coordinator(group)
-    try:
-        answer = (await send(admin, _Groups(group), node)).to_object()
-    except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
-        return None
-    described = answer["groups"][0]
-    if described["error_code"]:
+    described = await group_description(admin, group)
+    if described is None or described["error_code"]:
         return None
     assigned: dict[str, set[int]] = {}
     for member in described["members"]:
@@ -287,16 +191,14 @@ async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[in
     """
     for _ in range(_COORDINATOR_TRIES):
         try:
-            node = await admin.find_coordinator(group)
-            answer = (await send(admin, _Groups(group), node)).to_object()
+            described = await group_description(admin, group)
         except GroupAuthorizationFailedError:
             return frozenset()
         except _COORDINATOR_MOVES:
             await asyncio.sleep(_COORDINATOR_RETRY_S)
             continue
-        except (NotImplementedError, IncompatibleBrokerVersion):
+        if described is None:
             return None
-        described = answer["groups"][0]
         if described["error_code"] in (0, _GROUP_DENIED):
             return frozenset() if described["error_code"] else _operations(described["operations"])
         await asyncio.sleep(_COORDINATOR_RETRY_S)  # the coordinator is moving to another broker, or loading the group
@@ -304,7 +206,7 @@ async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[in
 
 
 def _operations(bits: int) -> frozenset[int] | None:
-    return None if bits == _NOT_RETURNED else frozenset(code for code in range(32) if bits >> code & 1)
+    return None if bits == NO_OPERATIONS else frozenset(code for code in range(32) if bits >> code & 1)
 
 
 def denied(user: str | None, missing: Iterable[Right]) -> TopicsDeniedError:

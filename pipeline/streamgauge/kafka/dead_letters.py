@@ -23,10 +23,10 @@ from aiokafka.errors import KafkaConnectionError, KafkaError  # type: ignore[imp
 import streamgauge
 from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka.administrator import UNREACHABLE, unreachable
-from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.producer import PATIENCE_S, REQUEST_TIMEOUT_MS, Message, Producer
 from streamgauge.kafka.security import Brokers, brokers_at
+from streamgauge.kafka.shims.header_names import tolerate_header_names
 from streamgauge.kafka.topics import (
     MAX_DEADLETTER_BYTES,
     Topics,

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
-from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.producer import PATIENCE_S, REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers, brokers_at
+from streamgauge.kafka.shims.header_names import tolerate_header_names
 
 # How long one fetch waits for messages (milliseconds).
 _FETCH_WAIT_MS = 500

@@ -32,18 +32,16 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     UnknownProducerId,
 )
 
-from streamgauge.kafka.cancelling import close_client, end_task
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.security import Brokers, brokers_at
+from streamgauge.kafka.shims.cancelling import end_task
+from streamgauge.kafka.shims.discarding import discard
 
 # How long the broker may take to answer one request before the connection counts as dead (milliseconds). Half-open
 # connections are detected within this time.
 REQUEST_TIMEOUT_MS = 10_000
 # How long a broker may give no result, although it answers, until it counts as unreachable (seconds): three failed requests.
 PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
-
-# How long the sender task of a discarded producer may take to end (seconds).
-_DISCARD_TIMEOUT_S = 2.0
 
 
 class Message(NamedTuple):
@@ -205,21 +203,6 @@ class Producer:
 
     async def _discard_all(self) -> None:
         for producer in list(self._to_discard):
-            await _discard(producer)
+            await discard(producer)
             if producer in self._to_discard:
                 self._to_discard.remove(producer)
-
-
-async def _discard(producer: Any) -> None:
-    """Disconnect a producer and fail its buffered messages. aiokafka's own `stop` waits until all are delivered."""
-    producer._closed = True
-    await close_client(producer.client)
-    sender = producer._sender.sender_task
-    if sender is not None and not sender.done():
-        sender.cancel()
-        await asyncio.wait({sender}, timeout=_DISCARD_TIMEOUT_S)
-    accumulator = producer._message_accumulator
-    accumulator.fail_all(KafkaConnectionError("the producer was discarded"))
-    for batch in (one for batches in accumulator._batches.values() for one in batches):
-        if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # retrieved, because asyncio logs an exception that was never retrieved

@@ -14,16 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]
-
-from streamgauge.kafka.connections import patch_connections
+from streamgauge.kafka.shims.connections import patch_connections
+from streamgauge.kafka.shims.passwords import read_passwords_late
 from streamgauge.runtime.certificates import State, load_certificate, reading_authorities, state_of
 from streamgauge.runtime.secret import Secret
 
 _LOG = logging.getLogger("streamgauge.kafka")
-
-# The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
-_PASSWORD_ATTRIBUTE = "_sasl_plain_password"  # noqa: S105 - the name of an attribute
 
 
 class Protocol(StrEnum):
@@ -102,17 +98,15 @@ class FollowingContext(ssl.SSLContext):
     they are half written or removed, it logs that once and keeps the previous ones.
     """
 
-    _files: TlsFiles
-    _seen: list[State | None]
-    _inner: ssl.SSLContext
+    def __new__(cls, _files: TlsFiles) -> Self:
+        """A context of a TLS client."""
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
-    def __new__(cls, files: TlsFiles) -> Self:
+    def __init__(self, files: TlsFiles) -> None:
         """Loads the files once. Raises ValueError if they cannot be used."""
-        made = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
-        made._files = files
-        made._seen = files.state()
-        made._inner = files.context()
-        return made
+        self._files = files
+        self._seen = files.state()
+        self._inner = files.context()
 
     def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
         """Create the TLS object of one connection; asyncio and uvloop call this for each connection."""
@@ -176,22 +170,3 @@ class Brokers:
 def brokers_at(given: "Brokers | str") -> Brokers:
     """Return Brokers unchanged; turn an address into Brokers with plain text connections."""
     return given if isinstance(given, Brokers) else Brokers(given)
-
-
-def read_passwords_late() -> None:
-    """Patch aiokafka's clients to accept a Password, and to read it for each new connection. Idempotent.
-
-    aiokafka has no method to change a client's password. Without this patch a rotated password would require new clients,
-    and Faust cannot replace its client.
-    """
-    if _PASSWORD_ATTRIBUTE not in vars(AIOKafkaClient):
-        setattr(AIOKafkaClient, _PASSWORD_ATTRIBUTE, property(_read, _keep))
-
-
-def _read(client: Any) -> str | None:
-    kept = vars(client).get(_PASSWORD_ATTRIBUTE)
-    return kept.now() if isinstance(kept, Password) else kept
-
-
-def _keep(client: Any, password: Any) -> None:
-    vars(client)[_PASSWORD_ATTRIBUTE] = password

@@ -30,10 +30,10 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import
 
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.kafka.backoff import Backoff
-from streamgauge.kafka.cancelling import end_task
 from streamgauge.kafka.log_throttle import BrokerMonitor
 from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
 from streamgauge.kafka.security import Brokers, brokers_at
+from streamgauge.kafka.shims.cancelling import end_task
 from streamgauge.kafka.topics import (
     DEFAULT_PREFIX,
     MAX_MESSAGE_BYTES,

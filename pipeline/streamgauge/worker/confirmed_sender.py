@@ -7,8 +7,8 @@ from typing import Any
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
 from streamgauge.kafka.backoff import Backoff
-from streamgauge.kafka.cancelling import end_in_background, retrieve_exception
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
+from streamgauge.kafka.shims.cancelling import end_in_background, retrieve_exception
 from streamgauge.worker.faults import StateRefusedError, WriteDeniedError
 
 # How soon an unreachable broker is tried again (seconds).

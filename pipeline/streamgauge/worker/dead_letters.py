@@ -19,9 +19,9 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from streamgauge.kafka.backoff import Backoff
-from streamgauge.kafka.cancelling import retrieve_exception
 from streamgauge.kafka.dead_letters import Stage, dead_letter_of, is_truncated, truncated
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
+from streamgauge.kafka.shims.cancelling import retrieve_exception
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.worker.settings import FOREIGN_ALONE_S, WorkerMetrics

@@ -12,11 +12,10 @@ from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
-from streamgauge.kafka.administrator import GroupDescription, describe_group
-from streamgauge.kafka.group_offsets import committed_offsets
+from streamgauge.kafka.administrator import GroupDescription, Identity, describe_group, identities
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers
-from streamgauge.kafka.topic_ids import Identity, identities
+from streamgauge.kafka.shims.admin_requests import committed_offsets
 
 # How long reading one message of a partition may take (seconds).
 _READ_TIMEOUT_S = 30.0

@@ -29,9 +29,9 @@ from streamgauge.core.capture.bundles import (
 )
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record, encode_record
-from streamgauge.kafka.cancelling import end_in_background, end_task
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message
+from streamgauge.kafka.shims.cancelling import end_in_background, end_task
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.runtime.faults import described, report_fault

@@ -18,9 +18,9 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.kafka.administrator import Kind, Operation, Right, denied
-from streamgauge.kafka.cancelling import end_task, error_of
 from streamgauge.kafka.log_throttle import BrokerMonitor, described_of_client
 from streamgauge.kafka.producer import Producer
+from streamgauge.kafka.shims.cancelling import end_task, error_of
 from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics

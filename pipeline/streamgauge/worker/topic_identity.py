@@ -27,7 +27,7 @@ from typing import Protocol
 
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from streamgauge.kafka.topic_ids import Identity
+from streamgauge.kafka.administrator import Identity
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.worker.faults import (

@@ -562,13 +562,13 @@ def test_the_last_part_of_a_joined_member_is_its_subscription() -> None:
 
 
 def test_the_administrator_sends_any_request_to_a_broker_or_to_one_of_them() -> None:
-    """`kafka.admin_requests.send`."""
+    """`admin_requests` sends its requests so."""
     assert inspect.iscoroutinefunction(AIOKafkaAdminClient._send_request)
     assert parameters(AIOKafkaAdminClient._send_request) == ["request", "node_id"]
 
 
 def test_a_request_of_our_own_is_made_by_its_version() -> None:
-    """`administrator`, `topic_ids`: what the broker does not speak is NotImplementedError or IncompatibleBrokerVersion."""
+    """`admin_requests`: what the broker does not speak is NotImplementedError or IncompatibleBrokerVersion."""
     assert parameters(Request.build) == ["request_struct_class"]
     assert {"API_KEY", "API_VERSION", "RESPONSE_TYPE", "SCHEMA"} <= set(inspect.get_annotations(RequestStruct)) | set(
         dir(RequestStruct)
@@ -602,7 +602,7 @@ def test_a_connection_writes_in_two_methods_and_is_closed_with_a_reason() -> Non
 
 
 def test_a_client_keeps_its_password_under_a_name_and_reads_it_for_each_connection() -> None:
-    """`security.read_passwords_late` puts a property there."""
+    """`passwords.read_passwords_late` puts a property there."""
     source = inspect.getsource(inspect.getmodule(AIOKafkaClient) or AIOKafkaClient)
     assert source.count("sasl_plain_password=self._sasl_plain_password,") == source.count("await create_conn(") == 2
 
@@ -616,7 +616,7 @@ def test_a_connection_can_be_made_by_itself() -> None:
 
 
 def test_producer_can_be_discarded_with_its_buffered_messages(no_broker: dict[str, Any]) -> None:
-    """`producer._discard`."""
+    """`discarding.discard`."""
 
     async def work() -> None:
         producer: Any = AIOKafkaProducer(**no_broker)
@@ -657,13 +657,13 @@ def batch() -> Iterator[bytes]:
 
 
 def test_consumers_read_batches_by_a_class_that_the_fetcher_looks_up_in_its_module() -> None:
-    """`aiokafka_header_patch.tolerate_header_names` puts another one there."""
+    """`header_names.tolerate_header_names` puts another one there."""
     assert "MemoryRecords" in vars(fetcher)
     assert re.search(r"\bMemoryRecords\(", inspect.getsource(fetcher))
 
 
 def test_an_answers_batches_come_one_after_the_other(batch: bytes) -> None:
-    """`aiokafka_header_patch.TolerantRecords` stands for it."""
+    """`header_names.TolerantRecords` stands for it."""
     records = MemoryRecords(batch + batch)
     assert records.size_in_bytes() == 2 * len(batch)
     assert records.has_next()
@@ -673,7 +673,7 @@ def test_an_answers_batches_come_one_after_the_other(batch: bytes) -> None:
 
 
 def test_the_decoder_in_python_has_a_buffer_that_can_be_replaced(batch: bytes) -> None:
-    """`aiokafka_header_patch._tolerant`: the names of headers are decoded from slices of it."""
+    """`header_names._tolerant`: the names of headers are decoded from slices of it."""
     decoder = _DefaultRecordBatchPy(batch)
     decoder._maybe_uncompress()
 

@@ -9,10 +9,10 @@ import faust
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from faust.types import TopicT
 
-from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
-from streamgauge.kafka.cancelling import end_task, error_of
 from streamgauge.kafka.log_throttle import described_of_client
 from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.shims.cancelling import end_task, error_of
+from streamgauge.kafka.shims.header_names import tolerate_header_names
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.recovery import Tables
 from streamgauge.worker.faust.store import StateTable

@@ -8,7 +8,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBase, DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from streamgauge.kafka.aiokafka_header_patch import TolerantRecords, tolerate_header_names
+from streamgauge.kafka.shims.header_names import TolerantRecords, tolerate_header_names
 
 GZIP = DefaultRecordBase.CODEC_GZIP
 Story = list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]

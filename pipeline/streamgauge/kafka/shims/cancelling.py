@@ -1,5 +1,8 @@
 """Cancel a task that may be running code of aiokafka, and close a client that such a task was closing.
 
+Written for aiokafka 0.13 to 0.14; https://github.com/aio-libs/aiokafka/issues/983 lists places that suppress the error, and
+https://github.com/aio-libs/aiokafka/pull/1000 is about closing.
+
 aiokafka suppresses CancelledError while it waits for its own tasks, for example in `AIOKafkaClient.close`. A task that is
 cancelled once at that moment continues, and a caller that waits for its end waits without limit. A task that is cancelled
 later in the same method cancels futures of the connections, and each later `close` raises their CancelledError, although

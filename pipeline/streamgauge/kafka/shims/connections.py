@@ -1,5 +1,8 @@
 """Work around two faults of aiokafka's connections: a write to a closed transport, and metadata without any broker.
 
+Written for aiokafka 0.13 to 0.14; https://github.com/aio-libs/aiokafka/issues/1038 is the first,
+https://github.com/aio-libs/aiokafka/issues/460 and https://github.com/aio-libs/aiokafka/issues/551 are the second.
+
 uvloop closes a transport as soon as the connection is reset, and raises RuntimeError for a later write to it. aiokafka
 handles the reset one iteration of the event loop later, and expects OSError. The RuntimeError ends the task that wrote. If
 that is the client's metadata task, it ends without a log line, and every later wait for metadata lasts without limit.

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from streamgauge.kafka.cancelling import close_client, end_in_background, end_task, error_of
+from streamgauge.kafka.shims.cancelling import close_client, end_in_background, end_task, error_of
 
 
 async def suppresses(times: int) -> None:

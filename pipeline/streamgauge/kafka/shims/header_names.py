@@ -1,4 +1,6 @@
-"""Read messages whose header names are not UTF-8. Brokers accept them, but aiokafka (0.13 to 0.14) fails to decode them.
+"""Read messages whose header names are not UTF-8. Brokers accept them, but aiokafka fails to decode them.
+
+Written for aiokafka 0.13 to 0.14. No public report.
 
 aiokafka fails during the fetch, and again at each retry. One such message would end every worker that gets its partition,
 and no setting skips it. So if aiokafka's decoder fails on a batch, this module reads the batch again with aiokafka's own
@@ -86,9 +88,9 @@ def _tolerant(content: memoryview) -> Iterator[Any]:
 class _Text(bytearray):
     """Bytes whose slices always decode: bytes that are not UTF-8 become replacement characters."""
 
-    def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        return _Text(found) if isinstance(place, slice) else found
+    def __getitem__(self, key: Any) -> Any:
+        value = super().__getitem__(key)
+        return _Text(value) if isinstance(key, slice) else value
 
     def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
         return super().decode(encoding, errors)
