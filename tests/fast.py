@@ -129,7 +129,7 @@ _LONG = (
     "tests/recorder/test_budget.py::test_stalled_bodies_are_evicted_for_a_new_one_of_any_size",
     "tests/spool/test_model.py",
     "tests/taps/contract",
-    "tests/test_local_delivery.py::test_a_spool_that_fails_is_logged_and_retried",
+    "tests/worker/test_local.py::test_a_spool_that_fails_is_logged_and_retried",
     "tests/taps/proxy/test_early_answers.py::test_h4_the_connection_is_not_used_again",
     "tests/taps/proxy/test_fuzzed_requests.py",
     "tests/recorder/test_loop_client.py",

@@ -8,9 +8,8 @@ core/              pure: captured reads in, records out
 taps/              where streams are captured; httpx.py and asgi.py are public
 recorder/          the process that turns a tap's messages into bundles
 spool/             the bounded disk queue after the recorder; the balance of reads
-local_delivery.py  spool -> assembler -> ledger, without Kafka
 kafka/             spool -> Kafka; topics, dead letters, and all that talks to a broker
-worker/            Kafka -> assembler -> records; faust/ and watchdog/
+worker/            Kafka -> assembler -> records; faust/ and watchdog/; local.py: spool -> assembler -> ledger, without Kafka
 ledger/            where records rest, in SQLite or PostgreSQL
 prices/            what a record costs: list prices, and those of the operator
 spans/             the ledger's new records as OpenTelemetry spans

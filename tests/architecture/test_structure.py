@@ -171,6 +171,7 @@ EDGES: dict[str, set[str]] = {
     "worker/watchdog/progress_probe.py": {"aiokafka"},
     "worker/dead_letters.py": {"aiokafka"},
     "worker/faust/group_leader.py": {"aiokafka"},
+    "worker/local.py": set(),
     "worker/log.py": {"aiokafka"},
     "worker/log_lines.py": set(),
     "worker/confirmed_sender.py": {"aiokafka"},
@@ -230,7 +231,6 @@ EDGES: dict[str, set[str]] = {
     "prices/catalogue.py": {"genai_prices"},
     "prices/sellers.py": {"genai_prices"},
     "prices/price_file.py": set(),
-    "local_delivery.py": set(),
     # The audit: its files, and its temporary tables.
     "audit/invoices/__init__.py": set(),
     "audit/invoices/file.py": set(),
@@ -269,10 +269,9 @@ ROOMS: dict[str, set[str]] = {
     "prices": {"core", "errors", "ledger"},
     "audit": {"core", "errors", "ledger"},
     "live": {"core", "metrics", "runtime", "spool"},
-    "local_delivery": {"core", "metrics", "runtime", "spool"},
     "kafka": {"core", "errors", "runtime", "settings", "spool"},
     "spans": {"metrics", "runtime"},
-    "worker": {"core", "errors", "kafka", "metrics", "runtime", "settings"},
+    "worker": {"core", "errors", "kafka", "metrics", "runtime", "settings", "spool"},
     "doctor": {"core", "errors", "kafka", "ledger", "runtime", "settings", "spool"},
     "recount": {"core"},
     "records": set(),
@@ -536,6 +535,28 @@ def test_no_two_rooms_import_each_other() -> None:
             for room, others in below.items():
                 below[room] = others.union(*(below[other] for other in others))
         assert [room for room, others in below.items() if room in others] == []
+
+
+def loaded_by(path: Path) -> set[Path]:
+    """The modules of the package that importing a module loads, with itself."""
+    loaded: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        loaded.add(module := waiting.pop())
+        for name, member in imports(module):
+            parts = name.split(".")
+            if parts[0] == "streamgauge":
+                packages = ["/".join([*parts[1:end], "__init__.py"]) for end in range(1, len(parts) + 1)]
+                modules = ["/".join(parts[1:]) + ".py", "/".join([*parts[1:], member or ""]) + ".py"]
+                there = {PACKAGE / file for file in (*packages, *modules) if (PACKAGE / file).exists()}
+                waiting += there - loaded
+    return loaded
+
+
+def test_the_worker_of_up_loads_neither_faust_nor_aiokafka() -> None:
+    loaded = {*loaded_by(PACKAGE / "worker" / "local.py"), PACKAGE / "worker" / "__init__.py"}
+    assert PACKAGE / "spool" / "spool.py" in loaded
+    assert {place(path) for path in loaded if foreign_of(path) & {"faust", "mode", "aiokafka"}} == set()
 
 
 @each(SOURCES, place)

@@ -42,10 +42,10 @@ from streamgauge.prices.pricing import Prices
 from streamgauge.settings.declarations import SETTINGS
 from streamgauge.spool.read_counters import Counters
 from tests.cli.test_ledger_watch import an_audit
-from tests.local_life import Life, put
 from tests.settings.test_declarations import TABLE, toml_of
 from tests.vectors.drive import Live, in_pieces, messages, segments_of, wire
 from tests.vectors.load import Vector, vectors
+from tests.worker.local_life import Life, put
 
 FOLDER = Path(__file__).parent
 # The kinds of vectors that are taken of each dialect: every ending, and the parts of output.

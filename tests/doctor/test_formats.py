@@ -13,8 +13,8 @@ from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import SLOTS
 from streamgauge.doctor.checks import CHECKS, run_checks
 from streamgauge.doctor.contract import Installation
-from streamgauge.local_delivery import STATE_FILE, StateFile
 from streamgauge.spool import Spool
+from streamgauge.worker.local import STATE_FILE, StateFile
 from tests.doctor.examined import FAIL, OK, WARN, found, installation, only
 from tests.kafka_broker.administration import delete_topics
 from tests.kafka_broker.fixtures import make_topics

@@ -291,7 +291,7 @@ ROWS = {
         (
             f"{_KILLS}::test_f6_a_crash_between_any_two_sends_of_a_checkpoint",
             f"{_SIMULATION}/test_replay.py::test_replay_from_an_interrupted_checkpoint_gives_the_same_records",
-            "tests/test_local_delivery.py::test_killed_between_any_two_steps_every_stream_has_one_and_the_same_record",
+            "tests/worker/test_local.py::test_killed_between_any_two_steps_every_stream_has_one_and_the_same_record",
         ),
     ),
     "F7": Row(

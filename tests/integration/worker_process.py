@@ -13,8 +13,8 @@ from pathlib import Path
 from streamgauge.cli.worker import LedgerStore
 from streamgauge.ledger import open_ledger
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.worker import WorkerSettings, process
-from streamgauge.worker.settings import RecordStore
+from streamgauge.worker import process
+from streamgauge.worker.settings import RecordStore, WorkerSettings
 
 
 def main() -> int:

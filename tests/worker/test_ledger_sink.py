@@ -11,8 +11,9 @@ import pytest
 
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.worker import Stored, WorkerSettings, ledger_sink
+from streamgauge.worker import ledger_sink
 from streamgauge.worker.ledger_sink import LedgerSink
+from streamgauge.worker.settings import Stored, WorkerSettings
 from tests.metrics.pages import read_page
 
 

@@ -27,7 +27,6 @@ from streamgauge.live.coverage import responses_of
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import WatchedThread
 from streamgauge.live.view import LiveView, Scope
-from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.observe import StreamCost
@@ -39,6 +38,7 @@ from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Failure, failure_of
 from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
 from streamgauge.taps.proxy.request import route_of
+from streamgauge.worker.local import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 
 # Least time to move the spool into the ledger at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0

@@ -17,12 +17,9 @@ message_queue.py   messages that were received and are not processed
 dead_letters.py    writes dead letters; when foreign messages stop a partition
 settings.py        a worker's settings, and the interfaces that it uses
 faults.py          the errors that end a worker
-faust/           everything that depends on Faust: nothing else imports it
-watchdog/        detects a worker that is stuck, and ends it
+faust/             everything that depends on Faust: nothing else imports it
+watchdog/          detects a worker that is stuck, and ends it
+local.py           the worker of `up`: from the spool to the ledger, without Kafka
+
+This module imports nothing: `up` has neither Faust nor aiokafka loaded.
 """
-
-from streamgauge.worker.faust.app import create_app
-from streamgauge.worker.process import Worker, run_worker
-from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
-
-__all__ = ["RecordStore", "Stored", "Worker", "WorkerMetrics", "WorkerSettings", "create_app", "run_worker"]

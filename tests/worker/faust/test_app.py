@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.app import create_app
+from streamgauge.worker.settings import WorkerSettings
 
 
 def conf(**settings: float) -> object:

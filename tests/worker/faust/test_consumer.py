@@ -5,9 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.readiness import Owners
+from streamgauge.worker.settings import WorkerSettings
 
 
 def test_no_assignment_epoch_between_a_revocation_and_the_next_assignment() -> None:

@@ -10,8 +10,9 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.delivery import BEFORE_ALL, DeliveryCheck, Rewind
+from streamgauge.worker.settings import WorkerSettings
 
 PLACE = TP("state", 3)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from faust.types import TP
 
-from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.store import StateTable
+from streamgauge.worker.settings import WorkerSettings
 
 STATE = TP("streamgauge.state", 0)
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
 from streamgauge.core.capture.segments import Bundle
-from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.store import NewestStore, key_of
+from streamgauge.worker.settings import WorkerSettings
 
 
 def new_store() -> NewestStore:

@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.store import NewestStore
+from streamgauge.worker.settings import WorkerSettings
 from tests.worker.simulation.broker import Broker, Entry
 from tests.worker.simulation.group import Group, Membership, Signal
 from tests.worker.simulation.world import Process

@@ -10,12 +10,11 @@ import msgspec
 
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
-from streamgauge.worker import Stored, WorkerSettings
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import WorkerError
 from streamgauge.worker.ledger_sink import LedgerSink
-from streamgauge.worker.settings import RecordStore
+from streamgauge.worker.settings import RecordStore, Stored, WorkerSettings
 from tests.worker.simulation.broker import Broker, SimulatedLog, SimulatedProducer
 from tests.worker.simulation.faust_app import SimulatedConsumer, SimulatedFaust
 from tests.worker.simulation.group import Fenced, Group

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from streamgauge.core.limits import Limits
 from streamgauge.kafka.producer import Message
 from streamgauge.metrics import table
-from streamgauge.worker import WorkerSettings
 from streamgauge.worker.faults import LogRecreatedError
+from streamgauge.worker.settings import WorkerSettings
 from tests.worker.simulation.broker import Broker, Entry, PartitionLog
 from tests.worker.simulation.faults import Faults, drawn
 from tests.worker.simulation.group import Group

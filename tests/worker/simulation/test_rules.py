@@ -13,11 +13,11 @@ from sqlalchemy.dialects.sqlite import insert
 from streamgauge.cli.worker import LedgerStore
 from streamgauge.ledger import SqliteLedger, schema
 from streamgauge.ledger.row import COLUMNS
-from streamgauge.local_delivery import LocalLoop
 from streamgauge.metrics import table
+from streamgauge.worker.local import LocalLoop
 from streamgauge.worker.settings import Stored
 from tests.each import each
-from tests.local_life import Killed, Life, put, records, undisturbed, whole
+from tests.worker.local_life import Killed, Life, put, records, undisturbed, whole
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.rules import RULES, Rule
 from tests.worker.simulation.schedule import Schedule

@@ -56,5 +56,5 @@ def _bundle(row: Stored, tally: Tally) -> Iterator[Logged]:
     except UnreadableBundle:
         tally.unreadable_rows += 1
         return
-    # The same clock as in `up`, which assembles from the spool: see local_delivery.py.
+    # The same clock as in `up`, which assembles from the spool: see worker/local.py.
     yield Logged(row[0], bundle.tap_ns // 1_000_000, bundle)

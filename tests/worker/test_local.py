@@ -10,15 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamgauge import local_delivery
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.local_delivery import DeliveryFailed, SpoolFailed, StateFile
 from streamgauge.spool import Row
 from streamgauge.spool.response_counters import NotCaptured, read_responses
-from tests.local_life import (
+from streamgauge.worker import local
+from streamgauge.worker.local import DeliveryFailed, SpoolFailed, StateFile
+from tests.streams import INSTANCE, MS, bundles_of, chat_segments
+from tests.worker.local_life import (
     LATER_S,
     Killed,
     Life,
@@ -29,7 +30,6 @@ from tests.local_life import (
     waiting,
     whole,
 )
-from tests.streams import INSTANCE, MS, bundles_of, chat_segments
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_bundle_that_breaks_the_assembler_stops_no_other(
 
 
 def test_dead_letters_are_bounded_and_the_newest_are_kept(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_delivery, "DEADLETTER_BYTES", 250)
+    monkeypatch.setattr(local, "DEADLETTER_BYTES", 250)
     state = StateFile(data_dir / "state.sqlite")
     for number in range(9):
         state.keep_dead_letter(Row(number, 0, 0, b"%d" % number * 100), "frame")

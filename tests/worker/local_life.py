@@ -12,10 +12,10 @@ from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.ledger import SqliteLedger, row_of
-from streamgauge.local_delivery import DeliveryFailed, LocalLoop, StateFile
 from streamgauge.recorder.bundler import reads_of
 from streamgauge.spool import NewRow, Spool
 from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
+from streamgauge.worker.local import DeliveryFailed, LocalLoop, StateFile
 from tests.streams import bundles_of, interleaved
 
 # Longer than the interval of checkpoints (seconds).

@@ -1,4 +1,4 @@
-"""Delivers bundles without Kafka: spool -> assembler -> ledger, in one thread of one process.
+"""Worker without Kafka: spool -> assembler -> ledger, in one thread of one process. It imports neither Faust nor aiokafka.
 
 The order of durable writes is the same as with Kafka: first the records (the ledger stores each stream once), then the
 changed state, then the removal of the spool's rows. After a crash in between, rows are read again: the assembler skips
