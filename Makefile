@@ -85,7 +85,7 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 
 properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a third of them
 	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 --dist loadscope -m hypothesis
-	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py tests/ledger/test_adding.py
+	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py tests/ledger/test_totals.py
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests and responses, SECONDS each (60)

@@ -118,7 +118,7 @@ _LONG = (
     "tests/fuzz",
     "tests/kafka/test_dead_letters.py::test_a_broker_that_goes_away",
     "tests/kafka/test_topics.py::test_broker_that_hangs",
-    "tests/ledger/test_adding.py",
+    "tests/ledger/test_totals.py",
     "tests/live/test_view.py::test_what_a_process_keeps_is_bounded",
     "tests/metrics/test_attribute_labels.py::test_100_000_values",
     "tests/metrics/test_http_server.py::test_nothing_of_a_malformed_request_is_logged",

@@ -219,8 +219,7 @@ EDGES: dict[str, set[str]] = {
     "ledger/migrations.py": {"sqlalchemy"},
     "ledger/partitions.py": {"sqlalchemy"},
     "ledger/keys.py": {"sqlalchemy"},
-    "ledger/reading.py": {"sqlalchemy"},
-    "ledger/adding.py": {"sqlalchemy"},
+    "ledger/totals.py": {"sqlalchemy"},
     "ledger/store.py": {"sqlalchemy"},
     "ledger/urls.py": set(),
     "ledger/budgets.py": set(),
@@ -306,7 +305,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "settings/exposed_files.py": ("doctor/test_settings.py", "metrics/test_admin_log.py"),
     # Every ledger keeps the contract; what a schema is shows when an earlier one is converted.
     "ledger/contract.py": ("ledger/test_contract.py",),
-    "ledger/store.py": ("ledger/test_contract.py",),
     "ledger/keys.py": ("ledger/test_contract.py",),
     "ledger/schema.py": ("ledger/test_migrations.py",),
     "ledger/urls.py": ("ledger/test_sqlite.py",),

@@ -1,10 +1,31 @@
-"""Totals of several ledgers as one list, in one order."""
+"""Totals: their order, sums over several ledgers, and those of a ledger with resumed streams.
 
+What counts for a resumed stream: test_contract.py, test_resumption.py.
+"""
+
+import contextlib
+import itertools
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from streamgauge.ledger import Total
-from streamgauge.ledger.totals import add_totals, sort_totals
+import pytest
+from sqlalchemy import Connection, create_engine, event, insert
+
+from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, Total
+from streamgauge.ledger.contract import add_totals, sort_totals
+from streamgauge.ledger.migrations import bring_up_to_date
+from streamgauge.ledger.resumption import UsagePart
+from streamgauge.ledger.row import COLUMNS
+from streamgauge.ledger.schema import records
+from streamgauge.ledger.totals import totals_of
+from tests.few import ONE_OF
+from tests.ledger.counting import count_once
+from tests.ledger.rows import make_row
+from tests.metrics.records import ABSENT, make_usage
 
 
 def total(*keys: Any, **known: Any) -> Total:
@@ -43,3 +64,101 @@ def test_known_numbers_are_added_and_unknown_ones_stay_null() -> None:
 
 def test_lines_of_one_ledger_alone_stay() -> None:
     assert [one.keys for one in add_totals([[total("b")], [total("a"), total(None)], []])] == [("a",), ("b",), (None,)]
+
+
+# Twenty thousand records take half a second alone; machines are shared (seconds).
+PATIENCE_S = 30.0
+
+
+def test_totals_leave_nothing_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with SqliteLedger(path) as ledger:
+        ledger.insert(
+            [
+                make_row(1, response_id="r", usage=ABSENT),
+                make_row(2, response_id="r", resumed_from="4", usage=make_usage(3, 4)),
+            ]
+        )
+        for _ in range(2):
+            assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 1, 3, 4, 7)]
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        tables = database.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+    assert sorted(tables) == [("audit_runs",), ("records",)]
+
+
+def test_totals_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
+    """A writer that holds the file is not waited for, and what it has not confirmed is not there."""
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(1, response_id="r", usage=make_usage(3, 4))])
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("DELETE FROM records")
+            assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, 1, 3, 4, 7)]
+            writer.execute("ROLLBACK")
+
+
+VALUES = (None, "1", "a", "masked")
+
+
+@pytest.fixture
+def memory() -> Iterator[Connection]:
+    """A connection to a ledger in memory."""
+    engine = create_engine("sqlite://", json_serializer=str, json_deserializer=str)
+    with engine.connect() as connection:
+        bring_up_to_date(connection, 0)
+        connection.commit()
+        yield connection
+    engine.dispose()
+
+
+def counted_in(memory: Connection, rows: Sequence[LedgerRow]) -> list[int | None]:
+    """What a ledger of these rows counts for each, by the tenant that each has of its own."""
+    memory.execute(insert(records), [dict(zip(COLUMNS, row.values(None), strict=True)) for row in rows])
+    totals = totals_of(memory, ["tenant"])
+    memory.rollback()
+    return [total.output_tokens for total in totals]
+
+
+@pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
+def test_totals_read_every_record_that_may_have_been_resumed(memory: Connection, resumed_from: str) -> None:
+    # Every third case: as 3 and 4 have no common divisor, each four of the values meet in some of them.
+    cases = itertools.islice(itertools.product(VALUES, repeat=5), 0, None, min(ONE_OF, 3))
+    for digest, response_id, origin_digest, origin_id, last_event_id in cases:
+        known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
+        resumed = make_row(2, tenant="resumed", usage=make_usage(2, 2), **known)
+        known = {"request_digest": origin_digest, "response_id": origin_id, "last_event_id": last_event_id}
+        rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), resumed
+        parts = [UsagePart._make(getattr(row, name, None) for name in UsagePart._fields) for row in rows]
+        counted = [line.output_tokens for line in count_once(parts, parts)] or [1, 2]
+        assert counted_in(memory, rows) == counted, rows
+
+
+def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> None:
+    """All of one request: a comparison of each resumed stream with each stream would not end in time."""
+    row = vars(make_row(1, request_digest="d" * 32, last_event_id="9", outcome="truncated", usage=make_usage(2, 1)))
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(0)])
+        kind = type(make_row(0))
+        for first in range(1, 20_001, 2_000):
+            names = range(first, first + 2_000)
+            ledger.insert(
+                [kind(**{**row, "stream_id": f"{n:032x}", "resumed_from": "9" if n % 2 else None}) for n in names]
+            )
+        began = time.monotonic()
+        (total,) = ledger.totals(["day"])
+        assert time.monotonic() - began < PATIENCE_S
+    assert (total.streams, total.output_tokens) == (20_001, 5 + 10_000)
+
+
+def test_a_statement_does_not_grow_with_the_number_of_mapped_credentials(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        statements: list[str] = []
+
+        @event.listens_for(ledger._engine, "before_cursor_execute")
+        def _note(_c: object, _d: object, statement: str, _p: object, _x: object, _m: object) -> None:
+            statements.append(statement)
+
+        ledger.totals(["tenant"], Filter(tenants=tuple((str(number), "a") for number in range(5_000))))
+        assert 0 < max(map(len, statements)) < 20_000

@@ -12,9 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Reader, Total
+from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Reader, Total, add_totals
 from streamgauge.ledger.row import microseconds_of, moment_of
-from streamgauge.ledger.totals import add_totals
 
 
 class SeveralLedgers:

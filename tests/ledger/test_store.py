@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from streamgauge.ledger import ALL_RECORDS, Filter, SqliteLedger, open_ledger
-from streamgauge.ledger.reading import PAGE_ROWS
+from streamgauge.ledger.store import PAGE_ROWS
 from tests.ledger.rows import make_row
 
 IN_RANGE = Filter(since_us=0, until_us=2**60)
