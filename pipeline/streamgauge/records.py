@@ -57,6 +57,7 @@ IncompleteReason = Literal[
 class Part(BaseModel):
     """The base of the record and its parts."""
 
+    # The record is declared here alone: `make generated` makes the structs of core/record.py from the subclasses.
     # Later versions add names: a reader of this one must not fail on them.
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 

@@ -1,6 +1,6 @@
-"""The record of a stream, as the core makes it. `streamgauge.records` publishes it and describes every field; the names are
-a contract. The two are declared apart: this one is made without checks, and without the library that checks the public one.
-`tests/test_records.py` holds them equal.
+"""The record of a stream, as the core makes it. `streamgauge.records` declares and describes every field; the names are a
+contract. The structs here are generated from it: the core makes records without checks, and without the library that checks
+the public ones.
 
 Times are seconds since the request's first byte, and durations are seconds; both are rounded to 1 us. None means not seen.
 The JSON has the order of the fields.
@@ -13,9 +13,11 @@ SCHEMA_VERSION = 1
 # The only reason in `Integrity.reasons` that leaves `Integrity.complete` true.
 REQUEST_CAPPED = "request_capped"
 
+# --- Generated from records.py by `make generated`: do not edit.
+
 
 class Request(msgspec.Struct):
-    """The parameters of the request that are kept."""
+    """As `streamgauge.records.Request` describes it."""
 
     stream: bool | None = None
     n: int | None = None
@@ -26,7 +28,7 @@ class Request(msgspec.Struct):
 
 
 class Error(msgspec.Struct):
-    """Why the stream failed: where, and the provider's own type and code."""
+    """As `streamgauge.records.Error` describes it."""
 
     phase: str
     type: str | None = None
@@ -35,7 +37,7 @@ class Error(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct):
-    """One tool call. `arguments_valid`: whether its arguments are JSON; None if they were masked."""
+    """As `streamgauge.records.ToolCall` describes it."""
 
     name: str | None
     argument_chars: int
@@ -43,7 +45,7 @@ class ToolCall(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
-    """One of the request's n answers."""
+    """As `streamgauge.records.Choice` describes it."""
 
     index: int
     finish_reason: str | None
@@ -54,7 +56,7 @@ class Choice(msgspec.Struct):
 
 
 class Gaps(msgspec.Struct):
-    """Gaps between token events, in seconds."""
+    """As `streamgauge.records.Gaps` describes it."""
 
     count: int
     mean_s: float | None = None
@@ -67,7 +69,7 @@ class Gaps(msgspec.Struct):
 
 
 class Timing(msgspec.Struct):
-    """When the parts of the stream came, in seconds since the request's first byte."""
+    """As `streamgauge.records.Timing` describes it."""
 
     gaps: Gaps
     upstream_connect_s: float | None = None
@@ -90,7 +92,7 @@ class Timing(msgspec.Struct):
 
 
 class ProviderTiming(msgspec.Struct):
-    """Times that the provider itself reports, in seconds."""
+    """As `streamgauge.records.ProviderTiming` describes it."""
 
     queue_s: float | None = None
     routing_s: float | None = None
@@ -99,7 +101,7 @@ class ProviderTiming(msgspec.Struct):
 
 
 class RateLimit(msgspec.Struct):
-    """What is left of the provider's rate limits, and the seconds until they are whole again."""
+    """As `streamgauge.records.RateLimit` describes it."""
 
     requests_limit: int | None
     requests_remaining: int | None
@@ -110,7 +112,7 @@ class RateLimit(msgspec.Struct):
 
 
 class ReportedCost(msgspec.Struct):
-    """What a provider or gateway says that the response costs: US dollars, as a decimal number."""
+    """As `streamgauge.records.ReportedCost` describes it."""
 
     usd: str
     byok: bool | None
@@ -118,7 +120,7 @@ class ReportedCost(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Tokens as the provider counts them."""
+    """As `streamgauge.records.Usage` describes it."""
 
     input_tokens: int | None
     output_tokens: int | None
@@ -138,7 +140,7 @@ class Usage(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
-    """Events, bytes and characters, as they were counted here."""
+    """As `streamgauge.records.Counts` describes it."""
 
     events: int
     token_events: int
@@ -158,7 +160,7 @@ class Counts(msgspec.Struct):
 
 
 class Integrity(msgspec.Struct):
-    """What the capture lacks."""
+    """As `streamgauge.records.Integrity` describes it."""
 
     complete: bool
     reasons: list[str]
@@ -169,7 +171,7 @@ class Integrity(msgspec.Struct):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """One stream. `streamgauge.records` describes each field."""
+    """As `streamgauge.records.Record` describes it."""
 
     schema_version: int
     stream_id: str
@@ -189,7 +191,7 @@ class Record(msgspec.Struct, kw_only=True):
     response_id: str | None
     provider_request_id: str | None
     trace_id: str | None
-    parent_span_id: str | None
+    parent_span_id: str | None = None
     tenant: str | None
     credential_id: str | None
     provider_organization: str | None
@@ -199,8 +201,8 @@ class Record(msgspec.Struct, kw_only=True):
     resumed_from: str | None
     last_event_id: str | None
     last_sequence_number: int | None
-    attributes: dict[str, str]
-    rate_limit: RateLimit | None
+    attributes: dict[str, str] = {}
+    rate_limit: RateLimit | None = None
     started_at: str | None
     status_code: int | None
     content_encoding: str | None
@@ -216,6 +218,8 @@ class Record(msgspec.Struct, kw_only=True):
     counts: Counts
     integrity: Integrity
 
+
+# --- End of the generated structs.
 
 _ENCODER = msgspec.json.Encoder()
 
