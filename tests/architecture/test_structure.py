@@ -270,7 +270,7 @@ ROOMS: dict[str, set[str]] = {
     "live": {"core", "metrics", "runtime", "spool"},
     "kafka": {"core", "errors", "runtime", "settings", "spool"},
     "spans": {"metrics", "runtime"},
-    "worker": {"core", "errors", "kafka", "metrics", "runtime", "settings", "spool"},
+    "worker": {"core", "errors", "kafka", "live", "metrics", "runtime", "settings", "spool"},
     "doctor": {"core", "errors", "kafka", "ledger", "runtime", "settings", "spool"},
     "recount": {"core"},
     "records": set(),

@@ -5,7 +5,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle
@@ -63,7 +63,7 @@ class Life:
             self.spool,
             self.state,
             self._deliver,
-            self.counted,
+            cast(Any, self.counted),
             limits or Limits(),
             self.said.append,
             responses=self.responses,

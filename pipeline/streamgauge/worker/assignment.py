@@ -9,7 +9,9 @@ from streamgauge.core.assembly.assembler import PRODUCERS, Assembler
 from streamgauge.core.assembly.state_codec import offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
+from streamgauge.live.view import LiveView
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.faults import described
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
@@ -20,7 +22,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition, PartitionContext
 from streamgauge.worker.partition_offsets import ReadContext, load_start_offsets
-from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics, WorkerSettings
+from streamgauge.worker.settings import WorkerSettings
 from streamgauge.worker.topic_identity import TopicIdentityCheck
 from streamgauge.worker.watchdog.rules import PartitionProgress, TopicPartition
 
@@ -38,9 +40,9 @@ class Assignment:
         self,
         settings: WorkerSettings,
         producer: Producer,
-        metrics: WorkerMetrics,
+        metrics: Metrics,
         fail: Any,
-        watch: StreamWatch = UNWATCHED,
+        watch: LiveView | None = None,
     ) -> None:
         self._settings = settings
         self._producer = producer
@@ -286,7 +288,7 @@ class PartitionGauges:
     too.
     """
 
-    def __init__(self, metrics: WorkerMetrics) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._committed: dict[int, int] = {}
         self._probed: dict[int, PartitionProgress] = {}

@@ -24,7 +24,8 @@ from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.kafka.shims.cancelling import retrieve_exception
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
-from streamgauge.worker.settings import FOREIGN_ALONE_S, WorkerMetrics
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.worker.settings import FOREIGN_ALONE_S
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -55,7 +56,7 @@ class DeadLetters:
         self,
         producer: Producer,
         topics: Topics,
-        metrics: WorkerMetrics,
+        metrics: Metrics,
         limit: int = 0,
         alone_s: float = FOREIGN_ALONE_S,
     ) -> None:

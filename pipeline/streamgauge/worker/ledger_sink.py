@@ -10,6 +10,7 @@ from streamgauge.core.record import SCHEMA_VERSION, version_of
 from streamgauge.errors import StreamgaugeError
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
@@ -19,7 +20,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.message_queue import MessageQueue
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext, load_start_offsets
-from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
+from streamgauge.worker.settings import RecordStore, Stored, WorkerSettings
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -43,7 +44,7 @@ class LedgerSink:
     `fail` is called with the WorkerError that has to end the worker.
     """
 
-    def __init__(self, settings: WorkerSettings, store: RecordStore, metrics: WorkerMetrics, fail: Any) -> None:
+    def __init__(self, settings: WorkerSettings, store: RecordStore, metrics: Metrics, fail: Any) -> None:
         self._settings = settings
         self._store = store
         self._metrics = metrics

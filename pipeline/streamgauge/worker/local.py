@@ -9,15 +9,15 @@ monotonic clock, since there is one tap: a step of the wall clock abandons no st
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
-from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
+from streamgauge.live.mailbox import WatchedThread
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.table import DEAD_LETTERS, SILENT_STREAMS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
@@ -104,29 +104,6 @@ class SpoolFailed(DeliveryFailed):
     """The spool can be neither read nor emptied now."""
 
 
-class Counts(Protocol):
-    """Receives the loop's counts; `metrics.prometheus.Metrics` implements it."""
-
-    def add(self, name: str, value: float = 1, **labels: object) -> None:
-        """Add to a counter of the table of metrics, by its full name."""
-
-    def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Add the assembler's counts to their metrics."""
-
-    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
-        """Set every series of a gauge with one label: by label value; 0 for those that have no value now."""
-
-
-class Watch(Protocol):
-    """Follows the loop's streams for the page; `live.mailbox.WatchedThread` implements it. Its methods raise nothing."""
-
-    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
-        """A bundle was applied to the assembler, which now may be read. `records`: of the streams that it ended."""
-
-    def answer(self) -> None:
-        """Called between steps, when the assembler may be read."""
-
-
 class LocalLoop:
     """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
 
@@ -140,10 +117,10 @@ class LocalLoop:
         spool: Spool,
         state: StateFile,
         deliver: Callable[[list[Record]], None],
-        counts: Counts,
+        metrics: Metrics,
         limits: Limits,
         say: Callable[[str], None],
-        watch: Watch | None = None,
+        watch: WatchedThread | None = None,
         responses: ResponseCounters | None = None,
     ) -> None:
         self._watch = watch
@@ -151,7 +128,7 @@ class LocalLoop:
         self._spool = spool
         self._state = state
         self._deliver = deliver
-        self._counts = counts
+        self._metrics = metrics
         self._say = say
         self._assembler = Assembler(limits)
         state.load(self._assembler)
@@ -223,7 +200,7 @@ class LocalLoop:
         self._store()
         if now - self._silence_at >= SILENCE_EVERY_S:
             self._silence_at = now
-            self._counts.set_all(SILENT_STREAMS.name, self._assembler.silent_streams())
+            self._metrics.set_all(SILENT_STREAMS.name, self._assembler.silent_streams())
         if self._held and now - self._saved_at >= CHECKPOINT_S:
             self.checkpoint(now)
         return bool(rows)
@@ -271,13 +248,13 @@ class LocalLoop:
             report_fault("the assembler", error)
             self._dead_letter(row, stage, type(error).__name__)
             return self._assembler.take_finished()
-        self._counts.add_counts(self._assembler.counts)
+        self._metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
         return records
 
     def _dead_letter(self, row: Row, stage: str, error_class: str) -> None:
         self._state.keep_dead_letter(row, error_class)
-        self._counts.add(DEAD_LETTERS.name, stage=stage, error_class=error_class)
+        self._metrics.add(DEAD_LETTERS.name, stage=stage, error_class=error_class)
 
 
 def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:

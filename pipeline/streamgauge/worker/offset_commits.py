@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.faust.consumer import FaustConsumer
-from streamgauge.worker.settings import WorkerMetrics
 
 # How often offsets are committed (seconds). After a crash, the next owner reads the uncommitted messages again, and skips
 # those whose results a checkpoint made durable.
@@ -18,7 +18,7 @@ class OffsetCommits:
     `committed`: the last offset of each partition that the broker accepted since the partition was assigned.
     """
 
-    def __init__(self, consumer: FaustConsumer, metrics: WorkerMetrics) -> None:
+    def __init__(self, consumer: FaustConsumer, metrics: Metrics) -> None:
         self._consumer = consumer
         self._metrics = metrics
         self._pending: dict[int, int] = {}

@@ -33,7 +33,9 @@ from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message
 from streamgauge.kafka.shims.cancelling import end_in_background, end_task
 from streamgauge.kafka.topics import Topics
+from streamgauge.live.view import LiveView
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.worker.activity_clock import Activity, ActivityClock
 from streamgauge.worker.confirmed_sender import ConfirmedSender
@@ -42,7 +44,6 @@ from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
 from streamgauge.worker.message_queue import MessageQueue
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
-from streamgauge.worker.settings import UNWATCHED, StreamWatch, WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -74,12 +75,12 @@ class PartitionContext:
     topics: Topics
     reading: ReadContext
     dead_letters: DeadLetters
-    metrics: WorkerMetrics
+    metrics: Metrics
     acknowledge: Callable[[int, int], None]  # called with the partition and the offset after its last finished message
     fail: Callable[[WorkerError], None]
     checkpoint_s: float
     tick_s: float
-    watch: StreamWatch = UNWATCHED
+    watch: LiveView | None = None
 
 
 class Partition:
@@ -257,7 +258,8 @@ class Partition:
         self._clock.enter(Activity.APPLYING)
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
-            self._context.watch.applied(bundle, self._assembler, records)
+            if self._context.watch is not None:
+                self._context.watch.applied(bundle, self._assembler, records)
         except Exception as error:  # noqa: BLE001 - a bug of ours that fails on one bundle must not stop the partition
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
@@ -356,7 +358,9 @@ class Partition:
         self._unacknowledged = self._read_bytes = 0
         self._checkpoint_at = asyncio.get_running_loop().time()
         for record in records:
-            self._context.watch.finished(record, self._context.metrics.observe(record))
+            cost = self._context.metrics.observe(record)
+            if self._context.watch is not None:
+                self._context.watch.finished(record, cost)
         self._context.metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
         for (upstream, reason), streams in ignored.items():

@@ -22,6 +22,7 @@ from streamgauge.kafka.log_throttle import BrokerMonitor, described_of_client
 from streamgauge.kafka.producer import Producer
 from streamgauge.kafka.shims.cancelling import end_task, error_of
 from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
+from streamgauge.live.view import LiveView
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.faults import described, report_loop_faults
@@ -35,7 +36,7 @@ from streamgauge.worker.ledger_sink import LedgerSink
 from streamgauge.worker.log import Log
 from streamgauge.worker.log_lines import log_lines_to_stderr
 from streamgauge.worker.readiness import Owners, Readiness
-from streamgauge.worker.settings import UNWATCHED, RecordStore, StreamWatch, WorkerMetrics, WorkerSettings
+from streamgauge.worker.settings import RecordStore, WorkerSettings
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsMonitor
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
@@ -71,8 +72,8 @@ class Worker:
         self,
         settings: WorkerSettings,
         store: RecordStore | None = None,
-        metrics: WorkerMetrics | None = None,
-        watch: StreamWatch = UNWATCHED,
+        metrics: Metrics | None = None,
+        watch: LiveView | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -349,9 +350,9 @@ Beside = Callable[[Worker], contextlib.AbstractAsyncContextManager[object]]
 def run_worker(
     settings: WorkerSettings,
     store: RecordStore | None = None,
-    metrics: WorkerMetrics | None = None,
+    metrics: Metrics | None = None,
     beside: Beside | None = None,
-    watch: StreamWatch = UNWATCHED,
+    watch: LiveView | None = None,
 ) -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code. `beside`: a context that is open while the worker runs.
 

@@ -1,17 +1,13 @@
-"""A worker's settings, and the interfaces of the record store and the metrics that it uses."""
+"""A worker's settings, and the interface of the store of its records."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from streamgauge.core.assembly.assembler import Assembler
-from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
-from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
-from streamgauge.metrics.observe import StreamCost
 from streamgauge.settings.declarations import Settings
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 
@@ -83,48 +79,3 @@ class RecordStore(Protocol):
 
     def insert(self, records: Sequence[bytes]) -> Stored:
         """Store records, each the JSON of one. Nothing is stored if it raises."""
-
-
-class WorkerMetrics(Protocol):
-    """The metrics interface that a worker uses; `metrics.prometheus.Metrics` implements it."""
-
-    def observe(self, record: Record) -> StreamCost | None:
-        """Add a finished stream's record to the metrics. Returns what it costs, if that is known."""
-
-    def add(self, name: str, value: float = 1, **labels: object) -> None:
-        """Add to a counter, by its full name and label values."""
-
-    def set(self, name: str, value: float, **labels: object) -> None:
-        """Set a gauge, by its full name and label values."""
-
-    def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
-        """Set every series of a gauge with one label: by label value; 0 for those that have no value now."""
-
-    def unset(self, name: str, **labels: object) -> None:
-        """Remove a gauge from the page, as that of a partition that was revoked."""
-
-    def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Add the assembler's counts to their metrics."""
-
-
-class StreamWatch(Protocol):
-    """Follows the streams of a worker for its page; `live.view.LiveView` implements it. Its methods raise nothing."""
-
-    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
-        """A bundle was applied to its partition's assembler. `records`: of the streams that it ended."""
-
-    def finished(self, record: Record, cost: StreamCost | None) -> None:
-        """A stream's record is durable. `cost`: what it adds to the cost, if that is known."""
-
-
-class Unwatched:
-    """A worker without a page."""
-
-    def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
-        """Do nothing."""
-
-    def finished(self, record: Record, cost: StreamCost | None) -> None:
-        """Do nothing."""
-
-
-UNWATCHED = Unwatched()

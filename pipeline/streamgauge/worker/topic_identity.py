@@ -23,13 +23,13 @@ after the state's applied offset. A recreated topic has another id, so it is sti
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from streamgauge.kafka.administrator import Identity
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.faults import (
     NEW_LOG_REMEDY,
     LogRecreatedError,
@@ -37,8 +37,8 @@ from streamgauge.worker.faults import (
     TopicsChangedError,
     WorkerError,
 )
+from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.log import Log
-from streamgauge.worker.settings import WorkerMetrics
 
 # Interval of attempts while the broker does not answer (seconds).
 _RETRY_S = 1.0
@@ -53,23 +53,10 @@ UNKNOWN_ID = "unknown"
 _NO_ID = "no id"
 
 
-class Committing(Protocol):
-    """The part of `FaustConsumer` that is used here."""
-
-    commit_metadata: str
-
-    @property
-    def assignment_epoch(self) -> object:
-        """Identifies the current assignment; changes with every new one."""
-
-    async def commit(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
-        """Commit offsets with `commit_metadata`. None if a rebalance came first, or the broker is unreachable."""
-
-
 class TopicIdentityCheck:
     """Checks at an assignment whether the state of the partitions belongs to the present segments topic."""
 
-    def __init__(self, log: Log, topics: Topics, consumer: Committing, segments_id: str) -> None:
+    def __init__(self, log: Log, topics: Topics, consumer: FaustConsumer, segments_id: str) -> None:
         self._log = log
         self._topics = topics
         self._consumer = consumer
@@ -149,7 +136,7 @@ class TopicsMonitor:
         self,
         log: Log,
         topics: Topics,
-        metrics: WorkerMetrics,
+        metrics: Metrics,
         unread: Callable[[], int],
         fail: Callable[[WorkerError], None],
     ) -> None:

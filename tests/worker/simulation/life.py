@@ -105,15 +105,16 @@ class Life:
         self.identity = identity
         producer = cast(Any, SimulatedProducer(broker, self.process))
         log = cast(Any, SimulatedLog(broker, group.committed))
-        self.assignment = Assignment(settings, producer, self.metrics, self._fail)
-        self._storing = LedgerSink(settings, shelf, self.metrics, self._fail)
+        metrics = cast(Any, self.metrics)
+        self.assignment = Assignment(settings, producer, metrics, self._fail)
+        self._storing = LedgerSink(settings, shelf, metrics, self._fail)
         agents = {settings.topics.segments: self.assignment.receive, settings.topics.records: self._storing.receive}
         self.app: Any = SimulatedFaust(self.process, broker, group, identity, losing, agents)
         self._table = cast(Any, self.app.table)
         self._topics = settings.topics
         self._log = log
         burying = cast(Any, SimulatedProducer(broker, self.process))
-        self._dead_letters = DeadLetters(burying, settings.topics, self.metrics)
+        self._dead_letters = DeadLetters(burying, settings.topics, metrics)
         self._group = group
         self._drain_s = settings.drain_timeout
         self.process.start(self._run())

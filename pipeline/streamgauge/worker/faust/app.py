@@ -24,8 +24,8 @@ _LOG = logging.getLogger("streamgauge.worker")
 # Heartbeats per session. A heartbeat's response tells a member that another one has left, so the interval is the delay.
 _BEATS = 10
 # How long a consumer may fetch nothing before aiokafka removes it from the group (seconds): practically without limit. A
-# worker without partitions fetches nothing, and aiokafka never joins again after such a removal. The watchdog detects a
-# worker that makes no progress.
+# worker without partitions fetches nothing, and aiokafka never joins again after such a removal
+# (https://github.com/aio-libs/aiokafka/issues/1187). The watchdog detects a worker that makes no progress.
 _IDLE_S = 366 * 24 * 3600.0
 # How long a slow broker may take to answer (seconds): more than the session, as Faust requires.
 _REQUEST_TIMEOUT_S = 30.0

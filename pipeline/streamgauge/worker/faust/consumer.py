@@ -1,5 +1,7 @@
 """The worker's use of Faust's consumer beyond its public interface, with the reasons.
 
+Written for faust-streaming 0.12 to 0.15 and aiokafka 0.13 to 0.14. No public report.
+
 tests/worker/faust/test_assumptions.py has a test for each assumption about Faust's internals.
 
 The worker commits offsets itself. Faust's `ack` can commit past messages that were not processed: Faust's stream skips and

@@ -1,5 +1,8 @@
 """Finds messages of a changelog that the consumer fetched and that never reached the recovery.
 
+Written for faust-streaming 0.12 to 0.15. No public report about changelogs;
+https://github.com/faust-streaming/faust/issues/216 (closed) was such a loss in a stream.
+
 Faust may drop fetched messages without a seek back: when a rebalance stops the flow, when it clears its queues, and when a
 message that was in delivery before a seek moves the read offset past it. The recovery then continues after the lost
 messages, and the state lacks their entries. Offsets alone do not show it, because a compacted changelog has gaps. So each

@@ -1,5 +1,7 @@
 """Let a group leader assign partitions only once it has the metadata of the topics.
 
+Written for aiokafka 0.13 to 0.14; https://github.com/aio-libs/aiokafka/issues/906.
+
 aiokafka's consumer requests the metadata of its topics when it subscribes. If that one request fails, the leader has no
 partitions to assign: Faust's assignor ignores an unknown topic, and no member of the group gets a partition.
 """

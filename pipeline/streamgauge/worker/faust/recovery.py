@@ -1,5 +1,7 @@
 """Faust's table recovery, changed so that an outage of the broker does not end it.
 
+Written for faust-streaming 0.12 to 0.15 and mode-streaming 0.4 to 0.7. No public report of these causes.
+
 Faust waits at most 30 s for each step of a recovery (`broker_request_timeout`). After a timeout, mode's `wait_first`
 returns the same result as for a stopped service, so Faust's recovery task ends without an error or a log line, and no later
 rebalance starts it again. A step that fails because the broker is unreachable crashes the app. This module restarts the

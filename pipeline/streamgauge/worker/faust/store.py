@@ -1,5 +1,7 @@
 """The Faust table that holds open streams, and its in-memory store, which keeps the newest entry, not the last one.
 
+Written for faust-streaming 0.12 to 0.15, whose memory store keeps the last entry, as a compacted log does.
+
 Key: `partition/entry` as ASCII; entries 0 to 63 are buckets, 64 the producers entry. Value: the assembler's dump, which
 contains its applied offset. A worker that was suspended and lost its partition can still write an entry that is older than
 its successor's. So recovery keeps, for each key, the entry with the highest applied offset.

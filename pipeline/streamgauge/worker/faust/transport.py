@@ -1,5 +1,7 @@
 """Faust's aiokafka transport, with changes for speed and for correct recovery.
 
+Written for faust-streaming 0.12 to 0.15 and mode-streaming 0.4 to 0.7. No public report.
+
 Tasks: for each message, Faust waits for its delivery or for a rebalance, whichever is first. That creates four asyncio
 tasks, half of a message's cost. But the delivery nearly always ends at its first step, because the stream's queue has
 room. So this module runs that first step directly, and creates tasks only if it has to wait.

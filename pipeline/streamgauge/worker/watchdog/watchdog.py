@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.faults import StuckError
-from streamgauge.worker.settings import WorkerMetrics
 from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S, Cause, Probe, Stuck, StuckDetector
 
 _LOG = logging.getLogger("streamgauge.worker")
@@ -284,7 +284,7 @@ class StuckExitCounts:
     `member`: the slot's member id, under which they count. A restarted worker may get another slot than before.
     """
 
-    def __init__(self, path: Path, member: str, metrics: WorkerMetrics) -> None:
+    def __init__(self, path: Path, member: str, metrics: Metrics) -> None:
         self._path = path
         self._member = member
         self._metrics = metrics
