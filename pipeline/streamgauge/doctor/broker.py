@@ -40,7 +40,9 @@ async def check_broker(installation: Installation) -> Sequence[Finding]:
         return [failure_of(error)]
     nodes = facts.nodes[:_MAX_NODES]
     tls = brokers.context
-    unreached = [one for one in await asyncio.gather(*(_reach(*node, tls) for node in nodes)) if one is not None]
+    unreached = [
+        failure for failure in await asyncio.gather(*(_reach(*node, tls) for node in nodes)) if failure is not None
+    ]
     count = f"{len(facts.nodes)} broker{'s' if len(facts.nodes) != 1 else ''}"
     return unreached or [ok(f"the cluster at {brokers} answers over {brokers.protocol} and has {count}, all reached")]
 
@@ -67,10 +69,10 @@ async def check_topics(installation: Installation) -> Sequence[Finding]:
     cluster = installation.cluster
     if cluster is None or (facts := await cluster.facts_if_known()) is None:
         return []  # the check of the broker says why
-    found = [*_missing_topics(cluster, facts), *_partitions(cluster, facts), *_configurations(cluster, facts)]
+    findings = [*_missing_topics(cluster, facts), *_partitions(cluster, facts), *_configurations(cluster, facts)]
     segments = facts.topics.get(cluster.topics.segments)
-    if found or segments is None:
-        return found
+    if findings or segments is None:
+        return findings
     return [ok(f"{len(facts.topics)} topics with the prefix {cluster.topics.prefix}, {segments.partitions} partitions")]
 
 
@@ -109,8 +111,8 @@ def _configurations(cluster: Cluster, facts: Facts) -> Iterator[Finding]:
                 "add replicas with kafka-reassign-partitions",
             )
         # The partitions have a check of their own; those of the dead letters are not compared.
-        found = Topic(wanted.name, wanted.partitions, facts.configs.get(wanted.name, {}))
-        for difference in differences(wanted, found):
+        existing = Topic(wanted.name, wanted.partitions, facts.configs.get(wanted.name, {}))
+        for difference in differences(wanted, existing):
             key = difference.partition(" has ")[2].partition("=")[0]
             value = wanted.config[key]
             cure = (

@@ -147,18 +147,18 @@ async def check_buffering(installation: Installation) -> Sequence[Finding]:
         return [
             warn("whether a proxy buffers was not tested", f"{_ADD}; give --through URL for proxies before the tap")
         ]
-    place = urlsplit(upstream.url if upstream is not None else DEFAULT_URL)
-    base = f"{place.path}{PATH}"
-    at = installation.serve or Address(host=place.hostname or "", port=place.port or 80)
+    served = urlsplit(upstream.url if upstream is not None else DEFAULT_URL)
+    base = f"{served.path}{PATH}"
+    at = installation.serve or Address(host=served.hostname or "", port=served.port or 80)
     try:
         async with serving(at.host, at.port) as stream:
-            found = []
+            findings = []
             if upstream is not None:
-                found.append(await _through_tap(installation, stream))
+                findings.append(await _through_tap(installation, stream))
             if installation.through:
                 path = f"/{DOCTOR}{PATH}" if upstream is not None else base
-                found.append(await _through(installation.through, path, stream))
-            return found
+                findings.append(await _through(installation.through, path, stream))
+            return findings
     except OSError as error:
         cure = (
             f"let the upstream {DOCTOR} have a free port of this host, as in {DOCTOR}={DEFAULT_URL}, or give"
@@ -211,8 +211,8 @@ async def _measured(where: str, url: str, tls: ssl.SSLContext | None, stream: Sl
     if len(arrived) != EVENTS or len(sent) != EVENTS:
         raise StreamFailedError(f"{len(arrived)} of {EVENTS} events arrived")
     together = sum(
-        later - earlier < _TOGETHER * (sent[place + 1] - sent[place])
-        for place, (earlier, later) in enumerate(pairwise(arrived))
+        later - earlier < _TOGETHER * (sent[number + 1] - sent[number])
+        for number, (earlier, later) in enumerate(pairwise(arrived))
     )
     late_s = max(there - then for there, then in zip(arrived, sent, strict=True))
     if together >= _BUFFERED * (EVENTS - 1):

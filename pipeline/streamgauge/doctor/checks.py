@@ -54,8 +54,8 @@ async def run_checks(
 ) -> list[tuple[str, Finding]]:
     """Each finding with the name of its check, in the order of `checks`. `timeout_s`: the time limit of each check."""
     chosen = [check for check in checks if installation.command in check.commands]
-    found = await asyncio.gather(*(_findings(check, installation, timeout_s) for check in chosen))
-    return [(check.name, finding) for check, findings in zip(chosen, found, strict=True) for finding in findings]
+    results = await asyncio.gather(*(_findings(check, installation, timeout_s) for check in chosen))
+    return [(check.name, finding) for check, findings in zip(chosen, results, strict=True) for finding in findings]
 
 
 async def _findings(check: Check, installation: Installation, timeout_s: float) -> Sequence[Finding]:

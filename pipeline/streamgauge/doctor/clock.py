@@ -26,7 +26,7 @@ async def check_clock(installation: Installation) -> Sequence[Finding]:
     if not seen:
         cure = "give --prometheus URL of another host, whose answer has a date, or compare the clock yourself"
         return [warn("no other host gave its time to compare the clock with", cure)]
-    difference_s, host = min(seen, key=lambda one: abs(one[0]))
+    difference_s, host = min(seen, key=lambda difference: abs(difference[0]))
     if abs(difference_s) < WARN_S:
         return [ok(f"the clock of this host differs from that of {host} by less than {WARN_S:g} s")]
     way = "ahead of" if difference_s > 0 else "behind"
@@ -36,18 +36,22 @@ async def check_clock(installation: Installation) -> Sequence[Finding]:
 
 async def _differences(installation: Installation) -> list[tuple[float, str]]:
     """Our clock minus that of each other host that gives a time (seconds), with the host's name."""
-    found = []
-    others = [one for one in installation.upstreams if not await _is_this_host(urlsplit(one.url).hostname or "")]
+    differences = []
+    others = [
+        upstream
+        for upstream in installation.upstreams
+        if not await _is_this_host(urlsplit(upstream.url).hostname or "")
+    ]
     for upstream in others[:_ASKED]:
         try:
             date_s = (await ask(upstream, installation)).date_s
         except ProbeError:
             continue  # the check of the upstreams says why
         if date_s is not None:
-            found.append((_difference(date_s), urlsplit(upstream.url).hostname or upstream.name))
+            differences.append((_difference(date_s), urlsplit(upstream.url).hostname or upstream.name))
     if installation.prometheus and (from_prometheus := await _of_prometheus(installation.prometheus)) is not None:
-        found.append((_difference(from_prometheus), "Prometheus"))
-    return found + await _of_broker(installation)
+        differences.append((_difference(from_prometheus), "Prometheus"))
+    return differences + await _of_broker(installation)
 
 
 def _difference(date_s: float) -> float:
@@ -75,10 +79,10 @@ async def _of_prometheus(url: str) -> float | None:
 async def _is_this_host(host: str) -> bool:
     """Whether every address of the host is one of loopback: its clock is ours. No name that is not resolved is."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, None)
     except (OSError, UnicodeError):
         return False
-    return all(is_loopback(str(place[0])) for *_, place in found)
+    return all(is_loopback(str(address[0])) for *_, address in addresses)
 
 
 async def _of_broker(installation: Installation) -> list[tuple[float, str]]:
@@ -93,4 +97,4 @@ async def _of_broker(installation: Installation) -> list[tuple[float, str]]:
     except LogUnreadableError:
         return []
     behind = [time.time() - last.log_ms / 1000 for _, last in ends.values()]
-    return [(one, "the broker") for one in behind if one < -WARN_S]
+    return [(behind_s, "the broker") for behind_s in behind if behind_s < -WARN_S]

@@ -83,12 +83,12 @@ class Installation:
     @property
     def upstreams(self) -> list[Upstream]:
         """The upstreams without the doctor's own, which listens only while the doctor runs."""
-        return [one for one in self.settings.upstream if one.name != DOCTOR]
+        return [upstream for upstream in self.settings.upstream if upstream.name != DOCTOR]
 
     @property
     def doctor_upstream(self) -> Upstream | None:
         """The upstream by which the doctor's own stream goes through the tap; None if the tap has none."""
-        return next((one for one in self.settings.upstream if one.name == DOCTOR), None)
+        return next((upstream for upstream in self.settings.upstream if upstream.name == DOCTOR), None)
 
 
 Args = ParamSpec("Args")

@@ -45,17 +45,17 @@ def _of_disk(installation: Installation) -> Iterator[Finding]:
         cure = "free space on its disk, or choose another directory with --data-dir, and check its owner and mode"
         yield fail(f"the data directory {path} cannot be written ({error.strerror or error})", cure)
         return
-    found = [*_modes(path), *([] if installation.command == "worker" else _space(path, settings))]
+    findings = [*_modes(path), *([] if installation.command == "worker" else _space(path, settings))]
     if warning is not None:
         says, _, cure = warning.rpartition(": ")
-        found.append(warn(says, cure))
-    yield from found
-    if not found:
+        findings.append(warn(says, cure))
+    yield from findings
+    if not findings:
         yield ok(f"the data directory {path} can be written, and has {_gib(shutil.disk_usage(path).free)} free")
 
 
 def _creatable(path: Path) -> Finding:
-    above = next(one for one in path.parents if one.exists())
+    above = next(parent for parent in path.parents if parent.exists())
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return ok(f"the data directory {path} does not exist yet, and can be created")
     return fail(
@@ -73,9 +73,9 @@ def _write_trial(path: Path) -> None:
 
 def _modes(path: Path) -> Iterator[Finding]:
     for file in (path / name for name in _FILES):
-        if file.exists() and (others := others_who_may(found := file.stat(), READ | WRITE)):
+        if file.exists() and (others := others_who_may(status := file.stat(), READ | WRITE)):
             yield warn(
-                f"{others} can read or change {file} (mode {mode_of(found)})", f"chmod 600 {shlex.quote(str(file))}"
+                f"{others} can read or change {file} (mode {mode_of(status)})", f"chmod 600 {shlex.quote(str(file))}"
             )
 
 
@@ -140,12 +140,12 @@ _LOST = frozenset(NotCaptured) - {
 async def check_coverage(installation: Installation) -> Sequence[Finding]:
     """One finding: a warning if responses that were to have a record have none."""
     counters = installation.settings.data_dir / "counters"
-    found = await in_thread(lambda: read_responses(counters))
-    seen = sum(responses.seen for responses in found.values())
+    by_upstream = await in_thread(lambda: read_responses(counters))
+    seen = sum(responses.seen for responses in by_upstream.values())
     if not seen:
         return [ok("no response has passed the tap of this data directory yet")]
     without: Counter[NotCaptured] = Counter()
-    for responses in found.values():
+    for responses in by_upstream.values():
         without += responses.not_captured
     captured = seen - without.total()
     counts = ", ".join(f"{count} {reason.value}" for reason, count in without.most_common())

@@ -20,11 +20,11 @@ _BUSY_S = 5.0
 async def check_formats(installation: Installation) -> Sequence[Finding]:
     """One finding for each file or topic whose version is not this program's; else one for all."""
     data_dir = installation.settings.data_dir
-    found = [] if installation.command == "worker" else await in_thread(lambda: list(_of_files(data_dir)))
+    findings = [] if installation.command == "worker" else await in_thread(lambda: list(_of_files(data_dir)))
     if installation.command == "worker":
-        found += await _of_topics(installation)
+        findings += await _of_topics(installation)
     where = "the topics" if installation.command == "worker" else f"the files in {data_dir}"
-    return found or [ok(f"what {where} hold has the formats of this version")]
+    return findings or [ok(f"what {where} hold has the formats of this version")]
 
 
 def _of_files(data_dir: Path) -> Iterator[Finding]:
@@ -87,18 +87,19 @@ async def _of_topics(installation: Installation) -> list[Finding]:
         (cluster.topics.records, _record),
         (cluster.topics.state, _newer),
     ]
-    found = []
+    findings = []
     for topic, problem_of in checked:
         if topic not in facts.topics:
             continue
         try:
             ends = await cluster.ends(topic, facts.topics[topic].partitions)
         except LogUnreadableError as error:
-            found.append(warn(f"{topic} cannot be read: {error}", "see the checks of broker and rights"))
+            findings.append(warn(f"{topic} cannot be read: {error}", "see the checks of broker and rights"))
             continue
         messages = [read.value for both in ends.values() for read in both if read.value is not None]
-        problems = {problem for one in messages if (problem := problem_of(one)) is not None}
-        found += [
-            fail(f"{topic} holds {one}", "run the version of Streamgauge that wrote it") for one in sorted(problems)
+        problems = {problem for message in messages if (problem := problem_of(message)) is not None}
+        findings += [
+            fail(f"{topic} holds {problem}", "run the version of Streamgauge that wrote it")
+            for problem in sorted(problems)
         ]
-    return found
+    return findings

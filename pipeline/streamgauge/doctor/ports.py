@@ -27,11 +27,11 @@ def _findings(installation: Installation) -> list[Finding]:
     settings = installation.settings
     relays = installation.command != "worker" and settings.upstream
     admin, runs = _of("--admin", settings.admin, lambda: is_streamgauge(settings.admin))
-    found = [admin]
+    findings = [admin]
     if runs and (reason := unready_reason(settings.admin)) is not None:
-        found.append(warn(f"the running process is not ready: {reason}", "see its log, and the other checks"))
+        findings.append(warn(f"the running process is not ready: {reason}", "see its log, and the other checks"))
     # The port for clients shows no name of ours. If the admin port is ours, the other one is taken for ours, too.
-    return [_of("--listen", settings.listen, lambda: runs)[0], *found] if relays else found
+    return [_of("--listen", settings.listen, lambda: runs)[0], *findings] if relays else findings
 
 
 def _of(option: str, address: Address, is_ours: Callable[[], bool]) -> tuple[Finding, bool]:
@@ -53,10 +53,10 @@ def _of(option: str, address: Address, is_ours: Callable[[], bool]) -> tuple[Fin
 
 def _bind_error(address: Address) -> OSError | None:
     try:
-        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, bound = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(place)
+            trial.bind(bound)
             trial.listen(1)  # a bound address may still be in use by a listener
     except OSError as error:
         return error

@@ -49,13 +49,13 @@ async def connected(
     """A connection as a context. `cures`: what to do about an invalid certificate. Raises ProbeError."""
     at = f"{host}:{port}"
     addresses = await _resolved(host, port)
-    for place, address in enumerate(addresses):
+    for number, address in enumerate(addresses):
         try:
             async with asyncio.timeout(STEP_S / len(addresses)):
                 plain = await asyncio.open_connection(*address)
             break
         except OSError as error:  # a TimeoutError is one, too
-            if place == len(addresses) - 1:
+            if number == len(addresses) - 1:
                 raise _unreached(at, error) from None
     reader, writer = plain
     try:
@@ -82,14 +82,14 @@ async def _resolved(host: str, port: int) -> list[tuple[str, int]]:
     """The addresses of a name, at most _MAX_ADDRESSES: a tap, too, tries one after the other."""
     try:
         async with asyncio.timeout(STEP_S):
-            found = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            addresses = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise ProbeError(f"the name {host} is not resolved within {STEP_S:g} s", "check the DNS of this host") from None
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         cure = "check the name, and the DNS of this host"
         raise ProbeError(f"the name {host} cannot be resolved ({why})", cure) from None
-    return [(str(place[0]), port) for *_, place in found][:_MAX_ADDRESSES]
+    return [(str(address[0]), port) for *_, address in addresses][:_MAX_ADDRESSES]
 
 
 async def _secured(

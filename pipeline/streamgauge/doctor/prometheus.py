@@ -49,7 +49,9 @@ def _of_targets(installation: Installation) -> Finding:
     url, port = installation.prometheus.rstrip("/"), installation.settings.admin.port
     try:
         series = _get(url, "query", query=_METRIC)["result"]
-        down = [one for one in _get(url, "targets", state="active")["activeTargets"] if one["health"] == "down"]
+        down = [
+            target for target in _get(url, "targets", state="active")["activeTargets"] if target["health"] == "down"
+        ]
     except _QueryError as error:
         return fail(
             f"Prometheus at {redacted_value(url)} {error}", "check the address, and that it is Prometheus's own"
@@ -58,7 +60,7 @@ def _of_targets(installation: Installation) -> Finding:
         return fail(
             f"{redacted_value(url)} does not answer as Prometheus does", "give the address of its web interface"
         )
-    ours = [one["metric"] for one in series if str(one["metric"].get("instance", "")).endswith(f":{port}")]
+    ours = [sample["metric"] for sample in series if str(sample["metric"].get("instance", "")).endswith(f":{port}")]
     for target in down:
         scraped = str(target.get("scrapeUrl", ""))
         if f":{port}/" in scraped and not ours:
@@ -72,13 +74,13 @@ def _of_targets(installation: Installation) -> Finding:
         return warn(
             f"Prometheus scrapes {len(series)} Streamgauge processes, none of them at port {port} (--admin)", cure
         )
-    versions = {str(one.get("version", "")) for one in ours}
+    versions = {str(labels.get("version", "")) for labels in ours}
     if versions != {__version__}:
         cure = "restart the processes of the other version, if this is no rolling update"
         return warn(
             f"processes at port {port} have version {', '.join(sorted(versions))}, this one is {__version__}", cure
         )
-    names = ", ".join(sorted(f"{one.get('job')} at {one.get('instance')}" for one in ours))
+    names = ", ".join(sorted(f"{labels.get('job')} at {labels.get('instance')}" for labels in ours))
     return ok(f"Prometheus scrapes {names}")
 
 
@@ -101,7 +103,7 @@ def _get(url: str, path: str, **query: str) -> Any:
     try:
         asked = f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
-            found = json.loads(answer.read(_MAX_BYTES))
+            answered = json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as error:
         with error:
             raise _QueryError(f"answers with {error.code}") from None
@@ -109,4 +111,4 @@ def _get(url: str, path: str, **query: str) -> Any:
         raise _QueryError(f"cannot be reached ({redacted_text(str(error.reason))})") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise _QueryError(f"gives no answer that can be read ({type(error).__name__})") from None
-    return found["data"] if isinstance(found, dict) and found.get("status") == "success" else None
+    return answered["data"] if isinstance(answered, dict) and answered.get("status") == "success" else None

@@ -16,27 +16,27 @@ from streamgauge.settings.exposed_files import exposed, secret_files
 
 async def check_settings(installation: Installation) -> Sequence[Finding]:
     """A failure for each attempt to use the settings that fails."""
-    found = []
+    findings = []
     for attempt in installation.attempts:
         try:
             await in_thread(attempt)
         except MissingExtra as error:
-            found.append(failure_of(error))
+            findings.append(failure_of(error))
         except StreamgaugeError as error:
             cure = f"correct it; `streamgauge config show {installation.command}` shows where each value comes from"
-            found.append(fail(redacted_text(str(error)), cure))
+            findings.append(fail(redacted_text(str(error)), cure))
     if installation.command != "worker" and not installation.settings.upstream:
         cure = "give --upstream NAME=URL, unless this tap is an agent (--agent)"
-        found.append(warn("no upstream is given: nothing is relayed", cure))
-    return found or [ok("the settings fit each other, and each file that they name can be used")]
+        findings.append(warn("no upstream is given: nothing is relayed", cure))
+    return findings or [ok("the settings fit each other, and each file that they name can be used")]
 
 
 async def check_secrets(installation: Installation) -> Sequence[Finding]:
     """One finding for each file that others can read or change; else one for all. Nothing if the settings name none."""
     names = [name for name, setting in SETTINGS.items() if installation.command in setting.commands]
     files = list(secret_files(installation.settings, names))
-    found = await in_thread(lambda: [warn(*fault) for one in files if (fault := exposed(*one)) is not None])
-    return found or ([ok("no other user can read the files of secrets")] if files else [])
+    findings = await in_thread(lambda: [warn(*fault) for file in files if (fault := exposed(*file)) is not None])
+    return findings or ([ok("no other user can read the files of secrets")] if files else [])
 
 
 # Messages that the two sides of a handshake exchange in memory, at most: four are needed.
@@ -51,7 +51,9 @@ _BY_TIME = (Invalid.EXPIRED, Invalid.NOT_YET)
 async def check_certificates(installation: Installation) -> Sequence[Finding]:
     """One finding for each certificate that can be read; the check of the settings reports the others."""
     return [
-        finding for one in _certificates(installation) if (finding := await in_thread(_on_expiry, *one)) is not None
+        finding
+        for certificate in _certificates(installation)
+        if (finding := await in_thread(_on_expiry, *certificate)) is not None
     ]
 
 
@@ -102,6 +104,6 @@ def expiry_s(certificate: Path, key: Path | None, password: Path | None) -> floa
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-            if side is ours and (found := ours.getpeercert()):
-                return ssl.cert_time_to_seconds(str(found["notAfter"]))
+            if side is ours and (presented := ours.getpeercert()):
+                return ssl.cert_time_to_seconds(str(presented["notAfter"]))
     raise ValueError("the handshake does not end")

@@ -27,8 +27,8 @@ CURES = {
 
 async def check_upstreams(installation: Installation) -> Sequence[Finding]:
     """One finding for each upstream, and one for each whose URL ends in a version."""
-    found = await asyncio.gather(*(_of(one, installation) for one in installation.upstreams))
-    return [*found, *(finding for one in installation.upstreams for finding in _on_version(one))]
+    findings = await asyncio.gather(*(_of(upstream, installation) for upstream in installation.upstreams))
+    return [*findings, *(finding for upstream in installation.upstreams for finding in _on_version(upstream))]
 
 
 async def ask(upstream: Upstream, installation: Installation) -> Answer:

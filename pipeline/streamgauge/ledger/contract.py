@@ -236,27 +236,27 @@ def add_totals(ledgers: Sequence[Sequence[Total]], *, newest_first: bool = False
     return sort_totals(by_keys.values(), newest_first=newest_first)
 
 
-def _sum_of(one: Total, other: Total) -> Total:
+def _sum_of(total: Total, other: Total) -> Total:
     return Total(
-        one.keys,
-        one.streams + other.streams,
-        one.with_usage + other.with_usage,
-        _plus(one.input_tokens, other.input_tokens),
-        _plus(one.output_tokens, other.output_tokens),
-        _plus(one.total_tokens, other.total_tokens),
-        _plus(one.input_cached_tokens, other.input_cached_tokens),
-        _plus(one.reasoning_tokens, other.reasoning_tokens),
-        without_usage=one.without_usage + other.without_usage,
+        total.keys,
+        total.streams + other.streams,
+        total.with_usage + other.with_usage,
+        _plus(total.input_tokens, other.input_tokens),
+        _plus(total.output_tokens, other.output_tokens),
+        _plus(total.total_tokens, other.total_tokens),
+        _plus(total.input_cached_tokens, other.input_cached_tokens),
+        _plus(total.reasoning_tokens, other.reasoning_tokens),
+        without_usage=total.without_usage + other.without_usage,
         kinds={
-            kind: one.kinds.get(kind, 0) + other.kinds.get(kind, 0)
-            for kind in dict.fromkeys((*one.kinds, *other.kinds))
+            kind: total.kinds.get(kind, 0) + other.kinds.get(kind, 0)
+            for kind in dict.fromkeys((*total.kinds, *other.kinds))
         },
-        cost=_plus(one.cost, other.cost),
-        without_price=one.without_price + other.without_price,
-        with_cost=one.with_cost + other.with_cost,
-        without_cost=one.without_cost + other.without_cost,
-        longest_wait_us=max(_known_of(one.longest_wait_us, other.longest_wait_us), default=None),
-        last_us=max(_known_of(one.last_us, other.last_us), default=None),
+        cost=_plus(total.cost, other.cost),
+        without_price=total.without_price + other.without_price,
+        with_cost=total.with_cost + other.with_cost,
+        without_cost=total.without_cost + other.without_cost,
+        longest_wait_us=max(_known_of(total.longest_wait_us, other.longest_wait_us), default=None),
+        last_us=max(_known_of(total.last_us, other.last_us), default=None),
     )
 
 

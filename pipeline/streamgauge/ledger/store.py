@@ -106,8 +106,8 @@ def _between(span: _Span) -> ColumnElement[bool]:
     )
 
 
-def _position(place: tuple[int, str]) -> ColumnElement[tuple[int, str]]:
-    return tuple_(literal(place[0], NUMBER), literal(place[1], TEXT))
+def _position(position: tuple[int, str]) -> ColumnElement[tuple[int, str]]:
+    return tuple_(literal(position[0], NUMBER), literal(position[1], TEXT))
 
 
 # Rows of one statement that selects by stream ids: far below the databases' limits of parameters.
@@ -170,13 +170,13 @@ class SqlLedger:
     def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
         """See Ledger.insert."""
         first: dict[str, LedgerRow] = {}
-        places: dict[str, int] = {}
+        indexes: dict[str, int] = {}
         again: list[LedgerRow] = []
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if row.stream_id in first:
                 again.append(row)
             else:
-                first[row.stream_id], places[row.stream_id] = row, place
+                first[row.stream_id], indexes[row.stream_id] = row, index
         if not first:
             return Inserted()
         costs = {name: self._cost_of(row) for name, row in first.items()}
@@ -191,19 +191,19 @@ class SqlLedger:
             (known.get(row.stream_id) or first[row.stream_id].record).startswith(row.own_bytes) for row in compared
         )
         unpriced = sum(_is_missing(costs[name], first[name]) for name in new)
-        return Inserted(len(new), same, len(compared) - same, unpriced, tuple(sorted(places[name] for name in new)))
+        return Inserted(len(new), same, len(compared) - same, unpriced, tuple(sorted(indexes[name] for name in new)))
 
     def _cost_of(self, row: LedgerRow) -> Cost | Unpriced | None:
         return row.cost if row.cost is not None or self._prices is None else self._prices.cost_of(row)
 
     @staticmethod
     def _stored(connection: Connection, names: list[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        records_by_id: dict[str, bytes] = {}
         for at in range(0, len(names), _MANY):
             chosen = records.c.stream_id.in_(names[at : at + _MANY])
             lines = connection.execute(select(records.c.stream_id, records.c.record).where(chosen))
-            found.update((name, bytes(record)) for name, record in lines)
-        return found
+            records_by_id.update((name, bytes(record)) for name, record in lines)
+        return records_by_id
 
     def query(
         self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
@@ -250,14 +250,14 @@ class SqlLedger:
         if number is not None and not 0 < number <= _MAX_NUMBER:
             return []
         column = audit_runs.c.number
-        some = select(column, audit_runs.c.run).order_by(column)
+        query = select(column, audit_runs.c.run).order_by(column)
         if last:
-            some = some.order_by(None).order_by(column.desc()).limit(1)
+            query = query.order_by(None).order_by(column.desc()).limit(1)
         if number is not None:
-            some = some.where(column == number)
+            query = query.where(column == number)
         with self._translated("read"), self._reading() as connection:
-            lines = connection.execute(some)
-            return [(found, bytes(run)) for found, run in lines]
+            lines = connection.execute(query)
+            return [(run_number, bytes(run)) for run_number, run in lines]
 
     def close(self) -> None:
         """Close all connections."""

@@ -78,13 +78,13 @@ def totals_of(
     return add_totals([_with_tenants(totals, by.index("tenant"), dict(chosen.tenants))], newest_first=newest_first)
 
 
-def _with_tenants(totals: Sequence[Total], place: int, tenants: Mapping[str, str]) -> list[Total]:
+def _with_tenants(totals: Sequence[Total], index: int, tenants: Mapping[str, str]) -> list[Total]:
     """Totals whose last key is the credential, without it, each under its tenant (the key at `place`)."""
     named = []
     for total in totals:
         *values, credential = total.keys
-        if values[place] is None:
-            values[place] = None if credential is None else tenants.get(str(credential))
+        if values[index] is None:
+            values[index] = None if credential is None else tenants.get(str(credential))
         named.append(replace(total, keys=tuple(values)))
     return named
 
@@ -96,7 +96,9 @@ def _count_resumed(connection: Connection) -> bool:
         return False
     parts = (UsagePart._make(row) for row in connection.execute(_parts()))
     lines = [
-        _line(one, place) for stream in continued_streams(parts, resumed) for place, one in enumerate(counted(stream))
+        _line(record, number)
+        for stream in continued_streams(parts, resumed)
+        for number, record in enumerate(counted(stream))
     ]
     _COUNTED.create(connection, checkfirst=False)
     if lines:
@@ -135,11 +137,11 @@ def _parts() -> Any:
     )
 
 
-def _line(one: Counted, place: int) -> dict[str, Any]:
+def _line(record: Counted, number: int) -> dict[str, Any]:
     """A row of the temporary table. `place`: 0 for the first record of a stream."""
-    values = one._asdict()
+    values = record._asdict()
     reported = {key: values[name] for name, key in REPORTED.items() if values[name] is not None}
-    columns = {**values, **kinds_of(reported), "continues": int(place > 0)}
+    columns = {**values, **kinds_of(reported), "continues": int(number > 0)}
     return {column.name: columns[column.name] for column in _COUNTED.columns}
 
 
@@ -157,7 +159,7 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
     has_price = or_(column("cost_input").is_not(None), column("cost_output").is_not(None))
     streams = (
         select(
-            *(column(key).label(f"key_{place}") for place, key in enumerate(by)),
+            *(column(key).label(f"key_{number}") for number, key in enumerate(by)),
             *(column(name).label(name) for name in _SUMMED),
             case((has_usage, 1), else_=0).label("with_usage"),
             case((or_(has_usage, continues == 1), 0), else_=1).label("without_usage"),
@@ -171,7 +173,7 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
         .where(range_of(chosen), condition_of(chosen, column))
         .subquery("streams")
     )
-    names = [streams.c[f"key_{place}"] for place in range(len(by))]
+    names = [streams.c[f"key_{number}"] for number in range(len(by))]
     return select(
         *names,
         func.count(),

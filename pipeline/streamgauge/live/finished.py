@@ -76,9 +76,9 @@ class History:
         rows = record.timing.gaps.buckets
         if rows and rows[-1][1] and not record.timing.burst:
             before = 0
-            for place, (_, total) in enumerate(rows):
+            for bucket, (_, total) in enumerate(rows):
                 if total != before:
-                    minute.gaps[place] += total - before
+                    minute.gaps[bucket] += total - before
                     before = total
 
     def minutes(self, wall_s: float) -> list[Minute]:
@@ -144,7 +144,7 @@ def _by_upstream(minutes: Sequence[Minute]) -> list[UpstreamOutcomes]:
             upstreams.setdefault(upstream, Counter())[outcome] += count
     return [
         UpstreamOutcomes(name, dict(outcomes))
-        for name, outcomes in sorted(upstreams.items(), key=lambda one: str(one[0]))
+        for name, outcomes in sorted(upstreams.items(), key=lambda item: str(item[0]))
     ]
 
 
@@ -201,10 +201,10 @@ class WorstStreams:
 
     def worst(self, category: str, now_s: float) -> list[Finished]:
         """The worst of the last hour, the worst first; of those that broke the newest first."""
-        found = [
+        entries = [
             entry for period in self._periods for entry in period.heaps[category] if entry[2].ended_s > now_s - KEPT_S
         ]
-        return [stream for _, _, stream in heapq.nlargest(WORST, found)]
+        return [stream for _, _, stream in heapq.nlargest(WORST, entries)]
 
     def recent(self) -> list[Finished]:
         """The streams that ended last, the newest first."""

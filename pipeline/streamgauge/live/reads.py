@@ -212,14 +212,16 @@ class Track:
             self._decoder = ReadDecoder(self.opening, dialect, self._stall_ns)
         first = [] if self._first is None else [self._first]
         # The first read after a gap may be kept twice: as a part of its chunk, and alone.
-        for chunk in sorted([*first, *self._notable, *self._newest], key=lambda one: (one.start, -len(one.reads))):
+        for chunk in sorted(
+            [*first, *self._notable, *self._newest], key=lambda chunk: (chunk.start, -len(chunk.reads))
+        ):
             gap_ns = chunk.gap_ns
-            for place, read in enumerate(chunk.reads):
-                if place:
-                    before_ns = chunk.reads[place - 1].stamp_ns
+            for number, read in enumerate(chunk.reads):
+                if number:
+                    before_ns = chunk.reads[number - 1].stamp_ns
                     gap_ns = None if read.stamp_ns is None or before_ns is None else read.stamp_ns - before_ns
-                if chunk.start + place > self._decoded:
-                    self._decoded = chunk.start + place
+                if chunk.start + number > self._decoded:
+                    self._decoded = chunk.start + number
                     self.moments.append(self._decoder.moment(self._decoded, gap_ns, read))
         self.drop_all()
         self._trim_moments(MAX_STREAM_READS)

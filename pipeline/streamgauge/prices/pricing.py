@@ -34,10 +34,10 @@ def billed(row: LedgerRow) -> LedgerRow:
     units = next((part for part in row.parts if part.get("type") == _BILLED_UNITS), None)
     if units is None:
         return row
-    given, made = whole_number(units.get("input_tokens")), whole_number(units.get("output_tokens"))
-    if given is None and made is None:
+    input_tokens, output_tokens = whole_number(units.get("input_tokens")), whole_number(units.get("output_tokens"))
+    if input_tokens is None and output_tokens is None:
         return row
-    tokens = {"input": given or 0, "output": made or 0}
+    tokens = {"input": input_tokens or 0, "output": output_tokens or 0}
     return replace(
         row,
         input_tokens=tokens["input"],
@@ -188,13 +188,13 @@ class Prices:
             is_named=row.upstream_host is None and row.tap != "asgi",
         )
         kind = (offer, minute)
-        found = self._known.get(kind, _NOT_KNOWN)  # one look: another thread may clear it
-        if found is not _NOT_KNOWN:
-            return found
+        rates = self._known.get(kind, _NOT_KNOWN)  # one look: another thread may clear it
+        if rates is not _NOT_KNOWN:
+            return rates
         if len(self._known) >= _KEPT:
             self._known.clear()
-        self._known[kind] = found = self._looked_up(offer, row, minute)
-        return found
+        self._known[kind] = rates = self._looked_up(offer, row, minute)
+        return rates
 
     def _looked_up(self, offer: Offer, row: LedgerRow, minute: int | None) -> Rates | Unpriced:
         own = None if row.day is None else self._own.rates_of(offer, row.day)

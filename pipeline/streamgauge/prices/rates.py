@@ -204,19 +204,19 @@ class Rates:
 
     def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
         """What the reported tokens of a record cost, or why that is not known: no side was reported, a price is missing."""
-        given = made = None
+        input_cost = output_cost = None
         if row.input_tokens is not None:
-            given = self._side(input_groups(row), row.input_tokens, self.request)
-        if isinstance(given, Unpriced):
-            return given
+            input_cost = self._side(input_groups(row), row.input_tokens, self.request)
+        if isinstance(input_cost, Unpriced):
+            return input_cost
         if row.output_tokens is not None:
-            request = self.request if given is None else 0  # it is paid once
-            made = self._side(output_groups(row), row.input_tokens, request)
-        if isinstance(made, Unpriced):
-            return made
-        if given is None and made is None:
+            request = self.request if input_cost is None else 0  # it is paid once
+            output_cost = self._side(output_groups(row), row.input_tokens, request)
+        if isinstance(output_cost, Unpriced):
+            return output_cost
+        if input_cost is None and output_cost is None:
             return Unpriced.NO_USAGE
-        return Cost(given, made, self.source, self.date, lacks=self.lacks)
+        return Cost(input_cost, output_cost, self.source, self.date, lacks=self.lacks)
 
     def cost_of_searches(self, searches: int) -> int:
         """What so many web searches cost, in 10**-12 USD."""

@@ -35,8 +35,8 @@ _CERTAIN = re.compile(
 
 def certain_end(text: str) -> int:
     """The last place where a piece certainly ends, whatever is appended; 0 if there is none."""
-    found = _CERTAIN.match(text)
-    return 0 if found is None else found.end()
+    match = _CERTAIN.match(text)
+    return 0 if match is None else match.end()
 
 
 if TYPE_CHECKING:

@@ -39,11 +39,11 @@ def make_data_dir(path: Path) -> None:
     """Make the directory if it is missing. Raises Unavailable, also if every user may write to it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise unusable(path, error) from None
-    if _is_refused(found):
-        raise Unavailable(_exposed(path, found, "every user of this host"))
+    if _is_refused(status):
+        raise Unavailable(_exposed(path, status, "every user of this host"))
 
 
 def warning_about(path: Path) -> str | None:
@@ -51,35 +51,35 @@ def warning_about(path: Path) -> str | None:
 
     Raises OSError.
     """
-    found = path.stat()
-    if others := others_who_may(found, WRITE):
-        return _exposed(path, found, others)
-    if found.st_uid not in (os.geteuid(), 0):
-        return _exposed(path, found, f"the owner {owner_of(found)}")
+    status = path.stat()
+    if others := others_who_may(status, WRITE):
+        return _exposed(path, status, others)
+    if status.st_uid not in (os.geteuid(), 0):
+        return _exposed(path, status, f"the owner {owner_of(status)}")
     return None
 
 
-def _is_refused(found: os.stat_result) -> bool:
+def _is_refused(status: os.stat_result) -> bool:
     """Whether the directory is refused: every user may write to it, and replace files in it.
 
     Two kinds of directory only cause a warning. With the sticky bit, users cannot replace the files of other users. And
     volumes of containers often belong to root and have mode 0777: this user cannot change that, and no other user has
     access to them.
     """
-    is_open = bool(found.st_mode & WRITE) and not found.st_mode & stat.S_ISVTX
-    return is_open and (found.st_uid != 0 or os.geteuid() == 0)
+    is_open = bool(status.st_mode & WRITE) and not status.st_mode & stat.S_ISVTX
+    return is_open and (status.st_uid != 0 or os.geteuid() == 0)
 
 
-def _exposed(path: Path, found: os.stat_result, others: str) -> str:
-    is_shared = bool(found.st_mode & stat.S_ISVTX)
-    if found.st_uid == os.geteuid() and not is_shared:
+def _exposed(path: Path, status: os.stat_result, others: str) -> str:
+    is_shared = bool(status.st_mode & stat.S_ISVTX)
+    if status.st_uid == os.geteuid() and not is_shared:
         cure = f"chmod 700 {shlex.quote(str(path))}"
-    elif found.st_uid == 0 or is_shared:
+    elif status.st_uid == 0 or is_shared:
         cure = "name a directory inside it with --data-dir, which is then created for this user only"
     else:
         cure = "choose another with --data-dir"
     return (
-        f"{others} can change the data directory {path} (mode {mode_of(found)}), and so replace its key and read captured"
+        f"{others} can change the data directory {path} (mode {mode_of(status)}), and so replace its key and read captured"
         f" data: {cure}"
     )
 
