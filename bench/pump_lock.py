@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from bench.document import replace_section, table
 from bench.measure import cores, started_on
-from streamgauge.core.http1.body_position import Phase
+from streamgauge.core.http1.framing import Phase
 from streamgauge.recorder.loop_client import BATCH_BYTES
 from streamgauge.taps.proxy.native._pump import Pump
 

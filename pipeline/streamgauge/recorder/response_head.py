@@ -8,8 +8,7 @@ from enum import Enum, auto
 
 from streamgauge.core.capture.segments import Head
 from streamgauge.core.formats.sse import BOM
-from streamgauge.core.http1.content_type import names_event_stream
-from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
+from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead, names_event_stream
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.reported_cost import LITELLM
 from streamgauge.core.safe_values import decimal_text, safe_id

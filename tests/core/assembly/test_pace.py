@@ -3,7 +3,9 @@
 `tests/core/test_vectors.py::test_stamps_give_the_stated_timing` holds the streams themselves to it, masked and full.
 """
 
-from streamgauge.core.assembly.pace import time_per_output_token
+import pytest
+
+from streamgauge.core.assembly.pace import streams_reasoning, time_per_output_token
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.timing import ReasoningForm, ReasoningSign, TimingState
 from streamgauge.core.capture.segments import Opening
@@ -88,3 +90,26 @@ def test_the_answer_may_begin_with_a_tool_call_or_media() -> None:
         state.timing.first_content = None
         setattr(state.timing, field, 9 * S)
         assert time_per_output_token(state, usage_of(911, 900), CHAT) == S // 5, field
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-3-7-sonnet-20250219", True),
+        ("anthropic/claude-3.7-sonnet:thinking", True),
+        ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", True),
+        ("claude-sonnet-4-5-20250929", False),
+        ("anthropic/claude-4.5-haiku-20251001", False),
+        ("google/gemini-3-pro-preview", False),
+        ("openai/gpt-5", False),
+        ("gpt-5-mini", False),
+        ("o4-mini-2025-04-16", False),
+        ("openai/gpt-oss-120b", None),
+        ("gpt-4o", None),
+        ("deepseek-reasoner", None),
+        ("octo1", None),
+        (None, None),
+    ],
+)
+def test_a_documented_model(model: str | None, expected: bool | None) -> None:
+    assert streams_reasoning(model) is expected

@@ -10,6 +10,7 @@ from streamgauge.core.http1.head import (
     HeadFault,
     HeadReader,
     ResponseHead,
+    names_event_stream,
 )
 from tests.core import cuts
 
@@ -162,3 +163,22 @@ def test_an_invalid_line_does_not_affect_the_others(lines: bytes) -> None:
     assert head is not None and odd is not None
     headers = head.parsed().headers
     assert odd.parsed().headers in (headers, [*headers, ("z", "")])
+
+
+@pytest.mark.parametrize(
+    ("content_types", "says"),
+    [
+        (["text/event-stream"], True),
+        (["Text/Event-Stream ; charset=utf-8"], True),
+        (["text/event-stream, text/event-stream"], True),
+        (["text/event-stream; charset=utf-8,text/event-stream"], True),
+        (["application/json, text/event-stream"], True),
+        (["application/json", "text/event-stream"], True),
+        ([], False),
+        ([""], False),
+        (["text/event-streams"], False),
+        (["application/json; of=text/event-stream"], False),
+    ],
+)
+def test_f6_one_of_the_types_is_an_event_stream(content_types: list[str], says: bool) -> None:
+    assert names_event_stream(content_types) is says

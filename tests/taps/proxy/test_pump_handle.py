@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.http1.body_position import BodyPosition, Phase
+from streamgauge.core.http1.framing import BodyPosition, Phase
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.recorder.protocol import Encoded, ExchangeEnded, Message, ReadsDropped, ResponseRead, ResponseReads
 from streamgauge.spool.read_counters import Counters, read_balance

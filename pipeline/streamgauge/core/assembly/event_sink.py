@@ -1,11 +1,11 @@
 """The sink of the dialects: it puts what an event reports into the stream's state, with the event's time."""
 
+import zlib
 from collections.abc import Sequence, Set
 
 import msgspec
 
 from streamgauge.core.allowlist import argument_chars
-from streamgauge.core.assembly.known_calls import digest_of, known_call, matched
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
 from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
 from streamgauge.core.assembly.timing import ReasoningForm, ReasoningSign
@@ -22,8 +22,6 @@ MAX_CHOICES = 128
 MAX_TOOLS = 64
 # Tool calls of all choices together.
 MAX_TOOLS_OF_ALL = 128
-
-_MASKED_ID = digest_of(MASKED)
 
 # The kinds of output that are content of the answer.
 _CONTENT = TEXT | REFUSAL
@@ -413,3 +411,65 @@ def compact_json(value: object) -> str:
 def _newer(given: object, known: float | None) -> float | None:
     number = finite_number(given)
     return known if number is None else number
+
+
+# --- which known call an event names ----------------------------------------------------------------------------
+
+
+def digest_of(call_id: object) -> int | None:
+    """The digest by which the state keeps the id of a call; None for a call without an id."""
+    label = safe_id(call_id) if isinstance(call_id, str) else None
+    return None if label is None else zlib.crc32(label.encode())
+
+
+def known_call(
+    tools: Sequence[ToolState], key: int | None, digest: int | None, name: str | None, *, by_id: bool, in_pieces: bool
+) -> ToolState | None:
+    """The known call that a fragment belongs to; None if it begins a new one. See `Sink.tool`."""
+    if key is None:
+        return None
+    if by_id and digest is not None:
+        of_id = next((tool for tool in reversed(tools) if tool.call_digest == digest), None)
+        if of_id is not None:
+            return of_id
+    for tool in reversed(tools):
+        if tool.key != key:
+            continue
+        if digest is not None and tool.call_digest is not None:
+            if tool.call_digest == digest:
+                return tool
+        elif name is None or tool.name in (None, name) or (in_pieces and digest is None and not tool.argument_chars):
+            return tool
+        else:
+            return None
+    return None
+
+
+def matched(calls: Sequence[WholeCall], tools: Sequence[ToolState]) -> list[ToolState | None]:
+    """The known call of each of these calls, None for a new one. No two have the same known call.
+
+    Calls are known by their ids. Some gateways give a call another id in each event, so that the others are known by their
+    name, in order.
+    """
+    left = list(tools)
+    known: list[ToolState | None] = []
+    for call in calls:
+        digest = digest_of(call.call_id)
+        known.append(_taken(left, [tool for tool in left if digest is not None and tool.call_digest == digest]))
+    for at, call in enumerate(calls):
+        if known[at] is None:
+            name = safe_id(call.name) if isinstance(call.name, str) else None
+            known[at] = _taken(left, [tool for tool in left if name is None or tool.name in (None, name)])
+    return known
+
+
+def _taken(left: list[ToolState], fitting: Sequence[ToolState]) -> ToolState | None:
+    """The first of the calls that fit, which is then removed from those that are left."""
+    if not fitting:
+        return None
+    left[:] = [tool for tool in left if tool is not fitting[0]]
+    return fitting[0]
+
+
+# The digest of an id that masking has removed.
+_MASKED_ID = digest_of(MASKED)

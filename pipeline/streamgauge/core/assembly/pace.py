@@ -7,17 +7,18 @@ those of reasoning were generated before it, or beside it unseen. What the proto
 no text of reasoning, a summary by its events, a withheld part        hidden
 as many events of reasoning as tokens of it                           streamed
 a single event; fewer characters than tokens                          hidden: the tokens did not come one after the other
-a model that is documented (`core/reasoning_models.py`)           as documented
+a model that is documented (`streams_reasoning`)                  as documented
 a dialect whose events do not tell a summary from reasoning           unknown, so there is no time per token
 any other                                                             streamed
 
 If the count of reasoning tokens is missing, all output tokens count, unless a part of them was not visible.
 """
 
+import re
+
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.timing import ReasoningForm, ReasoningSign
 from streamgauge.core.dialects import Dialect
-from streamgauge.core.reasoning_models import streams_reasoning
 from streamgauge.core.record import Usage
 
 
@@ -89,3 +90,25 @@ def _hides_tokens(state: StreamState, output_tokens: int) -> bool:
 def _model(state: StreamState) -> str | None:
     """The model that answered; else the one that was asked for."""
     return state.identity.response_model or (state.request.model if state.request else None)
+
+
+# --- models ------------------------------------------------------------------------------------------------------------
+
+# Models whose reasoning is never streamed: at most a summary of it. Each row has its source.
+_SUMMARISED: tuple[re.Pattern[str], ...] = (
+    # docs.aws.amazon.com/bedrock, claude-messages-thinking-differences: Claude 4 models return summarized thinking
+    re.compile(r"claude(?!.*3[.-]7)"),
+    re.compile(r"gemini"),  # ai.google.dev/gemini-api/docs/thinking: thought summaries
+    # platform.openai.com/docs/guides/reasoning: reasoning tokens are not visible via the API
+    re.compile(r"(?:^|[/.])(?:o[1-9]|gpt-[5-9])(?![a-z])"),
+)
+# Models whose reasoning is streamed as it is: the same page of Bedrock, Claude 3.7 Sonnet.
+_STREAMED = re.compile(r"claude.*3[.-]7")
+
+
+def streams_reasoning(model: str | None) -> bool | None:
+    """Whether the provider of this model streams its reasoning itself; False: a summary; None: no document is known."""
+    name = (model or "").lower()
+    if _STREAMED.search(name):
+        return True
+    return False if any(pattern.search(name) for pattern in _SUMMARISED) else None

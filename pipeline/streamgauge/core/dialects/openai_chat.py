@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from streamgauge.core.dialects.contract import Data, DialectDefaults, Sink, WholeCall, error_in, is_no_call
-from streamgauge.core.dialects.openai_chat_delta_tables import CHAT_DELTAS
+from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_ERROR,
     CHOICE_USAGE,
@@ -24,9 +24,6 @@ from streamgauge.core.dialects.openai_chat_tables import (
     ROUTED_MODELS,
     USAGES,
     WRAPPERS,
-    first_present,
-    member,
-    paths,
 )
 from streamgauge.core.dialects.openai_usage import USAGE
 from streamgauge.core.formats.cut_json import element_of, first_members, last_members
@@ -49,6 +46,63 @@ _NO_OUTPUT: Data = {"delta": {}, "message": {}, "text": ""}
 # The object of a whole response.
 _WHOLE = "chat.completion"
 
+_DELTA = "choices.delta"
+_CALL = f"{_DELTA}.tool_calls"
+_REASONING_NAMES = (*REASONING, REASONING_PARTS)
+
+_UNREAD = frozenset(("created", "system_fingerprint"))
+_TIMED = frozenset([path for given, *_ in PROVIDER_TIMING for path in given.split() if path.startswith("usage.")])
+
+_DELTAS = Deltas(
+    kinds=(
+        Delta(Output.TEXT, f"{_DELTA}.content"),
+        # The first of several names counts.
+        *(
+            Delta(
+                Output.REASONING,
+                f"{_DELTA}.{name}",
+                unread=frozenset(
+                    [f"{_DELTA}.{other}" for other in _REASONING_NAMES[_REASONING_NAMES.index(name) + 1 :]]
+                ),
+            )
+            for name in REASONING
+        ),
+        Delta(Output.REFUSAL, f"{_DELTA}.refusal"),
+        Delta(
+            Output.ARGUMENTS,
+            f"{_CALL}.function.arguments",
+            when={f"{_CALL}.id": ("", None, ABSENT), f"{_CALL}.function.name": ("", None, ABSENT)},
+            unread=frozenset((f"{_CALL}.type",)),
+            client=True,
+        ),
+    ),
+    when={"object": ("chat.completion.chunk", ABSENT)},
+    # Beside a delta, the other members of a choice that may hold output are not read.
+    unread=_UNREAD
+    | {f"{_DELTA}.role", "choices.message", "choices.text", *(f"choices.{name}" for name in _REASONING_NAMES)}
+    | {f"{_DELTA}.name", f"{_DELTA}.tool_use_id", f"{_DELTA}.input"},  # of a call, which has a `type`
+    choice="choices.index",
+    key=f"{_CALL}.index",
+    response_id=("id",),
+    model=MODELS,
+    tier=("service_tier",),
+    usage="usage",
+    timed=_TIMED,
+)
+
+COMPLETIONS_DELTAS = Deltas(
+    kinds=(Delta(Output.TEXT, "choices.text"),),
+    when={"object": ("text_completion", ABSENT)},
+    unread=_UNREAD,
+    choice="choices.index",
+    response_id=("id",),
+    model=MODELS,
+    tier=("service_tier",),
+    usage="usage",
+    timed=_TIMED,
+    absent=frozenset(("choices.delta",)),
+)
+
 
 class OpenAIChat(DialectDefaults):
     """OpenAI's chat completions, and the servers that imitate them."""
@@ -61,7 +115,7 @@ class OpenAIChat(DialectDefaults):
     usage = USAGE
     finish_is_terminal = True
     done_is_terminal = True
-    deltas = CHAT_DELTAS
+    deltas = _DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
         """By `object`; without it by an unnamed event with empty `choices`, or by a choice with a delta or a message.
@@ -94,7 +148,7 @@ class OpenAIChat(DialectDefaults):
         usage, model, tier = data.get(_USAGE), data.get(_MODEL), data.get("service_tier")
         has_more = not _MORE.isdisjoint(data)
         if has_more:
-            usage, model = first_present(data, _USAGES), first_present(data, _MODELS)
+            usage, model = _first_present(data, _USAGES), _first_present(data, _MODELS)
         if tier is None and type(usage) is dict:
             tier = usage.get("service_tier")  # Mistral
         sink.identify(data.get("id"), model, tier)
@@ -133,7 +187,7 @@ class OpenAIChat(DialectDefaults):
         choices = choices_of(chunk)
         if any(_has_output(choice) for choice in choices):
             return None
-        usage = first_present(chunk, _USAGES)
+        usage = _first_present(chunk, _USAGES)
         return usage or next((given for choice in choices if (given := choice.get(CHOICE_USAGE))), usage)
 
 
@@ -325,7 +379,7 @@ def _read_deprecated(index: int, function: object, sink: Sink) -> None:
 
 def _read_images(index: int, images: object, sink: Sink) -> None:
     for image in images if isinstance(images, list) else ():
-        sink.media(index, member(image, ("image_url", "url")))
+        sink.media(index, _member(image, ("image_url", "url")))
 
 
 def _read_flat_call(index: int, delta: Data, sink: Sink) -> None:
@@ -357,8 +411,29 @@ def _has_output(choice: Data) -> bool:
     return has_member or bool(choice.get("text"))
 
 
-_MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)
-_TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
+def _paths(*dotted: str) -> tuple[tuple[str, ...], ...]:
+    """Dotted paths as tuples of keys."""
+    return tuple(tuple(path.split(".")) for path in dotted)
+
+
+def _member(data: object, path: tuple[str, ...]) -> object:
+    """The value at a path of nested objects; None if there is none."""
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _first_present(data: object, paths: tuple[tuple[str, ...], ...]) -> object:
+    """The first value at these paths that is not None; None if all are."""
+    for path in paths:
+        value = _member(data, path)
+        if value is not None:
+            return value
+    return None
+
+
+_MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = _paths(*MODELS), _paths(*USAGES), _paths(*ROUTED_MODELS), _paths(*ERRORS)
+_TIMING = [(_paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
 _OWN = (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
 # The usual places of model and usage.
 _MODEL, _USAGE = MODELS[0], USAGES[0]
@@ -370,12 +445,12 @@ _OWN_IN_USAGE = frozenset(place[1] for place in _OWN if place[0] == "usage")
 
 def _read_provider(data: Data, sink: Sink) -> None:
     """Reads what the provider reports about its own routing and timing."""
-    sink.identify(routed_model=first_present(data, _ROUTED_MODELS))
-    facts = error_in("", {"error": first_present(data, _ERRORS)})
+    sink.identify(routed_model=_first_present(data, _ROUTED_MODELS))
+    facts = error_in("", {"error": _first_present(data, _ERRORS)})
     if facts is not None:
         sink.error(facts)
     for places, name, unit in _TIMING:
-        claims = [claim for place in places if (claim := _measure(member(data, place))) is not None]
+        claims = [claim for place in places if (claim := _measure(_member(data, place))) is not None]
         if len(claims) == len(places):
             sink.provider_timing(**{name: sum(claims) * unit})
 

@@ -146,24 +146,3 @@ PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
     ("timings.prompt_ms", "first_token_s", 1e-3),
     ("timings.prompt_ms timings.predicted_ms", "total_s", 1e-3),
 )
-
-
-def paths(*given: str) -> tuple[tuple[str, ...], ...]:
-    """Dotted paths as tuples of keys."""
-    return tuple(tuple(path.split(".")) for path in given)
-
-
-def member(data: object, path: tuple[str, ...]) -> object:
-    """The value at a path of nested objects; None if there is none."""
-    for key in path:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-
-def first_present(data: object, places: tuple[tuple[str, ...], ...]) -> object:
-    """The value at the first place that has one other than None; None if no place has one."""
-    for place in places:
-        value = member(data, place)
-        if value is not None:
-            return value
-    return None

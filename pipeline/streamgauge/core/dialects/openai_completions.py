@@ -1,8 +1,7 @@
 """OpenAI's legacy completions (`object: text_completion`): text instead of a delta, otherwise as chat."""
 
 from streamgauge.core.dialects.contract import Data
-from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
-from streamgauge.core.dialects.openai_chat_delta_tables import COMPLETIONS_DELTAS
+from streamgauge.core.dialects.openai_chat import COMPLETIONS_DELTAS, OpenAIChat, choices_of
 
 
 class OpenAICompletions(OpenAIChat):

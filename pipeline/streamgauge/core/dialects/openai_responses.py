@@ -12,28 +12,62 @@ from streamgauge.core.dialects.contract import (
     DialectDefaults,
     Sink,
     Source,
+    WholeCall,
     error_in,
+    is_no_call,
     is_realtime,
     type_of,
 )
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
-from streamgauge.core.dialects.openai_responses_items import (
-    CLIENT_CALLS,
-    JSON_CALLS,
-    KEEP_CONTENT,
-    KEEP_ITEM,
-    call_of,
-    is_clients,
-    parts_of,
-    read_content,
-    read_part,
-)
 from streamgauge.core.dialects.openai_usage import KEEP_USAGE, USAGE
 from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage_parts import KEEP_TOOL_USAGE
 
+_KEEP_CONTENT: Spec = {
+    "type": Kind.CODE,
+    "text": Kind.TEXT,
+    "refusal": Kind.TEXT,
+    "data": Kind.TEXT,
+    "transcript": Kind.TEXT,
+}
+_KEEP_ITEM: Spec = {
+    "type": Kind.CODE,
+    "id": Kind.ID,
+    "call_id": Kind.ID,
+    "name": Kind.ID,
+    "status": Kind.CODE,
+    "role": Kind.CODE,
+    "arguments": Kind.ARGUMENTS,
+    "input": Kind.ARGUMENTS,
+    "code": Kind.ARGUMENTS,
+    "action": {"commands": [Kind.TEXT]},
+    "operation": {"diff": Kind.ARGUMENTS},
+    "result": Kind.TEXT,
+    "content": [_KEEP_CONTENT],
+    "summary": [_KEEP_CONTENT],
+}
+# Calls whose input is JSON by contract. A custom tool's input is free text and is not validated.
+_JSON_CALLS = {"function_call", "mcp_call"}
+# Calls without a name whose input the model writes.
+_NAMELESS_CALLS = {"code_interpreter_call", "shell_call", "apply_patch_call"}
+# Calls of the client's own functions: a completed response with such a call has the normal finish reason `tool_calls`.
+# A shell call or a patch is not listed, because the server may execute it in the same response.
+_CLIENT_CALLS = {"function_call", "custom_tool_call"}
+# Tools of xAI's own search: xAI sends their calls as custom calls and executes them itself
+# (vercel/ai, xai-responses-language-model.ts).
+_SERVERS_TOOLS = {
+    "browse_page",
+    "view_image",
+    "view_x_video",
+    "web_search",
+    "web_search_with_snippets",
+    "x_keyword_search",
+    "x_semantic_search",
+    "x_thread_fetch",
+    "x_user_search",
+}
 _KEEP_RESPONSE: dict[str, Spec] = {
     "id": Kind.ID,
     "object": Kind.CODE,
@@ -44,7 +78,7 @@ _KEEP_RESPONSE: dict[str, Spec] = {
     "background": Kind.FLAG,
     "incomplete_details": {"reason": Kind.REASON},
     "error": KEEP_ERRORS["error"],
-    "output": [KEEP_ITEM],
+    "output": [_KEEP_ITEM],
     "usage": KEEP_USAGE,
     "tool_usage": KEEP_TOOL_USAGE,
 }
@@ -55,8 +89,8 @@ KEEP: dict[str, Spec] = {
     "content_index": Kind.COUNT,
     "summary_index": Kind.COUNT,
     "item_id": Kind.ID,
-    "item": KEEP_ITEM,
-    "part": KEEP_CONTENT,
+    "item": _KEEP_ITEM,
+    "part": _KEEP_CONTENT,
     "delta": Kind.TEXT,
     "text": Kind.TEXT,
     "refusal": Kind.TEXT,
@@ -117,7 +151,7 @@ _DELTAS = Deltas(
             Delta(
                 Output.ARGUMENTS,
                 "delta",
-                when={"type": tuple(kind for kind, item in _ARGUMENTS.items() if (item in CLIENT_CALLS) is client)},
+                when={"type": tuple(kind for kind, item in _ARGUMENTS.items() if (item in _CLIENT_CALLS) is client)},
                 client=client,
             )
             for client in (True, False)
@@ -191,7 +225,7 @@ class OpenAIResponses(DialectDefaults):
             sink.media(0, data.get("partial_image_b64"))
         elif kind in _TERMINALS:
             whole = response if isinstance(response, dict) else {}
-            _read_output(parts_of(whole.get("output")), sink)
+            _read_output(_parts_of(whole.get("output")), sink)
             _read_terminal(_status(kind, response), whole, sink)
         elif isinstance(response, dict):
             sink.usage(_usage_of(response))
@@ -213,7 +247,7 @@ class OpenAIResponses(DialectDefaults):
         output = data.get("output")
         for index, item in enumerate(output if isinstance(output, list) else ()):
             _read_item(index, item, sink)
-            read_content(item, sink)
+            _read_content(item, sink)
         status = data.get("status")
         _read_terminal((safe_code(status) if isinstance(status, str) else None) or "completed", data, sink)
 
@@ -259,7 +293,7 @@ def _read_delta(kind: str, data: Data, sink: Sink) -> None:
     delta = data.get("delta")
     if kind in _ARGUMENTS:
         index, item = whole_number(data.get("output_index")) or 0, _ARGUMENTS[kind]
-        sink.tool(0, index, None, client=item in CLIENT_CALLS, json=item in JSON_CALLS)
+        sink.tool(0, index, None, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
         sink.arguments(0, index, delta if isinstance(delta, str) else None)  # by contract a string
     else:
         _read_text(kind, delta, sink)
@@ -275,16 +309,16 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
         part = data.get("part")
         if isinstance(part, dict):
             reasons = "reasoning" in kind or part.get("type") == "reasoning_text"
-            read_part(part, sink, reasons=reasons, summary="summary" in kind)
+            _read_part(part, sink, reasons=reasons, summary="summary" in kind)
     elif kind in _ARGUMENTS_DONE:
         member, item = _ARGUMENTS_DONE[kind]
         given = data.get(member)
         arguments = given if isinstance(given, str) else None  # by contract a string
-        sink.whole_arguments(0, index or 0, arguments, client=item in CLIENT_CALLS, json=item in JSON_CALLS)
+        sink.whole_arguments(0, index or 0, arguments, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
     elif kind == "response.output_item.done":
         sink.part(index, Source.ITEM_DONE)
         _read_item(index or 0, data.get("item"), sink, finished=True)
-        read_content(data.get("item"), sink)
+        _read_content(data.get("item"), sink)
 
 
 def _read_output(items: list[Data], sink: Sink) -> None:
@@ -293,15 +327,15 @@ def _read_output(items: list[Data], sink: Sink) -> None:
         return
     sink.closes()
     for item in items:
-        read_content(item, sink)
-    sink.whole_calls(0, [call for item in items if (call := call_of(item)) is not None])
+        _read_content(item, sink)
+    sink.whole_calls(0, [call for item in items if (call := _call_of(item)) is not None])
 
 
 def _read_item(index: int, item: object, sink: Sink, finished: bool = False) -> None:
     """Reads a call's item. `finished`: the item is finished; some gateways send an item only then."""
     if isinstance(item, dict) and item.get("type") == "reasoning":
         sink.reasons()
-    call = call_of(item) if isinstance(item, dict) else None
+    call = _call_of(item) if isinstance(item, dict) else None
     if call is None:
         return
     name, arguments, call_id, client, json = call
@@ -329,4 +363,63 @@ def _read_terminal(status: str, response: Data, sink: Sink) -> None:
 
 
 def _calls_in(output: object) -> bool:
-    return any(is_clients(item) for item in parts_of(output))
+    return any(_is_clients(item) for item in _parts_of(output))
+
+
+# --- items: messages, reasoning, images and calls, whole as `output_item.done` has them ----------------------------
+
+
+def _call_of(item: Data) -> WholeCall | None:
+    """The call that an item is; None if it is none."""
+    kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
+    if not isinstance(kind, str) or not (isinstance(name, str) or kind in _NAMELESS_CALLS):
+        return None
+    arguments = _arguments_of(item)
+    if kind not in _NAMELESS_CALLS and is_no_call(name, call_id, arguments):
+        return None
+    return WholeCall(name, arguments, call_id, _is_clients(item), kind in _JSON_CALLS)
+
+
+def _arguments_of(item: Data) -> object:
+    """The input that the model wrote for a call, from the member that the type of the item uses."""
+    given = item.get("arguments") or item.get("input") or item.get("code")
+    action, operation = item.get("action"), item.get("operation")
+    if not given and isinstance(operation, dict):
+        given = operation.get("diff")
+    if not given and isinstance(action, dict) and isinstance(action.get("commands"), list):
+        given = "".join([command for command in action["commands"] if isinstance(command, str)])
+    return given
+
+
+def _read_content(item: object, sink: Sink) -> None:
+    """Reads the text of a whole item, or its image. The summary of reasoning counts, as in a stream, else its content."""
+    if not isinstance(item, dict):
+        return
+    summary = _parts_of(item.get("summary"))
+    for part in summary or _parts_of(item.get("content")):
+        _read_part(part, sink, reasons=item.get("type") == "reasoning", summary=bool(summary))
+    if item.get("type") == "image_generation_call":
+        sink.media(0, item.get("result"))
+
+
+def _read_part(part: Data, sink: Sink, *, reasons: bool, summary: bool) -> None:
+    """Reads a part of an item's content: text, a refusal, or audio. `reasons`: its text is reasoning, or a summary of it."""
+    if reasons:
+        sink.reasoning(0, part.get("text"), summary=summary)
+    else:
+        sink.text(0, part.get("text"))
+        sink.refusal(0, part.get("refusal"))
+        sink.media(0, part.get("data") or part.get("transcript"))  # output_audio
+
+
+def _parts_of(given: object) -> list[Data]:
+    """The objects of a list: parts of a content, or items of an output."""
+    return [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+
+
+def _is_clients(item: Data) -> bool:
+    """Whether the client has to execute this call."""
+    kind, name = item.get("type"), item.get("name")
+    if not isinstance(kind, str) or kind not in _CLIENT_CALLS:
+        return False
+    return kind != "custom_tool_call" or not isinstance(name, str) or name not in _SERVERS_TOOLS

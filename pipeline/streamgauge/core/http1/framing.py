@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from streamgauge.core.http1.body_position import BodyPosition, Phase
 from streamgauge.core.http1.head import TOKEN as _TOKEN
 
 # A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, and the signatures that some
@@ -21,6 +20,30 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _TOO_LARGE_CHUNK = 1 << 31
 # The pump adds a digit to a size only while the size is below this, so that the chunk is below _TOO_LARGE_CHUNK.
 _MAX_SIZE_OF_PUMP = _TOO_LARGE_CHUNK >> 4
+
+
+class Phase(IntEnum):
+    """In a chunked body: before a size, in its digits, after its CR, in data, at the CR and at the LF after the data.
+    LENGTH: in a body with a length. UNTIL_EOF: in a body that ends with its connection. `_pump.c` has the same numbers.
+    """
+
+    SIZE_BEGIN = 0
+    SIZE = 1
+    SIZE_LF = 2
+    DATA = 3
+    DATA_CR = 4
+    DATA_LF = 5
+    LENGTH = 6
+    UNTIL_EOF = 7
+
+
+class BodyPosition(NamedTuple):
+    """`phase`: a Phase. `left`: bytes of the chunk or the body that are still to come; in SIZE the value of the digits so
+    far.
+    """
+
+    phase: int
+    left: int
 
 
 class Framing(Protocol):

@@ -6,7 +6,7 @@ HTTP/1 response head, or a head that is too large, are a fault. A head that clie
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -170,3 +170,16 @@ def _head(raw: bytes) -> RawHead | None:
 
 def _is_final(status: int) -> bool:
     return status == 101 or status >= 200
+
+
+EVENT_STREAM = "text/event-stream"
+
+
+def names_event_stream(content_types: Iterable[str]) -> bool:
+    """Whether one of the values of Content-Type fields names an event stream.
+
+    A response has one such field with one type (RFC 9110, 8.3). Gateways send the field twice, or send
+    "text/event-stream, text/event-stream" or two types in one value; clients read such a stream nevertheless.
+    """
+    types = (part for value in content_types for part in value.split(","))
+    return any(part.partition(";")[0].strip().lower() == EVENT_STREAM for part in types)

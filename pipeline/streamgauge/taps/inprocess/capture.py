@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.content_type import names_event_stream
+from streamgauge.core.http1.head import names_event_stream
 from streamgauge.recorder.exchange_capture import (
     CaptureClient,
     ExchangeCapture,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.content_type import names_event_stream
+from streamgauge.core.http1.head import names_event_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS

@@ -9,7 +9,7 @@ import asyncio
 import time
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.core.http1.body_position import BodyPosition
+from streamgauge.core.http1.framing import BodyPosition
 from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from typing import Protocol
 
-from streamgauge.core.http1.body_position import BodyPosition
+from streamgauge.core.http1.framing import BodyPosition
 from streamgauge.recorder.loop_client import BATCH_BYTES, LoopClient
 from streamgauge.recorder.protocol import Encoded, ReadsDropped, ResponseReads
 from streamgauge.runtime.faults import report_fault

@@ -12,8 +12,7 @@ Python reader handles all other reads.
 from collections.abc import Callable
 from enum import StrEnum
 
-from streamgauge.core.http1.body_position import BodyPosition
-from streamgauge.core.http1.framing import Unframed
+from streamgauge.core.http1.framing import BodyPosition, Unframed
 from streamgauge.core.http1.head import MAX_HEAD_BYTES
 from streamgauge.core.http1.response import ResponseReader
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
-from streamgauge.core.http1.content_type import names_event_stream
+from streamgauge.core.http1.head import names_event_stream
 from streamgauge.core.safe_values import safe_id
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in

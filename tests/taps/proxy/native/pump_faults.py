@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from streamgauge.core.http1.body_position import Phase
+from streamgauge.core.http1.framing import Phase
 from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseReads
 from streamgauge.taps.proxy.native._pump import Pump
 from tests.running import wait_for

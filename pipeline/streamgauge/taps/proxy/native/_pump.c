@@ -58,7 +58,7 @@ static const uint64_t WAKE = UINT64_MAX;
 /* --- the position in a body ----------------------------------------------------------------------------------------- */
 
 /* Chunked: before a size, in its digits, after its CR, in data, at the CR and at the LF after it. By length. Until EOF.
- * body_position.py has the same numbers. */
+ * framing.py has the same numbers. */
 enum { SIZE_BEGIN, SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, LENGTH, UNTIL_EOF };
 
 typedef struct {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.assembly.batching import in_batches
+from streamgauge.core.assembly.stream import in_batches
 
 
 class _Applied:

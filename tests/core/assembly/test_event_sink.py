@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.assembly.known_calls import digest_of, matched
+from streamgauge.core.assembly.event_sink import digest_of, matched
 from streamgauge.core.assembly.state import ToolState
 from streamgauge.core.dialects.contract import WholeCall
 
