@@ -16,7 +16,7 @@ from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
 from streamgauge.audit.ours import Ours, Place, StoredRecord
 from streamgauge.audit.period import Period
 from streamgauge.audit.repeated import SeenDigests
-from streamgauge.core.assembly.resumption import is_resumed
+from streamgauge.core.resumption import is_resumed
 
 # Streams that a finding names; it counts all of them.
 MAX_NAMED = 100

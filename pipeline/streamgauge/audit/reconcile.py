@@ -26,7 +26,7 @@ from streamgauge.audit.subsets import Search
 from streamgauge.audit.temporary import temporary_file_errors
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.zones import zone_shift
-from streamgauge.core.assembly.resumption import is_resumed
+from streamgauge.core.resumption import is_resumed
 
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000

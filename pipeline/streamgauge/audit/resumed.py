@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, usd_total
 from streamgauge.audit.ours import Correction, StoredRecord, tokens_of_usage
-from streamgauge.core.assembly.resumption import Key, Streams, is_resumed
+from streamgauge.core.resumption import Key, Streams, is_resumed
 from streamgauge.ledger.resumption import UsagePart, continued_streams, counted, sides_of
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
+from streamgauge.core.resumption import is_resumed
 from streamgauge.ledger import LedgerRow, unstored_row_of
 from streamgauge.ledger.cost import COST_DIGITS, Unpriced
 from streamgauge.ledger.row import kinds_of

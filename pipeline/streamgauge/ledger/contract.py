@@ -101,7 +101,7 @@ class Total:
 
     `streams` counts records; a resumed stream is a record of its own. Tokens count once for an origin and the resumed streams
     that continue it, under the keys of the origin; its `usage_source` is then that of the counted numbers.
-    `core/assembly/resumption.py` has the rules.
+    `core/resumption.py` has the rules.
 
     `with_usage` counts the streams that add to at least one of the sums; an origin and its resumed streams count as one.
     `input_cached_tokens` are part of `input_tokens`, `reasoning_tokens` of `output_tokens`.

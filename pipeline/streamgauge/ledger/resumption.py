@@ -1,6 +1,6 @@
 """Counts usage once for an origin and the resumed streams that continue it. Pure: rows in, numbers out.
 
-The rules in core/assembly/resumption.py find the origin of a resumed stream. A resumed stream without a known origin counts
+The rules in core/resumption.py find the origin of a resumed stream. A resumed stream without a known origin counts
 by itself: the origin may be in another ledger.
 
 Decision 7 (docs/decisions/0007-resumed-streams.md) has the reasons.
@@ -9,7 +9,7 @@ Decision 7 (docs/decisions/0007-resumed-streams.md) has the reasons.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from streamgauge.core.assembly.resumption import Key, Known, Streams
+from streamgauge.core.resumption import Key, Known, Streams
 
 
 class UsagePart(NamedTuple):

@@ -32,7 +32,7 @@ class LedgerRow:
 
     `model` is the one that answered, since that one is billed; if no response named a model, the one in the request.
     `resumed_from`, `request_digest`, `response_id` and `last_event_id` are columns so that usage can be counted once for an
-    origin and the resumed streams that continue it (`core/assembly/resumption.py`). `request_digest` and `attempt` group
+    origin and the resumed streams that continue it (`core/resumption.py`). `request_digest` and `attempt` group
     the retries of one request. `attributes`: a JSON object of the record's attributes; None if it has none.
 
     The `_tokens` are what the record reports; from `input_uncached` to `output_audio` they are disjoint kinds.

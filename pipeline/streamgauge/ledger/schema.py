@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.schema import CreateColumn
 
-from streamgauge.core.assembly.resumption import STORED_ENDPOINTS
+from streamgauge.core.resumption import STORED_ENDPOINTS
 from streamgauge.ledger.row import KINDS, PRICE, UNPRICED
 
 SCHEMA_VERSION = 7

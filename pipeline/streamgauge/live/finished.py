@@ -13,9 +13,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import RateLimit, Record
+from streamgauge.core.resumption import is_resumed
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.live.answers import Heatmap, Hour, UpstreamOutcomes
 from streamgauge.live.reads import Track

@@ -14,8 +14,8 @@ a reported 0          is a series of 0
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from streamgauge.core.assembly.resumption import is_resumed
 from streamgauge.core.record import Record
+from streamgauge.core.resumption import is_resumed
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.metrics import table
 from streamgauge.metrics.budgets import PageBudgets

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from streamgauge.core.assembly.resumption import Key, Known, Streams, is_resumed
 from streamgauge.core.record import Record
+from streamgauge.core.resumption import Key, Known, Streams, is_resumed
 from streamgauge.core.token_kinds import TokenKinds, growth, token_kinds
 
-# Limit of keys in a generation. A record has one to six keys (core/assembly/resumption.py), a chat stream two. So the
+# Limit of keys in a generation. A record has one to six keys (core/resumption.py), a chat stream two. So the
 # last 2,048 to 4,096 chat streams that broke are known, which is hours of them. As many completed ones are known; few
 # of those are resumed, and soon. This takes 7 MB; at most 20 MB, if every record has one key only, of the largest
 # length, and reports every kind.

@@ -5,16 +5,17 @@ import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from streamgauge.core.capture.segments import FROM_START, Opening, RequestFacts
+from streamgauge.core.capture.segments import Opening, RequestFacts
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.limits import MAX_ATTRIBUTES
+from streamgauge.core.resumption import resumption_of
 from streamgauge.core.safe_values import is_attribute_name, safe_code, safe_id, whole_number
 from streamgauge.recorder.budget import BodyBuffer, Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
@@ -27,7 +28,6 @@ DIGEST_DIGITS = 32
 MAX_CODED_REQUEST = 4 * 1024 * 1024
 # The retry count of a client's library; more digits are no count.
 _RETRIES = re.compile(r"[0-9]{1,6}")
-_POSITION = re.compile(r"[0-9]{1,15}")
 # W3C Trace Context, level 1, 3.2: version, trace-id, parent-id, flags; later versions may add fields after a dash.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 # Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent.
@@ -74,30 +74,6 @@ _MEMBERS = dict.fromkeys(
 )
 
 
-class _Stored(NamedTuple):
-    """An endpoint that sends a stored response again.
-
-    `path` contains the response's id. `parameter`: the query parameter with the position after which to begin; it has
-    priority over Last-Event-ID. Without a position the stream begins at its start. `numbered`: positions are the events'
-    sequence numbers; else they are opaque. `always`: the response is a stream also without `stream=true`.
-    """
-
-    path: re.Pattern[str]
-    parameter: str
-    numbered: bool
-    always: bool = False
-
-
-_STORED = (
-    # https://platform.openai.com/docs/api-reference/responses/get
-    _Stored(re.compile(r"/responses/([^/]+)\Z"), "starting_after", numbered=True),
-    # https://ai.google.dev/api/interactions-api
-    _Stored(re.compile(r"/interactions/([^/:]+)\Z"), "last_event_id", numbered=False),
-    # https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/interactions/getStream
-    _Stored(re.compile(r"/interactions/([^/:]+):stream\Z"), "lastEventId", numbered=False, always=True),
-)
-
-
 class CaptureSettings(msgspec.Struct, frozen=True):
     """How a recorder captures.
 
@@ -140,7 +116,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
     credential = _credential(headers, parameters)
     credential_id = None if credential is None else _credential_digest(settings.key, credential)
     trace_id, parent_span_id = _trace_of(headers.get("traceparent", ""))
-    resumption = _resumption_of(opened.method, path, headers, parameters)
+    resumption = resumption_of(opened.method, path, headers, parameters)
     return Opening(
         tap=opened.tap,
         tap_version=settings.tap_version,
@@ -241,29 +217,6 @@ def _trace_of(traceparent: str) -> tuple[str | None, str | None]:
 
 def _attempt(retries: str) -> int | None:
     return int(retries) + 1 if _RETRIES.fullmatch(retries) else None
-
-
-class _Resumption(NamedTuple):
-    """The stream that a request continues; all None if it continues none. Fields are named as in Opening."""
-
-    resumed_from: str | None = None
-    resumed_after: int | None = None
-    continues: str | None = None
-
-
-def _resumption_of(method: str, path: str, headers: dict[str, str], parameters: dict[str, str]) -> _Resumption:
-    event_id = safe_id(headers.get("last-event-id"))
-    for stored in _STORED if method == "GET" else ():
-        found, after = stored.path.search(path), parameters.get(stored.parameter, "")
-        if found is None:
-            continue
-        response_id = safe_id(unquote(found[1]))
-        if _POSITION.fullmatch(after) if stored.numbered else after:
-            return _Resumption(safe_id(after), int(after) if stored.numbered else None, response_id)
-        if event_id is None and (stored.always or parameters.get("stream") == "true"):
-            return _Resumption(FROM_START, continues=response_id)
-        return _Resumption(event_id, continues=response_id if event_id else None)
-    return _Resumption(event_id)
 
 
 # Decodes only the members of a request's body that are needed; it skips all others.

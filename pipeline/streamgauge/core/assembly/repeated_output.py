@@ -9,8 +9,8 @@ events close the whole answer (Perplexity's chat.completion.done): the totals of
 """
 
 from streamgauge.core.assembly.state import StreamState
-from streamgauge.core.capture.segments import FROM_START
 from streamgauge.core.dialects.contract import Source
+from streamgauge.core.resumption import begins_later
 
 # Kinds of generated output, as bits: one event may carry several.
 TEXT, REASONING, TOOL, MEDIA, REFUSAL = 1, 2, 4, 8, 16
@@ -51,9 +51,7 @@ class Repetition:
     @property
     def sees_all(self) -> bool:
         """Whether all earlier events were seen: the capture has the stream's beginning, and no reads are missing."""
-        opening = self._state.opening
-        resumed_from = None if opening is None else opening.resumed_from
-        return resumed_from in (None, FROM_START) and self._state.timing.first_gap is None
+        return not begins_later(self._state.opening) and self._state.timing.first_gap is None
 
     def part(self, item: int | None, source: Source) -> None:
         """The event reports output of this item of the answer (None: it names none)."""

@@ -1,6 +1,5 @@
 """Applies the segments of one stream to its state, in order. An event has the time of the read that completed it."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -9,7 +8,7 @@ import msgspec
 from streamgauge.core.assembly.event_sink import StreamEventSink
 from streamgauge.core.assembly.plain_deltas import PlainDeltas
 from streamgauge.core.assembly.state import StreamState
-from streamgauge.core.capture.segments import FROM_START, End, Loss, Opening, Read, Segment
+from streamgauge.core.capture.segments import End, Loss, Opening, Read, Segment
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
@@ -29,10 +28,8 @@ from streamgauge.core.dialects.typed_deltas import EVENT_ID
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
+from streamgauge.core.resumption import begins_later, repeats
 from streamgauge.core.safe_values import safe_id, whole_number
-
-# Numbers of up to 18 digits, which fit 64 bits.
-_POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
 # Reads buffered per stream before they are processed as a batch; batching amortises the fixed cost.
 MAX_WAITING_READS = 256
@@ -145,7 +142,7 @@ class Stream:
 
     def _may_batch(self) -> bool:
         """Whether events may be processed as a batch: no terminal was seen, and the stream repeats no events."""
-        return not self.state.terminal and not self._begins_later
+        return not self.state.terminal and not begins_later(self.state.opening)
 
     def _read(self, read: Read) -> None:
         stamp = read.stamp_ns
@@ -225,8 +222,7 @@ class Stream:
         if dialect is None or not dialect.recognises(name, value):
             dialect = self._shown_by(name, value)
         if dialect is not None:
-            opening = state.opening
-            repeated = opening is not None and opening.resumed_from is not None and self._is_repeated(value)
+            repeated = state.opening is not None and state.opening.resumed_from is not None and self._is_repeated(value)
             if repeated:
                 state.counts.repeated_events += 1
             sink = self._sink or self._new_sink()
@@ -328,25 +324,10 @@ class Stream:
             return None
         return BY_NAME.get(opening.dialect or "") or dialect_of_endpoint(opening.path)
 
-    @property
-    def _begins_later(self) -> bool:
-        """Whether the request names a position in an earlier stream that is not its start."""
-        opening = self.state.opening
-        return opening is not None and opening.resumed_from not in (None, FROM_START)
-
     def _is_repeated(self, value: dict[str, object]) -> bool:
-        """Whether a resumed stream repeats an event at or below the position that its request names."""
-        opening = self.state.opening
-        if opening is None or opening.resumed_from is None or not self._begins_later:
-            return False
+        opening, identity = self.state.opening, self.state.identity
         number = whole_number(value.get("sequence_number"))
-        if opening.resumed_after is not None:
-            return number is not None and number <= opening.resumed_after
-        last = self.state.identity.last_event_id
-        # Where events have no ids, a position can only be a sequence number.
-        seen = (number,) if last is None and number is not None else _position(last or "")
-        requested = _position(opening.resumed_from)
-        return bool(seen) and len(seen) == len(requested) and seen <= requested
+        return opening is not None and repeats(opening, number, identity.last_event_id)
 
     def _done(self) -> None:
         """Apply [DONE]. It ends a stream whose dialect is unknown or has `done_is_terminal` (chat, completions)."""
@@ -398,11 +379,6 @@ class Stream:
             dialect.read("", value, sink)  # one of a list of events
         else:
             dialect.read_body(value, sink)
-
-
-def _position(event_id: str) -> tuple[int, ...]:
-    """An event id as numbers, if it is one number or several (Replicate's time and count); else empty."""
-    return tuple(int(number) for number in event_id.split(":")) if _POSITION.fullmatch(event_id) else ()
 
 
 # --- batches -------------------------------------------------------------------------------------------------------

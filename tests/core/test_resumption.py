@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.assembly.resumption import Streams
+from streamgauge.core.resumption import Streams
 
 
 @dataclass(frozen=True)

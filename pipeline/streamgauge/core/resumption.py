@@ -1,23 +1,117 @@
-"""Finds the stream that a resumed stream continues, from records alone. Metrics and ledger count by these rules.
+"""The rules of resumed streams: what a request resumes, which events its stream repeats, which record it continues.
 
-A record is *resumed* if its request names a position in an earlier stream (`resumed_from`), or asks for a stored response;
-any other record is an *origin*. A resumed record continues at most one earlier record of the same upstream
-and credential: the one that the first matching rule below finds. An origin continues nothing, so two origins are never one
-stream, even if they share ids.
+**Requests.** A request resumes a stream if it names a position in it, by a query parameter of a stored response or by
+Last-Event-ID (`resumption_of`). FROM_START: it asks for a stored response from its start.
 
-A stored response that is read again as a whole (`GET /responses/{id}`, as to poll a response in the background) is resumed
-in this sense, too: it reports the usage of the request that made the response.
+**Events.** A stream that is resumed after a position lacks the events before it, unless it repeats them: those do not count
+(`begins_later`, `repeats`). A stored response that is read from its start lacks nothing and repeats nothing.
 
-Positions that are numbers are equal in many streams by chance, so a number alone identifies no stream.
+**Records.** A record is *resumed* if its request names a position, or asks for a stored response; any other record is an
+*origin*. A resumed record continues at most one earlier record of the same upstream and credential: the one that the first
+matching rule below finds (`Streams`). An origin continues nothing, so two origins are never one stream, even if they share
+ids. A stored response that is read again as a whole (`GET /responses/{id}`, as to poll a response in the background) is
+resumed in this sense, too: it reports the usage of the request that made the response. Positions that are numbers are equal
+in many streams by chance, so a number alone identifies no stream.
 
-Decision 7 (docs/decisions/0007-resumed-streams.md) gives the reasons.
+How usage then counts once: `ledger/resumption.py`, and `metrics/resumed_usage.py` for counters. Decision 7
+(docs/decisions/0007-resumed-streams.md) gives the reasons.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote
 
-from streamgauge.core.capture.segments import FROM_START
-from streamgauge.core.safe_values import MASKED
+from streamgauge.core.capture.segments import FROM_START, Opening
+from streamgauge.core.safe_values import MASKED, safe_id
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+class Resumption(NamedTuple):
+    """What a request resumes; all None if nothing. Fields are named as in Opening."""
+
+    resumed_from: str | None = None
+    resumed_after: int | None = None
+    continues: str | None = None
+
+
+class _Stored(NamedTuple):
+    """An endpoint that sends a stored response again.
+
+    `path` contains the response's id. `parameter`: the query parameter with the position after which to begin; it has
+    priority over Last-Event-ID. Without a position the stream begins at its start. `numbered`: positions are the events'
+    sequence numbers; else they are opaque. `always`: the response is a stream also without `stream=true`.
+    """
+
+    path: re.Pattern[str]
+    parameter: str
+    numbered: bool
+    always: bool = False
+
+
+_STORED = (
+    # https://platform.openai.com/docs/api-reference/responses/get
+    _Stored(re.compile(r"/responses/([^/]+)\Z"), "starting_after", numbered=True),
+    # https://ai.google.dev/api/interactions-api
+    _Stored(re.compile(r"/interactions/([^/:]+)\Z"), "last_event_id", numbered=False),
+    # https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/interactions/getStream
+    _Stored(re.compile(r"/interactions/([^/:]+):stream\Z"), "lastEventId", numbered=False, always=True),
+)
+_SEQUENCE_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+def resumption_of(method: str, path: str, headers: Mapping[str, str], parameters: Mapping[str, str]) -> Resumption:
+    """What a request resumes. `headers`: by lower-case name. `parameters`: those of the query."""
+    event_id = safe_id(headers.get("last-event-id"))
+    for stored in _STORED if method == "GET" else ():
+        match, after = stored.path.search(path), parameters.get(stored.parameter, "")
+        if match is None:
+            continue
+        response_id = safe_id(unquote(match[1]))
+        if _SEQUENCE_NUMBER.fullmatch(after) if stored.numbered else after:
+            return Resumption(safe_id(after), int(after) if stored.numbered else None, response_id)
+        if event_id is None and (stored.always or parameters.get("stream") == "true"):
+            return Resumption(FROM_START, continues=response_id)
+        return Resumption(event_id, continues=response_id if event_id else None)
+    return Resumption(event_id)
+
+
+# --- events ------------------------------------------------------------------------------------------------------------
+
+# Event ids that are numbers of up to 18 digits, which fit 64 bits.
+_NUMBERS = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
+
+
+def begins_later(opening: Opening | None) -> bool:
+    """Whether a request names a position in an earlier stream that is not its start."""
+    return opening is not None and opening.resumed_from not in (None, FROM_START)
+
+
+def repeats(opening: Opening, sequence_number: int | None, last_event_id: str | None) -> bool:
+    """Whether a resumed stream repeats an event at or below the position that its request names.
+
+    `sequence_number`: of the event. `last_event_id`: the last one of the stream so far, with that of the event.
+    """
+    if opening.resumed_from is None or not begins_later(opening):
+        return False
+    if opening.resumed_after is not None:
+        return sequence_number is not None and sequence_number <= opening.resumed_after
+    # Where events have no ids, a position can only be a sequence number.
+    if last_event_id is None and sequence_number is not None:
+        position: tuple[int, ...] = (sequence_number,)
+    else:
+        position = _numbers(last_event_id or "")
+    requested = _numbers(opening.resumed_from)
+    return bool(position) and len(position) == len(requested) and position <= requested
+
+
+def _numbers(event_id: str) -> tuple[int, ...]:
+    """An event id as numbers, if it is one number or several (Replicate's time and count); else empty."""
+    return tuple(int(number) for number in event_id.split(":")) if _NUMBERS.fullmatch(event_id) else ()
+
+
+# --- records -----------------------------------------------------------------------------------------------------------
 
 # Endpoints that give a stored response again, whose record may have no `resumed_from`.
 STORED_ENDPOINTS = ("/responses/{id}",)
@@ -152,9 +246,9 @@ class Streams(Generic[Stream]):
             return None
         for rule in _WITHOUT_BODY if record.request_digest is None else _WITH_BODY:
             key = _key(record, rule.own, rule.earlier)
-            found = None if key is None else self._broken.get(key) or self._completed.get(key)
-            if found is not None and _fits(rule, record, found):
-                return found.stream
+            earlier = None if key is None else self._broken.get(key) or self._completed.get(key)
+            if earlier is not None and _fits(rule, record, earlier):
+                return earlier.stream
         return None
 
 
@@ -169,15 +263,15 @@ def _key(record: ResumableRecord, names: tuple[str, ...], called: tuple[str, ...
     return tuple(key)
 
 
-def _fits(rule: _Rule, resumed: ResumableRecord, found: Known[Stream]) -> bool:
-    """Whether a resumed record may continue the record that a rule has found."""
-    position, last = resumed.resumed_from or "", found.last_event_id or ""
+def _fits(rule: _Rule, resumed: ResumableRecord, earlier: Known[Stream]) -> bool:
+    """Whether a resumed record may continue the record that a rule names."""
+    position, last = resumed.resumed_from or "", earlier.last_event_id or ""
     if rule.unlike_others and (position == FROM_START or _NUMBER.fullmatch(position)):
         return False
     if rule.any_event and _beyond(position, last):
         return False
-    return found.response_id == resumed.response_id or not {None, MASKED}.isdisjoint(
-        (found.response_id, resumed.response_id)
+    return earlier.response_id == resumed.response_id or not {None, MASKED}.isdisjoint(
+        (earlier.response_id, resumed.response_id)
     )
 
 
