@@ -1,16 +1,16 @@
 """The assembler's speed, as a share of the speed of the simplest possible reader of the same bytes (the floor).
 
 The floor splits the bytes at blank lines and decodes each event with msgspec into a struct of the members that hold its
-text. It does not interpret events, and computes no times and no counts. Replicate sends plain text, not JSON: its floor
-splits and decodes UTF-8, so a share of it is the least meaningful. The assembler makes records of segments, with all
+text. It does not interpret events, and computes no times and no counts. The assembler makes records of segments, with all
 times, counts, usage and choices. Both read the same reads, alternately, in one process. A figure is the median of the
-rounds' ratios, and does not depend on the machine.
+rounds' ratios, and does not depend on the machine. Only dialects that declare plain deltas have this figure.
 
 Also measured, for a stream that is open after half of its events: the bytes of its persisted state, and the bytes that it
 takes in the process (tracemalloc, over many open streams).
 
 An event that is not a plain delta is read on its own, and masked on its own. The times for each dialect's deltas are
-multiples of the floor's time for the same event; `--one-by-one` measures only these.
+multiples of the floor's time for the same event; `--one-by-one` measures only these. Replicate sends plain text, not JSON:
+its floor splits and decodes UTF-8, so a multiple of it is the least meaningful.
 
     python -m bench.core [--one-by-one] [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
 """
@@ -33,7 +33,7 @@ from bench.wires import Wire, wire
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
 from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
-from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.formats.sse import SseDecoder, write_event
 from streamgauge.core.masking.masker import Masker
 
@@ -226,14 +226,17 @@ def memory_bytes(one: Wire, streams: int) -> int:
 
 
 def rows(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
-    """Yields the table's rows as they are measured."""
+    """Yields the table's rows as they are measured. Without declared deltas a dialect has no shares, only memory."""
     yield ["dialect", "capture", *(shape.title for shape in SHAPES), "state, bytes", "in process, bytes"]
     for name in dialects:
         one = wire(name, sizes.deltas)
+        memory = [str(state_bytes(one)), str(memory_bytes(one, sizes.opened))]
+        if not BY_NAME[name].deltas.kinds:
+            yield [name, "masked", *([""] * len(SHAPES)), *memory]
+            continue
         for capture in ("masked", "full"):
             shares = [share(name, shape, sizes, masked=capture == "masked") for shape in SHAPES]
-            memory = [str(state_bytes(one)), str(memory_bytes(one, sizes.opened))] if capture == "masked" else ["", ""]
-            yield [name, capture, *(f"{value:.2f}" for value in shares), *memory]
+            yield [name, capture, *(f"{value:.2f}" for value in shares), *(memory if capture == "masked" else ["", ""])]
 
 
 def rows_one_by_one(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
@@ -246,7 +249,7 @@ def rows_one_by_one(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]
 def report(lines: Sequence[Sequence[str]]) -> str:
     """Two tables: the figure and memory of each dialect, and its figures for the other shapes of streams."""
     figures = [[*row[:3], *row[-2:]] for row in lines]
-    other_shapes = [[*row[:2], *row[3:-2]] for row in lines]
+    other_shapes = [[*row[:2], *row[3:-2]] for row in lines if row[2]]
     limits = f"Limits of an open stream: {STATE_LIMIT:,} bytes of state, {MEMORY_LIMIT:,} in process."
     return f"{table(figures)}\n\n{limits}\n\nThe same for streams that arrive differently:\n\n{table(other_shapes)}"
 

@@ -12,6 +12,7 @@ from bench import core
 from streamgauge.core.dialects import DIALECTS
 
 NAMES = [dialect.name for dialect in DIALECTS]
+BATCHED = [dialect.name for dialect in DIALECTS if dialect.deltas.kinds]
 TINY = Sizes(streams=2, deltas=24, rounds=1, opened=3)
 MARKED = (
     "before\n<!-- core: begin -->\nold\n<!-- core: end -->\nbetween\n"
@@ -24,13 +25,21 @@ def test_every_dialect_has_a_floor_and_a_wire() -> None:
     assert set(FLOORS) == set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_measures_each_dialect(name: str) -> None:
+@pytest.mark.parametrize("name", BATCHED)
+def test_it_measures_each_dialect_with_plain_deltas(name: str) -> None:
     head, masked, full = rows([name], TINY)
     assert len(head) == len(masked) == len(full) == 4 + len(SHAPES)
     # A pause of the machine while ours runs makes a ratio of these tiny streams 0.00.
     assert all(float(cell) >= 0 for row in (masked, full) for cell in row[2 : 2 + len(SHAPES)])
     assert 0 < int(masked[-2]) < int(masked[-1])
+
+
+def test_a_dialect_without_plain_deltas_has_its_memory_alone() -> None:
+    head, row = rows(["watsonx"], TINY)
+    assert len(head) == len(row) == 4 + len(SHAPES)
+    assert not any(row[2 : 2 + len(SHAPES)])
+    assert 0 < int(row[-2]) < int(row[-1])
+    assert "watsonx" not in core.report([head, row]).rpartition("differently:")[2]
 
 
 def test_both_count_every_event(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Applies plain deltas to a stream's state, many at a time: events that bring output, and otherwise repeat what is known.
+"""Plain deltas, applied to a stream's state many at a time: chunks that bring output, and nothing else that is new.
 
 The result is that of applying the events one by one, as `stream.Stream` does. Which events are plain deltas is decided by
 their types (`dialects/typed_deltas.py`), and by the state: an event that reports something new, as a first time, a choice, a
@@ -35,8 +35,8 @@ _NEXT_HEAD = re.compile(rb"\n\n(event: [^\n\r]*\n)?id: ([^\n\r\0]*)\ndata: ")
 _first, _last_byte, _last_two = itemgetter(0), itemgetter(-1), itemgetter(slice(-2, None))
 _ERROR = "error"  # an event of this name is an error, whatever it holds
 
-# The lines before an event's data, whether the data is text itself, and the types that the event may have.
-_FirstEvent = tuple["re.Match[bytes]", bool, Sequence[DeltaType]]
+# The lines before an event's data, and the types that the event may have.
+_FirstEvent = tuple["re.Match[bytes]", Sequence[DeltaType]]
 
 
 class PlainDeltas:
@@ -55,11 +55,11 @@ class PlainDeltas:
         joined = b"".join(contents)
         if not contents or len(joined) > MAX_EVENT_BYTES:
             return 0
-        run, found, ids = self._run_of_reads(first, contents, joined, is_stamped)
+        run, events, ids = self._run_of_reads(first, contents, joined, is_stamped)
         if run is None:
             return 0
         taken, counts = len(contents), None
-        if found != taken or run.count < found:
+        if events != taken or run.count < events:
             taken, counts = run.shorten_to_reads(contents)
             if not taken:
                 return 0
@@ -72,16 +72,16 @@ class PlainDeltas:
         dialect, name, first = self._dialect(), events[0].name, events[0].data
         if dialect is None or first is None or name == _ERROR:
             return 0
-        is_text, is_stamped = name in dialect.text_events, stamp is not None
-        types = () if is_text else self._types(dialect, first, is_stamped)
-        if not types and not is_text:
+        is_stamped = stamp is not None
+        types = self._types(dialect, first, is_stamped)
+        if not types:
             return 0
         payloads: list[bytes] = []
         for event in events:
             if event.data is None or event.name != name or not _is_bare(event):
                 break
             payloads.append(event.data)
-        run = self._texts(payloads, is_stamped) if is_text else self._run(types, _insides(payloads), is_stamped)
+        run = self._run(types, _insides(payloads), is_stamped)
         if run is None:
             return 0
         gaps: list[int] = []
@@ -103,31 +103,27 @@ class PlainDeltas:
         """The first event of a read; None if it is no plain delta."""
         dialect = self._dialect()
         head = None if dialect is None else _HEAD.match(content)
-        if dialect is None or head is None or (name := _name_of(head[1])) == _ERROR:
+        if dialect is None or head is None or _name_of(head[1]) == _ERROR:
             return None
-        is_text = name in dialect.text_events
-        types = () if is_text else self._types(dialect, content, is_stamped)
-        is_possible = bool(types) or (is_text and self._has_first_times(TEXT, is_stamped))
-        return (head, is_text, types) if is_possible else None
+        types = self._types(dialect, content, is_stamped)
+        return (head, types) if types else None
 
     def _run_of_reads(
         self, first: _FirstEvent, contents: Sequence[bytes], joined: bytes, is_stamped: bool
     ) -> tuple["_Run | None", int, list[bytes]]:
         """The first events that are plain deltas, the number of all events in these reads, and the ids of the events."""
-        head, is_text, types = first
+        head, types = first
         begin, name, event_id = head[0], head[1], head[2]
-        if types and event_id is None:
+        if event_id is None:
             is_one_each = contents[0].count(_BLANK) == 1
             events = contents if is_one_each else [event + _BLANK for event in joined.split(_BLANK)[:-1]]
             run = self._repeats(types, events, begin, is_stamped)
             if run is not None:
                 return run, len(events), []
-        if event_id is None and not is_text:
             insides = _objects(joined, begin)
             return self._run(types, insides, is_stamped), len(insides), []
         payloads, ids = _payloads(joined, begin, name, event_id)
-        run = self._texts(payloads, is_stamped) if is_text else self._run(types, _insides(payloads), is_stamped)
-        return run, len(payloads), ids
+        return self._run(types, _insides(payloads), is_stamped), len(payloads), ids
 
     def _types(self, dialect: Dialect, data: bytes, is_stamped: bool) -> Sequence[DeltaType]:
         """The types that an event with this data may have, if the stream has shown the first times of such output."""
@@ -141,29 +137,24 @@ class PlainDeltas:
         self, types: Sequence[DeltaType], events: Sequence[bytes], head: bytes, is_stamped: bool
     ) -> "_Run | None":
         """The first events that differ in their text alone, if most events are such."""
-        for kind in types:
-            found = kind.repeats(events, head)
-            if found is not None:
-                event, texts = found
-                run = _Run(_KINDS[kind.delta.output], texts, kind, [event])
-                return run if 2 * run.count > len(events) and self._is_known(run, kind, is_stamped) else None
+        for delta_type in types:
+            repeated = delta_type.repeats(events, head)
+            if repeated is not None:
+                event, texts = repeated
+                run = _Run(delta_type, texts, [event])
+                return run if 2 * run.count > len(events) and self._is_known(run, is_stamped) else None
         return None
 
     def _run(self, types: Sequence[DeltaType], insides: Sequence[bytes], is_stamped: bool) -> "_Run | None":
         """The first events that are plain deltas. `insides`: their data without the braces."""
-        for kind in types if insides else ():
-            events = kind.decode(insides)
+        for delta_type in types if insides else ():
+            events = delta_type.decode(insides)
             while events:
-                run = _Run(_KINDS[kind.delta.output], kind.texts(events), kind, events)
-                if self._is_known(run, kind, is_stamped):
+                run = _Run(delta_type, delta_type.texts(events), events)
+                if self._is_known(run, is_stamped):
                     return run
                 events = events[: len(events) // 2]
         return None
-
-    def _texts(self, payloads: Sequence[bytes], is_stamped: bool) -> "_Run | None":
-        """The first events that are plain deltas, where data is text itself."""
-        run = _plain_texts(payloads) if self._has_first_times(TEXT, is_stamped) else None
-        return run if run is not None and self._knows_choices(run, is_stamped) else None
 
     def _has_first_times(self, kind: int, is_stamped: bool) -> bool:
         timing = self._state.timing
@@ -178,9 +169,9 @@ class PlainDeltas:
         choices = [self._choice(index) for index in run.choices]
         return all(choice is not None and (choice.first_token is not None or not is_stamped) for choice in choices)
 
-    def _is_known(self, run: "_Run", kind: DeltaType, is_stamped: bool) -> bool:
+    def _is_known(self, run: "_Run", is_stamped: bool) -> bool:
         """Whether the state has all that these events report, apart from their output and their usage."""
-        identity, items, events = self._state.identity, self._state.items, run.events
+        identity, items, events, kind = self._state.identity, self._state.items, run.events, run.type
         if not self._knows_choices(run, is_stamped):
             return False
         if identity.response_id is None and any(any(column(events)) for column in kind.ids):
@@ -195,7 +186,7 @@ class PlainDeltas:
         if tiers:
             return False
         if run.kind == TOOL:
-            return self._call_of(run, kind) is not None
+            return self._call_of(run) is not None
         if kind.items is None or items is None:
             return True
         return all(
@@ -203,8 +194,9 @@ class PlainDeltas:
             for item in set(kind.items(events))
         )
 
-    def _call_of(self, run: "_Run", kind: DeltaType) -> ToolState | None:
+    def _call_of(self, run: "_Run") -> ToolState | None:
         """The call that all these fragments belong to; None if it is not known, or there are several."""
+        kind = run.type
         keys = set(kind.keys(run.events)) if kind.keys else set()
         choice = self._choice(next(iter(run.choices))) if len(run.choices) == 1 else None
         if choice is None or len(keys) != 1:
@@ -212,7 +204,7 @@ class PlainDeltas:
         key = next(iter(keys))
         if not isinstance(key, int):
             return None
-        tool = next((one for one in reversed(choice.tools) if one.key == key), None)
+        tool = next((tool for tool in reversed(choice.tools) if tool.key == key), None)
         known = kind.delta.client is None or (tool is not None and tool.client == kind.delta.client)
         return tool if known else None
 
@@ -223,7 +215,7 @@ class PlainDeltas:
 
     def _apply(self, run: "_Run", event_id: bytes | None) -> None:
         """Apply what these events report, apart from their reads and times."""
-        state, counts, kind = self._state, self._state.counts, run.type
+        state, counts = self._state, self._state.counts
         counts.events += run.count
         counts.token_events += run.count
         for index, events in run.choices.items():
@@ -238,35 +230,30 @@ class PlainDeltas:
             state.timing.reasoning_events += run.count
         elif run.kind == REFUSAL:
             counts.refusal_chars += chars
-        tool = self._call_of(run, kind) if kind is not None and run.kind == TOOL else None
+        tool = self._call_of(run) if run.kind == TOOL else None
         if tool is not None:
             tool.argument_chars += chars
             if tool.check is not None:
                 feed(tool.check, "".join(run.texts))
         if event_id is not None:
             state.identity.last_event_id = safe_id(event_id.decode("utf-8", "replace"))
-        if kind is not None:
-            self._note(run, kind)
+        self._note(run)
 
-    def _note(self, run: "_Run", kind: DeltaType) -> None:
+    def _note(self, run: "_Run") -> None:
         """Apply the last position and the last usage."""
-        state, dialect = self._state, BY_NAME[self._state.dialect or ""]
-        sequence = _last(kind.sequences(run.events), int) if kind.sequences else None
-        event_id = _last(kind.event_ids(run.events), str) if kind.event_ids else None
+        state, dialect, kind = self._state, BY_NAME[self._state.dialect or ""], run.type
+        sequence = _last(kind.sequences(run.events)) if kind.sequences else None
         if sequence is not None:
             state.identity.last_sequence_number = sequence
-        if event_id is not None:
-            state.identity.last_event_id = safe_id(event_id)
         if kind.usages is not None:
             rules, served = dialect.usage, {path.rpartition(".")[2] for path in dialect.deltas.tier}
-            given = list(filter(None, kind.usages(run.events)))
-            while rules.reasoning_outside and given and not _merged(given[-1:], rules.spec).keys() - served:
-                given.pop()  # it tells only how the request was served
+            reported = list(filter(None, kind.usages(run.events)))
+            while rules.reasoning_outside and reported and not _merged(reported[-1:], rules.spec).keys() - served:
+                reported.pop()  # it tells only how the request was served
             final = any(choice.finish_raw is not None for choice in state.choices)
             # The last one by itself: what it lacks may have a meaning (`UsageState.earlier_output`).
-            for usages in (given[:-1], given[-1:]) if rules.reasoning_outside else (given,):
+            for usages in (reported[:-1], reported[-1:]) if rules.reasoning_outside else (reported,):
                 usage = _merged(usages, rules.spec) if usages else {}
-                usage = {name: value for name, value in usage.items() if name not in rules.zero_is_absent}
                 if usage.keys() - served:
                     take(state.usage, rules, usage, final=final)
 
@@ -277,12 +264,9 @@ class _Run:
     `events`: as structs, one for each text; a single one if they differ in their text alone.
     """
 
-    def __init__(
-        self, kind: int, texts: list[str], of: DeltaType | None = None, events: list[Any] | None = None
-    ) -> None:
-        self.kind, self.type = kind, of
-        self.texts = texts
-        self.events: list[Any] = events or []
+    def __init__(self, delta_type: DeltaType, texts: list[str], events: list[Any]) -> None:
+        self.kind, self.type = _KINDS[delta_type.delta.output], delta_type
+        self.texts, self.events = texts, events
         self.choices = self._choices()
 
     @property
@@ -290,7 +274,7 @@ class _Run:
         return len(self.texts)
 
     def _choices(self) -> Mapping[int, int]:
-        if self.type is None or self.type.choices is None:
+        if self.type.choices is None:
             return {0: len(self.texts)}
         indices = self.type.choices(self.events)
         if indices.count(indices[0]) == len(indices):
@@ -358,7 +342,7 @@ def _insides(payloads: Sequence[bytes]) -> list[bytes]:
         or set(map(_first, payloads)) != {0x7B}
         or set(map(_last_byte, payloads)) != {0x7D}
     ):
-        bad = (at for at, one in enumerate(payloads) if len(one) < 2 or one[:1] != b"{" or one[-1:] != b"}")
+        bad = (at for at, payload in enumerate(payloads) if len(payload) < 2 or payload[:1] + payload[-1:] != b"{}")
         return insides[: next(bad)]
     return insides
 
@@ -374,23 +358,9 @@ def _is_bare(event: Event) -> bool:
     )
 
 
-def _plain_texts(payloads: Sequence[bytes]) -> _Run | None:
-    """The events up to one that is no line of text, if their data is text itself."""
-    joined = b"".join(payloads)
-    if b"" in payloads or b"\n" in joined or b"\r" in joined:
-        broken = (at for at, one in enumerate(payloads) if not one or b"\n" in one or b"\r" in one)
-        payloads = payloads[: next(broken)]
-    try:
-        return _Run(TEXT, [payload.decode() for payload in payloads]) if payloads else None
-    except UnicodeDecodeError:
-        return None
-
-
-def _last(values: Sequence[Any], wanted: type) -> Any:
-    """The last of these values that is there."""
-    if isinstance(values[-1], wanted):
-        return values[-1]
-    return next((value for value in reversed(values) if isinstance(value, wanted)), None)
+def _last(values: Sequence[Any]) -> int | None:
+    """The last of these values that is a number."""
+    return next((value for value in reversed(values) if isinstance(value, int)), None)
 
 
 def _merged(usages: Sequence[msgspec.Struct], spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -402,7 +372,7 @@ def _merged(usages: Sequence[msgspec.Struct], spec: Mapping[str, Any]) -> dict[s
         column = list(map(attrgetter(name), usages))
         last = next((value for value in reversed(column) if value is not msgspec.UNSET and value is not None), None)
         if last is not None and isinstance(spec[name], Mapping):
-            merged[name] = _merged([one for one in column if isinstance(one, msgspec.Struct)], spec[name])
+            merged[name] = _merged([value for value in column if isinstance(value, msgspec.Struct)], spec[name])
         elif last is not None:
             merged[name] = msgspec.to_builtins(last)
     return merged

@@ -24,7 +24,6 @@ from streamgauge.core.dialects import (
     recognised_body,
 )
 from streamgauge.core.dialects.contract import may_be_error
-from streamgauge.core.dialects.typed_deltas import EVENT_ID
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
@@ -213,7 +212,7 @@ class Stream:
             return
         if may_be_error(name, value):
             self._error(name, value)
-        if "sequence_number" in value or EVENT_ID in value:
+        if "sequence_number" in value or "event_id" in value:
             self._note_position(value)
         if state.terminal:
             state.counts.after_terminal_events += 1
@@ -272,7 +271,7 @@ class Stream:
         number = whole_number(value.get("sequence_number"))
         if number is not None:
             self.state.identity.last_sequence_number = number
-        event_id = value.get(EVENT_ID)
+        event_id = value.get("event_id")
         if isinstance(event_id, str):
             self.state.identity.last_event_id = safe_id(event_id)
 

@@ -9,7 +9,6 @@ completions), https://docs.anthropic.com/claude/reference/versions.
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
-from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.usage import UsageRules
@@ -33,12 +32,6 @@ class AnthropicCompletions(DialectDefaults):
     endpoint = "/complete"
     keep = KEEP
     keep_body = KEEP
-    deltas = Deltas(
-        kinds=(Delta(Output.TEXT, "completion"),),
-        when={"type": (_EVENT,), "stop_reason": (None,)},
-        response_id=("id", "log_id"),
-        model=("model",),
-    )
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink, is_no_call, type_of
-from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
@@ -61,28 +60,6 @@ KEEP_BODY: dict[str, Spec] = {
 # not listed: it has none of the members that `recognises` requires.
 _SILENT = {"content-end", "tool-call-end", "citation-start", "citation-end"}
 
-_DELTAS = Deltas(
-    kinds=tuple(
-        Delta(output, f"delta.message.{path}", when={"type": (kind,)})
-        for output, path, kind in (
-            (Output.TEXT, "content.text", "content-delta"),
-            (Output.REASONING, "content.thinking", "content-delta"),
-            (Output.REASONING, "tool_plan", "tool-plan-delta"),
-            (Output.ARGUMENTS, "tool_calls.function.arguments", "tool-call-delta"),
-        )
-    ),
-    # Not read in these events.
-    unread=frozenset(
-        (
-            "delta.message.role",
-            "delta.message.content.type",
-            "delta.message.tool_calls.id",
-            "delta.message.tool_calls.type",
-        )
-    ),
-    key="index",
-)
-
 
 class CohereV2(DialectDefaults):
     """Cohere's chat API, version 2."""
@@ -92,7 +69,6 @@ class CohereV2(DialectDefaults):
     paths = ("/v2/chat",)
     keep = KEEP
     keep_body = KEEP_BODY
-    deltas = _DELTAS
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens.input_tokens", "billed_units.input_tokens"),

@@ -1,7 +1,8 @@
-"""What a dialect declares of its plain deltas: the events that carry one piece of output and otherwise repeat what is known.
+"""Declarations of plain deltas: events that carry one piece of output, and otherwise repeat what the stream's state has.
 
 `typed_deltas.py` makes a type of each declaration. Nearly all events of a stream fit one of these types; any other event is
-read by the dialect itself (`Dialect.read`), which also defines what a plain delta means.
+read by the dialect itself (`Dialect.read`), which also defines what a plain delta means. Only the four dialects that carry
+most of the traffic declare any: openai-chat, openai-responses, anthropic-messages and gemini.
 
 Paths are member names joined by dots, from the top of the event. A list on a path holds exactly one element.
 """
@@ -51,10 +52,9 @@ class Deltas(msgspec.Struct, frozen=True):
 
     `when`, `unread`: for each of `kinds`. `choice`: the choice's index (None, or no such member: 0). `key`: the index of
     the tool call. `item`: the index of the item of the response, reported by `Sink.part`. `response_id`, `model`: reported
-    by `Sink.identify`. `tier`: the service tier; the first of these that has a value. `usage`: the usage object; "" if it is
-    the event itself. `numbered`, `named`: events have a `sequence_number`, an `event_id`. `absent`: members outside of the
-    allowlist that a plain delta may not have. `timed`: members of the usage that are times of the provider: a plain delta
-    does not have them.
+    by `Sink.identify`. `tier`: the service tier; the first of these that has a value. `usage`: the usage object. `numbered`:
+    events have a `sequence_number`. `absent`: members outside of the allowlist that a plain delta may not have. `timed`:
+    members of the usage that are times of the provider: a plain delta does not have them.
     """
 
     kinds: tuple[Delta, ...] = ()
@@ -68,6 +68,5 @@ class Deltas(msgspec.Struct, frozen=True):
     tier: tuple[str, ...] = ()
     usage: str | None = None
     numbered: bool = False
-    named: bool = False
     absent: frozenset[str] = frozenset()
     timed: frozenset[str] = frozenset()

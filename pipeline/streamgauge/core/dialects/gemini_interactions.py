@@ -23,7 +23,6 @@ from streamgauge.core.dialects.contract import (
     error_in,
     is_no_call,
 )
-from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
@@ -109,29 +108,6 @@ _ARGUMENTS = "arguments_delta"
 _CLIENT_CALL = "function_call"
 _JSON_CALLS = {_CLIENT_CALL, "mcp_server_tool_call"}
 
-_DELTAS = Deltas(
-    kinds=(
-        Delta(Output.TEXT, "delta.text", when={"delta.type": ("text", "model_output", ABSENT)}),
-        Delta(
-            Output.REASONING,
-            "delta.text",
-            when={"delta.type": tuple(sorted(_REASONING))},
-            unread=frozenset(("delta.data",)),
-        ),
-        Delta(
-            Output.ARGUMENTS,
-            "delta.arguments",
-            when={"delta.type": (_ARGUMENTS,)},
-            unread=frozenset(f"delta.{name}" for name in ("text", "data", "content", "summary", "error")),
-        ),
-    ),
-    when={"event_type": ("step.delta", "content.delta")},
-    # Members of other events, and of calls.
-    unread=frozenset(("interaction_id", "step", "content", "delta.id", "delta.name")),
-    key="index",
-    named=True,
-)
-
 
 class GeminiInteractions(DialectDefaults):
     """Gemini's Interactions API."""
@@ -141,7 +117,6 @@ class GeminiInteractions(DialectDefaults):
     paths = ("/interactions",)
     keep = KEEP
     keep_body = KEEP_BODY
-    deltas = _DELTAS
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("total_input_tokens",),

@@ -10,7 +10,6 @@ the stopped_* flags come from builds before December 2024 (pull request 10643).
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
-from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import finite_number, whole_number
@@ -51,16 +50,6 @@ class LlamaCppNative(DialectDefaults):
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    deltas = Deltas(
-        kinds=(Delta(Output.TEXT, "content", when={"stop": (False,)}),),
-        choice="index",
-        model=("model",),
-        usage="",
-        # The length of the context alone is no usage; beside other counts it is a part of it.
-        when={"tokens_cached": (None, ABSENT)},
-        # The flags are read at the stop.
-        unread=frozenset(_STOPPED),
-    )
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens_evaluated",),

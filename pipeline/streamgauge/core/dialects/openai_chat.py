@@ -50,9 +50,6 @@ _DELTA = "choices.delta"
 _CALL = f"{_DELTA}.tool_calls"
 _REASONING_NAMES = (*REASONING, REASONING_PARTS)
 
-_UNREAD = frozenset(("created", "system_fingerprint"))
-_TIMED = frozenset([path for given, *_ in PROVIDER_TIMING for path in given.split() if path.startswith("usage.")])
-
 _DELTAS = Deltas(
     kinds=(
         Delta(Output.TEXT, f"{_DELTA}.content"),
@@ -78,7 +75,7 @@ _DELTAS = Deltas(
     ),
     when={"object": ("chat.completion.chunk", ABSENT)},
     # Beside a delta, the other members of a choice that may hold output are not read.
-    unread=_UNREAD
+    unread=frozenset(("created", "system_fingerprint"))
     | {f"{_DELTA}.role", "choices.message", "choices.text", *(f"choices.{name}" for name in _REASONING_NAMES)}
     | {f"{_DELTA}.name", f"{_DELTA}.tool_use_id", f"{_DELTA}.input"},  # of a call, which has a `type`
     choice="choices.index",
@@ -87,20 +84,7 @@ _DELTAS = Deltas(
     model=MODELS,
     tier=("service_tier",),
     usage="usage",
-    timed=_TIMED,
-)
-
-COMPLETIONS_DELTAS = Deltas(
-    kinds=(Delta(Output.TEXT, "choices.text"),),
-    when={"object": ("text_completion", ABSENT)},
-    unread=_UNREAD,
-    choice="choices.index",
-    response_id=("id",),
-    model=MODELS,
-    tier=("service_tier",),
-    usage="usage",
-    timed=_TIMED,
-    absent=frozenset(("choices.delta",)),
+    timed=frozenset([path for dotted, *_ in PROVIDER_TIMING for path in dotted.split() if path.startswith("usage.")]),
 )
 
 

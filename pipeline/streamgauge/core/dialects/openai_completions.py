@@ -1,7 +1,8 @@
 """OpenAI's legacy completions (`object: text_completion`): text instead of a delta, otherwise as chat."""
 
 from streamgauge.core.dialects.contract import Data
-from streamgauge.core.dialects.openai_chat import COMPLETIONS_DELTAS, OpenAIChat, choices_of
+from streamgauge.core.dialects.deltas import Deltas
+from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
 
 
 class OpenAICompletions(OpenAIChat):
@@ -10,7 +11,7 @@ class OpenAICompletions(OpenAIChat):
     name = "openai-completions"
     endpoint = "/completions"
     paths = ("/completions",)
-    deltas = COMPLETIONS_DELTAS
+    deltas = Deltas()
 
     def recognises(self, event: str, data: Data) -> bool:
         """By `object`, or by a choice with `text` and without a delta."""

@@ -9,7 +9,6 @@ StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-gener
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink
-from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.formats.cut_json import begins_text, first_members, last_members
 from streamgauge.core.safe_values import safe_code
 from streamgauge.core.usage import UsageRules
@@ -36,10 +35,6 @@ class TGINative(DialectDefaults):
     paths = ("/generate_stream",)
     keep = KEEP
     keep_body = KEEP_BODY
-    deltas = Deltas(
-        kinds=(Delta(Output.TEXT, "token.text", when={"token.special": (False,)}),),
-        when={"generated_text": (None, ABSENT)},  # an empty text ends the stream too
-    )
     usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -1,4 +1,4 @@
-"""Plain deltas as types: an event that decodes into one is a plain delta of that kind, any other event is read as usual.
+"""Types of plain deltas: an event that decodes into one is a plain delta of that kind, any other event is read as usual.
 
 A type is made from the dialect's allowlist and its declaration (`deltas.py`). Each member that the allowlist names has an
 exact type: what the declaration allows, else null or absent. So an error, a finish reason or a second piece of output
@@ -35,8 +35,8 @@ _EMPTY = Annotated[list[None], msgspec.Meta(max_length=0)]
 _NOTHING = Literal[""] | None
 _SCALARS: dict[Spec, Any] = {Kind.COUNT: _COUNT, Kind.CODE: str, Kind.ID: str}
 
-# The members that show the position of an event, in any dialect.
-SEQUENCE, EVENT_ID = "sequence_number", "event_id"
+# The member that numbers the events of a stream.
+SEQUENCE = "sequence_number"
 
 # Events that are decoded in one call. If one is no plain delta, those before it are decoded again.
 _AT_ONCE = 64
@@ -50,7 +50,7 @@ _decode_texts = msgspec.json.Decoder(_TEXT).decode_lines
 # What a decoder raises for bytes that do not fit.
 _MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 # Where msgspec names the element that does not fit.
-_PLACE = re.compile(r"\$\[([0-9]{1,9})\]")
+_INDEX = re.compile(r"\$\[([0-9]{1,9})\]")
 
 # Members that describe an error, and mean nothing without `error` or `errors`.
 _OF_ERRORS = frozenset(("jsonrpc", "detail", "error_type", "trace", "code", "status", "status_code", "request_id"))
@@ -76,13 +76,9 @@ class DeltaType:
         self._brackets = 1 + delta.text.count(".") + plan.lists_around_text
         known = dialect.deltas
         self.texts = plan.column(delta.text)
-        self.choices, self.keys, self.items, self.usages, self.sequences, self.event_ids = [
+        self.choices, self.keys, self.items, self.usages, self.sequences = [
             plan.column(path) if path is not None and path in plan.paths else None
-            for path in (
-                *(known.choice, known.key, known.item, known.usage),
-                SEQUENCE if known.numbered else None,
-                EVENT_ID if known.named else None,
-            )
+            for path in (known.choice, known.key, known.item, known.usage, SEQUENCE if known.numbered else None)
         ]
         self.ids, self.models, self.tiers = [
             [plan.column(path) for path in paths if path in plan.paths]
@@ -97,14 +93,14 @@ class DeltaType:
         """
         events: list[Any] = []
         for at in range(0, len(insides), _AT_ONCE):
-            some = insides[at : at + _AT_ONCE]
-            events += self._first_of(some)
-            if len(events) < at + len(some):
+            batch = insides[at : at + _AT_ONCE]
+            events += self._first_of(batch)
+            if len(events) < at + len(batch):
                 break
         return events
 
     def repeats(self, events: Sequence[bytes], head: bytes) -> tuple[Any, list[str]] | None:
-        """The first event as a struct, and the texts of it and of those after it that differ from it in their text alone.
+        """Decode the first event; return it with the texts of the following events that match it except in the text.
 
         `events`: each with its blank line. `head`: what stands before the data of the first one. None if the second event
         differs in more than the text, or if the first is no plain delta of this type.
@@ -116,15 +112,15 @@ class DeltaType:
             return None
         before, after = first[: len(head) + text.start(1)], first[len(head) + text.end(1) :]
         start, end, shortest = len(before), -len(after), len(before) + len(after)
-        alike = (len(one) >= shortest and one.startswith(before) and one.endswith(after) for one in events)
+        alike = (len(event) >= shortest and event.startswith(before) and event.endswith(after) for event in events)
         if not (next(alike) and next(alike)):
             return None
-        # Decode the event with `-` at the found place. If its text is then `-`, the place is that of the text, and not of
-        # another member with the same name.
-        found = self.decode([b"%b-%b" % (data[1 : text.start(1)], data[text.end(1) : -1])])
-        if not found or self.texts(found) != ["-"]:
+        # Decode the event with `-` in place of the match. If its text is then `-`, the match is the text, and not another
+        # member with the same name.
+        decoded = self.decode([b"%b-%b" % (data[1 : text.start(1)], data[text.end(1) : -1])])
+        if not decoded or self.texts(decoded) != ["-"]:
             return None
-        quoted = [one[start:end] for one in events]
+        quoted = [event[start:end] for event in events]
         if before + (after + before).join(quoted) + after != b"".join(events):
             quoted = quoted[: 2 + next(at for at, is_alike in enumerate(alike) if not is_alike)]
         # No string holds a raw line end: so each line has at least one, and exactly one if there are as many as lines.
@@ -132,7 +128,7 @@ class DeltaType:
             texts = _decode_texts(b'"%b"' % b'"\n"'.join(quoted))
         except _MISFITS:
             return None
-        return (found[0], texts) if len(texts) == len(quoted) else None
+        return (decoded[0], texts) if len(texts) == len(quoted) else None
 
     def _first_of(self, insides: Sequence[bytes]) -> list[Any]:
         count = len(insides)
@@ -154,8 +150,8 @@ class DeltaType:
         try:
             events = self._decode(lines)
         except _MISFITS as error:
-            place = _PLACE.search(str(error))
-            return [], half if place is None else int(place[1])
+            index = _INDEX.search(str(error))
+            return [], half if index is None else int(index[1])
         if len(events) != len(insides):
             return [], half
         # After the decoding, since most events that are no plain delta fail there, at a hundredth of the time.
@@ -202,9 +198,9 @@ class _Plan:
         self._absent = known.absent
         self._indices = {known.choice, known.key, known.item}
         self._words = {*known.response_id, *known.model, *known.tier}
-        self._numbered, self._named = known.numbered, known.named
+        self._numbered = known.numbered
         self._lists: set[str] = set()
-        self.paths = {""}
+        self.paths: set[str] = set()
 
     def struct(self, spec: Mapping[str, Spec], path: str) -> type[msgspec.Struct]:
         """The type of an object on the way to the text."""
@@ -214,10 +210,9 @@ class _Plan:
             if where in self._unread:
                 continue
             self.paths.add(where)
-            is_inline = path == self._usage_at and name in self._usage.spec and where not in self._when
-            given = self._usage_type(self._usage.spec[name], name) if is_inline else self._type(where, inner)
+            member = self._type(where, inner)
             needed = self._is_needed(where)
-            fields.append((name, given) if needed else (name, given | msgspec.UnsetType, msgspec.UNSET))
+            fields.append((name, member) if needed else (name, member | msgspec.UnsetType, msgspec.UNSET))
         absent = [where.rpartition(".") for where in self._absent]
         fields += [(name, msgspec.UnsetType, msgspec.UNSET) for within, _, name in absent if within == path]
         fields.sort(key=len)  # those without a default come first
@@ -238,7 +233,7 @@ class _Plan:
             return Literal[tuple([value for value in self._when[where] if value is not ABSENT])]
         if where in self._indices or (where == SEQUENCE and self._numbered):
             return _COUNT | None
-        if where in self._words or (where == EVENT_ID and self._named):
+        if where in self._words:
             return str | None
         if where == self._usage_at:
             return self._usage_struct(self._usage.spec, "") | None
@@ -266,12 +261,10 @@ class _Plan:
 
     def _usage_type(self, spec: Spec, path: str) -> Any:
         """The type of a number of a usage whose meaning no other event changes: it is no bad one, and no placeholder."""
-        at = f"{self._usage_at}.{path}".lstrip(".")
+        at = f"{self._usage_at}.{path}"
         if at in self._words:
             self.paths.add(at)
             return str
-        if path in self._usage.zero_is_absent:
-            return Literal[0]
         if at in self._timed:
             return None
         if spec is Kind.COUNT:
@@ -305,7 +298,7 @@ class _Plan:
         getters: list[Callable[[Any], Any]] = []
         names: list[str] = []
         at = ""
-        for name in path.split(".") if path else ():
+        for name in path.split("."):
             names.append(name)
             at = f"{at}.{name}".lstrip(".")
             if at in self._lists:

@@ -9,7 +9,6 @@ Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the of
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
-from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.formats.cut_json import element_of, last_members
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.usage import UsageRules
@@ -32,12 +31,6 @@ class Watsonx(DialectDefaults):
     endpoint = "/text/generation_stream"
     keep = KEEP
     keep_body = KEEP
-    deltas = Deltas(
-        kinds=(Delta(Output.TEXT, "results.generated_text"),),
-        when={"results.stop_reason": (_RUNNING, _RUNNING.upper(), None, ABSENT)},
-        model=("model_id",),
-        usage="results",
-    )
     finish_is_terminal = True
     # A prompt has at least one token: the 0 on all events but one means that the count is not on this event.
     usage = UsageRules(
