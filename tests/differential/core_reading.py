@@ -192,7 +192,7 @@ class TextSink:
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         return
 
-    def usage(self, given: object, *, placeholder: bool = False) -> None:
+    def usage(self, reported: object, *, placeholder: bool = False) -> None:
         return
 
     def error(self, facts: ErrorFacts) -> None:

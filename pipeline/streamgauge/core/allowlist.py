@@ -1,8 +1,8 @@
-"""The specs in which a dialect names the parts of its events that may be kept, and the filters that apply them.
+"""Allowlists: which event fields masking keeps.
 
-A spec is a Kind for a scalar, a dict for an object, a one-element list for a list. Of a tuple of specs the first that fits
-the value applies. What no spec names is masked: strings become `masked`, numbers 0, objects and lists empty, and a key
-becomes `masked_N`, where N is the member's position from 0. Null, true and false always stay.
+A dialect names them by specs: a Kind for a scalar, a dict for an object, a one-element list for a list. Of a tuple of specs
+the first that fits the value applies. What no spec names is masked: strings become `masked`, numbers 0, objects and lists
+empty, and a key becomes `masked_N`, where N is the member's position from 0. Null, true and false always stay.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +96,8 @@ def _first_that_fits(specs: tuple[Spec, ...]) -> Filter:
     """The filter of a tuple of specs: the type of a value alone decides which of them applies."""
     examples: tuple[object, ...] = ({}, [], "", 0, 0.0)
     by_type = {
-        type(one): next((allowlist_filter(spec) for spec in specs if fits(spec, one)), _misfit) for one in examples
+        type(example): next((allowlist_filter(spec) for spec in specs if fits(spec, example)), _misfit)
+        for example in examples
     }
 
     def filtered(value: object) -> object:

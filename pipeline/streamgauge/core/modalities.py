@@ -62,17 +62,17 @@ def _sums(raw: Mapping[str, object], lists: tuple[str, ...], details: tuple[str,
             for modality, tokens in _listed(raw[member]):
                 sums[modality] = sums.get(modality, 0) + tokens
     for member in details:
-        given = raw.get(member)
-        if not isinstance(given, dict):
+        counts = raw.get(member)
+        if not isinstance(counts, dict):
             continue
         for name, modality in _DETAILS.items():
-            if (count := whole_number(given.get(name))) is not None:  # both members have the same counts, or one has 0
+            if (count := whole_number(counts.get(name))) is not None:  # both members have the same counts, or one has 0
                 sums[modality] = max(sums.get(modality, 0), count)
     return sums
 
 
-def _listed(given: object) -> Iterator[tuple[str, int]]:
-    for element in given if isinstance(given, list) else ():
+def _listed(listed: object) -> Iterator[tuple[str, int]]:
+    for element in listed if isinstance(listed, list) else ():
         if not isinstance(element, dict):
             continue
         tokens = next((count for name in _COUNTS if (count := whole_number(element.get(name))) is not None), None)
@@ -80,8 +80,8 @@ def _listed(given: object) -> Iterator[tuple[str, int]]:
             yield _modality(element.get("modality")), tokens
 
 
-def _modality(given: object) -> str:
-    if isinstance(given, str):
-        return _BY_NAME.get(given.lower(), OTHER)
-    number = whole_number(given)
+def _modality(value: object) -> str:
+    if isinstance(value, str):
+        return _BY_NAME.get(value.lower(), OTHER)
+    number = whole_number(value)
     return OTHER if number is None else NUMBERED.get(number, OTHER)

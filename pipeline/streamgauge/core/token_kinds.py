@@ -57,9 +57,9 @@ def reported_tokens(usage: object) -> dict[str, int]:
 
 def token_kinds(reported: Mapping[str, int]) -> TokenKinds:
     """The kinds of the numbers that a record reports: `input`, `cached`, ... (the values of `REPORTED`)."""
-    given, above_input, overlap_input = _split(reported, "input", _INPUT_PARTS, "input_uncached")
-    made, above_output, overlap_output = _split(reported, "output", _OUTPUT_PARTS, "output_text")
-    return TokenKinds(given, made, above_input + above_output, overlap_input + overlap_output)
+    inputs, above_input, overlap_input = _split(reported, "input", _INPUT_PARTS, "input_uncached")
+    outputs, above_output, overlap_output = _split(reported, "output", _OUTPUT_PARTS, "output_text")
+    return TokenKinds(inputs, outputs, above_input + above_output, overlap_input + overlap_output)
 
 
 def growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
@@ -85,14 +85,14 @@ def _split(
 
     Without the whole the parts stand by themselves.
     """
-    found = {kind: reported[name] for name, kind in parts.items() if name in reported}
+    kinds = {kind: reported[name] for name, kind in parts.items() if name in reported}
     total = reported.get(whole)
     if total is None:
-        return found, 0, 0
-    above = sum(tokens > total for tokens in found.values())
-    overlapping = int(not above and sum(found.values()) > total)
+        return kinds, 0, 0
+    above = sum(tokens > total for tokens in kinds.values())
+    overlapping = int(not above and sum(kinds.values()) > total)
     left = total
-    for kind, tokens in found.items():
-        found[kind] = min(tokens, left)
-        left -= found[kind]
-    return {**found, rest: left}, above, overlapping
+    for kind, tokens in kinds.items():
+        kinds[kind] = min(tokens, left)
+        left -= kinds[kind]
+    return {**kinds, rest: left}, above, overlapping

@@ -80,89 +80,89 @@ class UsageState(msgspec.Struct, array_like=True, gc=False):
     earlier_output: bool = False
 
 
-def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, placeholder: bool = False) -> bool:
+def take(state: UsageState, rules: UsageRules, reported: object, *, final: bool, placeholder: bool = False) -> bool:
     """Merge one usage object into the state; return whether it held a number.
 
     `final`: it is the stream's final usage. `placeholder`: its output count has no meaning yet. A value that is not an
     object is a bad value. An empty object (Snowflake), nulls, and nothing but bad values are no usage.
     """
-    if given is None:
+    if reported is None:
         return False
-    if not isinstance(given, dict):
+    if not isinstance(reported, dict):
         state.bad_values += 1
         return False
     if rules.zero_is_absent:
-        given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
-    fallen = _fallen_to_zero(state, rules, given) if state.seen and _may_fall(state.raw, given) else ()
+        reported = {key: value for key, value in reported.items() if value != 0 or key not in rules.zero_is_absent}
+    fallen = _fallen_to_zero(state, rules, reported) if state.seen and _may_fall(state.raw, reported) else ()
     for path in fallen:
-        given = _without(given, _keys(path))
-    stored, bad = _merge(state.raw, rules.spec, given)
+        reported = _without(reported, _keys(path))
+    stored, bad = _merge(state.raw, rules.spec, reported)
     state.bad_values += bad + len(fallen)
     if not stored:
         return False
     state.seen = True
     state.final = state.final or final
-    if rules.reasoning_outside and _first(given, rules.total) is not None:
-        state.earlier_output = _first(given, rules.output) is None
+    if rules.reasoning_outside and _first(reported, rules.total) is not None:
+        state.earlier_output = _first(reported, rules.output) is None
     if placeholder:
         state.placeholder = True
-    elif state.placeholder and _first(given, rules.output) is not None:
+    elif state.placeholder and _first(reported, rules.output) is not None:
         state.placeholder = False
     return True
 
 
-def _may_fall(raw: object, given: object) -> bool:
+def _may_fall(raw: object, reported: object) -> bool:
     """Whether a usage may have a 0 in place of a positive count: few do, and many servers send a usage with each event."""
-    if isinstance(given, dict) and isinstance(raw, dict):
-        return any(_may_fall(raw[key], value) for key, value in given.items() if key in raw)
-    if isinstance(given, list):
+    if isinstance(reported, dict) and isinstance(raw, dict):
+        return any(_may_fall(raw[key], value) for key, value in reported.items() if key in raw)
+    if isinstance(reported, list):
         return any(
-            _may_fall(raw, value) for element in given if isinstance(element, dict) for value in element.values()
+            _may_fall(raw, value) for element in reported if isinstance(element, dict) for value in element.values()
         )
-    return given == 0 and raw != 0
+    return reported == 0 and raw != 0
 
 
-def _fallen_to_zero(state: UsageState, rules: UsageRules, given: Mapping[str, object]) -> list[str]:
+def _fallen_to_zero(state: UsageState, rules: UsageRules, reported: Mapping[str, object]) -> list[str]:
     """The paths of counts of this usage that are 0, were positive before, and are placeholders.
 
     Some proxies that translate another format fill the last usage with zeros. A part of the input alone may fall to 0: after
     a compaction Anthropic's last call reads nothing from the cache.
     """
     raw = state.raw
-    zeros = _zeros_alone(given, rules.input_side)
+    zeros = _zeros_alone(reported, rules.input_side)
     if zeros is None and not set(rules.cached) & set(rules.input_parts):
-        zeros = _zeros_alone(given, rules.input)  # beside a cache that is a part of it
+        zeros = _zeros_alone(reported, rules.input)  # beside a cache that is a part of it
     fallen = dict.fromkeys(zeros or ())  # a path may be among several kinds of counts
     if zeros:
-        fallen |= dict.fromkeys(_zeros_alone(given, rules.audio_input) or ())
+        fallen |= dict.fromkeys(_zeros_alone(reported, rules.audio_input) or ())
     if not state.placeholder:
-        zeros = _zeros_alone(given, (*rules.output, *rules.reasoning, *rules.audio_output))
+        zeros = _zeros_alone(reported, (*rules.output, *rules.reasoning, *rules.audio_output))
         if zeros and not set(rules.output).isdisjoint(zeros):
             fallen |= dict.fromkeys(zeros)
-    fallen |= dict.fromkeys(_zeros_alone(given, rules.total) or ())
+    fallen |= dict.fromkeys(_zeros_alone(reported, rules.total) or ())
     return [path for path in fallen if whole_number(_at(raw, path))]
 
 
-def _zeros_alone(given: Mapping[str, object], paths: tuple[str, ...]) -> list[str] | None:
+def _zeros_alone(reported: Mapping[str, object], paths: tuple[str, ...]) -> list[str] | None:
     """The paths at which a usage has 0; None if another of them has a positive count."""
-    counts = [(path, whole_number(_at(given, path))) for path in paths]
+    counts = [(path, whole_number(_at(reported, path))) for path in paths]
     return None if any(count for _, count in counts) else [path for path, count in counts if count is not None]
 
 
-def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, object]:
+def _without(members: dict[str, object], keys: tuple[str, ...]) -> dict[str, object]:
     """A copy of an object without the member at a path; of a list of elements that it selects from, without the list."""
     first, *rest = keys
-    inner = given.get(first)
+    inner = members.get(first)
     if rest and isinstance(inner, dict):
-        return {**given, first: _without(inner, tuple(rest))}
-    return {key: value for key, value in given.items() if key != first}
+        return {**members, first: _without(inner, tuple(rest))}
+    return {key: value for key, value in members.items() if key != first}
 
 
-def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> tuple[int, int]:
+def _merge(into: dict[str, object], spec: Mapping[str, Spec], reported: Mapping[str, object]) -> tuple[int, int]:
     """Put the numbers that `spec` names into `into`; return how many were put in, and how many were bad."""
     stored = bad = 0
     for key in spec:
-        value = given.get(key)
+        value = reported.get(key)
         if value is None:
             continue
         kind = spec[key]
@@ -188,7 +188,7 @@ def _named(spec: Spec, value: object) -> object:
     if isinstance(spec, Kind):
         return apply_allowlist(spec, value)
     if isinstance(value, list) and isinstance(spec, list):
-        return [_named(spec[0], one) for one in value[:MAX_PARTS]]
+        return [_named(spec[0], element) for element in value[:MAX_PARTS]]
     if isinstance(value, dict) and isinstance(spec, Mapping):
         return {key: _named(kind, value[key]) for key, kind in spec.items() if key in value}
     return apply_allowlist(spec, value)
@@ -207,7 +207,9 @@ def _at(raw: Mapping[str, object], path: str) -> object:
             value = value.get(key)
         elif isinstance(value, list):
             name, _, wanted = key.partition("=")
-            value = next((one for one in value if isinstance(one, dict) and str(one.get(name)) == wanted), None)
+            value = next(
+                (element for element in value if isinstance(element, dict) and str(element.get(name)) == wanted), None
+            )
         else:
             return None
     return value
@@ -301,15 +303,15 @@ def _input(raw: Mapping[str, object], rules: UsageRules, cached: int, written: i
     More tokens read from a cache, or written to it, than the input has: the field does not include the cache (Grok on Azure,
     gateways before Anthropic). Those that `input_parts` names are outside anyway.
     """
-    given = _first(raw, rules.input)
-    if given is None:
+    tokens = _first(raw, rules.input)
+    if tokens is None:
         return None, 0
-    given += sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
+    tokens += sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
     if set(rules.cached) & set(rules.input_parts):
-        return given + (0 if _first(raw, rules.cache_write) else written), 0
-    if cached > given or written > given:
-        return given + cached + written, 0
-    return given, cached + written
+        return tokens + (0 if _first(raw, rules.cache_write) else written), 0
+    if cached > tokens or written > tokens:
+        return tokens + cached + written, 0
+    return tokens, cached + written
 
 
 def _written(raw: Mapping[str, object], rules: UsageRules) -> int | None:

@@ -1,4 +1,4 @@
-"""What a response bills apart from its tokens, as `Usage.parts` tells it: each part is an object with a `type`.
+"""Billed parts of a usage (`Usage.parts`): what a response bills apart from its tokens, each an object with a `type`.
 
     server_tool    calls of a tool that the provider ran: `name`, and `requests`, `sources`, `search_queries` or tokens
     citations      `input_tokens` of the sources that the model read (Perplexity)
@@ -83,8 +83,8 @@ def parts_of(raw: Mapping[str, object]) -> list[Part]:
 
 
 def _iterations(raw: Mapping[str, object]) -> Iterator[Part]:
-    given = raw.get("iterations")
-    for part in given if isinstance(given, list) else ():
+    iterations = raw.get("iterations")
+    for part in iterations if isinstance(iterations, list) else ():
         if isinstance(part, dict) and part.get("type") not in _TOP_LEVEL:
             yield part
 
@@ -105,8 +105,8 @@ def _server_tools(raw: Mapping[str, object]) -> Iterator[Part]:
                 yield _tool(name, **counts)
     if queries := _count(raw, "webSearchQueries"):  # Gemini
         yield _tool("google_search", search_queries=queries)
-    given = raw.get("grounding_tool_count")  # Gemini's Interactions
-    for tool in given if isinstance(given, list) else ():
+    grounding = raw.get("grounding_tool_count")  # Gemini's Interactions
+    for tool in grounding if isinstance(grounding, list) else ():
         counts = {"requests": _count(tool, "count"), "search_queries": _count(tool, "search_query_count")}
         if any(counts.values()):
             yield _tool(safe_code(tool.get("type")), **{name: count for name, count in counts.items() if count})
@@ -154,8 +154,8 @@ def _tool(name: str | None, **counts: int) -> Part:
 
 
 def _object(raw: Mapping[str, object], name: str) -> Mapping[str, object]:
-    given = raw.get(name)
-    return given if isinstance(given, dict) else {}
+    member = raw.get(name)
+    return member if isinstance(member, dict) else {}
 
 
 def _count(raw: object, name: str) -> int:

@@ -51,7 +51,7 @@ class StreamEventSink:
         self._choice: ChoiceState | None = None  # its state
         self._heard: Set[int] = frozenset()  # the choices that had output before the event that closes the response
         self._repetition = Repetition(state)
-        self._place: Repetition | None = None  # None: the event belongs to no item, and closes nothing
+        self._scope: Repetition | None = None  # None: the event belongs to no item, and closes nothing
 
     def begin(self, dialect: Dialect | None, stamp: int | None, repeated: bool = False, timed: bool = True) -> None:
         """Begin an event that came at `stamp` (ns).
@@ -60,7 +60,7 @@ class StreamEventSink:
         has no times, and needs no `end`.
         """
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
-        self._kinds, self._has_usage, self._place, self._summary = 0, False, None, False
+        self._kinds, self._has_usage, self._scope, self._summary = 0, False, None, False
         if self._generated:
             self._generated = {}
 
@@ -127,13 +127,13 @@ class StreamEventSink:
 
     def part(self, item: int | None, source: Source) -> None:
         """Decide by the item's earlier sources which output of this event is new."""
-        self._place = self._repetition
-        self._place.part(item, source)
+        self._scope = self._repetition
+        self._scope.part(item, source)
 
     def closes(self) -> None:
         """Decide by the totals of the stream which output of this event is new."""
-        self._place = self._repetition
-        self._place.whole()
+        self._scope = self._repetition
+        self._scope.whole()
         self._heard = {known.index for known in self._state.choices if known.token_events} | self._generated.keys()
 
     def text(self, choice: int, value: object) -> None:
@@ -157,7 +157,7 @@ class StreamEventSink:
 
     def media(self, choice: int, value: object) -> None:
         """Mark the event as a token event if the media is new. Its size is not counted."""
-        self._place = self._place or Repetition(self._state)  # media is tracked even without an item
+        self._scope = self._scope or Repetition(self._state)  # media is tracked even without an item
         self._generate(choice, value, MEDIA)
 
     def tool(
@@ -285,13 +285,13 @@ class StreamEventSink:
         ):
             state.finish_raw, state.finish = reason, meaning
 
-    def usage(self, given: object, *, placeholder: bool = False) -> None:
+    def usage(self, reported: object, *, placeholder: bool = False) -> None:
         """Merge a usage object. It is final after the terminal, or once a choice has a finish reason."""
-        if self._dialect is None or given is None:
+        if self._dialect is None or reported is None:
             return
         state = self._state
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
-        self._has_usage |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
+        self._has_usage |= take(state.usage, self._dialect.usage, reported, final=final, placeholder=placeholder)
 
     def error(self, facts: ErrorFacts) -> None:
         """Keep the first error. A later error, also one from a finish reason, fills only its empty fields."""
@@ -329,8 +329,8 @@ class StreamEventSink:
         """Record generated output; return its code points, 0 if it does not count."""
         if type(value) is not str or not value or self._repeated:
             return 0
-        place = self._place
-        if place is not None and not place.is_new(kind, is_first=place.is_whole and choice not in self._heard):
+        scope = self._scope
+        if scope is not None and not scope.is_new(kind, is_first=scope.is_whole and choice not in self._heard):
             return 0
         self._kinds |= kind
         self._generated[choice] = self._choice if choice == self._index else self.choice(choice)
@@ -352,7 +352,7 @@ class StreamEventSink:
         return choices[-1]
 
     def _repeats_calls(self) -> bool:
-        return self._place is not None and self._place.repeats(TOOL)
+        return self._scope is not None and self._scope.repeats(TOOL)
 
     def _calls(self) -> int:
         return sum(len(choice.tools) for choice in self._state.choices)
@@ -408,8 +408,8 @@ def compact_json(value: object) -> str:
         return str(value)
 
 
-def _newer(given: object, known: float | None) -> float | None:
-    number = finite_number(given)
+def _newer(value: object, known: float | None) -> float | None:
+    number = finite_number(value)
     return known if number is None else number
 
 

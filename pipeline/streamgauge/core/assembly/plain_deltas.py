@@ -1,4 +1,4 @@
-"""Plain deltas, applied to a stream's state many at a time: chunks that bring output, and nothing else that is new.
+"""Content-only chunks (plain deltas), applied to a stream's state many at a time.
 
 The result is that of applying the events one by one, as `stream.Stream` does. Which events are plain deltas is decided by
 their types (`dialects/typed_deltas.py`), and by the state: an event that reports something new, as a first time, a choice, a

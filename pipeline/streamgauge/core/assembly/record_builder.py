@@ -18,7 +18,7 @@ _INDEX = attrgetter("index")
 _NO_LOSS = LossState()
 # Decode errors after which a client may have read more of the body than the tap did.
 _NOT_DECODED = frozenset(("unknown_coding", "too_many_codings", "bomb", "too_large"))
-_TRANSPORT_FAULTS = frozenset(one.value for one in TransportFault)
+_TRANSPORT_FAULTS = frozenset(fault.value for fault in TransportFault)
 _EPOCH = datetime(1970, 1, 1)  # in UTC; without a zone, so that isoformat writes no offset
 
 

@@ -120,7 +120,7 @@ def _repeated(items: dict[int, int], item: int, source: Source) -> int:
     known = list(items.values()) if item == _UNPLACED else [items.get(item, 0), items.get(_UNPLACED, 0)]
     repeated = 0
     for kind in _KINDS:
-        sources = {_source_of(one, kind) for one in known} - {0}
+        sources = {_source_of(tracked, kind) for tracked in known} - {0}
         if sources and not (sources == {source} and source in _SEVERAL_IN_AN_ITEM):
             repeated |= kind
     return repeated

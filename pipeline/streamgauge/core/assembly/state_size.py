@@ -51,7 +51,7 @@ def evict_largest(streams: Iterable[StreamState]) -> tuple[int, list[StreamState
     """The bytes of the streams that stay, and the streams to close: the largest first, of equal ones the oldest."""
     sizes = [(len(_ENCODER.encode(state)), state) for state in streams]
     total, evicted = sum(size for size, _ in sizes), list[StreamState]()
-    for size, state in sorted(sizes, key=lambda one: -one[0]):
+    for size, state in sorted(sizes, key=lambda sized: -sized[0]):
         if total <= KEPT_BUCKET_BYTES:
             break
         total -= size

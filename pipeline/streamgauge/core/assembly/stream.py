@@ -159,7 +159,7 @@ class Stream:
             events,
             len(events),
             self._may_batch,
-            lambda some: self._deltas.take_events(some, stamp),
+            lambda batch: self._deltas.take_events(batch, stamp),
             lambda event: self._event(event, stamp),
         )
 
@@ -395,9 +395,9 @@ def in_batches(
     batched: int,
     may_batch: Callable[[], bool],
     take: Callable[[Sequence[_Item]], int],
-    one: Callable[[_Item], None],
+    apply: Callable[[_Item], None],
 ) -> None:
-    """Apply items in order: by `take`, which returns how many of the first ones it applied, and the others by `one`.
+    """Apply items in order: by `take`, which returns how many of the first ones it applied, and the others by `apply`.
 
     Those before `batched` may be given to `take`, as long as `may_batch` holds. A batch of which nothing is taken costs time
     for each of its items. So after such a batch fewer items are tried, and later.
@@ -409,6 +409,6 @@ def in_batches(
             window, pause = 2 * window, 1
         else:
             for item in items[at : at + pause]:
-                one(item)
+                apply(item)
             taken, window, pause = pause, _TRIAL, min(2 * pause, _LONGEST_PAUSE)
         at += taken

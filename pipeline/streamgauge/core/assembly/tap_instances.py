@@ -95,7 +95,7 @@ class TapInstances(msgspec.Struct, array_like=True):
 
     def register_missing(self, instances: Iterable[bytes], now_ms: int) -> bool:
         """Register those instances that are unknown or abandoned, as if a message came now; return whether there were any."""
-        lost = [one for one in instances if one not in self.instances or self.instances[one].is_abandoned]
+        lost = [tap for tap in instances if tap not in self.instances or self.instances[tap].is_abandoned]
         for instance in lost:
             producer = self.instances.setdefault(instance, TapInstanceState(now_ms))
             producer.is_abandoned, producer.last_ms = False, max(producer.last_ms, now_ms)
@@ -136,7 +136,7 @@ class TapInstances(msgspec.Struct, array_like=True):
 def _record_number(slot: SlotState, number: int) -> bool:
     """Record a bundle's number; return False if it was seen before, or is below the window."""
     if slot.missing:  # state of an older program
-        slot.runs, slot.missing = [*slot.runs, *((one, one) for one in slot.missing)], []
+        slot.runs, slot.missing = [*slot.runs, *((missing, missing) for missing in slot.missing)], []
     if number > slot.highest:
         first, floor = max(slot.highest + 1, number - WINDOW), number - WINDOW
         slot.runs = [(max(begin, floor + 1), end) for begin, end in slot.runs if end > floor]
@@ -144,9 +144,9 @@ def _record_number(slot: SlotState, number: int) -> bool:
             slot.runs.append((first, number - 1))
         slot.highest = number
         return True
-    for place, (begin, end) in enumerate(slot.runs):
+    for index, (begin, end) in enumerate(slot.runs):
         if begin <= number <= end:
             left = ((begin, number - 1), (number + 1, end))
-            slot.runs[place : place + 1] = [run for run in left if run[0] <= run[1]]
+            slot.runs[index : index + 1] = [run for run in left if run[0] <= run[1]]
             return True
     return False

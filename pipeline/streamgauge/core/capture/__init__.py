@@ -1,1 +1,4 @@
-"""The capture format: segments and bundles, and their encoding."""
+"""The capture format, between taps and assembler.
+
+segments.py  what a tap writes of a stream; bundles.py: segments of many streams as compressed bytes
+"""

@@ -109,8 +109,8 @@ def _decode_large(content: bytes) -> Bundle:
     undecoded = _UNDECODED.decode(content)
     segments: list[Segment] = []
     reads = 0
-    for one in undecoded.segments:
-        segments.append(_SEGMENT.decode(one))
+    for encoded_segment in undecoded.segments:
+        segments.append(_SEGMENT.decode(encoded_segment))
         reads += len(segments[-1].reads)
         if reads > MAX_READS:
             raise UnreadableBundle("schema", f"the bundle has more than {MAX_READS} reads")
@@ -125,5 +125,5 @@ def _check(bundle: Bundle) -> None:
         )
     if len(bundle.instance) != 16 or any(len(segment.stream) != 16 for segment in bundle.segments):
         raise UnreadableBundle("schema", "an id in the bundle does not have 16 bytes")
-    if bundle.slot >= SLOTS or any(len(one) != 16 for one in bundle.dead):
+    if bundle.slot >= SLOTS or any(len(instance) != 16 for instance in bundle.dead):
         raise UnreadableBundle("schema", "the bundle's slot or list of dead instances is not valid")

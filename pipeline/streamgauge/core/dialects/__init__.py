@@ -1,4 +1,9 @@
-"""All known dialects, and how the dialect of a stream is detected: the path gives a hint, the events decide."""
+"""All known dialects, and how the dialect of a stream is detected: the path gives a hint, the events decide.
+
+contract.py  what a dialect is (`Dialect`), and what it calls (`Sink`); a module for each dialect implements it
+deltas.py    declarations of plain deltas; typed_deltas.py: their types
+openai_chat_tables.py   how servers of OpenAI chat differ; openai_usage.py: usage of OpenAI's formats
+"""
 
 import re
 

@@ -193,13 +193,13 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
         return
     kind = block.get("type")
     if isinstance(kind, str) and kind in _TOOL_BLOCKS:
-        given = block.get("input")
+        arguments = block.get("input")
         call_id = block.get("id")
-        if is_no_call(block.get("name"), call_id, given):
+        if is_no_call(block.get("name"), call_id, arguments):
             return
-        sink.tool(0, index, block.get("name"), call_id=call_id, client=_TOOL_BLOCKS[kind], empty=given == {})
-        if given:  # {} means that fragments follow, or that there are no arguments
-            sink.arguments(0, index, given)
+        sink.tool(0, index, block.get("name"), call_id=call_id, client=_TOOL_BLOCKS[kind], empty=arguments == {})
+        if arguments:  # {} means that fragments follow, or that there are no arguments
+            sink.arguments(0, index, arguments)
     elif kind == "text":
         sink.text(0, block.get("text"))
     elif kind == "thinking":

@@ -171,11 +171,11 @@ def _read_part(part: object, sink: Sink) -> None:
 
 def _read_call(key: int | None, call: object, sink: Sink) -> None:
     """Reads the beginning of a call. A call without an index is a new one."""
-    given = _object(call)
-    function = _object(given.get("function"))
+    entry = _object(call)
+    function = _object(entry.get("function"))
     name, arguments = function.get("name"), function.get("arguments")
-    if not is_no_call(name, given.get("id"), arguments):
-        sink.tool(0, key, name, call_id=given.get("id"))
+    if not is_no_call(name, entry.get("id"), arguments):
+        sink.tool(0, key, name, call_id=entry.get("id"))
         sink.arguments(0, key, arguments)
 
 

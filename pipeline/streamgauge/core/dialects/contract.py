@@ -27,7 +27,9 @@ def looks_whole(event: Event) -> bool:
     """Whether the content of an event is whole JSON, or begins with [DONE]."""
     if event.data is not None:
         return event.data.startswith(DONE) or isinstance(parse(event.data), dict | list)
-    return any(one is not None and isinstance(parse(one), dict | list | str) for one in (event.error, event.bare))
+    return any(
+        content is not None and isinstance(parse(content), dict | list | str) for content in (event.error, event.bare)
+    )
 
 
 class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -165,7 +167,7 @@ class Sink(Protocol):
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         """Reports the finish reason of a choice. `normal`: its normal reason, if not that of `outcome.FINISH_REASONS`."""
 
-    def usage(self, given: object, *, placeholder: bool = False) -> None:
+    def usage(self, reported: object, *, placeholder: bool = False) -> None:
         """Reports the provider's own usage object, not a copy. `placeholder`: its output count has no meaning yet."""
 
     def error(self, facts: ErrorFacts) -> None:

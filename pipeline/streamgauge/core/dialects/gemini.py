@@ -233,9 +233,9 @@ def _tier(usage: object) -> object:
 
 def _candidates(answer: Data) -> list[tuple[int, Data]]:
     """The candidates with their index. A candidate without one gets its position in the list."""
-    given = answer.get("candidates")
+    listed = answer.get("candidates")
     candidates = []
-    for position, candidate in enumerate(given if isinstance(given, list) else ()):
+    for position, candidate in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(candidate, dict):
             index = whole_number(candidate.get("index"))
             candidates.append((position if index is None else index, candidate))
@@ -256,14 +256,14 @@ def _read_candidate(index: int, candidate: Data, answer: Data, sink: Sink) -> No
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
             _read_part(index, part, sink)
-    given = candidate.get("finishReason")
-    if given is None:
+    reason = candidate.get("finishReason")
+    if reason is None:
         return
-    number = whole_number(given)
-    name = reason_label(given) if number is None else _numbered_reasons(answer).get(number)
+    number = whole_number(reason)
+    name = reason_label(reason) if number is None else _numbered_reasons(answer).get(number)
     normal = None if name is None else normal_reason(name)
     # STOP is also the finish reason of function calls.
-    sink.finish(index, given, "tool_calls" if name == "STOP" and sink.calls_client_tools(index) else normal)
+    sink.finish(index, reason, "tool_calls" if name == "STOP" and sink.calls_client_tools(index) else normal)
 
 
 def _read_part(index: int, part: Data, sink: Sink) -> None:
@@ -279,8 +279,8 @@ def _read_part(index: int, part: Data, sink: Sink) -> None:
         sink.tool(index, None, server_call.get("toolType"), call_id=server_call.get("id"), client=False)
         sink.arguments(index, None, server_call.get("args"))
     for name, member in _MEDIA.items():
-        if name in part and isinstance(given := part[name], dict):
-            sink.media(index, given.get(member))
+        if name in part and isinstance(blob := part[name], dict):
+            sink.media(index, blob.get(member))
 
 
 def _read_call(index: int, call: Data, sink: Sink) -> None:
@@ -307,5 +307,5 @@ def _value_of(fragment: Data) -> object:
     text = fragment.get("stringValue")
     if isinstance(text, str):
         return text
-    value = next((given for name in ("numberValue", "boolValue") if (given := fragment.get(name)) is not None), None)
+    value = next((scalar for name in ("numberValue", "boolValue") if (scalar := fragment.get(name)) is not None), None)
     return "null" if value is None and "nullValue" in fragment else value

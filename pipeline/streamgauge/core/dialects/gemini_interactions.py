@@ -145,8 +145,8 @@ class GeminiInteractions(DialectDefaults):
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
         """Reports a step, the state of the interaction and its usage; one event may carry all three."""
-        given = data.get("event_type")
-        kind = given if isinstance(given, str) else event
+        event_type = data.get("event_type")
+        kind = event_type if isinstance(event_type, str) else event
         if kind in _STEPS:
             _read_step(whole_number(data.get("index")) or 0, data.get(_STEPS[kind]), sink)
         elif kind == "error":
@@ -170,7 +170,7 @@ class GeminiInteractions(DialectDefaults):
         kind = {**first, **last}.get("event_type", event)
         if not isinstance(kind, str) or kind not in _TERMINALS:
             return {} if self.recognises(event, {**first, **last}) else None
-        parts = [part for one in (first, last) if isinstance(part := one.get("interaction"), dict)]
+        parts = [part for members in (first, last) if isinstance(part := members.get("interaction"), dict)]
         interaction = {
             name: value for part in parts for name, value in part.items() if name not in ("steps", "outputs")
         }
@@ -186,8 +186,8 @@ class GeminiInteractions(DialectDefaults):
 
 
 def _steps_of(interaction: Data) -> list[object]:
-    given = interaction.get("steps")
-    steps = given if isinstance(given, list) else interaction.get("outputs")
+    listed = interaction.get("steps")
+    steps = listed if isinstance(listed, list) else interaction.get("outputs")
     return steps if isinstance(steps, list) else []
 
 
@@ -282,8 +282,8 @@ def _read_output(kind: str, step: Data, sink: Sink) -> None:
     """Reads text, thoughts and media: in the step itself, in its content or, for a thought, in its summary."""
     _read_piece(kind, step, sink)
     for name in ("content", "summary"):
-        given = step.get(name)
-        for piece in given if isinstance(given, list) else (given,):
+        pieces = step.get(name)
+        for piece in pieces if isinstance(pieces, list) else (pieces,):
             if isinstance(piece, dict):
                 _read_piece(kind, piece, sink)
     if isinstance(step.get("error"), dict):

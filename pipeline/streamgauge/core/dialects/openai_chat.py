@@ -172,13 +172,13 @@ class OpenAIChat(DialectDefaults):
         if any(_has_output(choice) for choice in choices):
             return None
         usage = _first_present(chunk, _USAGES)
-        return usage or next((given for choice in choices if (given := choice.get(CHOICE_USAGE))), usage)
+        return usage or next((reported for choice in choices if (reported := choice.get(CHOICE_USAGE))), usage)
 
 
 def choices_of(data: Data) -> list[Data]:
     """The choices of a chunk."""
-    given = data.get("choices")
-    return [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
+    listed = data.get("choices")
+    return [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
 
 
 def _chunk_of(data: Data) -> Data:
@@ -203,8 +203,8 @@ def _read_choice(position: int, choice: Data, sink: Sink, is_whole: bool, closes
 
     `closes`: earlier events may have reported the same output.
     """
-    given = choice.get("index")
-    index = given if type(given) is int and 0 <= given <= MAX_SAFE_INTEGER else position
+    own_index = choice.get("index")
+    index = own_index if type(own_index) is int and 0 <= own_index <= MAX_SAFE_INTEGER else position
     sink.choice(index)
     message = choice.get("delta")
     if is_whole or type(message) is not dict:
@@ -254,8 +254,8 @@ def _read_beside_content(index: int, message: Data, sink: Sink, closes: bool) ->
 
 def _whole_calls(message: Data) -> list[WholeCall]:
     """All calls of a message that repeats them."""
-    given = message.get("tool_calls")
-    calls = [call for call in (given if isinstance(given, list) else (given,)) if isinstance(call, dict)]
+    listed = message.get("tool_calls")
+    calls = [call for call in (listed if isinstance(listed, list) else (listed,)) if isinstance(call, dict)]
     whole = [
         WholeCall(called.get("name"), called.get(text), call.get("id"), json=json)
         for call in calls
@@ -289,8 +289,8 @@ def _read_reasoning(index: int, message: Data, sink: Sink) -> None:
 
     The parts say whether it is a summary, also where the text stands beside them. A part without text is encrypted.
     """
-    given = message.get(REASONING_PARTS)
-    parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+    listed = message.get(REASONING_PARTS)
+    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
     for name in REASONING:
         value = message.get(name)
         if isinstance(value, str) and value:
@@ -326,14 +326,14 @@ def _read_tools(index: int, calls: object, sink: Sink) -> None:
     for position, call in enumerate(calls if isinstance(calls, list) else (calls,)):
         if not isinstance(call, dict):
             continue
-        given, call_id = whole_number(call.get("index")), call.get("id")
-        key = position if given is None else given
+        own_index, call_id = whole_number(call.get("index")), call.get("id")
+        key = position if own_index is None else own_index
         name, arguments = _name_and_arguments(call)
         if is_no_call(name, call_id, arguments):
             continue
         known_id, is_whole = begun.get(key, (None, False))
         is_another = bool(name) and is_whole and (not call_id or call_id != known_id)
-        _read_call(index, None if is_another else key, call, sink, indexed=given is not None)
+        _read_call(index, None if is_another else key, call, sink, indexed=own_index is not None)
         begun[key] = (call_id or known_id, is_whole or bool(arguments))
 
 
@@ -348,11 +348,11 @@ def _name_and_arguments(call: Data) -> tuple[object, object]:
 def _read_call(index: int, key: int | None, call: Data, sink: Sink, *, indexed: bool) -> None:
     call_id = call.get("id")
     for kind, text, json in _KINDS_OF_CALLS:
-        given = call.get(kind)
-        if isinstance(given, dict):
-            name = given.get("name")
+        called = call.get(kind)
+        if isinstance(called, dict):
+            name = called.get("name")
             sink.tool(index, key, name, call_id=call_id, json=json, indexed=indexed, in_pieces=indexed)
-            sink.arguments(index, key, given.get(text), call_id, indexed=indexed)
+            sink.arguments(index, key, called.get(text), call_id, indexed=indexed)
 
 
 def _read_deprecated(index: int, function: object, sink: Sink) -> None:
@@ -390,7 +390,7 @@ _BESIDE_CONTENT = _REASONS | {*_READERS, "type"}
 
 
 def _has_output(choice: Data) -> bool:
-    messages = [one for one in (choice.get("delta"), choice.get("message")) if isinstance(one, dict)]
+    messages = [message for message in (choice.get("delta"), choice.get("message")) if isinstance(message, dict)]
     has_member = any(message.get(name) for message in messages for name in ("content", *_READERS, *_REASONS))
     return has_member or bool(choice.get("text"))
 
@@ -417,14 +417,14 @@ def _first_present(data: object, paths: tuple[tuple[str, ...], ...]) -> object:
 
 
 _MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = _paths(*MODELS), _paths(*USAGES), _paths(*ROUTED_MODELS), _paths(*ERRORS)
-_TIMING = [(_paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
-_OWN = (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
+_TIMING = [(_paths(*dotted.split()), name, unit) for dotted, name, unit in PROVIDER_TIMING]
+_OWN = (*_ROUTED_MODELS, *_ERRORS, *(path for row in _TIMING for path in row[0]))
 # The usual places of model and usage.
 _MODEL, _USAGE = MODELS[0], USAGES[0]
 # Members that most chunks do not have: other places of model and usage, and what the server says of its own work.
-_MORE = frozenset(place[0] for place in (*_MODELS, *_USAGES, *_OWN)) - {_MODEL, _USAGE}
+_MORE = frozenset(path[0] for path in (*_MODELS, *_USAGES, *_OWN)) - {_MODEL, _USAGE}
 # The same in usage.
-_OWN_IN_USAGE = frozenset(place[1] for place in _OWN if place[0] == "usage")
+_OWN_IN_USAGE = frozenset(path[1] for path in _OWN if path[0] == "usage")
 
 
 def _read_provider(data: Data, sink: Sink) -> None:
@@ -433,9 +433,9 @@ def _read_provider(data: Data, sink: Sink) -> None:
     facts = error_in("", {"error": _first_present(data, _ERRORS)})
     if facts is not None:
         sink.error(facts)
-    for places, name, unit in _TIMING:
-        claims = [claim for place in places if (claim := _measure(_member(data, place))) is not None]
-        if len(claims) == len(places):
+    for paths, name, unit in _TIMING:
+        claims = [claim for path in paths if (claim := _measure(_member(data, path))) is not None]
+        if len(claims) == len(paths):
             sink.provider_timing(**{name: sum(claims) * unit})
 
 

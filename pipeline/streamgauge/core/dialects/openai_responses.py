@@ -237,7 +237,7 @@ class OpenAIResponses(DialectDefaults):
         kind = type_of(event, {**first, **last})
         if not isinstance(kind, str) or kind not in _TERMINALS:
             return {} if self.recognises(event, {**first, **last}) else None
-        parts = [part for one in (first, last) if isinstance(part := one.get("response"), dict)]
+        parts = [part for members in (first, last) if isinstance(part := members.get("response"), dict)]
         response = {name: value for part in parts for name, value in part.items() if name != "output"}
         return {**first, **last, "type": kind, "response": response}
 
@@ -312,8 +312,8 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
             _read_part(part, sink, reasons=reasons, summary="summary" in kind)
     elif kind in _ARGUMENTS_DONE:
         member, item = _ARGUMENTS_DONE[kind]
-        given = data.get(member)
-        arguments = given if isinstance(given, str) else None  # by contract a string
+        text = data.get(member)
+        arguments = text if isinstance(text, str) else None  # by contract a string
         sink.whole_arguments(0, index or 0, arguments, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
     elif kind == "response.output_item.done":
         sink.part(index, Source.ITEM_DONE)
@@ -382,13 +382,13 @@ def _call_of(item: Data) -> WholeCall | None:
 
 def _arguments_of(item: Data) -> object:
     """The input that the model wrote for a call, from the member that the type of the item uses."""
-    given = item.get("arguments") or item.get("input") or item.get("code")
+    arguments = item.get("arguments") or item.get("input") or item.get("code")
     action, operation = item.get("action"), item.get("operation")
-    if not given and isinstance(operation, dict):
-        given = operation.get("diff")
-    if not given and isinstance(action, dict) and isinstance(action.get("commands"), list):
-        given = "".join([command for command in action["commands"] if isinstance(command, str)])
-    return given
+    if not arguments and isinstance(operation, dict):
+        arguments = operation.get("diff")
+    if not arguments and isinstance(action, dict) and isinstance(action.get("commands"), list):
+        arguments = "".join([command for command in action["commands"] if isinstance(command, str)])
+    return arguments
 
 
 def _read_content(item: object, sink: Sink) -> None:
@@ -412,9 +412,9 @@ def _read_part(part: Data, sink: Sink, *, reasons: bool, summary: bool) -> None:
         sink.media(0, part.get("data") or part.get("transcript"))  # output_audio
 
 
-def _parts_of(given: object) -> list[Data]:
+def _parts_of(listed: object) -> list[Data]:
     """The objects of a list: parts of a content, or items of an output."""
-    return [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+    return [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
 
 
 def _is_clients(item: Data) -> bool:

@@ -240,11 +240,11 @@ class _Plan:
         alternatives = spec if isinstance(spec, tuple) else (spec,)
         if Kind.TEXT in alternatives or Kind.ARGUMENTS in alternatives or Kind.REASON in alternatives:
             return _NOTHING
-        return _EMPTY | None if any(isinstance(one, list) for one in alternatives) else None
+        return _EMPTY | None if any(isinstance(alternative, list) for alternative in alternatives) else None
 
     def _nested(self, where: str, spec: Spec) -> Any:
         alternatives = spec if isinstance(spec, tuple) else (spec,)
-        inner = next(one for one in alternatives if not isinstance(one, Kind))
+        inner = next(alternative for alternative in alternatives if not isinstance(alternative, Kind))
         if isinstance(inner, Mapping):
             return self.struct(inner, where)
         self._lists.add(where)

@@ -73,8 +73,8 @@ class Watsonx(DialectDefaults):
 
 def _results(data: Data) -> list[tuple[int, Data]]:
     """The results of an event with their position; there is one, unless the request asked for several."""
-    given = data.get("results")
-    results = enumerate(given if isinstance(given, list) else ())
+    listed = data.get("results")
+    results = enumerate(listed if isinstance(listed, list) else ())
     return [(index, result) for index, result in results if isinstance(result, dict)]
 
 

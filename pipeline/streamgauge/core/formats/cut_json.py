@@ -28,7 +28,7 @@ def first_members(head: bytes) -> dict[str, object]:
             end = token.end()
         else:
             continue
-        whole, closing = head[:end], b"".join([_CLOSING[one] for one in reversed(open_brackets)])
+        whole, closing = head[:end], b"".join([_CLOSING[bracket] for bracket in reversed(open_brackets)])
     value = parse(whole + closing)
     return value if isinstance(value, dict) else {}
 
@@ -40,9 +40,9 @@ def last_members(tail: bytes, opening: bytes, member: str) -> dict[str, object]:
     member of the same name in another object does not. No string can hold the name in quotes after a comma, since its quotes
     are escaped there.
     """
-    places = re.finditer(rb'[,{]\s*("%b"\s*:)' % member.encode(), tail)
-    for place in reversed(list(places)):
-        value = parse(opening + tail[place.start(1) :])
+    matches = re.finditer(rb'[,{]\s*("%b"\s*:)' % member.encode(), tail)
+    for match in reversed(list(matches)):
+        value = parse(opening + tail[match.start(1) :])
         if isinstance(value, dict):
             return value
     return {}

@@ -285,11 +285,11 @@ def _through(codings: Sequence[_Coding], data: bytes, limits: Sequence[int]) -> 
     """Decodes `data` through all codings. Raises _UndecodableError once a coding's total output exceeds its limit."""
     coding, limit = codings[0], limits[0]
     for piece in coding.decode(data):
-        given = piece[: max(limit - coding.produced, 0)]
+        allowed = piece[: max(limit - coding.produced, 0)]
         coding.produced += len(piece)
         if len(codings) > 1:
-            yield from _through(codings[1:], given, limits[1:])
-        elif given:
-            yield given
+            yield from _through(codings[1:], allowed, limits[1:])
+        elif allowed:
+            yield allowed
         if coding.produced > limit:
             raise _UndecodableError(DecodeFault.BOMB, limit)

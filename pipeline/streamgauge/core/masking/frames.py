@@ -31,7 +31,7 @@ _MAX_BYTES = 16 * 1024
 _MAX_DIGITS = 15
 # The most places of a frame. Recorded deltas differ in at most six places.
 _MAX_PLACES = 16
-# A mark for a text has from 64 to twice as many letters: few enough that an id or a type of this length would be kept.
+# Placeholder texts have 64 to 128 letters, so that the allowlist would keep them as an id or a type.
 _LETTERS = 64
 # A mark for a number is this number or a slightly larger one, or ten times as much.
 _NUMBER = 10 ** (_MAX_DIGITS - 2) + 70
@@ -83,14 +83,14 @@ class Frame:
             whole = [None not in values for values in zip(*masked_columns, strict=True)]
             masked_columns = [list(compress(column, whole)) for column in masked_columns]
             each = iter(whole)
-            fits = [one and next(each) for one in fits]
+            fits = [fit and next(each) for fit in fits]
         count = len(masked_columns[0])
         pieces = [repeat(part, count) if isinstance(part, bytes) else masked_columns[part] for part in self._parts]
         written = list(map(b"".join, zip(*pieces, strict=True)))
         if False not in fits:
             return written
         every = iter(written)
-        return [next(every) if one else None for one in fits]
+        return [next(every) if fit else None for fit in fits]
 
 
 def _numbers(column: Sequence[bytes]) -> Sequence[bytes | None]:
@@ -145,8 +145,8 @@ class NotRecognisedError(Exception):
 def _samples(blocks: Sequence[bytes]) -> list[bytes] | None:
     """Some blocks of the most frequent kind, without escapes; None if less than half of the blocks are of one kind."""
     middle = len(blocks) // 2
-    some = blocks[max(0, middle - _SAMPLED // 2) : middle + _SAMPLED // 2]
-    plain = [block for block in some if b"\\" not in block and len(block) <= _MAX_BYTES]
+    sample = blocks[max(0, middle - _SAMPLED // 2) : middle + _SAMPLED // 2]
+    plain = [block for block in sample if b"\\" not in block and len(block) <= _MAX_BYTES]
     if not plain:
         return None
     # The first and the last block are often of another kind, so take one from the middle.
@@ -154,7 +154,7 @@ def _samples(blocks: Sequence[bytes]) -> list[bytes] | None:
     begin, quotes = usual.partition(b"\n")[0][:_BEGIN_BYTES], usual.count(b'"')
     alike = [block for block in plain if block.startswith(begin) and block.count(b'"') == quotes]
     # Two neighbours are among the samples, because they differ even in a value that repeats after some events.
-    return [alike[0], alike[1], usual, alike[-1]] if 2 <= len(alike) >= len(some) / 2 else None
+    return [alike[0], alike[1], usual, alike[-1]] if 2 <= len(alike) >= len(sample) / 2 else None
 
 
 class _Places:
@@ -190,7 +190,7 @@ def _places(samples: Sequence[bytes]) -> _Places | None:
     pieces = [data.split(b'"') for _, _, data in parted]
     last = len(pieces[0]) - 1
     places = _Places()
-    if b"\n" in parted[0][2] or any(len(some) != last + 1 for some in pieces):
+    if b"\n" in parted[0][2] or any(len(parts) != last + 1 for parts in pieces):
         return None
     if not _add_head([head for head, _, _ in parted], places):
         return None
@@ -216,20 +216,20 @@ def _add_head(heads: Sequence[bytes], places: _Places) -> bool:
     if heads.count(heads[0]) == len(heads):
         places.add_literal(heads[0])
         return heads[0] == b"" or heads[0].endswith(b"\n")
-    around = {found and found.groups() for found in map(_ID_LINE.fullmatch, heads)}
-    found = around.pop()
-    if found is None or around:
+    around = {line and line.groups() for line in map(_ID_LINE.fullmatch, heads)}
+    id_line = around.pop()
+    if id_line is None or around:
         return False
-    places.add_literal(found[0])
+    places.add_literal(id_line[0])
     places.add_place(is_text=False)
-    places.add_literal(found[1])
+    places.add_literal(id_line[1])
     return True
 
 
 def _add_numbers(pieces: Sequence[bytes], places: _Places) -> bool:
     """Add the bytes between two strings; return False if they differ in more than numbers."""
     parted = [_DIGITS.split(piece) for piece in pieces]
-    if any(len(some) != len(parted[0]) for some in parted):
+    if any(len(parts) != len(parted[0]) for parts in parted):
         return False
     for at, each in enumerate(zip(*parted, strict=True)):
         if each.count(each[0]) == len(each):
@@ -255,17 +255,17 @@ def _marks(texts: Sequence[bool], *, longer: bool) -> list[bytes]:
 
 def _parts(masked: bytes, texts: Sequence[bool], marks: Sequence[bytes]) -> list[bytes | int] | None:
     """The parts of a masked event that had these marks; None if a mark cannot be identified, or if letters were kept."""
-    found: list[tuple[int, int, int]] = []
-    for place, (mark, text) in enumerate(zip(marks, texts, strict=True)):
+    marked: list[tuple[int, int, int]] = []
+    for index, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         kept = b'"%b"' % (b"x" * len(mark)) if text else mark
         if masked.count(kept) > 1 or b"q" * _LETTERS in masked:
             return None
         if kept in masked:
             begin = masked.index(kept) + text
-            found.append((begin, begin + len(mark), place))
+            marked.append((begin, begin + len(mark), index))
     parts: list[bytes | int] = []
     at = 0
-    for begin, end, place in sorted(found):
-        parts += [masked[at:begin], place]
+    for begin, end, index in sorted(marked):
+        parts += [masked[at:begin], index]
         at = end
     return [*parts, masked[at:]]

@@ -112,9 +112,9 @@ class Masker:
     ) -> Sequence[bytes | None]:
         """The masked form of each event that fits a frame; None for each other event. Changes only the frame."""
 
-        def mask_copy(some: Sequence[bytes]) -> list[bytes]:
+        def mask_copy(blocks: Sequence[bytes]) -> list[bytes]:
             masker = copy.copy(self)
-            masked = masker.mask(read(some))
+            masked = masker.mask(read(blocks))
             if (masker._unrecognised, masker._changes) != (self._unrecognised, self._changes):
                 raise NotRecognisedError
             return list(map(write_event, masked))
@@ -183,7 +183,7 @@ class Masker:
             return None
         if self.full:
             return raw
-        return encoded([self._answer(one) for one in value] if isinstance(value, list) else self._answer(value))
+        return encoded([self._answer(answer) for answer in value] if isinstance(value, list) else self._answer(value))
 
     def _answer(self, value: object) -> object:
         """Masks one response, or one event of a list of events."""
@@ -224,7 +224,7 @@ class Masker:
             return msgspec.Raw(_UNPARSABLE)
         keep = _KEEP_ERRORS if self._dialect is None else partial(_keep_event, self._dialect, name)
         # Gemini sends errors as a list of events.
-        return [keep(one) for one in value] if isinstance(value, list) else keep(value)
+        return [keep(answer) for answer in value] if isinstance(value, list) else keep(value)
 
     def _set_dialect(self, dialect: Dialect) -> None:
         if dialect is not self._shown:
@@ -262,4 +262,4 @@ def _masked_json(raw: bytes) -> bytes:
     value = parse(raw)
     if value is UNPARSED:
         return _UNPARSABLE
-    return encoded([_KEEP_ERRORS(one) for one in value] if isinstance(value, list) else _KEEP_ERRORS(value))
+    return encoded([_KEEP_ERRORS(answer) for answer in value] if isinstance(value, list) else _KEEP_ERRORS(value))
