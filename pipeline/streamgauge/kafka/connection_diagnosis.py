@@ -61,10 +61,10 @@ async def refusal_of(brokers: Brokers) -> Refusal | None:
         try:
             waiting += await _connect(brokers, *address)
         except (OSError, KafkaError, TimeoutError, ValueError, EOFError) as fault:
-            found = _meaning(brokers, f"{address[0]}:{address[1]}", _cause(fault))
-            if found is not None and found.final:
-                return found
-            guess = guess or found
+            refusal = _meaning(brokers, f"{address[0]}:{address[1]}", _cause(fault))
+            if refusal is not None and refusal.final:
+                return refusal
+            guess = guess or refusal
     return guess
 
 

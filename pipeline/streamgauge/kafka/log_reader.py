@@ -52,8 +52,8 @@ def read_partition(at: Brokers | str, topic: str, partition: int) -> Iterator[Re
 
 
 class _Partition:
-    def __init__(self, brokers: Brokers, topic_partition: TopicPartition) -> None:
-        self._brokers, self._topic_partition, self._end = brokers, topic_partition, 0
+    def __init__(self, brokers: Brokers, tp: TopicPartition) -> None:
+        self._brokers, self._topic_partition, self._end = brokers, tp, 0
         self._consumer: Any = None
 
     async def start(self) -> None:
@@ -77,8 +77,12 @@ class _Partition:
         """Return the next messages below the end; an empty list when the end is reached. Raises LogUnreadableError."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while await self._consumer.position(self._topic_partition) < self._end:
-            found = await self._consumer.getmany(self._topic_partition, timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)
-            if messages := [_read(one) for one in found.get(self._topic_partition, ()) if one.offset < self._end]:
+            fetched = await self._consumer.getmany(
+                self._topic_partition, timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE
+            )
+            if messages := [
+                _read(message) for message in fetched.get(self._topic_partition, ()) if message.offset < self._end
+            ]:
                 return messages
             if asyncio.get_running_loop().time() > deadline:
                 raise LogUnreadableError(
@@ -121,26 +125,26 @@ async def _ends(brokers: Brokers, topic: str, partitions: int) -> Ends:
     )
     await consumer.start()
     try:
-        places = [TopicPartition(topic, number) for number in range(partitions)]
-        consumer.assign(places)
-        begins, ends = await asyncio.gather(consumer.beginning_offsets(places), consumer.end_offsets(places))
-        filled = [place for place in places if begins[place] < ends[place]]
-        first = await _messages_at(consumer, {place: begins[place] for place in filled})
-        last = await _messages_at(consumer, {place: ends[place] - 1 for place in filled})
-        return {place.partition: (first[place], last[place]) for place in filled if place in first and place in last}
+        tps = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(tps)
+        begins, ends = await asyncio.gather(consumer.beginning_offsets(tps), consumer.end_offsets(tps))
+        filled = [tp for tp in tps if begins[tp] < ends[tp]]
+        first = await _messages_at(consumer, {tp: begins[tp] for tp in filled})
+        last = await _messages_at(consumer, {tp: ends[tp] - 1 for tp in filled})
+        return {tp.partition: (first[tp], last[tp]) for tp in filled if tp in first and tp in last}
     finally:
         await consumer.stop()
 
 
 async def _messages_at(consumer: Any, offsets: Mapping[Any, int]) -> dict[Any, Read]:
     """By partition, the message at its offset, or the next one; partitions that send none are left out."""
-    for place, offset in offsets.items():
-        consumer.seek(place, offset)
-    found: dict[Any, Read] = {}
+    for tp, offset in offsets.items():
+        consumer.seek(tp, offset)
+    read: dict[Any, Read] = {}
     for _ in range(_END_FETCHES):
-        if not (waiting := [place for place in offsets if place not in found]):
+        if not (waiting := [tp for tp in offsets if tp not in read]):
             break
-        for place, messages in (await consumer.getmany(*waiting, timeout_ms=_FETCH_WAIT_MS)).items():
+        for tp, messages in (await consumer.getmany(*waiting, timeout_ms=_FETCH_WAIT_MS)).items():
             for message in messages[:1]:
-                found[place] = Read(message.offset, message.timestamp, message.value)
-    return found
+                read[tp] = Read(message.offset, message.timestamp, message.value)
+    return read

@@ -187,8 +187,8 @@ class Producer:
 
     async def refusal(self) -> str | None:
         """Why the broker refuses us and what an operator has to fix, as one sentence; None if nothing is known."""
-        found = await refusal_of(self._brokers)
-        return found.sentence if found is not None else None
+        refusal = await refusal_of(self._brokers)
+        return refusal.sentence if refusal is not None else None
 
     async def stop(self, deadline_s: float) -> None:
         """Send the buffered messages, for at most `deadline_s` seconds, and disconnect."""

@@ -108,7 +108,7 @@ class FollowingContext(ssl.SSLContext):
         self._seen = files.state()
         self._inner = files.context()
 
-    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         """Create the TLS object of one connection; asyncio and uvloop call this for each connection."""
         seen = self._files.state()
         if seen != self._seen:
@@ -117,7 +117,7 @@ class FollowingContext(ssl.SSLContext):
                 self._inner = self._files.context()
             except ValueError as fault:
                 _LOG.warning("%s; the previous files stay in use", fault)
-        return self._inner.wrap_bio(*given, **named)
+        return self._inner.wrap_bio(*arguments, **options)
 
 
 @dataclass(frozen=True)

@@ -430,4 +430,4 @@ def _whole_streams(value: bytes) -> list[str | None]:
         segments = decode_bundle(value).segments
     except UnreadableBundle:
         return []
-    return [one.opening.upstream for one in segments if one.opening is not None and one.end is not None]
+    return [segment.opening.upstream for segment in segments if segment.opening is not None and segment.end is not None]

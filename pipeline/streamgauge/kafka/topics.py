@@ -209,14 +209,14 @@ async def create(
     """
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
-        found = await _existing(admin, brokers, topics, Job.CREATE)
+        existing = await _existing(admin, brokers, topics, Job.CREATE)
         if partitions is None:
-            partitions = found[topics.segments].partitions if topics.segments in found else DEFAULT_PARTITIONS
+            partitions = existing[topics.segments].partitions if topics.segments in existing else DEFAULT_PARTITIONS
         result = Created()
-        missing = [topic for topic in topics.wanted(partitions) if topic.name not in found]
+        missing = [topic for topic in topics.wanted(partitions) if topic.name not in existing]
         for wanted in topics.wanted(partitions):
-            if wanted.name in found:
-                result.differences.extend(differences(wanted, found[wanted.name]))
+            if wanted.name in existing:
+                result.differences.extend(differences(wanted, existing[wanted.name]))
         if missing:
             result.created.extend(await _create_missing(admin, brokers, missing, replicas))
             await _wait_until_listed(admin, [topic.name for topic in missing])
@@ -236,8 +236,8 @@ async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list
     """The existing topics of this prefix, with their present configuration. Raises TopicsError."""
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
-        found = await _existing(admin, brokers, topics, Job.DESCRIBE)
-    return [found[name] for name in topics.names if name in found]
+        existing = await _existing(admin, brokers, topics, Job.DESCRIBE)
+    return [existing[name] for name in topics.names if name in existing]
 
 
 async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:

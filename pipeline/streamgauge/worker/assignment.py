@@ -156,21 +156,21 @@ class Assignment:
     async def _load(self) -> None:
         await self._drop_partitions()
         epoch = self.consumer.assignment_epoch
-        found = await load_start_offsets(self._reading)
+        starts = await load_start_offsets(self._reading)
         if epoch is None or epoch != self.consumer.assignment_epoch:
             return  # the next rebalance has begun
-        partitions = {number: self._recover(number, *place) for number, place in found.items()}
-        if not await self._match_state(found, partitions) or epoch != self.consumer.assignment_epoch:
+        partitions = {number: self._recover(number, *start) for number, start in starts.items()}
+        if not await self._match_state(starts, partitions) or epoch != self.consumer.assignment_epoch:
             return
         self._partitions = partitions
-        for number, (committed, _, end) in found.items():
+        for number, (committed, _, end) in starts.items():
             self._gauges.assigned(number, committed, end)
         for partition in partitions.values():
             partition.start()
         self._recovered = True
 
     async def _match_state(
-        self, found: Mapping[int, tuple[int, int, int]], partitions: Mapping[int, Partition]
+        self, starts: Mapping[int, tuple[int, int, int]], partitions: Mapping[int, Partition]
     ) -> bool:
         """Whether to start the partitions; False if the next rebalance has begun.
 
@@ -178,14 +178,14 @@ class Assignment:
         """
         if self._identity_check is None:
             return True
-        entries = {number: self._state.newest.entries(number).values() for number in found}
+        entries = {number: self._state.newest.entries(number).values() for number in starts}
         applied = {number: max(map(offset_of, values), default=None) for number, values in entries.items()}
         resume = {
             number: partitions[number].next_offset
-            for number, (committed, *_) in found.items()
+            for number, (committed, *_) in starts.items()
             if self._settings.segments_id and not committed and applied[number] is not None
         }
-        return await self._identity_check.check(found, applied, resume)
+        return await self._identity_check.check(starts, applied, resume)
 
     def _recover(self, number: int, committed: int, begins: int, ends: int) -> Partition:
         assembler = Assembler(self._settings)
@@ -247,7 +247,7 @@ class Assignment:
 
     def probed(self, progress: Mapping[TopicPartition, PartitionProgress]) -> None:
         """Take the progress of the partitions as the broker knows it, for their gauges."""
-        self._gauges.probed({place.partition: one for place, one in progress.items() if place.topic == self.topic})
+        self._gauges.probed({tp.partition: reached for tp, reached in progress.items() if tp.topic == self.topic})
 
     def report(self) -> None:
         """Set the metrics of open streams, of partitions and their progress, and of the partitions' time."""
@@ -300,7 +300,7 @@ class PartitionGauges:
 
     def probed(self, progress: Mapping[int, PartitionProgress]) -> None:
         """Take the result of a progress probe, by partition. Offsets without a message count as committed there."""
-        self._probed.update({partition: one for partition, one in progress.items() if partition in self._probed})
+        self._probed.update({number: reached for number, reached in progress.items() if number in self._probed})
 
     def update(self, partition: int, committed: int | None, end: int | None) -> None:
         """Set the gauges. `committed`: the last committed offset; `end`: the end that the consumer knows; None if unknown."""

@@ -93,10 +93,10 @@ class LedgerSink:
 
     async def _load_offsets(self) -> None:
         epoch = self._consumer.assignment_epoch
-        found = await load_start_offsets(self._reading)
+        starts = await load_start_offsets(self._reading)
         if epoch is None or epoch != self._consumer.assignment_epoch:
             return  # the next rebalance has begun
-        for number, (committed, begins, _) in found.items():
+        for number, (committed, begins, _) in starts.items():
             # Without a committed offset, the records may be in the ledger: the group's offsets expire after a week, too.
             if 0 < committed < begins:
                 self._report_gap(begins - committed)

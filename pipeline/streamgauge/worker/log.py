@@ -49,13 +49,13 @@ class Log:
 
     async def committed(self, topic: str) -> dict[int, int]:
         """The offset that the group has committed, by partition; without partitions that have none."""
-        found = await committed_offsets(self._admin, self._group, topic)
-        return {number: committed.offset for number, committed in found.items()}
+        offsets = await committed_offsets(self._admin, self._group, topic)
+        return {number: committed.offset for number, committed in offsets.items()}
 
     async def committed_metadata(self, topic: str) -> dict[int, str]:
         """The metadata of the offset that the group has committed, by partition; without partitions that have none."""
-        found = await committed_offsets(self._admin, self._group, topic)
-        return {number: committed.metadata for number, committed in found.items()}
+        offsets = await committed_offsets(self._admin, self._group, topic)
+        return {number: committed.metadata for number, committed in offsets.items()}
 
     async def group(self) -> GroupDescription | None:
         """The group and its members' partitions; None if the coordinator does not return them now."""
@@ -67,29 +67,29 @@ class Log:
 
     async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The first offset of each partition's log."""
-        found = await self._consumer.beginning_offsets([TopicPartition(topic, number) for number in partitions])
-        return {place.partition: offset for place, offset in found.items()}
+        offsets = await self._consumer.beginning_offsets([TopicPartition(topic, number) for number in partitions])
+        return {tp.partition: offset for tp, offset in offsets.items()}
 
     async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition's log: the offset of the next message to be written."""
-        found = await self._consumer.end_offsets([TopicPartition(topic, number) for number in partitions])
-        return {place.partition: offset for place, offset in found.items()}
+        offsets = await self._consumer.end_offsets([TopicPartition(topic, number) for number in partitions])
+        return {tp.partition: offset for tp, offset in offsets.items()}
 
     async def has_message(self, topic: str, partition: int, start: int, end: int) -> bool:
         """Whether the log has a message with start <= offset < end. Offsets without a message are legal.
 
         Raises TimeoutError if no message arrives within _READ_TIMEOUT_S.
         """
-        place = TopicPartition(topic, partition)
+        tp = TopicPartition(topic, partition)
         reader = AIOKafkaConsumer(
             **self._brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
         try:
             await reader.start()
-            reader.assign([place])
-            reader.seek(place, start)
+            reader.assign([tp])
+            reader.seek(tp, start)
             async with asyncio.timeout(_READ_TIMEOUT_S):
-                first = await reader.getone(place)
+                first = await reader.getone(tp)
             return bool(first.offset < end)
         finally:
             await reader.stop()

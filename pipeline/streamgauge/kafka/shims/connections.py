@@ -57,9 +57,9 @@ def _until_broker_named(bootstrap: Any) -> Any:
 
 
 def _translated(send: Any) -> Any:
-    def translated(self: AIOKafkaConnection, *given: Any, **more: Any) -> Any:
+    def translated(self: AIOKafkaConnection, *arguments: Any, **options: Any) -> Any:
         try:
-            return send(self, *given, **more)
+            return send(self, *arguments, **options)
         except RuntimeError as error:
             self.close(reason=CloseReason.CONNECTION_BROKEN)
             raise KafkaConnectionError(f"Connection at {self.host}:{self.port} broken: {error}") from error

@@ -81,10 +81,10 @@ class FaustConsumer:
     def assigned(self) -> set[int]:
         """The assigned partitions; empty until Faust's consumer thread runs, which first waits for the broker."""
         try:
-            given = self._app.consumer.assignment()
+            assignment = self._app.consumer.assignment()
         except ConsumerNotStarted:
             return set()
-        return {tp.partition for tp in given if tp.topic == self.topic}
+        return {tp.partition for tp in assignment if tp.topic == self.topic}
 
     def pause(self, partition: int) -> None:
         """Stop fetching a partition. Messages already fetched are still delivered; `pause_partitions` would lose them."""
@@ -128,7 +128,7 @@ class FaustConsumer:
             await self._call(self._faust_consumer._thread._ensure_consumer().commit, wanted)
         except KafkaError:  # a rebalance came first, or the broker is unreachable
             return None
-        return {place.partition: committed.offset for place, committed in wanted.items()}
+        return {tp.partition: committed.offset for tp, committed in wanted.items()}
 
     def leave_on_stop(self) -> None:
         """Leave the group when the consumer stops, so that other members take over at once.
@@ -169,13 +169,13 @@ class FaustConsumer:
             return False
         return bool(known) and coordinator.generation == self.generation
 
-    async def _call(self, work: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+    async def _call(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
         """Run `work` in the thread of aiokafka's consumer, which has an event loop of its own.
 
         Raises KafkaConnectionError if that thread has ended: a worker that stops may end it while a recovery completes.
         """
         try:
-            return await self._faust_consumer._thread.call_thread(work, *given)
+            return await self._faust_consumer._thread.call_thread(work, *arguments)
         except RuntimeError as error:
             if self.loop is None or self.loop.is_closed():
                 raise KafkaConnectionError("the consumer has stopped") from error

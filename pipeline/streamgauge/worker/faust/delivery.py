@@ -52,30 +52,30 @@ class DeliveryCheck:
 
     def fetched(self, partition: PartitionName, offsets: Iterable[int]) -> None:
         """A fetch returned these messages, in this order."""
-        if (one := self._partitions.get(partition)) is None:
+        if (followed := self._partitions.get(partition)) is None:
             return
-        before = one.fetched
+        before = followed.fetched
         for offset in offsets:
             # After a step back, such as Faust's seek to the committed offset, messages are fetched once more.
             is_step_back = before is not None and offset <= before < _UNKNOWN
-            one.predecessors[offset] = BEFORE_ALL if before is None or is_step_back else before
+            followed.predecessors[offset] = BEFORE_ALL if before is None or is_step_back else before
             before = offset
-        one.fetched = before
+        followed.fetched = before
 
     def fetch_failed(self, partitions: Iterable[PartitionName]) -> None:
         """A fetch ended without a result. aiokafka may have taken messages from its buffer for it."""
         for partition in partitions:
-            if (one := self._partitions.get(partition)) is not None:
-                one.fetched = _UNKNOWN
+            if (followed := self._partitions.get(partition)) is not None:
+                followed.fetched = _UNKNOWN
 
     def delivered(self, partition: PartitionName, offset: int) -> Rewind | None:
         """The recovery got a message that it did not have. None if it has all before it."""
-        if (one := self._partitions.get(partition)) is None or offset <= one.delivered:
+        if (followed := self._partitions.get(partition)) is None or offset <= followed.delivered:
             return None
-        predecessor = one.predecessors.pop(offset, None)
+        predecessor = followed.predecessors.pop(offset, None)
         if predecessor is None:  # it was fetched before the seek
-            return Rewind(one.delivered, is_lost=False)
-        if predecessor > one.delivered:
-            return Rewind(one.delivered, is_lost=True)
-        one.delivered = offset
+            return Rewind(followed.delivered, is_lost=False)
+        if predecessor > followed.delivered:
+            return Rewind(followed.delivered, is_lost=True)
+        followed.delivered = offset
         return None

@@ -81,8 +81,8 @@ class NewestStore(MemoryStore[bytes, bytes]):
 
     def entries(self, partition: int) -> dict[int, bytes]:
         """The state of one partition, by entry."""
-        found = {entry: self.data.get(key_of(partition, entry)) for entry in range(PRODUCERS + 1)}
-        return {entry: value for entry, value in found.items() if value is not None}
+        values = {entry: self.data.get(key_of(partition, entry)) for entry in range(PRODUCERS + 1)}
+        return {entry: value for entry, value in values.items() if value is not None}
 
 
 class StateTable(faust.Table[bytes, bytes]):
@@ -90,8 +90,8 @@ class StateTable(faust.Table[bytes, bytes]):
 
     logger = FAUST_LOG
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._restart_callbacks: list[Callable[[], Awaitable[None]]] = []
 
     @property

@@ -64,11 +64,11 @@ class _StartedCoroutine:
         try:
             while True:
                 try:
-                    given = yield waits_for
+                    sent = yield waits_for
                 except BaseException as error:  # noqa: BLE001 - the coroutine must get it, above all a cancellation
                     waits_for = self._coroutine.throw(error)
                 else:
-                    waits_for = self._coroutine.send(given)
+                    waits_for = self._coroutine.send(sent)
         except StopIteration as done:
             return done.value
 
@@ -123,11 +123,11 @@ class _Thread(driver.AIOKafkaConsumerThread):
         with contextlib.suppress(asyncio.CancelledError):
             await super().on_thread_stop()
 
-    async def _fetch_records(self, *given: Any, **more: Any) -> Any:
+    async def _fetch_records(self, *arguments: Any, **options: Any) -> Any:
         """As Faust's, but with a time limit, because aiokafka waits for the end of a rebalance that begins."""
         try:
             async with asyncio.timeout(2 * _FETCH_S):
-                return await super()._fetch_records(*given, **more)
+                return await super()._fetch_records(*arguments, **options)
         except TimeoutError:  # no message is lost: aiokafka takes messages from its buffer and returns them in one step
             return {}
 
@@ -137,8 +137,8 @@ class Consumer(Eager, driver.Consumer):
 
     logger = FAUST_LOG
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         # Held by fetches and seeks, which move the read positions. First come, first served.
         self.position_lock = asyncio.Lock()
         self.delivery_check = DeliveryCheck()

@@ -85,9 +85,9 @@ class ProgressProbe:
                 if self._owners is not None:
                     await self._owners.check()
                 progress = [await self._progress_of(part) for part in self._parts]
-            result = {partition: progress for one in progress for partition, progress in one.items()}
+            result = {partition: progress for of_topic in progress for partition, progress in of_topic.items()}
             # In parallel, because each may take up to 30 s, and the watchdog waits at most 120 s for a probe.
-            certain = await asyncio.gather(*(self._without_markers(*one) for one in result.items()))
+            certain = await asyncio.gather(*(self._without_markers(*item) for item in result.items()))
             result = dict(zip(result, certain, strict=True))
         except (KafkaError, TimeoutError) as error:
             return Probe(broker_answers=False, why=repr(error))

@@ -159,10 +159,10 @@ class _LoopCheck:
                 self._scheduled = False
         return self.silent_s
 
-    def call(self, what: Callable[..., None], *given: object) -> bool:
+    def call(self, callback: Callable[..., None], *arguments: object) -> bool:
         """Schedule a call on the loop; False if the loop is closed."""
         try:
-            self.loop.call_soon_threadsafe(what, *given)
+            self.loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             return False
         return True
@@ -193,29 +193,29 @@ def stacks_of(loops: Mapping[str, asyncio.AbstractEventLoop]) -> dict[str, list[
     its id and its system name, without frames. `loops`: the event loops by name. If an event loop runs meanwhile, some of
     its tasks may be missing.
     """
-    found: dict[str, list[str]] = {}
+    stacks: dict[str, list[str]] = {}
     threads = {thread.ident: thread for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         thread = threads.get(ident)
-        _add(found, f"thread {thread.name if thread is not None else ident}", _frames(frame))
+        _add(stacks, f"thread {thread.name if thread is not None else ident}", _frames(frame))
     for name in _threads_without_python({thread.native_id for thread in threads.values()}):
-        _add(found, f"thread {name}", [])
+        _add(stacks, f"thread {name}", [])
     for name, loop in loops.items():
         tasks = _tasks(loop)
         for task in tasks[:_TASKS]:
-            _add(found, f"{name}, task {task.get_name()[:_NAME]}", _places(task))
+            _add(stacks, f"{name}, task {task.get_name()[:_NAME]}", _places(task))
         if len(tasks) > _TASKS:
-            _add(found, f"{name}, {len(tasks) - _TASKS} more tasks", [])
-    return found
+            _add(stacks, f"{name}, {len(tasks) - _TASKS} more tasks", [])
+    return stacks
 
 
-def _add(found: dict[str, list[str]], name: str, places: list[str]) -> None:
+def _add(stacks: dict[str, list[str]], name: str, frames: list[str]) -> None:
     """Add an entry; a name that is already present gets a number."""
     entry, times = name, 1
-    while entry in found:
+    while entry in stacks:
         times += 1
         entry = f"{name} ({times})"
-    found[entry] = places
+    stacks[entry] = frames
 
 
 def _frames(frame: FrameType | None) -> list[str]:
