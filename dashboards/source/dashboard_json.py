@@ -22,7 +22,10 @@ _TAG = "streamgauge"
 
 def files() -> Mapping[str, str]:
     """The dashboards: path below dashboards/ -> text."""
-    return {f"grafana/{one.name}.json": json.dumps(dashboard_json(one), indent=2) + "\n" for one in DASHBOARDS}
+    return {
+        f"grafana/{dashboard.name}.json": json.dumps(dashboard_json(dashboard), indent=2) + "\n"
+        for dashboard in DASHBOARDS
+    }
 
 
 def dashboard_json(dashboard: Dashboard) -> Json:
@@ -66,8 +69,8 @@ def _panels(dashboard: Dashboard) -> Iterator[Json]:
     top, number = 0, 0
     for row in dashboard.rows:
         number += 1
-        place: Json = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
-        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []}
+        position: Json = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
+        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": position, "panels": []}
         top += 1
         for line in _lines(row.panels):
             across = 0
@@ -82,7 +85,7 @@ def _lines(panels: Sequence[Panel]) -> Iterator[list[Panel]]:
     """As many panels side by side as the grid is wide."""
     line: list[Panel] = []
     for panel in panels:
-        if line and sum(one.width for one in line) + panel.width > COLUMNS:
+        if line and sum(beside.width for beside in line) + panel.width > COLUMNS:
             yield line
             line = []
         line.append(panel)

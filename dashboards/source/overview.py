@@ -65,16 +65,16 @@ class _Compared(NamedTuple):
     width: int = 6
 
 
-def _tile(one: _Compared) -> Tile:
+def _tile(compared: _Compared) -> Tile:
     return Tile(
-        title=one.title,
-        help=f"{one.help} Over the time range, and over the same time a week ago.",
-        unit=one.unit,
-        queries=(Query(one.query(""), "now"), Query(one.query(WEEK), AGO)),
-        thresholds=one.thresholds,
-        alerts=(one.alert,) if one.alert else (),
-        decimals=None if one.unit == "short" else 2,
-        width=one.width,
+        title=compared.title,
+        help=f"{compared.help} Over the time range, and over the same time a week ago.",
+        unit=compared.unit,
+        queries=(Query(compared.query(""), "now"), Query(compared.query(WEEK), AGO)),
+        thresholds=compared.thresholds,
+        alerts=(compared.alert,) if compared.alert else (),
+        decimals=None if compared.unit == "short" else 2,
+        width=compared.width,
     )
 
 
@@ -212,19 +212,19 @@ _MODELS = (
 
 def _models() -> Table:
     """A row for each model. A click on a model filters by it."""
-    compared = [(one, ago) for one in _MODELS for ago in ("", WEEK)]
-    names = [f"{one.title}, 1w ago" if ago else one.title for one, ago in compared]
+    columns = [(column, ago) for column in _MODELS for ago in ("", WEEK)]
+    names = [f"{column.title}, 1w ago" if ago else column.title for column, ago in columns]
     return Table(
         title="Models",
         help="A row for each model: over the time range, and over the same time a week ago. A click on a model filters this "
         "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
         "after they had begun. TTFT: time to the first token of any kind, reasoning included. TPOT: time per output token, "
         "without hidden reasoning. tokens/s: output tokens, as reported. USD/h: what they cost in an hour.",
-        queries=tuple(Query(one.query(ago), name) for (one, ago), name in zip(compared, names, strict=True)),
+        queries=tuple(Query(column.query(ago), name) for (column, ago), name in zip(columns, names, strict=True)),
         labels={"model": Column("model", width=230, links=tuple(_model_links()))},
         values=tuple(
-            Column(name, one.unit, () if ago else one.thresholds, decimals=2, width=145 if ago else 115)
-            for (one, ago), name in zip(compared, names, strict=True)
+            Column(name, column.unit, () if ago else column.thresholds, decimals=2, width=145 if ago else 115)
+            for (column, ago), name in zip(columns, names, strict=True)
         ),
         height=9,
     )

@@ -28,7 +28,7 @@ _NO_LABEL: Json = {"id": "noValue", "value": "-"}
 
 
 def panel_json(panel: Panel, number: int, x: int, y: int) -> Json:
-    """A panel at a place of the grid. `number`: its id on the dashboard."""
+    """A panel at a index of the grid. `number`: its id on the dashboard."""
     return {
         "id": number,
         "title": panel.title,
@@ -50,7 +50,7 @@ def described(panel: Panel) -> str:
     for label in ("upstream", "model"):
         if lacking := [name for name in of_streams if label not in variables_of(BY_NAME[name])]:
             texts.append(f"Not filtered by {label}{'' if lacking == of_streams else ': ' + ', '.join(lacking)}.")
-    names = (*(name for name in ALERTS if any(f"{name}{{" in one for one in expressions)), *names)
+    names = (*(name for name in ALERTS if any(f"{name}{{" in expression for expression in expressions)), *names)
     texts.append(f"Metrics: {', '.join(names) or 'none'}")
     return " ".join(texts)
 
@@ -97,7 +97,7 @@ def _time_series(panel: TimeSeries) -> Json:
             "legend": {"showLegend": many, "displayMode": "list", "placement": "bottom", "calcs": []},
             "tooltip": {"mode": "multi", "sort": "desc"},
         },
-        "targets": [_target(place, query, "time_series") for place, query in enumerate(panel.queries)],
+        "targets": [_target(index, query, "time_series") for index, query in enumerate(panel.queries)],
     }
 
 
@@ -120,14 +120,14 @@ def _tile(panel: Tile) -> Json:
             "showPercentChange": False,
             "percentChangeColorMode": "standard",
         },
-        "targets": [_target(place, query, "time_series", instant=True) for place, query in enumerate(panel.queries)],
+        "targets": [_target(index, query, "time_series", instant=True) for index, query in enumerate(panel.queries)],
     }
 
 
 def _table(panel: Table) -> Json:
     fields = {
         **{label: column.name for label, column in panel.labels.items()},
-        **{f"Value #{_ref(place)}": column.name for place, column in enumerate(panel.values)},
+        **{f"Value #{_ref(index)}": column.name for index, column in enumerate(panel.values)},
     }
     if len(panel.values) == 1:
         fields = {field if field in panel.labels else "Value": name for field, name in fields.items()}
@@ -147,14 +147,14 @@ def _table(panel: Table) -> Json:
             "frameIndex": 0,
             "sortBy": [{"displayName": panel.values[0].name, "desc": not panel.ascending}],
         },
-        "targets": [_target(place, query, "table", instant=True) for place, query in enumerate(panel.queries)],
+        "targets": [_target(index, query, "table", instant=True) for index, query in enumerate(panel.queries)],
         "transformations": [
             {"id": "merge", "options": {}},
             {
                 "id": "organize",
                 "options": {
                     "excludeByName": {"Time": True},
-                    "indexByName": {field: place for place, field in enumerate(fields)},
+                    "indexByName": {field: index for index, field in enumerate(fields)},
                     "renameByName": fields,
                 },
             },
@@ -203,7 +203,7 @@ def _heatmap(panel: Heatmap) -> Json:
             "yAxis": {"axisPlacement": "left", "unit": panel.unit, "reverse": False},
             "cellValues": {"unit": "short"},
         },
-        "targets": [_target(place, query, "heatmap") for place, query in enumerate(panel.queries)],
+        "targets": [_target(index, query, "heatmap") for index, query in enumerate(panel.queries)],
     }
 
 
@@ -219,13 +219,13 @@ def _thresholds(steps: Sequence[Threshold]) -> Json:
     return {"mode": "absolute", "steps": [{"color": step.colour, "value": step.value} for step in steps]}
 
 
-def _ref(place: int) -> str:
-    return string.ascii_uppercase[place]
+def _ref(index: int) -> str:
+    return string.ascii_uppercase[index]
 
 
-def _target(place: int, query: Query, form: str, *, instant: bool = False) -> Json:
+def _target(index: int, query: Query, form: str, *, instant: bool = False) -> Json:
     return {
-        "refId": _ref(place),
+        "refId": _ref(index),
         "expr": query.expression,
         "legendFormat": query.legend,
         "datasource": DATASOURCE,

@@ -49,7 +49,7 @@ def variables(used: str, further: Sequence[Variable]) -> list[Json]:
             _objective(name, label, metric, default, help, f"${name}" in used)
             for name, (label, metric, default, help) in _OBJECTIVES.items()
         ),
-        *(_further(one) for one in further),
+        *(_further(variable) for variable in further),
     ]
 
 
@@ -93,14 +93,14 @@ def _objective(name: str, label: str, metric: Metric, default: float, help: str,
     }
 
 
-def _further(one: Variable) -> Json:
-    if one.query is not None:
-        return {**_choice(one.name, one.label, one.query, True, None), "description": one.help}
+def _further(variable: Variable) -> Json:
+    if variable.query is not None:
+        return {**_choice(variable.name, variable.label, variable.query, True, None), "description": variable.help}
     empty: Json = {"text": "", "value": ""}
     return {
-        "name": one.name,
-        "label": one.label,
-        "description": one.help,
+        "name": variable.name,
+        "label": variable.label,
+        "description": variable.help,
         "type": "textbox",
         "query": "",
         "current": empty,

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from streamgauge.metrics.declarations import (
     DETAIL_SERIES,
@@ -34,6 +34,9 @@ from streamgauge.metrics.declarations import (
     Metric,
     label_of,
 )
+
+if TYPE_CHECKING:
+    from streamgauge.metrics.series import Family  # it imports this module
 
 Key = tuple[str, ...]
 Pair = tuple[str, str]
@@ -53,18 +56,6 @@ def clean(value: object, max_chars: int) -> str:
     return _NOT_PLAIN.sub("_", text[:max_chars].strip()) or UNKNOWN
 
 
-class Series(Protocol):
-    """The series of one metric (`series.Family`)."""
-
-    metric: Metric
-
-    def used(self) -> Mapping[Key, float]:
-        """When each series was last asked for."""
-
-    def remove(self, key: Key) -> None:
-        """Removes a series."""
-
-
 class PageBudgets:
     """The budgets of one page. `now`: monotonic seconds, which the page sets. `series`: those that are in use.
 
@@ -77,7 +68,7 @@ class PageBudgets:
         self.series = self.details = 0
         self.overflowed: Counter[str] = Counter()
         self.started: set[str] = set()
-        self.families: Collection[Series] = ()
+        self.families: Collection[Family] = ()
         self._limit = PAGE_SERIES - sum(map(reserve_of, metrics))
         # When each value, and each pair of upstream and model, was last used.
         self._known: dict[str, dict[str, float]] = {
@@ -216,23 +207,23 @@ class PageBudgets:
         """Bring the times of last use up to those of the series."""
         for family in self.families:
             names = family.metric.labels
-            opened = [(place, self._known[name]) for place, name in enumerate(names) if label_of(name).open]
+            opened = [(index, self._known[name]) for index, name in enumerate(names) if label_of(name).open]
             for key, used in family.used().items():
-                for place, known in opened:
-                    if (value := key[place]) in known:
+                for index, known in opened:
+                    if (value := key[index]) in known:
                         known[value] = max(known[value], used)
                 pair = _pair_of(names, key)
                 if pair in self._pairs:
                     self._pairs[pair] = max(self._pairs[pair], used)
 
-    def _remove_idle(self, family: Series, gone: Mapping[str, Collection[str]], idle: float) -> None:
+    def _remove_idle(self, family: "Family", gone: Mapping[str, Collection[str]], idle: float) -> None:
         names = family.metric.labels
-        opened = [(place, gone[name]) for place, name in enumerate(names) if gone.get(name)]
+        opened = [(index, gone[name]) for index, name in enumerate(names) if gone.get(name)]
         for key, used in list(family.used().items()):
             pair = _pair_of(names, key)
             is_gone = pair is not None and _is_own(pair[1]) and pair not in self._pairs
             is_idle_detail = used <= idle and self.is_detailed(names, key)
-            if is_gone or is_idle_detail or any(key[place] in values for place, values in opened):
+            if is_gone or is_idle_detail or any(key[index] in values for index, values in opened):
                 family.remove(key)
 
 

@@ -242,17 +242,17 @@ class AdminServer:
         token, client = self._access.token, _client_of(request)
         if token is None:
             return None
-        given = request.headers.getall(hdrs.AUTHORIZATION, [])
-        if given and not self._guesses.may_try(client):
+        credentials = request.headers.getall(hdrs.AUTHORIZATION, [])
+        if credentials and not self._guesses.may_try(client):
             self._refusals.add(LIMITED, client, request.path)
             response = _text(429, _LIMITED)
             response.headers[hdrs.RETRY_AFTER] = "1"
             return response
-        if len(given) == 1 and token.accepts(given[0]):
+        if len(credentials) == 1 and token.accepts(credentials[0]):
             self._guesses.was_right(client)
             return None
         self._refusals.add(WITHOUT_TOKEN, client, request.path)
-        if given:
+        if credentials:
             await self._guesses.delay(client)
         response = _text(401, _UNAUTHORIZED)
         response.headers[hdrs.WWW_AUTHENTICATE] = CHALLENGE
@@ -264,10 +264,10 @@ class AdminServer:
         return _text(status, "the request is malformed\n" if status < 500 else "internal error\n")
 
     def _is_allowed_host(self, request: web.BaseRequest) -> bool:
-        given = request.headers.getall(hdrs.HOST, [])
-        if len(given) != 1:
+        hosts = request.headers.getall(hdrs.HOST, [])
+        if len(hosts) != 1:
             return False
-        name = host_name(given[0])
+        name = host_name(hosts[0])
         return name is not None and (name in self._hosts or name == _own_address(request))
 
 
@@ -339,10 +339,10 @@ async def _renew(certificate: ServerCertificate) -> None:
             _log.warning("%s; the admin port continues with the previous one", fault)
 
 
-def _answer_of(found: bool | str, what: str) -> web.Response:
-    if found is True:
+def _answer_of(state: bool | str, what: str) -> web.Response:
+    if state is True:
         return _text(200, "ok\n")
-    return _text(503, f"not {what}: {found}\n" if found else f"not {what}\n")
+    return _text(503, f"not {what}: {state}\n" if state else f"not {what}\n")
 
 
 def _client_of(request: web.BaseRequest) -> str:

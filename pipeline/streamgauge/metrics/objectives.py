@@ -1,4 +1,4 @@
-"""The objectives of alert rules: which share of streams has to be good, and what good means."""
+"""Objectives of alert rules: the share of streams that has to be good, and what good means."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from streamgauge.metrics.table import FIRST_TOKEN
 class Objectives:
     """What streams promise. Shares lie between 0 and 1.
 
-    `unbroken`: the share of streams that end well once they have begun: of those that the provider answered with success,
-    those that no error, reset, timeout or truncation ends. `ttft`: the time to the first token (seconds), which the share
-    `ttft_share` keeps; it is a bound of the histogram's buckets, since only then the share can be counted. `usage`: the
-    share of completed streams that report their token usage; 0 if clients do not ask for it.
+    `unbroken`: the share of 2xx streams without error, reset, timeout or truncation. `ttft`: the time to the first
+    token (seconds), which the share `ttft_share` keeps; it is a bound of the histogram's buckets, since only then the
+    share can be counted. `usage`: the share of completed streams that report their token usage; 0 if clients do not ask
+    for it.
     """
 
     unbroken: float = 0.99
@@ -36,29 +36,29 @@ class Objectives:
             )
 
 
-NAMES = tuple(one.name for one in fields(Objectives))
+NAMES = tuple(field.name for field in fields(Objectives))
 
 
-def objectives_of(given: Sequence[str]) -> Objectives:
+def objectives_of(changed: Sequence[str]) -> Objectives:
     """The objectives with changes, each as NAME=NUMBER. Raises ValueError with a sentence that says what to write."""
     changes: dict[str, float] = {}
-    for one in given:
-        name, _, value = one.partition("=")
+    for change in changed:
+        name, _, value = change.partition("=")
         if name not in NAMES:
-            raise ValueError(f"{one!r} names no objective: write NAME=NUMBER with one of {', '.join(NAMES)}")
+            raise ValueError(f"{change!r} names no objective: write NAME=NUMBER with one of {', '.join(NAMES)}")
         if name in changes:
             raise ValueError(f"{name} is given twice: give it once")
         try:
             changes[name] = float(value)
         except ValueError:
             raise ValueError(
-                f"{one!r} has no number after {name}=: write {name}={getattr(Objectives, name):g}"
+                f"{change!r} has no number after {name}=: write {name}={getattr(Objectives, name):g}"
             ) from None
     return replace(Objectives(), **changes)
 
 
 def _nearest(seconds: float) -> tuple[float, ...]:
-    """The bounds below and above; one of them beyond the ends."""
+    """The bounds below and above; only the nearer end for a value beyond the ends."""
     bounds = FIRST_TOKEN.bounds
-    place = bisect_left(bounds, seconds)
-    return bounds[max(0, place - 1) : place + 1]
+    index = bisect_left(bounds, seconds)
+    return bounds[max(0, index - 1) : index + 1]

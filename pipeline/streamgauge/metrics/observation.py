@@ -30,7 +30,7 @@ class Observation:
     def add(self, metric: Metric, value: float, *labels: object) -> bool:
         """Adds to a counter; 0 creates a series of 0. Returns whether the series is new."""
         family = self._families[metric.name]
-        key = self._place(family, labels)
+        key = self._key(family, labels)
         is_new = key not in family.numbers
         family.add(key, value)
         return is_new
@@ -44,16 +44,16 @@ class Observation:
         """Observes a duration in seconds, or another number >= 0, unless it is None."""
         if value is not None:
             family = self._families[metric.name]
-            family.observe(self._place(family, labels), value, self._stream)
+            family.observe(self._key(family, labels), value, self._stream)
 
     def gaps(self, metric: Metric, gaps: Gaps, total_s: float | None, *labels: object) -> None:
         """Observes all gaps of a stream at once."""
         if gaps.buckets and gaps.buckets[-1][1] and total_s is not None:
             family = self._families[metric.name]
-            family.observe_all(self._place(family, labels), gaps.buckets, total_s)
+            family.observe_all(self._key(family, labels), gaps.buckets, total_s)
 
-    def _place(self, family: Family, labels: tuple[object, ...]) -> Key:
-        return family.place_values((*labels, *self._attributes) if family.attributes else labels)
+    def _key(self, family: Family, labels: tuple[object, ...]) -> Key:
+        return family.key_of_values((*labels, *self._attributes) if family.attributes else labels)
 
 
 def _attribute_of(record: Record, name: str) -> str | None:

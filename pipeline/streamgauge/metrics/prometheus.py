@@ -111,13 +111,13 @@ class Metrics:
             raise ValueError(f"{name}: a counter cannot grow by {value}")
         with self._lock:
             family = self._family(name, Kind.COUNTER)
-            family.add(family.place(labels), value)
+            family.add(family.key_of(labels), value)
 
     def set(self, name: str, value: float, **labels: object) -> None:
         """Sets a gauge. Raises UnknownMetricError, and ValueError for wrong labels."""
         with self._lock:
             family = self._family(name, Kind.GAUGE)
-            family.numbers[family.place(labels)] = value
+            family.numbers[family.key_of(labels)] = value
 
     def set_all(self, name: str, values: Mapping[str | None, float]) -> None:
         """Sets every series of a gauge with one label: `values` by label value, 0 for those that have no value now.
@@ -128,13 +128,13 @@ class Metrics:
             family = self._family(name, Kind.GAUGE)
             family.numbers = dict.fromkeys(family.numbers, 0.0)
             for label, value in values.items():
-                family.add(family.place_values((label,)), value)
+                family.add(family.key_of_values((label,)), value)
 
     def unset(self, name: str, **labels: object) -> None:
         """Removes a gauge's series, as of a partition that another worker has now. Raises as `set`."""
         with self._lock:
             family = self._family(name, Kind.GAUGE)
-            family.numbers.pop(family.place(labels), None)
+            family.numbers.pop(family.key_of(labels), None)
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Adds the increments of an assembler's counts (`Assembler.counts`); counts without a metric are ignored."""
@@ -176,7 +176,7 @@ class Metrics:
         sampled: dict[str, dict[Key, float]] = {}
         for sample in samples:
             try:
-                key = self._family(sample.name, Kind.COUNTER, Kind.GAUGE).place(sample.labels)
+                key = self._family(sample.name, Kind.COUNTER, Kind.GAUGE).key_of(sample.labels)
             except (UnknownMetricError, ValueError):
                 self._families[table.SOURCE_FAILURES.name].add((), 1)
                 continue

@@ -54,9 +54,9 @@ def _histogram(metric: Metric, histogram: Histogram) -> bytes:
 
 def _buckets(metric: Metric, histogram: Histogram) -> Iterator[bytes]:
     cumulative, exemplars = 0, histogram.exemplars(metric.bounds)
-    for place, (bound, count) in enumerate(zip((*metric.bounds, float("inf")), histogram.counts, strict=True)):
+    for index, (bound, count) in enumerate(zip((*metric.bounds, float("inf")), histogram.counts, strict=True)):
         cumulative += count
-        exemplar = _bytes(3, _exemplar(exemplars[place])) if place in exemplars else b""
+        exemplar = _bytes(3, _exemplar(exemplars[index])) if index in exemplars else b""
         yield _bytes(3, _number(1, cumulative) + _double(2, bound) + exemplar)
 
 

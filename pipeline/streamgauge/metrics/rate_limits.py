@@ -42,7 +42,7 @@ class RateLimitGauges:
         now, responded = self._clock(), responded_s(record)
         for metric, kind, value, reset_s in _values(record.rate_limit):
             family = self._families[metric.name]
-            key = family.place_values((record.upstream, record.credential_id, kind))
+            key = family.key_of_values((record.upstream, record.credential_id, kind))
             known = self._seen.get((metric.name, key))
             if known is not None and known.responded > responded:
                 continue
@@ -56,7 +56,7 @@ class RateLimitGauges:
     def remove_expired(self) -> None:
         """Removes values that are too old. Called before each scrape."""
         now = self._clock()
-        for name, key in [place for place, seen in self._seen.items() if seen.expires <= now]:
+        for name, key in [series for series, seen in self._seen.items() if seen.expires <= now]:
             del self._seen[name, key]
             self._families[name].numbers.pop(key, None)
 

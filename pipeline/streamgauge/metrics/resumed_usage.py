@@ -1,8 +1,8 @@
 """What the usage of each record adds to the counters, so that a stream and the streams that resume it count once.
 
-For each kind of tokens, a resumed stream adds only what it reports above that which its origin, and the origin's other
-resumed streams, have added. It adds nothing if it reports less, since a counter cannot go down. Any other record adds all
-that it reports. A resumed stream whose origin is not known here adds its usage, too, except for what its dialect reports
+For each kind of tokens, a resumed stream adds max(0, reported - already counted for this stream), since a counter cannot go
+down. What is counted for a stream comes from its origin and from the origin's other resumed streams. Any other record adds
+all that it reports. A resumed stream whose origin is not known here adds its usage, too, except for what its dialect reports
 before anything that can be resumed.
 
 This process knows only what it observed recently, in the order of its observations. Other workers know other streams, a
@@ -53,8 +53,8 @@ class Recent(Generic[_Value]):
 
     def get(self, key: Key, /) -> _Value | None:
         """The value of a key; None if the key was never set, or its entry was evicted."""
-        found = self._young.get(key)
-        return self._old.get(key) if found is None else found
+        value = self._young.get(key)
+        return self._old.get(key) if value is None else value
 
     def __setitem__(self, key: Key, value: _Value, /) -> None:
         if len(self._young) >= self._max_keys and key not in self._young:
@@ -133,4 +133,4 @@ def _counted_elsewhere(record: Record, reported: Mapping[str, int]) -> dict[str,
 
 def _is_short(record: Record) -> bool:
     ids = (record.upstream, record.credential_id, record.request_digest, record.response_id, record.last_event_id)
-    return max([len(one) for one in ids if one is not None], default=0) <= MAX_ID_CHARS
+    return max([len(text) for text in ids if text is not None], default=0) <= MAX_ID_CHARS

@@ -56,7 +56,7 @@ def sloth_specification(objectives: Objectives | None = None, runbooks: str = RU
 
     Each indicator is by the labels of its objective, so that every upstream, or model, has a budget of its own.
     """
-    slos = [_slo(one, runbooks) for one in rules_slo.objectives_of_streams(objectives or Objectives())]
+    slos = [_slo(objective, runbooks) for objective in rules_slo.objectives_of_streams(objectives or Objectives())]
     specification = {"version": "prometheus/v1", "service": "streamgauge", "slos": slos}
     return _HEAD.format(options=" --output sloth") + _yaml(specification)
 
@@ -81,20 +81,20 @@ def _runbook(alert: str, runbooks: str) -> str:
     return f"{runbooks.rstrip('/')}/{alert}.md"
 
 
-def _slo(one: rules_slo.Objective, runbooks: str) -> dict[str, object]:
+def _slo(objective: rules_slo.Objective, runbooks: str) -> dict[str, object]:
     return {
-        "name": one.name.replace("_", "-"),
-        "objective": float(f"{100 * one.share:.6g}"),
-        "description": one.description,
+        "name": objective.name.replace("_", "-"),
+        "objective": float(f"{100 * objective.share:.6g}"),
+        "description": objective.description,
         "sli": {
             "events": {
-                "error_query": one.bad.format(f="rate", w="{{.window}}"),
-                "total_query": one.all.format(f="rate", w="{{.window}}"),
+                "error_query": objective.bad.format(f="rate", w="{{.window}}"),
+                "total_query": objective.all.format(f="rate", w="{{.window}}"),
             }
         },
         "alerting": {
-            "name": one.alert,
-            "annotations": {"summary": one.summary, "runbook_url": _runbook(one.alert, runbooks)},
+            "name": objective.alert,
+            "annotations": {"summary": objective.summary, "runbook_url": _runbook(objective.alert, runbooks)},
             "page_alert": {"labels": {"severity": "page"}},
             "ticket_alert": {"labels": {"severity": "ticket"}},
         },

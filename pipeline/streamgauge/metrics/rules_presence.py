@@ -160,8 +160,8 @@ def _missing(metrics: Mapping[str, tuple[Metric, ...]]) -> str:
     """The instances of each anchor that lack one of its metrics, with the metric's name as a label."""
     return "\nor\n".join(
         f"label_replace(group by (job, instance) ({anchor}) unless on (job, instance) {metric.name}, {_label(metric.name)})"
-        for anchor, some in metrics.items()
-        for metric in some
+        for anchor, exported in metrics.items()
+        for metric in exported
     )
 
 

@@ -126,53 +126,56 @@ def groups(objectives: Objectives, durations: Durations) -> tuple[RuleGroup, ...
     """For each objective a group of recording rules with its alerts."""
     return tuple(
         RuleGroup(
-            f"streamgauge-slo-{one.name.replace('_', '-')}",
-            (*_recordings(one, durations), *(_alert(one, severity, durations) for severity in BURNS)),
+            f"streamgauge-slo-{objective.name.replace('_', '-')}",
+            (*_recordings(objective, durations), *(_alert(objective, severity, durations) for severity in BURNS)),
             _EVERY,
         )
-        for one in objectives_of_streams(objectives)
+        for objective in objectives_of_streams(objectives)
     )
 
 
-def _recordings(one: Objective, durations: Durations) -> tuple[Recording, ...]:
+def _recordings(objective: Objective, durations: Durations) -> tuple[Recording, ...]:
     """Rates of the shortest window come from the metrics, those of longer windows from these rates: days are read cheaply."""
     shortest = WINDOWS[0]
-    found = [
-        Recording(one.recorded(what, shortest), query.format(f="rate", w=durations(shortest)))
-        for what, query in (("bad", one.bad), ("all", one.all))
+    rules = [
+        Recording(objective.recorded(what, shortest), query.format(f="rate", w=durations(shortest)))
+        for what, query in (("bad", objective.bad), ("all", objective.all))
     ]
-    found += [
-        Recording(one.recorded(what, window), f"avg_over_time({one.recorded(what, shortest)}[{durations(window)}])")
+    rules += [
+        Recording(
+            objective.recorded(what, window),
+            f"avg_over_time({objective.recorded(what, shortest)}[{durations(window)}])",
+        )
         for window in WINDOWS[1:]
         for what in ("bad", "all")
     ]
-    found += [
+    rules += [
         Recording(
-            one.recorded("ratio", window),
-            f"{one.recorded('bad', window)} / ({one.recorded('all', window)} > 0)",
+            objective.recorded("ratio", window),
+            f"{objective.recorded('bad', window)} / ({objective.recorded('all', window)} > 0)",
         )
         for window in WINDOWS
     ]
-    found += [
-        Recording(one.recorded("count", window), one.bad.format(f="increase", w=durations(window)))
+    rules += [
+        Recording(objective.recorded("count", window), objective.bad.format(f="increase", w=durations(window)))
         for window in _COUNTED
     ]
-    return tuple(found)
+    return tuple(rules)
 
 
-def _alert(one: Objective, severity: Severity, durations: Durations) -> Alert:
+def _alert(objective: Objective, severity: Severity, durations: Durations) -> Alert:
     pairs = [
-        f"(\n  {one.recorded('ratio', burn.long)} > {_threshold(burn, one)}\n"
-        f"  and {one.recorded('ratio', burn.short)} > {_threshold(burn, one)}\n"
-        f"  and {one.recorded('count', min(burn.long, _COUNTED[-1]))} >= {MIN_BAD}\n)"
+        f"(\n  {objective.recorded('ratio', burn.long)} > {_threshold(burn, objective)}\n"
+        f"  and {objective.recorded('ratio', burn.short)} > {_threshold(burn, objective)}\n"
+        f"  and {objective.recorded('count', min(burn.long, _COUNTED[-1]))} >= {MIN_BAD}\n)"
         for burn in BURNS[severity]
     ]
     long = " or ".join(Durations()(burn.long) for burn in BURNS[severity])
-    described = f"{{{{ $value | humanizePercentage }}}} in the last {long}. {one.description}"
-    return Alert(one.alert, "\nor\n".join(pairs), _FOR, severity, one.summary, described)
+    described = f"{{{{ $value | humanizePercentage }}}} in the last {long}. {objective.description}"
+    return Alert(objective.alert, "\nor\n".join(pairs), _FOR, severity, objective.summary, described)
 
 
-def _threshold(burn: Burn, one: Objective) -> str:
+def _threshold(burn: Burn, objective: Objective) -> str:
     """The bad share that is this burn rate. A modest objective cannot burn so fast: then MAX_SHARE has to be bad."""
-    budget = 1 - one.share
+    budget = 1 - objective.share
     return f"{burn.rate:g} * {budget:.5g}" if burn.rate * budget < MAX_SHARE else f"{MAX_SHARE:g}"

@@ -17,10 +17,10 @@ def _of(selector: str, window: str, by: str = "upstream", before: str = "") -> s
 
 def group(objectives: Objectives, durations: Durations) -> RuleGroup:
     """The alerts by upstream. Each needs a least number of streams, so that one bad one of two at night does not page."""
-    found = [*_outages(durations), *_quality(durations), _cache_share(durations), _headroom()]
+    rules = [*_outages(durations), *_quality(durations), _cache_share(durations), _headroom()]
     if objectives.usage:
-        found.append(_usage(objectives.usage, durations))
-    return RuleGroup("streamgauge-streams", tuple(found))
+        rules.append(_usage(objectives.usage, durations))
+    return RuleGroup("streamgauge-streams", tuple(rules))
 
 
 def _outages(durations: Durations) -> list[Alert]:

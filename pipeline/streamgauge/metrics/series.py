@@ -104,14 +104,18 @@ class Histogram:
         before = 0
         for bound, count in cumulative:
             if count != before:  # most buckets of a stream are empty
-                place = len(bounds) if bound is None else bisect_left(bounds, bound)
-                self.counts[place] += count - before
+                index = len(bounds) if bound is None else bisect_left(bounds, bound)
+                self.counts[index] += count - before
                 before = count
         self.total += total
 
     def exemplars(self, bounds: tuple[float, ...]) -> dict[int, Exemplar]:
-        """The exemplars by the place of their bucket: the latest, and the slowest of the last SLOWEST_OF streams."""
-        return {bisect_left(bounds, one.value): one for one in (self.latest, self.slowest) if one is not None}
+        """The exemplars by the index of their bucket: the latest, and the slowest of the last SLOWEST_OF streams."""
+        return {
+            bisect_left(bounds, exemplar.value): exemplar
+            for exemplar in (self.latest, self.slowest)
+            if exemplar is not None
+        }
 
 
 @dataclass
@@ -129,7 +133,7 @@ class Family:
     _used: dict[Key, float] = field(default_factory=dict)  # when each key was last asked for (`PageBudgets.now`)
     _detail_series: int = 0
 
-    def place(self, labels: Mapping[str, object]) -> Key:
+    def key_of(self, labels: Mapping[str, object]) -> Key:
         """The key of a series. Its open labels become `other` where a budget is full.
 
         Raises ValueError if the labels are not exactly those of the metric.
@@ -137,9 +141,9 @@ class Family:
         names = self.metric.labels[: len(self.metric.labels) - self.attributes]
         if len(labels) != len(names) or any(name not in labels for name in names):
             raise ValueError(f"{self.metric.name} has the labels {names}, not {tuple(labels)}")
-        return self.place_values(tuple(labels[name] for name in names))
+        return self.key_of_values(tuple(labels[name] for name in names))
 
-    def place_values(self, values: tuple[object, ...]) -> Key:
+    def key_of_values(self, values: tuple[object, ...]) -> Key:
         """The same for values in the order of the metric's labels. Those of attributes may be left out: they are unknown."""
         if values in self._used:  # the usual, cheap case
             known = cast("Key", values)
@@ -148,22 +152,22 @@ class Family:
         if self.attributes and len(values) == len(self.metric.labels) - self.attributes:
             values = (*values, *[None] * self.attributes)
         key = self.budgets.key_of(self.metric.labels, values)
-        return key if key in self._used else self._make_place(key)
+        return key if key in self._used else self._new_key(key)
 
-    def _make_place(self, key: Key) -> Key:
+    def _new_key(self, key: Key) -> Key:
         budgets, names, lines = self.budgets, self.metric.labels, self.metric.lines
         is_detail = budgets.is_detailed(names, key)
         if is_detail and not budgets.has_room_for_detail(lines, self._detail_series):
-            return self._known_or_made(budgets.without_details(names, key))
+            return self._known_or_new(budgets.without_details(names, key))
         if not budgets.has_room(lines) and (general := budgets.without_open(names, key)) != key:
-            return self._known_or_made(general)
+            return self._known_or_new(general)
         budgets.add(lines, detail=is_detail)
         self._detail_series += lines * is_detail
         self._used[key] = budgets.now
         return key
 
-    def _known_or_made(self, key: Key) -> Key:
-        return key if key in self._used else self._make_place(key)
+    def _known_or_new(self, key: Key) -> Key:
+        return key if key in self._used else self._new_key(key)
 
     def used(self) -> Mapping[Key, float]:
         """When each of the metric's series was last asked for, by its label values."""
@@ -196,7 +200,7 @@ class Family:
         if self.metric.starts is not None:
             values = {"upstream": (upstream,), **self.metric.starts}
             for key in product(*(values.get(label, (UNKNOWN,)) for label in self.metric.labels)):
-                self.start(self.place_values(key))
+                self.start(self.key_of_values(key))
 
     def observe(self, key: Key, value: float, stream: ObservedStream) -> None:
         """Adds one observation >= 0, of this stream."""
@@ -207,7 +211,7 @@ class Family:
         self._histogram(key).add_buckets(self.metric.bounds, cumulative, total)
 
     def _histogram(self, key: Key) -> Histogram:
-        found = self.histograms.get(key)
-        if found is None:
-            found = self.histograms[key] = Histogram([0] * (len(self.metric.bounds) + 1))
-        return found
+        histogram = self.histograms.get(key)
+        if histogram is None:
+            histogram = self.histograms[key] = Histogram([0] * (len(self.metric.bounds) + 1))
+        return histogram

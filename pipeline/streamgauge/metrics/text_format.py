@@ -61,9 +61,9 @@ class TextFormat:
         # A quote in a help text is escaped in OpenMetrics alone.
         help = metric.help.replace("\\", r"\\").replace('"', r"\"" if self.openmetrics else '"')
         yield f"# HELP {self.name(named)} {help}\n# TYPE {self.name(named)} {metric.kind}\n"
-        names = sorted([(label, self.name(label), place) for place, label in enumerate(metric.labels)])
+        names = sorted([(label, self.name(label), index) for index, label in enumerate(metric.labels)])
         if metric.kind is Kind.HISTOGRAM:
-            before = [one for one in names if one[0] < _BOUND]
+            before = [name for name in names if name[0] < _BOUND]
             for key, histogram in family.histograms.items():
                 yield from self._histogram(metric, _labels(before, key), _labels(names[len(before) :], key), histogram)
         else:
@@ -77,8 +77,8 @@ class TextFormat:
         labels = ",".join([part for part in (before, after) if part])
         counts = list(accumulate(histogram.counts))
         exemplars = histogram.exemplars(metric.bounds) if self.openmetrics else {}
-        for place, (bound, count) in enumerate(zip((*metric.bounds, "+Inf"), counts, strict=True)):
-            exemplar = _exemplar(exemplars[place]) if place in exemplars else ""
+        for index, (bound, count) in enumerate(zip((*metric.bounds, "+Inf"), counts, strict=True)):
+            exemplar = _exemplar(exemplars[index]) if index in exemplars else ""
             yield f"{begin}{bound}{end}{_count(count)}{exemplar}\n"
         yield f"{self._begin(f'{metric.name}_count', labels)} {_count(counts[-1])}\n"
         yield f"{self._begin(f'{metric.name}_sum', labels)} {_number(histogram.total)}\n"
@@ -92,7 +92,7 @@ class TextFormat:
 
 
 def _labels(names: Sequence[tuple[str, str, int]], key: Key) -> str:
-    return ",".join([f'{name}="{value}"' for _, name, place in names if (value := key[place])])
+    return ",".join([f'{name}="{value}"' for _, name, index in names if (value := key[index])])
 
 
 def _count(count: int) -> str:
