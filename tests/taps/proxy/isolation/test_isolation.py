@@ -89,7 +89,8 @@ def test_the_readers_see_a_forged_response() -> None:
 def test_a_mutated_response_answers_no_other_request(batch: int, tmp_path: Path) -> None:
     passed, faults = fuzz(SEED, batch, tmp_path)
     assert not faults, f"scripts/fuzz responses --seed {SEED}: {faults[:3]}"
-    assert BATCH * 0.1 < passed < BATCH
+    # Some 24 pass; fewer where several pieces come in one read, since the relay then refuses the head with them.
+    assert BATCH * 0.05 < passed < BATCH
 
 
 def test_the_command_prints_how_much_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
