@@ -1,8 +1,7 @@
 """Decodes a body as it arrives: removes its framing (`framing.py`), then its content codings (RFC 9110, 8.4).
 
-Decoded bytes are returned as soon as the coding gives them, which is after each sync flush of the server. The output of an
-undamaged body does not depend on how the input is split. Of a damaged body, the libraries lose what they decoded in the call
-that meets the damage: up to _PART_BYTES of input before it, within the same feed. Everything before that is returned.
+Decoded bytes are returned as soon as the coding gives them, which is after each sync flush of the server. The output does not
+depend on how the input is split, even if the input is damaged: then everything before the damage is returned.
 
 Each failure is a `DecodeFault`; the first one stays, and nothing raises. After a fault nothing more is decoded, while the
 framing continues and body bytes are counted. After BAD_FRAMING the body cannot be identified, and nothing is counted.
@@ -12,7 +11,7 @@ a feed of n bytes gives at most RATIO_FREE_BYTES + `max_ratio` * (n + one window
 The same limits bound the work: each further member of a coding counts as MEMBER_BYTES, and the bytes that one coding gives
 to another stay below BETWEEN_FREE_BYTES + MAX_BETWEEN_RATIO times the body's bytes.
 
-Memory: a decoder reserves the memory of its libraries from a `Memory` that all decoders share.
+Memory: a decoder reserves the memory of its libraries and of its kept input from a `Memory` that all decoders share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,8 +45,11 @@ BETWEEN_FREE_BYTES = 128 * 1024
 # MAX_RATIO, so that a body of one coding may have any number of members.
 MEMBER_BYTES = 2 * 1024
 
-# A coding decodes its input in parts of this many bytes. Of a damaged part nothing may be returned.
+# A coding decodes its input in parts of this many bytes. It decodes a damaged part again, byte by byte.
 _PART_BYTES = 4 * 1024
+# Compressed input that is kept in case later input proves damaged (bytes; see _Coding). Nearly all streams are shorter:
+# a stream of 40,000 events has about this size.
+_LATEST_BYTES = 512 * 1024
 # Memory is reserved in units of this many bytes, to keep calls of `Memory.reserve` rare.
 _MEMORY_UNIT_BYTES = 16 * 1024
 
@@ -213,12 +215,20 @@ class _UndecodableError(Exception):
 
 
 class _Coding:
-    """Decodes one content coding, member by member."""
+    """Decodes one content coding.
+
+    The libraries raise on damage and lose what they decoded before it in the same call, so that small reads would give more
+    output than large reads. Therefore the latest input is kept, and a second decoder that has decoded everything before it.
+    When a part proves damaged, the second decoder gets the kept input, then the part byte by byte. A body that is shorter
+    than the kept input needs no second decoder: a new one is made when it is needed.
+    """
 
     def __init__(self, name: str) -> None:
         self._make, self._several = MEMBERS[name], name in SEVERAL
         self._member: Member | None = None
+        self._second: Member | None = None
         self._before: Member | None = None  # the member that ended last, if it is reusable
+        self._latest = bytearray()  # input that `_member` has decoded and `_second` has not
         self._ended = 0
         self.produced = 0  # decoded bytes, and MEMBER_BYTES for each further member
 
@@ -230,13 +240,15 @@ class _Coding:
     @property
     def held(self) -> int:
         """About how many bytes of memory the coding holds."""
-        member = self._member or self._before
-        return 0 if member is None else member.held
+        if self._member is None:
+            return 0 if self._before is None else self._before.held
+        held = len(self._latest) + self._member.held
+        return held if self._second is None else held + self._second.held
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yields what `data` decodes to, in pieces, and an empty piece where a member begins.
 
-        Raises _UndecodableError at damage, after all pieces of earlier parts.
+        Raises _UndecodableError at damage, after all pieces before it.
         """
         for at in range(0, len(data), _PART_BYTES):
             part = data[at : at + _PART_BYTES]
@@ -245,10 +257,7 @@ class _Coding:
                     self._member = self._begin()
                     yield b""
                 member = self._member
-                try:
-                    yield from member.decode(part)
-                except LIBRARY_ERRORS:
-                    raise _UndecodableError(DecodeFault.CORRUPT) from None
+                yield from self._guarded(member, part)
                 if not member.ended:
                     break
                 part = member.unused
@@ -264,8 +273,41 @@ class _Coding:
 
     def _end(self, member: Member) -> None:
         self._before = member if member.reusable else None
-        self._member = None
+        self._member = self._second = None
+        self._latest.clear()
         self._ended += 1
+
+    def _guarded(self, member: Member, part: bytes) -> Iterator[bytes]:
+        given = 0
+        try:
+            for piece in member.decode(part):
+                given += len(piece)
+                yield piece
+        except LIBRARY_ERRORS:
+            yield from self._again(part, given)
+            raise _UndecodableError(DecodeFault.CORRUPT) from None
+        self._latest += part
+        if len(self._latest) > _LATEST_BYTES:
+            self._catch_up()
+
+    def _catch_up(self) -> Member:
+        self._second = self._second or self._make(None)
+        if self._latest:
+            for _ in self._second.decode(bytes(self._latest)):
+                pass
+            self._latest.clear()
+        return self._second
+
+    def _again(self, part: bytes, given: int) -> Iterator[bytes]:
+        """Decodes a damaged `part` byte by byte up to the damage; yields the output after the first `given` bytes."""
+        member = self._catch_up()
+        try:
+            for byte in part:
+                for piece in member.decode(bytes((byte,))):
+                    yield piece[given:]
+                    given = max(0, given - len(piece))
+        except LIBRARY_ERRORS:
+            return
 
 
 def _codings(header: str | None) -> tuple[list[_Coding], DecodeFault | None]:
