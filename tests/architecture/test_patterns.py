@@ -21,7 +21,7 @@ AUDITED: dict[tuple[str, str], str] = {}
 NO_PATTERNS = {("pipeline/streamgauge/taps/asgi.py", "/:@!$&'()*+,;=~")}
 # Modules whose expressions another engine matches: that of a tokenizer, which is written in Rust.
 OTHER_ENGINES = {
-    "pipeline/streamgauge/recount/tokenizer.py", "pipeline/streamgauge/recount/long_pieces.py",
+    "pipeline/streamgauge/recount/splits.py", "pipeline/streamgauge/recount/long_pieces.py",
     "tests/recount/test_tokenizer.py",
 }  # fmt: skip
 

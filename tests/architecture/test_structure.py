@@ -351,6 +351,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/rules_taps.py": ("dashboards/test_rules.py",),
     "metrics/rules_workers.py": ("dashboards/test_rules.py",),
     "metrics/rule_files.py": ("dashboards/test_rules.py",),
+    "recount/splits.py": ("recount/test_token_counter.py",),
     "recount/long_pieces.py": ("recount/test_token_counter.py",),
     "recount/band_table.py": ("recount/test_bands.py",),
     "spool/connection.py": ("spool/test_file.py",),

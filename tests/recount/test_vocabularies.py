@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.recount import vocabularies
-from streamgauge.recount.tokenizer import CL100K
+from streamgauge.recount.splits import CL100K
 from streamgauge.recount.vocabularies import VOCABULARIES, MissingVocabulary, Vocabulary, tokenizer
 from tests.recount.tokenizers import published
 

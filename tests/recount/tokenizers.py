@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 
 from streamgauge.recount.bpe import Merges
-from streamgauge.recount.tokenizer import CL100K, O200K, TEKKEN, Tokenizer
+from streamgauge.recount.splits import CL100K, O200K, TEKKEN
+from streamgauge.recount.tokenizer import Tokenizer
 from streamgauge.recount.vocabularies import VOCABULARIES, MissingVocabulary, tokenizer
 
 SPLITS = {"cl100k": CL100K, "o200k": O200K, "tekken": TEKKEN}

@@ -8,9 +8,9 @@ from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.settings.declarations import Settings
 
 # The directories of the repository that come with the package (scripts/build_hook.py), and what is left out of them: the
-# sources from which dashboards are generated.
+# Python code that generates dashboards.
 NAMES = ("dashboards", "schemas")
-_LEFT_OUT = (Path("dashboards", "__init__.py"), Path("dashboards", "source"))
+_LEFT_OUT = frozenset((".py", ".pyc"))
 
 
 def run(settings: Settings, args: Arguments) -> int:
@@ -48,8 +48,7 @@ def assets_directory() -> Path:
 def asset_files(root: Path) -> list[Path]:
     """The files below `root` that come with the package, as paths from there."""
     files = (path for name in NAMES for path in sorted((root / name).rglob("*")) if path.is_file())
-    names = [path.relative_to(root) for path in files]
-    return [name for name in names if not any(name.is_relative_to(left) for left in _LEFT_OUT)]
+    return [path.relative_to(root) for path in files if path.suffix not in _LEFT_OUT]
 
 
 def _differs(there: Path, own: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from streamgauge.recount.tokenizer import CL100K, O200K, TEKKEN, Split
+from streamgauge.recount.splits import CL100K, O200K, TEKKEN, Split
 
 if TYPE_CHECKING:
     from streamgauge.recount.tokenizer import Tokenizer
