@@ -32,7 +32,7 @@ from bench.floors import FLOORS
 from bench.wires import Wire, wire
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
 from streamgauge.core.assembly.stream import Stream
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, Segment, StreamEnding
 from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.formats.sse import SseDecoder, write_event
 from streamgauge.core.masking.masker import Masker
@@ -99,7 +99,7 @@ def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: in
     opening = Opening("bench", "0", "full", upstream="sim", path=one.path or None)
     first = Segment(stream, 0, opening=opening, head=Head(200, 0, event_stream=True), reads=cut[0])
     rest = [Segment(stream, place, reads=run) for place, run in enumerate(cut[1:], 1)]
-    return [first, *rest, Segment(stream, len(cut), end=End(Ending.COMPLETE, stamp_ns=10**12))]
+    return [first, *rest, Segment(stream, len(cut), end=StreamEnding(Ending.COMPLETE, stamp_ns=10**12))]
 
 
 def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: int = 40) -> list[Bundle]:

@@ -19,7 +19,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.core.record import Record
 from streamgauge.recorder.bundler import Bundler
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     RequestBody,
     RequestSent,
@@ -74,7 +74,7 @@ def _messages(number: int, events: int) -> list[Message]:
     stamped: list[Message] = [
         ResponseRead(number, began + 200_000_000 + place * _NS // PACE, data) for place, data in enumerate(reads)
     ]
-    end = ExchangeEnded(number, began + 200_000_001 + len(reads) * _NS // PACE, Ending.COMPLETE)
+    end = ExchangeEnding(number, began + 200_000_001 + len(reads) * _NS // PACE, Ending.COMPLETE)
     return [
         started,
         RequestBody(number, REQUEST),

@@ -44,7 +44,7 @@ class Result:
 
     seconds: float = 0.0
     streams: int = 0
-    endings: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     reads: int = 0
     outages: int = 0
     most_waiting: int = 0
@@ -74,7 +74,7 @@ async def soak(
     finally:
         broker.kill()
     result.streams, result.records = len(load.streams), len(records)
-    result.endings.update(stream.outcome for stream in load.streams)
+    result.outcomes.update(stream.outcome for stream in load.streams)
     result.findings += findings_of(records, load.streams)
     result.findings += [finding for verdict in result.verdicts for finding in verdict.findings]
     return result
@@ -152,10 +152,12 @@ def report(result: Result) -> str:
         f"{result.seconds / 60:g} minutes, {result.streams} streams, {result.reads} reads, {result.outages} outages of the"
         f" broker, at most {result.most_waiting} reads waiting; {result.records} records."
     )
-    endings = (
-        "Streams by ending: " + ", ".join(f"{name} {count}" for name, count in sorted(result.endings.items())) + "."
+    outcomes = (
+        "Streams by outcome: " + ", ".join(f"{name} {count}" for name, count in sorted(result.outcomes.items())) + "."
     )
-    return "\n".join([summary, "", endings, "", table(result.verdicts), "", *(result.findings or ["No check failed."])])
+    return "\n".join(
+        [summary, "", outcomes, "", table(result.verdicts), "", *(result.findings or ["No check failed."])]
+    )
 
 
 def main() -> int:

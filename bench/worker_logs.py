@@ -17,13 +17,13 @@ from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import (
     BUNDLE_NS,
     Bundle,
-    End,
     Ending,
     Head,
     Opening,
     Read,
     RequestFacts,
     Segment,
+    StreamEnding,
 )
 from streamgauge.recorder.bundler import Bundler
 from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT, SEGMENT_NS
@@ -109,7 +109,7 @@ def segments_of(one: Wire, load: Load, chance: random.Random) -> list[Segment]:
 def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: bool) -> Segment:
     stream, end = bytes(16), None
     if is_last:
-        end = End(Ending.COMPLETE, (reads[-1].stamp_ns or 0) + 1, client_bytes=1_000)
+        end = StreamEnding(Ending.COMPLETE, (reads[-1].stamp_ns or 0) + 1, client_bytes=1_000)
     if place:
         return Segment(stream, place, reads=reads, end=end)
     opening = Opening("proxy", "1", "full" if load.varied else "masked", "sim", one.path or None, 1_714_521_600 * 10**9)

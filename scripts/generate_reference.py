@@ -21,7 +21,6 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import (
     SLOTS,
     Bundle,
-    End,
     Ending,
     Head,
     Opening,
@@ -29,6 +28,7 @@ from streamgauge.core.capture.segments import (
     Read,
     RequestFacts,
     Segment,
+    StreamEnding,
     TransportFault,
 )
 from streamgauge.core.dialects import DIALECTS
@@ -285,7 +285,7 @@ def _limited() -> Segment:
     body = b'{"error":{"type":"rate_limit_error","code":"rate_limit_exceeded","message":"masked"}}'
     head = msgspec.structs.replace(_head_of(429), event_stream=False, retry_after_s=20.0)
     segment = _segment("openai", "/chat/completions", RequestFacts(body_bytes=80, model="m"), head, [], 61)
-    end = End(Ending.COMPLETE, stamp_ns=61 * _MS, client_bytes=len(body), body=body)
+    end = StreamEnding(Ending.COMPLETE, stamp_ns=61 * _MS, client_bytes=len(body), body=body)
     return msgspec.structs.replace(segment, reads=[Read(60 * _MS, len(body), len(body))], end=end)
 
 
@@ -299,7 +299,9 @@ def _resumed() -> Segment:
     segment = _segment("openai", "/responses/{id}", RequestFacts(stream=True), _head_of(200), reads, 151)
     opening = _opening("openai", "/responses/{id}")
     opening = msgspec.structs.replace(opening, resumed_from="41", resumed_after=41, continues="resp_68")
-    end = End(Ending.RESET, stamp_ns=151 * _MS, client_gone_ns=None, client_bytes=640, fault=TransportFault.RESET)
+    end = StreamEnding(
+        Ending.RESET, stamp_ns=151 * _MS, client_gone_ns=None, client_bytes=640, fault=TransportFault.RESET
+    )
     return msgspec.structs.replace(segment, opening=opening, end=end)
 
 
@@ -322,7 +324,7 @@ def _opening(upstream: str, path: str) -> Opening:
 
 def _segment(upstream: str, path: str, request: RequestFacts, head: Head, reads: list[Read], end_ms: int) -> Segment:
     size = sum(read.body_bytes for read in reads)
-    end = End(Ending.COMPLETE, stamp_ns=end_ms * _MS, client_blocked_ns=0, client_bytes=size)
+    end = StreamEnding(Ending.COMPLETE, stamp_ns=end_ms * _MS, client_blocked_ns=0, client_bytes=size)
     return Segment(_STREAM, 0, _opening(upstream, path), request, head, reads, end=end)
 
 

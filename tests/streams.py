@@ -4,7 +4,7 @@ import random
 from uuid import UUID
 
 from streamgauge.core.assembly.assembler import TICK_INSTANCE, Assembler
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, RequestFacts, Segment, StreamEnding
 from streamgauge.core.record import Record
 
 MS = 1_000_000
@@ -47,7 +47,7 @@ def chat_segments(number: int, tokens: int = 5, cut: int = 3) -> list[Segment]:
         )
         for place, run in enumerate(runs)
     ]
-    end = End(Ending.COMPLETE, stamp_ns=10 * MS * len(contents), client_bytes=sum(map(len, contents)))
+    end = StreamEnding(Ending.COMPLETE, stamp_ns=10 * MS * len(contents), client_bytes=sum(map(len, contents)))
     return [*segments, Segment(stream, len(runs), end=end)]
 
 

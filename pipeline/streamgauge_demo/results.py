@@ -24,7 +24,7 @@ class Results:
         self._by_model = {scenario.model: scenario for scenario in self.scenarios}
         self.requests: Counter[str] = Counter()
         self.records: Counter[str] = Counter()
-        self.endings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.unknown: deque[str] = deque(maxlen=MAX_UNKNOWN)
         self.interrupted: set[str] = set()  # models of requests that ran when the demo was stopped
         self._lines: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -38,7 +38,7 @@ class Results:
             self.unknown.append(model)
             return
         self.records[model] += 1
-        self.endings[model][ending_of(record.get("outcome"), record.get("finish_reason"))] += 1
+        self.outcomes[model][outcome_text(record.get("outcome"), record.get("finish_reason"))] += 1
         self._keep(model, record_differences(scenario, record))
         first = member(record, "timing.first_token_s")
         if isinstance(first, int | float):
@@ -74,15 +74,15 @@ class Results:
         return not self.unknown and not any(self.differences(scenario) for scenario in self.scenarios)
 
     def summary(self, told: Mapping[str, Told]) -> dict[str, object]:
-        """The results as JSON: the totals, and each scenario's expected and recorded endings. `told` is by request id."""
+        """The results as JSON: the totals, and each scenario's expected and recorded outcomes. `told` is by request id."""
         scenarios = [
             {
                 "provider": scenario.upstream,
                 "format": scenario.dialect,
                 "scenario": scenario.name,
                 "title": scenario.title,
-                "expected": ending_of(scenario.expected.outcome, scenario.expected.finish),
-                "seen": dict(sorted(self.endings[scenario.model].items())),
+                "expected": outcome_text(scenario.expected.outcome, scenario.expected.finish),
+                "seen": dict(sorted(self.outcomes[scenario.model].items())),
                 "differences": self.differences(scenario),
             }
             for scenario in self.scenarios
@@ -109,6 +109,6 @@ class Results:
         return sorted(errors)
 
 
-def ending_of(outcome: object, finish: object) -> str:
-    """Outcome and finish reason in a few words."""
+def outcome_text(outcome: object, finish: object) -> str:
+    """The outcome, and the finish reason if there is one: `completed, stop`."""
     return f"{outcome}, {finish}" if finish else str(outcome)

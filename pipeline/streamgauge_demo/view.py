@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamgauge_demo.results import Results, ending_of
+from streamgauge_demo.results import Results, outcome_text
 from streamgauge_demo.scenario import Scenario
 from streamgauge_demo.tally import Seen
 from streamgauge_demo.truth import Told
@@ -108,8 +108,8 @@ class View:
             table.add_row(
                 *(("", "") if group == before else group),
                 f"{scenario.name}: {scenario.title}",
-                ending_of(scenario.expected.outcome, scenario.expected.finish),
-                _seen(self._results.endings[scenario.model]),
+                outcome_text(scenario.expected.outcome, scenario.expected.finish),
+                _seen(self._results.outcomes[scenario.model]),
                 Text(right, "green") if fine else Text(wrong, "bold red"),
             )
             before = group
@@ -135,17 +135,17 @@ class View:
             )
 
 
-def _seen(endings: Counter[str]) -> str:
-    """One ending by its name; several endings, or one of several streams, with their counts."""
-    if not endings:
+def _seen(outcomes: Counter[str]) -> str:
+    """The outcome of a single stream by its name; otherwise each outcome with its count."""
+    if not outcomes:
         return "no record"
-    return "; ".join(name if endings.total() == 1 else f"{count} {name}" for name, count in sorted(endings.items()))
+    return "; ".join(name if outcomes.total() == 1 else f"{count} {name}" for name, count in sorted(outcomes.items()))
 
 
 def _line(record: Json) -> str:
     stream, dialect, model, first, middle, high, outcome, finish, usage = _cells(record)
     timing = f"TTFT {first:>8}  gaps p50 {middle:>7} p95 {high:>7}"
-    return f"{stream:27} {dialect:18} {model:26} {timing}  {ending_of(outcome, finish):24} {usage}".rstrip()
+    return f"{stream:27} {dialect:18} {model:26} {timing}  {outcome_text(outcome, finish):24} {usage}".rstrip()
 
 
 def _cells(record: Json) -> tuple[str, ...]:

@@ -23,6 +23,6 @@ def test_r1_a_short_soak_holds(tmp_path: Path) -> None:
     assert result.records == result.streams > 100
     assert result.outages >= 1  # more on a machine on which the broker starts quickly
     assert result.most_waiting > 1000, "no outage had an effect, so the test shows nothing"
-    assert set(result.endings) == {"completed", "stream_error", "client_abort", "upstream_reset", "truncated"}
+    assert set(result.outcomes) == {"completed", "stream_error", "client_abort", "upstream_reset", "truncated"}
     assert {verdict.name for verdict in result.verdicts} == {"parent", "recorder", "relay"}
     assert text.endswith("No check failed.")

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
 from streamgauge.core.capture.bundles import encode_bundle
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, RequestFacts, Segment, StreamEnding
 from tests.chaos.load import ClientStream, Truth
 
 SOURCE = "log"
@@ -65,7 +65,7 @@ class _Open:
             _HEAD if first else None,
             reads,
             None,
-            End(Ending.COMPLETE, begin + (_WORDS + 1) * _READ_NS, client_bytes=500) if is_last else None,
+            StreamEnding(Ending.COMPLETE, begin + (_WORDS + 1) * _READ_NS, client_bytes=500) if is_last else None,
         )
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     RequestStarted,
     ResponseHead,
@@ -70,7 +70,7 @@ class Application:
         self.tell(*(ResponseRead(stream, now, event) for event in EVENTS[:events]))
 
     def end(self, stream: int, ending: Ending = Ending.COMPLETE) -> None:
-        self.tell(ExchangeEnded(stream, time.monotonic_ns(), ending))
+        self.tell(ExchangeEnding(stream, time.monotonic_ns(), ending))
 
     def __enter__(self) -> "Application":
         return self

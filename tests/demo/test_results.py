@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from streamgauge_demo.results import MAX_LINES, Results, ending_of
+from streamgauge_demo.results import MAX_LINES, Results, outcome_text
 from streamgauge_demo.scenario import ClientEnd, Scenario
 from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
 from streamgauge_demo.tally import Seen
@@ -184,5 +184,5 @@ def test_first_tokens_are_compared_with_the_simulators_clock() -> None:
 
 
 def test_an_ending_in_words() -> None:
-    assert ending_of("completed", "stop") == "completed, stop"
-    assert ending_of("truncated", None) == "truncated"
+    assert outcome_text("completed", "stop") == "completed, stop"
+    assert outcome_text("truncated", None) == "truncated"

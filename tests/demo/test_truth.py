@@ -10,7 +10,7 @@ import pytest
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, TransportFault
 from streamgauge.core.record import encode_record
-from streamgauge.recorder.protocol import ExchangeEnded, RequestBody, RequestSent, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, RequestBody, RequestSent, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge_demo.scenario import Scenario
@@ -49,7 +49,7 @@ def record(scenario: Scenario, raw: Raw, capture: Literal["masked", "full"]) -> 
     if scenario.expected.outcome == "timeout":
         ending, fault = Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT
     gone = raw.ended_ns if ending is Ending.CLIENT else None
-    recorder.handle(ExchangeEnded(1, raw.ended_ns, ending, gone, fault=fault))
+    recorder.handle(ExchangeEnding(1, raw.ended_ns, ending, gone, fault=fault))
     (made,) = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 1, recorder.segments()))
     decoded = msgspec.json.decode(encode_record(made))
     assert isinstance(decoded, dict)

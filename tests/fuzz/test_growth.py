@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, Segment, StreamEnding
 from tests.vectors.drive import INSTANCE
 
 STREAM = bytes(range(16))
@@ -158,6 +158,6 @@ def test_waiting_bodies_are_bounded() -> None:
     """The end of a stream has the whole body of a response that is not an event stream: the state must not keep it while
     it waits.
     """
-    end = End(Ending.COMPLETE, body=b'{"a":"' + b"x" * (4 * 1024 * 1024) + b'"}')
+    end = StreamEnding(Ending.COMPLETE, body=b'{"a":"' + b"x" * (4 * 1024 * 1024) + b'"}')
     last = Segment(STREAM, 2, end=end)
     assert state_bytes([opened(b""), last]) <= WAITING_BYTES

@@ -10,7 +10,6 @@ from streamgauge.core.assembly.assembler import TICK_INSTANCE, Assembler
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import (
     Bundle,
-    End,
     Ending,
     Head,
     Loss,
@@ -18,6 +17,7 @@ from streamgauge.core.capture.segments import (
     Read,
     RequestFacts,
     Segment,
+    StreamEnding,
 )
 from tests.fuzz.drawing import fuzzed
 from tests.fuzz.logs import INSTANCES, LIMITS, THE_END_MS, check_log, check_messages
@@ -40,7 +40,7 @@ OPENINGS = st.builds(
     dialect=WORDS,
 )
 ENDS = st.builds(
-    End,
+    StreamEnding,
     st.sampled_from(Ending),
     stamp_ns=st.none() | NUMBERS,
     client_gone_ns=st.none() | NUMBERS,
@@ -113,7 +113,7 @@ def test_a_first_segment_after_its_stream_was_closed_opens_no_other() -> None:
 
 def test_a_stream_that_waited_too_long_for_its_first_segment_is_recorded_once() -> None:
     late = Bundle(TAP, 0, 0, 32 * 10**9, [Segment(stream(1), 0, OPENING)])
-    last = Bundle(TAP, 0, 1, 0, [Segment(stream(1), 1, end=End(Ending.COMPLETE))])
+    last = Bundle(TAP, 0, 1, 0, [Segment(stream(1), 1, end=StreamEnding(Ending.COMPLETE))])
     assert applied(last, Bundle(TAP, 0, 2, 31 * 10**9), late) == [str(UUID(bytes=stream(1)))]
 
 

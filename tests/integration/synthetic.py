@@ -8,7 +8,7 @@ from typing import Any
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, RequestFacts, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import encode_record
 from tests.kafka_broker.fixtures import PARTITIONS
@@ -80,7 +80,7 @@ def _segment(stream: bytes, number: int, count: int) -> Segment:
         _HEAD if number == 0 else None,
         reads,
         None,
-        End(Ending.COMPLETE, first + 31_000_000, client_bytes=500) if last else None,
+        StreamEnding(Ending.COMPLETE, first + 31_000_000, client_bytes=500) if last else None,
     )
 
 

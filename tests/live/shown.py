@@ -4,7 +4,7 @@ from uuid import UUID
 
 import msgspec
 
-from streamgauge.core.capture.segments import End, Ending, Head, RateLimit, Segment
+from streamgauge.core.capture.segments import Ending, Head, RateLimit, Segment, StreamEnding
 from streamgauge.live.answers import BudgetRow, LastAudit, Money
 from streamgauge.metrics.observe import StreamCost
 from tests.live.streams import SECOND, Process, read_of, segment, token
@@ -73,4 +73,6 @@ def busy_process() -> Process:
 def ended(number: int, at_ns: int, ending: Ending = Ending.COMPLETE) -> Segment:
     reads = [read_of(FINISH, at_ns)] if ending is Ending.COMPLETE else []
     fault = "reset" if ending is Ending.RESET else None
-    return Segment(stream_id(number), 1, reads=reads, end=End(ending, stamp_ns=at_ns, client_bytes=1, fault=fault))
+    return Segment(
+        stream_id(number), 1, reads=reads, end=StreamEnding(ending, stamp_ns=at_ns, client_bytes=1, fault=fault)
+    )

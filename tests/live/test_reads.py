@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.capture.segments import End, Ending, Read, Segment
+from streamgauge.core.capture.segments import Ending, Read, Segment, StreamEnding
 from streamgauge.live import reads as keeping
 from streamgauge.live.reads import (
     FINISHED_READS,
@@ -69,7 +69,7 @@ def test_the_beginning_is_as_early_as_any_bundle_shows() -> None:
 def test_a_request_that_was_not_answered_has_a_beginning() -> None:
     waiting = msgspec.structs.replace(segment(1, 0, []), head=None)
     assert track_of(waiting).began_ns == BEGAN + SECOND - MS
-    assert track_of(Segment(stream_id(1), 3, end=End(Ending.CUT, stamp_ns=SECOND))).began_ns == BEGAN
+    assert track_of(Segment(stream_id(1), 3, end=StreamEnding(Ending.CUT, stamp_ns=SECOND))).began_ns == BEGAN
     assert track_of(Segment(stream_id(1), 3, reads=[Read(None, 1, 1)])).began_ns is None
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from streamgauge.core.assembly.assembler import Assembler
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import RateLimit
 from streamgauge.live.view import MAX_KEPT, MAX_ROWS, SHARE, Scope
@@ -22,7 +22,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "streams.md"
 
 
 def ended(number: int, place: int, at_ns: int) -> Segment:
-    end = End(Ending.COMPLETE, stamp_ns=at_ns, client_bytes=1)
+    end = StreamEnding(Ending.COMPLETE, stamp_ns=at_ns, client_bytes=1)
     return Segment(stream_id(number), place, reads=[read_of(FINISH, at_ns)], end=end)
 
 
@@ -158,7 +158,9 @@ def test_a_finished_stream_keeps_its_timeline(process: Process) -> None:
 
 def test_a_transport_error_came_at_the_end(process: Process) -> None:
     process.take([segment(1, 0, [token(100 * MS)])], 200 * MS)
-    process.take([Segment(stream_id(1), 1, end=End(Ending.RESET, stamp_ns=2 * SECOND, fault="reset"))], 3 * SECOND)
+    process.take(
+        [Segment(stream_id(1), 1, end=StreamEnding(Ending.RESET, stamp_ns=2 * SECOND, fault="reset"))], 3 * SECOND
+    )
     timeline = process.view.timeline(UUID(bytes=stream_id(1)))
     assert timeline is not None
     assert (timeline.stream.outcome, timeline.error_at_s) == ("upstream_reset", 2.0)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from streamgauge.core.assembly.assembler import Assembler
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, RequestFacts, Segment, StreamEnding
 from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
@@ -81,7 +81,7 @@ def segment(scenario: Scenario, exchange: Told, number: int) -> Segment:
         request=RequestFacts(model=scenario.model, stream=True),
         head=None if answer.no_head else Head(answer.status, head, is_stream),
         reads=[Read(at, len(one), len(one), one if is_stream else b"") for at, one in zip(body, contents, strict=True)],
-        end=End(
+        end=StreamEnding(
             ENDINGS.get(expected.outcome, Ending.COMPLETE),
             stamp_ns=exchange.ended_ns - exchange.asked_ns,
             body=None if is_stream else b"".join(contents),

@@ -12,13 +12,13 @@ from streamgauge.core.capture.segments import (
     BUNDLE_NS,
     SLOTS,
     Bundle,
-    End,
     Ending,
     Head,
     Loss,
     Opening,
     Read,
     Segment,
+    StreamEnding,
 )
 from streamgauge.recorder.bundler import (
     HEARTBEAT_NS,
@@ -44,7 +44,7 @@ def segment(number: int, place: int = 0, *, size: int = 10, end: bool = False) -
         place,
         opening=OPENING if place == 0 else None,
         reads=[Read(1, size, size, bytes(size))],
-        end=End(Ending.COMPLETE) if end else None,
+        end=StreamEnding(Ending.COMPLETE) if end else None,
     )
 
 
@@ -227,7 +227,7 @@ def test_with_any_input_an_assembler_gets_each_stream_whole(steps: Steps, byte: 
 
 
 def test_without_its_reads_a_bundle_still_has_heads_ends_and_the_loss() -> None:
-    head, end = Head(200, 5, True), End(Ending.COMPLETE, tail=b"data: x\n", body=b"{}")
+    head, end = Head(200, 5, True), StreamEnding(Ending.COMPLETE, tail=b"data: x\n", body=b"{}")
     reads = [Read(1, 1, 1, b"x"), Read(2, 1, 1, b"y")]
     full = Bundle(
         INSTANCE,
@@ -237,7 +237,7 @@ def test_without_its_reads_a_bundle_still_has_heads_ends_and_the_loss() -> None:
         [
             Segment(stream(1), 0, opening=OPENING, head=head, reads=reads),
             Segment(stream(2), 4, reads=reads, loss=Loss(3, 1, "corrupt"), end=end),
-            Segment(stream(3), 1, end=End(Ending.CUT)),
+            Segment(stream(3), 1, end=StreamEnding(Ending.CUT)),
         ],
         dead=[b"a" * 16],
     )
@@ -251,9 +251,12 @@ def test_without_its_reads_a_bundle_still_has_heads_ends_and_the_loss() -> None:
         [
             Segment(stream(1), 0, opening=OPENING, head=head, loss=Loss(2)),
             Segment(
-                stream(2), 4, loss=Loss(5, 1, "corrupt"), end=End(Ending.COMPLETE, tail=b"data: x\n", body_capped=True)
+                stream(2),
+                4,
+                loss=Loss(5, 1, "corrupt"),
+                end=StreamEnding(Ending.COMPLETE, tail=b"data: x\n", body_capped=True),
             ),
-            Segment(stream(3), 1, end=End(Ending.CUT)),
+            Segment(stream(3), 1, end=StreamEnding(Ending.CUT)),
         ],
         dead=[b"a" * 16],
     )

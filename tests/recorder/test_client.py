@@ -9,7 +9,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import MESSAGE_BYTES, DirectClient, RecorderClient, stream_numbers
-from streamgauge.recorder.protocol import Encoded, ExchangeEnded, Message, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import Encoded, ExchangeEnding, Message, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance, read_incidents
 from tests.running import wait_for
 from tests.taps.proxy.rig import RawRecorder, arrived, receive
@@ -133,7 +133,7 @@ def test_a_partly_sent_batch_is_sent_again_whole(tmp_path: Path) -> None:
 def test_discarded_reads_are_counted(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     put(client, *[bytes(50_000)] * 7)
-    client.put(ExchangeEnded(1, 5, Ending.COMPLETE), 0)
+    client.put(ExchangeEnding(1, 5, Ending.COMPLETE), 0)
     assert client.discard(DropReason.RECORDER_GONE) == 7
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, balance.waiting, balance.dropped["recorder_gone"]) == (7, 0, 7)
@@ -195,10 +195,10 @@ def test_a_direct_client_passes_each_message_on() -> None:
     stream = client.new_stream()
     assert client.new_stream() != stream
     client.put_read(stream, None, b"x")
-    client.put(ExchangeEnded(stream, 5, Ending.COMPLETE), 0)
+    client.put(ExchangeEnding(stream, 5, Ending.COMPLETE), 0)
     client.count_dropped(DropReason.RECORDER_BEHIND)
     client.count_fault()
-    assert messages == [ResponseRead(stream, None, b"x"), ExchangeEnded(stream, 5, Ending.COMPLETE)]
+    assert messages == [ResponseRead(stream, None, b"x"), ExchangeEnding(stream, 5, Ending.COMPLETE)]
     assert not client.full and not client.overfull
 
 

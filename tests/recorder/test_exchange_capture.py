@@ -11,7 +11,7 @@ from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -53,7 +53,7 @@ def test_a_whole_exchange() -> None:
         ResponseHead(7, 7, 200, [("content-type", "text/event-stream")]),
         ResponseRead(7, 8, b"1"),
         ResponseRead(7, None, b"2"),
-        ExchangeEnded(7, 9, Ending.CLIENT, 9, 3, 4),
+        ExchangeEnding(7, 9, Ending.CLIENT, 9, 3, 4),
     ]
     assert (room.seen, room.dropped, room.faults) == (2, {}, 0)
 
@@ -83,7 +83,7 @@ def test_without_room_reads_are_dropped_in_order_and_the_rest_is_reported() -> N
         ResponseRead(7, 5, b"5"),
         RequestSent(7, 7, None, 2, False),
         ReadsDropped(7, 1),
-        ExchangeEnded(7, 8, Ending.COMPLETE),
+        ExchangeEnding(7, 8, Ending.COMPLETE),
     ]
     assert (room.seen, room.dropped) == (6, {DropReason.RECORDER_BEHIND: 3})
 
@@ -174,7 +174,7 @@ def test_a_bug_ends_the_capture_and_reports_what_is_lost(kind: type[Message]) ->
         capture.response_head(7, 200, [])
         capture.read(8, b"1")
     capture.end(9, Ending.COMPLETE)
-    assert room.messages[-2:] == [ReadsDropped(7, 2), ExchangeEnded(7, 9, Ending.COMPLETE)]
+    assert room.messages[-2:] == [ReadsDropped(7, 2), ExchangeEnding(7, 9, Ending.COMPLETE)]
     assert (room.seen, room.dropped, room.faults) == (2, {DropReason.CAPTURE_FAULT: 2}, 1)
 
 
@@ -199,7 +199,7 @@ def test_counters_that_fail_do_not_raise() -> None:
     capture.lose_read(DropReason.PACKETS_LOST)
     capture.fail()
     capture.end(9, Ending.COMPLETE)
-    assert isinstance(room.messages[-1], ExchangeEnded)
+    assert isinstance(room.messages[-1], ExchangeEnding)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_malformed_facts_do_not_raise(call: str, facts: tuple[object, ...]) -> N
     getattr(capture, call)(*facts, **({"tap": "asgi"} if call == "start" else {}))
     capture.read(4, b"d")
     capture.end(5, Ending.COMPLETE)
-    expected = [] if call == "start" else [RequestStarted, ReadsDropped, ExchangeEnded]
+    expected = [] if call == "start" else [RequestStarted, ReadsDropped, ExchangeEnding]
     assert [type(message) for message in room.messages] == expected
     assert (room.dropped, room.faults) == ({DropReason.CAPTURE_FAULT: 1}, 1)
 
@@ -267,7 +267,7 @@ def test_all_reads_are_counted_and_the_exchange_is_reported_in_order(
         assert room.messages == []
         return
     assert missing == sum(room.dropped.values()) + counted_elsewhere
-    assert isinstance(room.messages[0], RequestStarted) and isinstance(room.messages[-1], ExchangeEnded)
+    assert isinstance(room.messages[0], RequestStarted) and isinstance(room.messages[-1], ExchangeEnding)
     bodies = [full for kind, full in steps[: _first_fault(steps)] if kind == "b"]
     expected = bodies.index(True) if True in bodies else len(bodies)
     assert sum(isinstance(message, RequestBody) for message in room.messages) == expected

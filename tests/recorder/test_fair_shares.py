@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending, Segment
 from streamgauge.recorder.fair_shares import ALMOST_FULL, CROWDED, FEW, HARDLY_ANY, LITTLE, FairShares, Party
-from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestSent, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestSent, RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident, read_balance
 from tests.running import wait_for
@@ -192,7 +192,7 @@ def test_a_flood_of_one_tenant_costs_the_streams_of_another_nothing(tmp_path: Pa
     for stream in honest:
         of_stream = [one for one in messages if one.stream == stream]
         assert arrived(of_stream) == ANSWER
-        assert only(of_stream, ExchangeEnded).ending is Ending.COMPLETE
+        assert only(of_stream, ExchangeEnding).ending is Ending.COMPLETE
     assert not any(isinstance(one, ReadsDropped) for one in messages)
     balance = read_balance(tmp_path / "counters")
     assert balance.dropped["recorder_behind"] >= refused  # the reads of refused streams are counted
@@ -258,7 +258,7 @@ def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: 
                 assert receive(one, 100) == ANSWER[-100:]
             assert relay.incidents(Incident.STREAM_OVER_SHARE) == 0
             with RawRecorder(tmp_path / "recorder.sock") as recorder:
-                wait_for(lambda: sum(isinstance(one, ExchangeEnded) for one in recorder.messages) == 3, "three ends")
+                wait_for(lambda: sum(isinstance(one, ExchangeEnding) for one in recorder.messages) == 3, "three ends")
                 messages = list(recorder.messages)
     honest = {
         one.stream for one in messages if isinstance(one, RequestStarted) and ("x-tenant", "honest") in one.headers

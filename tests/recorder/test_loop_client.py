@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from streamgauge.recorder.loop_client import BATCH_BYTES, QUIET_S, RESERVE
-from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import Incident, read_balance
 from tests.taps.proxy.rig import (
     RawRecorder,
@@ -115,7 +115,7 @@ def test_a_restarted_recorder_is_connected_and_open_streams_continue(tmp_path: P
         ask(relay, SSE, 3)
         again = RawRecorder(tmp_path / "recorder.sock")
         with again:
-            messages = again.wait(lambda some: sum(isinstance(one, ExchangeEnded) for one in some) >= 3)
+            messages = again.wait(lambda some: sum(isinstance(one, ExchangeEnding) for one in some) >= 3)
             assert arrived(messages) == SSE * 3
             ask(relay, SSE, 2)
             assert arrived(again.ended(5)) == SSE * 5

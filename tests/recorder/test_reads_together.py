@@ -5,7 +5,7 @@ from bench.wires import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core.capture.segments import End, Loss, Read
+from streamgauge.core.capture.segments import Loss, Read, StreamEnding
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder import response
@@ -26,7 +26,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def reads_of(messages: list[Message], capture: str, every: int) -> tuple[list[Read], Loss, End]:
+def reads_of(messages: list[Message], capture: str, every: int) -> tuple[list[Read], Loss, StreamEnding]:
     stream = talk.recorded(messages, Recorder(talk.settings(capture)), every=every)
     return stream.reads, stream.loss, stream.end
 

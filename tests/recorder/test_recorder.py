@@ -15,7 +15,7 @@ from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending, Loss
 from streamgauge.recorder import capture, events, request, response
 from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -83,7 +83,7 @@ def test_a_tap_without_the_wire_does_not_know_the_clients_bytes(tap: str) -> Non
         [opened(tap=tap), sent(), ended(Ending.RESET)],
         [opened(tap=tap), sent(), ResponseHead(1, ZERO, 200)],
     ):
-        stream = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnded) else [ended()])])  # type: ignore[list-item]
+        stream = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnding) else [ended()])])  # type: ignore[list-item]
         assert stream.end.client_bytes is None
 
 
@@ -290,7 +290,7 @@ MESSAGES = st.one_of(
         st.integers(0, 2),
         st.lists(st.builds(StampedRead, st.none() | st.integers(), st.binary() | st.just(b"data: a\n\n")), max_size=4),
     ),
-    st.builds(ExchangeEnded, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
+    st.builds(ExchangeEnding, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
 )
 
 

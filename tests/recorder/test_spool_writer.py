@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
-from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Read, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Opening, Read, Segment, StreamEnding
 from streamgauge.recorder import spool_writer
 from streamgauge.recorder.bundler import reads_of
 from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
@@ -30,7 +30,7 @@ MIB = 1024 * 1024
 def bundle(number: int, *, size: int = 100, reads: int = 2, slot: int = 1, farewell: bool = False) -> Bundle:
     """Content that hardly compresses."""
     content = [Read(1, size, size, os.urandom(size)) for _ in range(reads)]
-    first = Segment(number.to_bytes(16), 0, Opening("t", "1", "full"), reads=content, end=End(Ending.COMPLETE))
+    first = Segment(number.to_bytes(16), 0, Opening("t", "1", "full"), reads=content, end=StreamEnding(Ending.COMPLETE))
     return Bundle(INSTANCE, slot, number, 0, [first] if reads else [], farewell)
 
 
@@ -428,8 +428,8 @@ def test_a_stream_of_which_a_later_bundle_is_stored_is_not_counted_as_lost(
     out = SpoolWriter(INSTANCE, spool, counters)
     opening = Opening("t", "1", "full", upstream="up")
     begun = [Segment(bytes([number]) * 16, 0, opening) for number in (1, 2)]
-    whole = Segment(bytes(16), 0, opening, end=End(Ending.COMPLETE))
-    ended = [Segment(one.stream, 1, end=End(Ending.COMPLETE)) for one in begun]
+    whole = Segment(bytes(16), 0, opening, end=StreamEnding(Ending.COMPLETE))
+    ended = [Segment(one.stream, 1, end=StreamEnding(Ending.COMPLETE)) for one in begun]
     with monkeypatch.context() as full:
         full.setattr(spool_writer, "MAX_WAITING_BYTES", 0)
         out.send([Bundle(INSTANCE, 1, 0, 0, [whole, *begun])], [1])

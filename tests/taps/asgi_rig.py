@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
 from tests.recorder.fake_client import FakeClient
 
@@ -60,9 +60,9 @@ def run(application: Any, server: Server, request_scope: Scope | None = None, **
     asyncio.run(TapMiddleware(application, **options)(request_scope or scope(), server.receive, server.send))
 
 
-def ending(client: FakeClient) -> ExchangeEnded:
+def ending(client: FakeClient) -> ExchangeEnding:
     last = client.messages[-1]
-    assert isinstance(last, ExchangeEnded)
+    assert isinstance(last, ExchangeEnding)
     return last
 
 

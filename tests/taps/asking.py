@@ -21,7 +21,7 @@ BODY = b'{"model":"m","stream":true}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Request-Id: req_7\r\nSet-Cookie: secret\r\n"
 STREAM = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
 CHAT = "/v1/chat/completions"
-WHOLE = ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnded"]
+WHOLE = ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnding"]
 # The client's time-out (seconds), and a shorter one for an upstream that sends nothing.
 TIMEOUT_S, SHORT_TIMEOUT_S = 20.0, 0.3
 

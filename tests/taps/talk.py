@@ -4,10 +4,10 @@ import gzip
 import zlib
 from collections.abc import Sequence
 
-from streamgauge.core.capture.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Ending, Head, Loss, Read, RequestFacts, Segment, StreamEnding
 from streamgauge.core.formats.sse import SseDecoder
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     RequestSent,
     RequestStarted,
@@ -81,9 +81,9 @@ def together(*reads: bytes, stream: int = 1) -> ResponseReads:
     return ResponseReads(stream, [StampedRead(ZERO + 100 * number, data) for number, data in enumerate(reads, 1)])
 
 
-def ended(ending: Ending = Ending.COMPLETE, *, unsent: int = 0, stream: int = 1) -> ExchangeEnded:
+def ended(ending: Ending = Ending.COMPLETE, *, unsent: int = 0, stream: int = 1) -> ExchangeEnding:
     gone = ZERO + 9_500 if ending is Ending.CLIENT else None
-    return ExchangeEnded(stream, ZERO + 10_000, ending, client_gone_ns=gone, client_blocked_ns=7, unsent_bytes=unsent)
+    return ExchangeEnding(stream, ZERO + 10_000, ending, client_gone_ns=gone, client_blocked_ns=7, unsent_bytes=unsent)
 
 
 def answer(*reads: bytes, ending: Ending = Ending.COMPLETE) -> list[Message]:
@@ -116,7 +116,7 @@ class Recorded:
         )
         end = segments[-1].end
         assert end is not None
-        self.end: End = end
+        self.end: StreamEnding = end
 
 
 def recorded(messages: Sequence[Message], recorder: Recorder | None = None, *, every: int = 3) -> Recorded:

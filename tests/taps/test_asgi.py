@@ -10,7 +10,7 @@ import pytest
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     RequestBody,
     RequestSent,
     RequestStarted,
@@ -52,7 +52,7 @@ def test_messages_pass_unchanged_and_are_reported(client: FakeClient) -> None:
         ResponseHead,
         ResponseRead,
         ResponseRead,
-        ExchangeEnded,
+        ExchangeEnding,
     ]
     assert b"".join(message.data for message in messages if isinstance(message, ResponseRead)) == BEGIN + REST
     stamps = [message.at_ns for message in messages if not isinstance(message, RequestBody)]  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ def test_other_paths_are_captured_by_the_responses_head(client: FakeClient) -> N
         ResponseHead,
         ResponseRead,
         ResponseRead,
-        ExchangeEnded,
+        ExchangeEnding,
     ]
     sent = messages[1]
     assert isinstance(sent, RequestSent)
@@ -285,7 +285,7 @@ def test_a_disconnect_after_the_end_is_ignored(client: FakeClient) -> None:
 
     run(application, Server(GONE))
     assert ending(client).ending is Ending.COMPLETE
-    assert len([one for one in client.messages if isinstance(one, ExchangeEnded)]) == 1
+    assert len([one for one in client.messages if isinstance(one, ExchangeEnding)]) == 1
 
 
 # --- faults of ours -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     RequestBody,
     RequestSent,
@@ -68,7 +68,7 @@ def test_a_stream_in_order(way: tuple[Any, Kind], tmp_path: Path, recorder: RawR
     assert opened.wall_ns is not None
     assert abs(time.time_ns() - opened.wall_ns) < PATIENCE_S * 1e9
     assert only(messages, RequestBody).data == BODY
-    sent, answered, ended = only(messages, RequestSent), only(messages, ResponseHead), only(messages, ExchangeEnded)
+    sent, answered, ended = only(messages, RequestSent), only(messages, ResponseHead), only(messages, ExchangeEnding)
     assert (sent.body_bytes, sent.whole) == (len(BODY), True)
     assert (answered.status, answered.headers) == (
         200,
@@ -165,7 +165,7 @@ def test_a_response_that_is_not_a_stream(
     messages = recorder.ended()
     answered = only(messages, ResponseHead)
     assert (answered.status, dict(answered.headers)["retry-after"]) == (int(status[:3]), "3")
-    assert (arrived(messages), only(messages, ExchangeEnded).ending) == (body, Ending.COMPLETE)
+    assert (arrived(messages), only(messages, ExchangeEnding).ending) == (body, Ending.COMPLETE)
 
 
 def test_no_body_at_all(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
@@ -177,8 +177,8 @@ def test_no_body_at_all(way: tuple[Any, Kind], tmp_path: Path, recorder: RawReco
         answering(wire),
     )
     messages = recorder.ended()
-    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ExchangeEnded"]
-    assert (only(messages, RequestSent).body_bytes, only(messages, ExchangeEnded).ending) == (0, Ending.COMPLETE)
+    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ExchangeEnding"]
+    assert (only(messages, RequestSent).body_bytes, only(messages, ExchangeEnding).ending) == (0, Ending.COMPLETE)
 
 
 def test_other_paths_are_captured_only_with_an_event_stream(
@@ -188,7 +188,7 @@ def test_other_paths_are_captured_only_with_an_event_stream(
     both_ways(way, tmp_path, lambda asker: asker.ask(asker.url + "/v1/embeddings"), answering(plain))
     both_ways(way, tmp_path, lambda asker: asker.ask(asker.url + "/v1/mystery?key=k"), answering(STREAM))
     messages = recorder.ended()
-    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnded"]
+    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnding"]
     opened, sent = only(messages, RequestStarted), only(messages, RequestSent)
     assert (opened.target, arrived(messages)) == ("/v1/mystery?key=k", ANSWER)
     assert (sent.body_bytes, sent.whole) == (len(BODY), False)
@@ -364,4 +364,4 @@ def test_both_libraries_in_one_process(tmp_path: Path, recorder: RawRecorder) ->
         messages = recorder.ended(len(reported) + 1)
         reported.append([type(message) for message in messages if message.stream == messages[-1].stream])
     without_reads = [[kind for kind in one if kind is not ResponseRead] for one in reported]
-    assert without_reads == [[RequestStarted, RequestBody, RequestSent, ResponseHead, ExchangeEnded]] * 4
+    assert without_reads == [[RequestStarted, RequestBody, RequestSent, ResponseHead, ExchangeEnding]] * 4

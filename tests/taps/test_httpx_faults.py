@@ -13,7 +13,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps import httpx as httpx_module
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
@@ -59,7 +59,7 @@ def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: R
     result = both_ways(way, tmp_path, lambda asker: ask_chat(asker, leave_after=leave_after), handler)
     messages = recorder.ended()
     assert arrived(messages) == result.body == b"".join(EVENTS[:leave_after])
-    ended = only(messages, ExchangeEnded)
+    ended = only(messages, ExchangeEnding)
     assert (ended.ending, ended.client_gone_ns) == (Ending.CLIENT, ended.at_ns)
 
 
@@ -83,10 +83,10 @@ def test_an_upstream_that_breaks_off(
     assert result.error is not None
     assert result.error[0] == error
     messages = recorder.ended()
-    assert only(messages, ExchangeEnded).ending is ending
+    assert only(messages, ExchangeEnding).ending is ending
     assert arrived(messages) == result.body
     whole = kinds(messages) == WHOLE
-    assert whole or kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"]
+    assert whole or kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnding"]
     assert whole == (result.status is not None)
 
 
@@ -97,8 +97,8 @@ def test_no_server_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawR
     assert tapped.error is not None
     assert tapped.error[0] == "ConnectError"
     messages = recorder.ended()
-    assert kinds(messages) == ["RequestStarted", "RequestBody", "ExchangeEnded"]
-    assert only(messages, ExchangeEnded).ending is Ending.RESET
+    assert kinds(messages) == ["RequestStarted", "RequestBody", "ExchangeEnding"]
+    assert only(messages, ExchangeEnding).ending is Ending.RESET
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -132,7 +132,7 @@ def test_a_cancelled_task(library: Any, how: str, tmp_path: Path, recorder: RawR
         chunks = asyncio.run(run(upstream.url))
     messages = recorder.ended()
     assert arrived(messages) == b"".join(chunks) != b""
-    assert only(messages, ExchangeEnded).ending is Ending.CLIENT
+    assert only(messages, ExchangeEnding).ending is Ending.CLIENT
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -145,8 +145,8 @@ def test_a_task_that_is_cancelled_before_the_head(library: Any, tmp_path: Path, 
     with RawUpstream(pausing()) as upstream:
         asyncio.run(run(upstream.url))
     messages = recorder.ended()
-    assert (kinds(messages), only(messages, ExchangeEnded).ending) == (
-        ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"],
+    assert (kinds(messages), only(messages, ExchangeEnding).ending) == (
+        ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnding"],
         Ending.CLIENT,
     )
 
@@ -163,7 +163,7 @@ def test_a_response_that_is_never_closed(library: Any, tmp_path: Path, recorder:
         gc.collect()
         messages = recorder.ended()
     assert arrived(messages) == first
-    assert only(messages, ExchangeEnded).ending is Ending.CLIENT
+    assert only(messages, ExchangeEnding).ending is Ending.CLIENT
 
 
 class BugError(Exception):
@@ -218,7 +218,7 @@ def test_a_bug_in_the_tap_leaves_no_stream_open(
         assert Asker(LIBRARIES[0], "sync", tmp_path).ask(upstream.url + CHAT).body == ANSWER
     messages = recorder.ended()
     assert kinds(messages)[0] == "RequestStarted"
-    assert only(messages, ExchangeEnded).ending is (
+    assert only(messages, ExchangeEnding).ending is (
         Ending.COMPLETE if name in ("RequestBodyCapture", "_content_of") else Ending.CUT
     )
 

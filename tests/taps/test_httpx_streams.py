@@ -18,7 +18,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
-from streamgauge.recorder.protocol import ExchangeEnded, RequestBody, RequestSent, ResponseHead, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, RequestBody, RequestSent, ResponseHead, ResponseRead
 from streamgauge.taps.httpx import TapTransport
 from streamgauge.taps.httpx_streams import (
     AsyncResponseStream,
@@ -75,7 +75,7 @@ def capturing() -> tuple[ExchangeCapture, FakeClient]:
 
 def reported(client: FakeClient) -> tuple[list[bytes], list[Ending]]:
     chunks = [message.data for message in client.messages if isinstance(message, ResponseRead)]
-    return chunks, [message.ending for message in client.messages if isinstance(message, ExchangeEnded)]
+    return chunks, [message.ending for message in client.messages if isinstance(message, ExchangeEnding)]
 
 
 async def read_async(stream: AsyncResponseStream, chunks: int = 9) -> list[bytes]:
@@ -248,4 +248,4 @@ def test_http_2(library: Any, tmp_path: Path) -> None:
     assert arrived(messages) == BODY + BODY
     assert [message.whole for message in messages if isinstance(message, RequestSent)] == [True, True]
     first = [message for message in messages if message.stream == messages[0].stream]
-    assert (only(first, ResponseHead).status, only(first, ExchangeEnded).ending) == (200, Ending.COMPLETE)
+    assert (only(first, ResponseHead).status, only(first, ExchangeEnding).ending) == (200, Ending.COMPLETE)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from tests.taps.asking import CHAT, SHORT_TIMEOUT_S, STREAM, TIMEOUT_S, WAYS, Asker
 from tests.taps.proxy.pki import make_pki
 from tests.taps.proxy.rig import RawRecorder, RawUpstream, only, receive_request, receive_until_reset, reset
@@ -34,7 +34,7 @@ def answers(data: bytes, end: Callable[[socket.socket], object]) -> Callable[[so
 
 def check(asker: Asker, recorder: RawRecorder, url: str, ending: Ending, fault: TransportFault) -> None:
     assert asker.ask(url + CHAT).error is not None
-    ended = only(recorder.ended(), ExchangeEnded)
+    ended = only(recorder.ended(), ExchangeEnding)
     assert (ended.ending, ended.fault) == (ending, fault)
 
 

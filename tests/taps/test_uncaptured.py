@@ -10,7 +10,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import DirectClient, RecorderClient
-from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Counters, DropReason
 from streamgauge.spool.response_counters import NotCaptured, read_responses
@@ -57,7 +57,7 @@ def test_a_capture_counts_its_response_once_whatever_happens_later() -> None:
     report_stream(client)
     assert (client.responses, client.faults) == ({("up", NotCaptured.CAPTURE_FAULT): 1}, 1)
 
-    client = FakeClient(ResponseRead, ExchangeEnded)  # later messages raise: the stream has a record
+    client = FakeClient(ResponseRead, ExchangeEnding)  # later messages raise: the stream has a record
     report_stream(client)
     assert (client.responses, client.faults) == ({("up", FINE): 1}, 1)
 

@@ -16,7 +16,14 @@ import zstandard
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record, encode_record
-from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestBody, RequestSent, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import (
+    ExchangeEnding,
+    Message,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
+)
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import replay
@@ -123,7 +130,7 @@ def messages(
         yield ResponseRead(stream, None if stamp is None else T0 + stamp, data)
     ended = None if end_ns is None else T0 + end_ns
     ending = Ending(vector.ending)
-    yield ExchangeEnded(stream, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
+    yield ExchangeEnding(stream, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
 
 
 def settings(capture: Capture) -> CaptureSettings:

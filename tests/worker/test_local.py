@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from streamgauge.core.capture.bundles import encode_bundle
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.spool import Row
@@ -316,7 +316,7 @@ def test_silent_streams_are_counted(life: Life, data_dir: Path) -> None:
 def test_a_stream_without_a_record_counts_once_or_is_lost_in_a_crash(data_dir: Path, kill_at: int | None) -> None:
     opening = Opening("proxy", "1", "full", upstream="up")
     ticks = Read(1, 20, 20, b'data: {"time":1}\n\n')
-    stream = Segment(bytes(16), 0, opening, head=Head(200, 1, True), reads=[ticks], end=End(Ending.COMPLETE))
+    stream = Segment(bytes(16), 0, opening, head=Head(200, 1, True), reads=[ticks], end=StreamEnding(Ending.COMPLETE))
     put(data_dir, Bundle(INSTANCE, 0, 0, 0, [stream]))
     life = Life(data_dir, kill_at)
     try:

@@ -1,4 +1,7 @@
-"""How a stream ended: finish reasons in one vocabulary, and the outcome.
+"""Outcomes of streams, and finish reasons in one vocabulary.
+
+Three words describe how a stream ends. Its *fault* (`segments.TransportFault`) is what failed in transport, as captured. Its
+*ending* (`segments.Ending`) is how the captured exchange ended, as the tap reports it. Its *outcome* is what the record says.
 
 A stream is completed if its protocol's own terminal was seen. HTTP 200 and a clean end of the connection do not suffice.
 The first line that holds is the outcome:
@@ -185,10 +188,10 @@ def outcome_of(*, status: int | None, error: bool, terminal: bool, ending: Endin
         return "completed"
     if client_gone:
         return "client_abort"
-    return _by_transport(ending)
+    return _outcome_of_ending(ending)
 
 
-def _by_transport(ending: Ending | None) -> Outcome:
+def _outcome_of_ending(ending: Ending | None) -> Outcome:
     match ending:
         case Ending.RESET:
             return "upstream_reset"

@@ -158,7 +158,7 @@ _FINE = frozenset(("completed", "client_abort"))
 CATEGORIES = ("first_token", "gap", "broken")
 
 
-class Finished(NamedTuple):
+class FinishedStream(NamedTuple):
     """A finished stream. `ended_s`: when it was finished here (monotonic seconds)."""
 
     record: Record
@@ -170,7 +170,7 @@ class _Period:
     def __init__(self, began_s: float) -> None:
         self.began_s = began_s
         # Heaps of value, number, stream: the number decides between equal values, so that records are not compared.
-        self.heaps: dict[str, list[tuple[float, int, Finished]]] = {category: [] for category in CATEGORIES}
+        self.heaps: dict[str, list[tuple[float, int, FinishedStream]]] = {category: [] for category in CATEGORIES}
 
 
 class WorstStreams:
@@ -178,14 +178,14 @@ class WorstStreams:
 
     def __init__(self) -> None:
         self._periods: deque[_Period] = deque()
-        self._recent: deque[Finished] = deque(maxlen=RECENT)
+        self._recent: deque[FinishedStream] = deque(maxlen=RECENT)
         self._added = 0
 
     def add(self, record: Record, track: Track | None, now_s: float) -> None:
         """Keeps a stream if it is among the worst of its period. `now_s`: monotonic."""
         if track is not None:
             track.shrink()
-        stream = Finished(record, track, now_s)
+        stream = FinishedStream(record, track, now_s)
         self._recent.append(stream)
         self._added += 1
         if not self._periods or now_s - self._periods[-1].began_s >= PERIOD_S:
@@ -199,22 +199,22 @@ class WorstStreams:
             elif value > heap[0][0]:
                 heapq.heapreplace(heap, (value, self._added, stream))
 
-    def worst(self, category: str, now_s: float) -> list[Finished]:
+    def worst(self, category: str, now_s: float) -> list[FinishedStream]:
         """The worst of the last hour, the worst first; of those that broke the newest first."""
         entries = [
             entry for period in self._periods for entry in period.heaps[category] if entry[2].ended_s > now_s - KEPT_S
         ]
         return [stream for _, _, stream in heapq.nlargest(WORST, entries)]
 
-    def recent(self) -> list[Finished]:
+    def recent(self) -> list[FinishedStream]:
         """The streams that ended last, the newest first."""
         return list(reversed(self._recent))
 
-    def find(self, stream_id: str) -> Finished | None:
+    def find(self, stream_id: str) -> FinishedStream | None:
         """A stream that is kept, by its id."""
         return next((stream for stream in self._all() if stream.record.stream_id == stream_id), None)
 
-    def _all(self) -> Iterator[Finished]:
+    def _all(self) -> Iterator[FinishedStream]:
         yield from self._recent
         for period in self._periods:
             for heap in period.heaps.values():

@@ -20,7 +20,7 @@ from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.live.answers import Limited, Money, OpenStreams, Overview, Responses, Row, Step, Timeline, Worst
-from streamgauge.live.finished import Finished, Headroom, History, WorstStreams, hour_of
+from streamgauge.live.finished import FinishedStream, Headroom, History, WorstStreams, hour_of
 from streamgauge.live.reads import Moment, Track, Tracks
 from streamgauge.metrics.observe import StreamCost
 from streamgauge.runtime.faults import report_fault
@@ -294,13 +294,13 @@ def _row(record: Record) -> Row:
     )
 
 
-def _row_of(finished: Finished, now_s: float) -> Row:
+def _row_of(finished: FinishedStream, now_s: float) -> Row:
     row = _row(finished.record)
     row.ended_s_ago = _rounded(now_s - finished.ended_s)
     return row
 
 
-def _rows_of(streams: list[Finished], now_s: float) -> list[Row]:
+def _rows_of(streams: list[FinishedStream], now_s: float) -> list[Row]:
     return [_row_of(stream, now_s) for stream in streams]
 
 

@@ -80,7 +80,7 @@ class Observer:
     def observe(self, record: Record) -> StreamCost | None:
         """Adds one record. Returns what it adds to the cost: None if it has no usage, or nothing knows prices."""
         observation = Observation(self._families, self._budgets, record, self.start_upstream(record.upstream))
-        _ending(observation, record)
+        _outcome(observation, record)
         _reading(observation, record)
         reported = reported_tokens(record.usage)
         addition = self._resumed_usage.share_of(record, observation.model, reported)
@@ -94,7 +94,7 @@ class Observer:
         return cost
 
 
-def _ending(observation: Observation, record: Record) -> None:
+def _outcome(observation: Observation, record: Record) -> None:
     upstream, model = observation.upstream, observation.model
     if observation.add(table.STREAMS, 1, upstream, record.dialect, model, record.outcome) and observation.served:
         for outcome in table.OUTCOMES:  # so that the first errors of a model that is served show as growth

@@ -9,13 +9,13 @@ import msgspec
 from streamgauge.core.capture.segments import (
     BUNDLE_BYTES,
     BUNDLE_NS,
-    End,
     Head,
     Loss,
     Opening,
     Read,
     RequestFacts,
     Segment,
+    StreamEnding,
 )
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
@@ -23,7 +23,7 @@ from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import DecoderMemory
 from streamgauge.recorder.protocol import (
     OFF_THE_WIRE,
-    ExchangeEnded,
+    ExchangeEnding,
     ReadsDropped,
     RequestSent,
     RequestStarted,
@@ -32,7 +32,7 @@ from streamgauge.recorder.protocol import (
     StampedRead,
 )
 from streamgauge.recorder.request import CaptureSettings, RequestReader, opening_of
-from streamgauge.recorder.response import Finished, Response
+from streamgauge.recorder.response import FinalContent, Response
 
 # The size of a read without its content (bytes, about), for cutting segments.
 READ_BYTES = 16
@@ -54,8 +54,8 @@ SEGMENT_NS = FLUSHES_PER_SEGMENT * BUNDLE_NS
 class RecordedStream:
     """One stream. All stamps in its segments are nanoseconds since the request began.
 
-    Reads, dropped reads and the end wait in their order until `process_waiting` processes all of them or a part. A method may
-    raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
+    Reads, dropped reads and the ending wait in their order until `process_waiting` processes all of them or a part. A method
+    may raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
 
     `ready_bytes`: the approximate size of what `take` would return. `place`: its ordinal number. `party`: who sent the
     request, if the tap knows. `behind`: set by the recorder for a stream that has more waiting than one turn processes.
@@ -79,11 +79,11 @@ class RecordedStream:
         self._waiting: list[ResponseRead | StampedRead | ReadsDropped] = []
         self._waiting_data = 0  # bytes of the waiting reads
         self._holes = 0  # how many of `_waiting` are ReadsDropped
-        self._ended: ExchangeEnded | None = None  # the end, until `end` processes it
+        self._reported_ending: ExchangeEnding | None = None  # until `end` processes it
         self._weight = CODED  # what a waiting byte counts as; as coded until the head is known
         self._reads: list[Read] = []
         self._lost = 0
-        self._end: End | None = None
+        self._ending: StreamEnding | None = None
         self._number = 0
         self._is_urgent = True  # its data is sent at the next flush, not at its own in FLUSHES_PER_SEGMENT
 
@@ -140,9 +140,9 @@ class RecordedStream:
         self._holes += 1
         return WAITING_BYTES
 
-    def exchange_ended(self, ended: ExchangeEnded) -> None:
-        """Keep the end of the exchange: it follows the reads that still wait."""
-        self._ended = ended
+    def exchange_ended(self, ending: ExchangeEnding) -> None:
+        """Keep the ending of the exchange: it follows the reads that still wait."""
+        self._reported_ending = ending
 
     @property
     def waiting_bytes(self) -> int:
@@ -156,9 +156,9 @@ class RecordedStream:
         return bool(self._waiting)
 
     @property
-    def has_end(self) -> bool:
-        """Whether the end of the exchange was reported; the waiting reads precede it."""
-        return self._ended is not None
+    def has_ending(self) -> bool:
+        """Whether the ending of the exchange was reported; the waiting reads precede it."""
+        return self._reported_ending is not None
 
     def process_waiting(self, most: int | None = None) -> int:
         """Process waiting reads until about `most` work is done (unit: `MaskedEvents.work`; None: all). Returns the work.
@@ -218,16 +218,16 @@ class RecordedStream:
         return reads
 
     def end(self) -> None:
-        """Process the end of the exchange, after all reads before it."""
-        ended, self._ended = self._ended, None
-        assert ended is not None
-        self._end = End(ended.ending, self._since(ended.at_ns), fault=ended.fault)
+        """Process the ending of the exchange, after all reads before it."""
+        reported, self._reported_ending = self._reported_ending, None
+        assert reported is not None
+        self._ending = StreamEnding(reported.ending, self._since(reported.at_ns), fault=reported.fault)
         if self._request is not None:
             self.body_capped |= self._request.capped
             self._facts, self._request = self._request.unsent_facts(), None
         if self._response is not None:
-            self._end = self._ending(ended, self._response, self._response.finish(ended.ending))
-            self.ready_bytes += len(self._end.tail) + len(self._end.body or b"")
+            self._ending = self._stream_ending(reported, self._response, self._response.finish(reported.ending))
+            self.ready_bytes += len(self._ending.tail) + len(self._ending.body or b"")
 
     def fail(self) -> None:
         """Stop reading this stream after an internal error. At least one read counts as lost, so that the record is
@@ -256,20 +256,20 @@ class RecordedStream:
         """How many events so far were discarded: over their size limit, or for lack of space in the budget."""
         return 0 if self._response is None else self._response.oversized_events
 
-    def _ending(self, ended: ExchangeEnded, response: Response, finished: Finished) -> End:
-        self.body_capped |= finished.body_capped
+    def _stream_ending(self, reported: ExchangeEnding, response: Response, final: FinalContent) -> StreamEnding:
+        self.body_capped |= final.body_capped
         # `unsent_bytes` counts wire bytes, with chunk framing: for a chunked body the result is a few bytes too small.
-        client_bytes = max(response.body_bytes - ended.unsent_bytes, 0) if response.on_wire else None
-        return End(
-            ending=ended.ending,
-            stamp_ns=self._since(ended.at_ns),
-            client_gone_ns=self._since(ended.client_gone_ns),
-            client_blocked_ns=ended.client_blocked_ns,
+        client_bytes = max(response.body_bytes - reported.unsent_bytes, 0) if response.on_wire else None
+        return StreamEnding(
+            ending=reported.ending,
+            stamp_ns=self._since(reported.at_ns),
+            client_gone_ns=self._since(reported.client_gone_ns),
+            client_blocked_ns=reported.client_blocked_ns,
             client_bytes=client_bytes,
-            tail=finished.tail,
-            body=finished.body,
-            body_capped=finished.body_capped,
-            fault=ended.fault,
+            tail=final.tail,
+            body=final.body,
+            body_capped=final.body_capped,
+            fault=reported.fault,
         )
 
     def _since(self, at_ns: int | None) -> int | None:
@@ -279,7 +279,7 @@ class RecordedStream:
 
     def is_due(self, flush: int) -> bool:
         """Whether this stream's data is to be sent at the flush of this number."""
-        return self._end is not None or self._is_urgent or flush % FLUSHES_PER_SEGMENT == self._flush_phase
+        return self._ending is not None or self._is_urgent or flush % FLUSHES_PER_SEGMENT == self._flush_phase
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """Everything since the last call, as segments of at most about `most` bytes; none if there is nothing."""
@@ -289,13 +289,13 @@ class RecordedStream:
         head, loss = None, self._take_loss()
         if self._response is not None:
             head, self._response.head = self._response.head, None
-        if not (runs or head or loss or self._opening or self._facts or self._end):
+        if not (runs or head or loss or self._opening or self._facts or self._ending):
             return
         for run in runs[:-1]:
             yield self._segment(head, loss, run)
             head = loss = None
         last = self._segment(head, loss, runs[-1] if runs else [])
-        yield msgspec.structs.replace(last, end=self._end)
+        yield msgspec.structs.replace(last, end=self._ending)
 
     def _segment(self, head: Head | None, loss: Loss | None, reads: list[Read]) -> Segment:
         segment = Segment(self.stream, self._number, self._opening, self._facts, head, reads, loss)

@@ -14,7 +14,7 @@ from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     RESPONSE_HEADERS,
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -210,10 +210,10 @@ class ExchangeCapture:
         blocked_ns: int | None = None,
         unsent_bytes: int = 0,
     ) -> None:
-        """Reports the end, even if the client is full: see ExchangeEnded. Only the first call has an effect."""
+        """Reports the ending of the exchange, even if the client is full. Only the first call has an effect."""
         if self._started and not self._ended:
             self._report_dropped()
-            self._client.put(ExchangeEnded(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
+            self._client.put(ExchangeEnding(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
         self._ended, self.steady = True, False
 
     def fail(self, error: Exception | None = None, lost: int = 0) -> None:

@@ -3,8 +3,8 @@
 `stream` is a number that the sender chose; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
 of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
 
-A stream is RequestStarted, then in any order RequestBody*, RequestSent and the response, then ExchangeEnded. Nothing
-follows ExchangeEnded. The response is ResponseRead* or ResponseReads*: head, framing and body as the wire had them. A tap
+A stream is RequestStarted, then in any order RequestBody*, RequestSent and the response, then ExchangeEnding. Nothing
+follows ExchangeEnding. The response is ResponseRead* or ResponseReads*: head, framing and body as the wire had them. A tap
 that does not read the wire sends ResponseHead once, and then ResponseRead* with the bytes of the body alone. ReadsDropped
 takes the place of missing reads; ResponseHead is never dropped.
 """
@@ -91,10 +91,10 @@ class ReadsDropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False
     reads: int
 
 
-class ExchangeEnded(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
-    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not written to the client's socket.
+class ExchangeEnding(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
+    """The ending of an exchange. `unsent_bytes`: wire bytes that arrived but were not written to the client's socket.
 
-    `fault`: the reason, if the upstream did not end it in order.
+    `fault`: what failed in transport; None if nothing failed, or if it is not known.
     """
 
     stream: int
@@ -143,7 +143,7 @@ Message = (
     | ResponseRead
     | ResponseReads
     | ReadsDropped
-    | ExchangeEnded
+    | ExchangeEnding
     | ResponseHead
 )
 

@@ -22,7 +22,7 @@ from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -90,14 +90,14 @@ class Recorder:
         self._refused_from: dict[int, int] = {}
         self._changed: dict[RecordedStream, None] = {}  # in the order in which they were first changed
         self._behind: dict[RecordedStream, None] = {}  # in the order of their turns
-        self._ending = 0  # how many streams behind have ended: their end waits as well
+        self._ends_waiting = 0  # how many streams behind have an ending that still waits
         self._pending_bytes = self._behind_bytes = 0
         self._begun = self._flushes = 0
 
     @property
     def open_streams(self) -> int:
         """Streams that have not ended."""
-        return len(self._open) + self._ending
+        return len(self._open) + self._ends_waiting
 
     @property
     def pending_bytes(self) -> int:
@@ -126,7 +126,7 @@ class Recorder:
             self._count_waiting(capture, capture.add_reads(message.reads))
         elif isinstance(message, ReadsDropped):
             self._count_waiting(capture, capture.add_dropped(message))
-        elif isinstance(message, ExchangeEnded):
+        elif isinstance(message, ExchangeEnding):
             self._end(key, capture, message)
         else:
             self._handle_other(capture, message)
@@ -158,11 +158,11 @@ class Recorder:
             self._fault(capture, error)
             self._count(capture, 1)
 
-    def _end(self, key: Key, capture: RecordedStream, ended: ExchangeEnded) -> None:
+    def _end(self, key: Key, capture: RecordedStream, ending: ExchangeEnding) -> None:
         del self._open[key]
-        capture.exchange_ended(ended)
+        capture.exchange_ended(ending)
         if capture.behind:
-            self._ending += 1
+            self._ends_waiting += 1
             return
         self._changed[capture] = None
         waited = capture.waits
@@ -185,7 +185,7 @@ class Recorder:
         if capture.behind:
             self._behind[capture] = None
             self._changed.pop(capture, None)
-        elif capture.has_end:
+        elif capture.has_ending:
             self._close(capture)
         self._count(capture, 1)
         self._bound_behind()
@@ -196,7 +196,7 @@ class Recorder:
         self._pending_bytes += sign * capture.ready_bytes
         if capture.behind:
             self._behind_bytes += sign * capture.waiting_bytes
-            self._ending += sign * capture.has_end
+            self._ends_waiting += sign * capture.has_ending
         else:
             self._pending_bytes += sign * capture.waiting_bytes
 
@@ -239,7 +239,7 @@ class Recorder:
     def cut(self, source: int, at_ns: int | None) -> None:
         """End all open streams of a sender that has disconnected, as cut."""
         for sender, stream in [key for key in self._open if key[0] == source]:
-            self.handle(ExchangeEnded(stream, at_ns, Ending.CUT), sender)
+            self.handle(ExchangeEnding(stream, at_ns, Ending.CUT), sender)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
@@ -277,7 +277,7 @@ class Recorder:
     def _begin(self, key: Key, opened: RequestStarted) -> None:
         before = self._open.get(key)
         if before is not None:
-            self.handle(ExchangeEnded(opened.stream, opened.at_ns, Ending.CUT), key[0])
+            self.handle(ExchangeEnding(opened.stream, opened.at_ns, Ending.CUT), key[0])
         if self.open_streams >= self._max_open:
             self.incidents[Incident.STREAM_REFUSED] += 1
             self.refused[opened.upstream] += 1

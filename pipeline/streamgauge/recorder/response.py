@@ -39,8 +39,8 @@ BYTES_OF_WORK = 64
 CODED_OF_WORK, DECODED_OF_WORK = 64, 1024
 
 
-class Finished(msgspec.Struct, frozen=True):
-    """The rest of a response at its end: see `segments.End`."""
+class FinalContent(msgspec.Struct, frozen=True):
+    """Content of a response that only its end yields: see `tail`, `body` and `body_capped` of `segments.StreamEnding`."""
 
     tail: bytes = b""
     body: bytes | None = None
@@ -240,10 +240,10 @@ class Response:
         """Count reads as dropped in the response's loss."""
         self.loss = msgspec.structs.replace(self.loss, dropped_reads=self.loss.dropped_reads + reads)
 
-    def finish(self, ending: Ending) -> Finished:
-        """Process the end of the exchange. Returns the rest of the response."""
+    def finish(self, ending: Ending) -> FinalContent:
+        """Process the end of the exchange. Returns the content that was held back until then."""
         if self._decoder is None or self._lost:
-            return Finished()
+            return FinalContent()
         if ending is Ending.COMPLETE:
             self._decoder.finish()
         self._set_fault(self._decoder.fault)
@@ -251,7 +251,7 @@ class Response:
         if self._first is not None and (self._raw_head is not None or self._first):
             self._decide(over=True)
         if self._events is not None:
-            return Finished(tail=self._tail(self._events))
+            return FinalContent(tail=self._tail(self._events))
         return self._body()
 
     def release(self) -> None:
@@ -349,13 +349,13 @@ class Response:
             self.oversized_events += events.oversized
             events.oversized = 0
 
-    def _body(self) -> Finished:
+    def _body(self) -> FinalContent:
         if self._whole is None:
-            return Finished()
+            return FinalContent()
         raw = self._whole.take()
         if raw is None:
-            return Finished(body_capped=True)
-        return Finished(body=self._masker.body(raw) if raw and self.fault is None else None)
+            return FinalContent(body_capped=True)
+        return FinalContent(body=self._masker.body(raw) if raw and self.fault is None else None)
 
     def _set_fault(self, fault: DecodeFault | None) -> None:
         if fault is not None and self.fault is None:

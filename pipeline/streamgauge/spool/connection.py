@@ -26,8 +26,8 @@ class _MovedError(Exception):
     """The open file is no longer the file at the path."""
 
 
-class _Outcome(threading.local):
-    """The outcome of a thread's last call."""
+class _CallResult(threading.local):
+    """The failure of a thread's last call, if it failed."""
 
     failure: Failure | None = None
     error = ""
@@ -44,17 +44,17 @@ class SpoolFile:
         self._connection: sqlite3.Connection | None = None
         self._inode: int | None = None
         self.lock = FileLock(path)
-        self._outcome = _Outcome()
+        self._result = _CallResult()
 
     @property
     def failure(self) -> Failure | None:
         """The failure of this thread's last call; None if it succeeded."""
-        return self._outcome.failure
+        return self._result.failure
 
     @property
     def error(self) -> str:
         """The error text of SQLite or the system for `failure`."""
-        return self._outcome.error
+        return self._result.error
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -81,9 +81,9 @@ class SpoolFile:
     def run(self, work: Work) -> Failure | None:
         """Run `work` on the open file; if the file is damaged, replace it once and run `work` again. Gives the failure."""
         replaced = False
-        outcome = self._outcome
+        result = self._result
         with self._threads:
-            outcome.failure, outcome.error = None, ""
+            result.failure, result.error = None, ""
             for _ in range(_ATTEMPTS):
                 try:
                     work(self._open())
@@ -93,14 +93,14 @@ class SpoolFile:
                 except (sqlite3.Error, DamagedError, OSError) as error:
                     self.close()
                     if replaced or not is_damage(error, self._path):
-                        outcome.failure, outcome.error = failure_of(error), _text_of(error)
+                        result.failure, result.error = failure_of(error), _text_of(error)
                         break
                     self._replace()
                     replaced = True
             else:
                 self.close()
-                outcome.failure, outcome.error = Failure.BUSY, "another process keeps replacing the file"
-            return outcome.failure
+                result.failure, result.error = Failure.BUSY, "another process keeps replacing the file"
+            return result.failure
 
     def run_if_free(self, work: Work) -> bool:
         """Run `work`, unless another thread uses the file. Returns whether it was run."""

@@ -24,7 +24,7 @@ from streamgauge.taps.httpx_streams import (
     RequestBodyCapture,
     Stream,
     library_of,
-    report_end,
+    report_ending,
     report_failure,
     stream_classes_of,
 )
@@ -218,7 +218,7 @@ class _Exchange:
         except Exception as error:  # noqa: BLE001 - capture fails open
             report_fault("the transport, on a response", error)
             if self._capture is not None:
-                report_end(self._capture, Ending.CUT)
+                report_ending(self._capture, Ending.CUT)
             else:
                 self._count_uncaptured(NotCaptured.CAPTURE_FAULT)
         return response
@@ -249,7 +249,7 @@ class _Exchange:
 def _report_whole(capture: ExchangeCapture, response: _Response, at_ns: int) -> None:
     if isinstance(response.stream, library_of(response).ByteStream):
         capture.read(at_ns, b"".join(response.stream))
-    report_end(capture, Ending.COMPLETE)
+    report_ending(capture, Ending.COMPLETE)
 
 
 def _content_of(request: _Request) -> bytes | None:

@@ -133,7 +133,7 @@ class CapturedResponseStream:
 
     def __del__(self) -> None:
         try:
-            report_end(self._capture, Ending.CLIENT)
+            report_ending(self._capture, Ending.CLIENT)
         except Exception as error:  # noqa: BLE001 - Python prints an error raised in __del__, with its text
             report_fault("the transport, on a response that was never closed", error)
 
@@ -158,7 +158,7 @@ class SyncResponseStream(CapturedResponseStream):
         try:
             self._inner.close()
         finally:
-            report_end(self._capture, Ending.CLIENT)
+            report_ending(self._capture, Ending.CLIENT)
 
 
 class AsyncResponseStream(CapturedResponseStream):
@@ -184,10 +184,10 @@ class AsyncResponseStream(CapturedResponseStream):
         try:
             await self._inner.aclose()
         finally:
-            report_end(self._capture, Ending.CLIENT)
+            report_ending(self._capture, Ending.CLIENT)
 
 
-def report_end(capture: ExchangeCapture, ending: Ending) -> None:
+def report_ending(capture: ExchangeCapture, ending: Ending) -> None:
     """Reports that the stream ends now. Only the first report of an end counts."""
     now = time.monotonic_ns()
     capture.end(now, ending, gone_ns=now if ending is Ending.CLIENT else None)
@@ -196,7 +196,7 @@ def report_end(capture: ExchangeCapture, ending: Ending) -> None:
 def report_failure(capture: ExchangeCapture, error: BaseException | None) -> None:
     """Reports that the stream ends now, with this error; None: it completed."""
     if error is None:
-        report_end(capture, Ending.COMPLETE)
+        report_ending(capture, Ending.COMPLETE)
         return
     ending = ending_of(error)
     now = time.monotonic_ns()

@@ -138,7 +138,7 @@ class Worker:
 
     def _stop_requested(self) -> None:
         self._deadline = time.monotonic() + self._settings.drain_timeout
-        self.watchdog.ending(self._settings.drain_timeout + _END_S)
+        self.watchdog.expect_end(self._settings.drain_timeout + _END_S)
 
     def _step_s(self, steps: int) -> float:
         """How long one stop step may take (seconds), if `steps` steps, including it, are still to come."""
@@ -153,7 +153,7 @@ class Worker:
             raised = fault.error if isinstance(fault, BugError) else fault.__cause__
             stacks = fault.stacks if isinstance(fault, StuckError) else None
             _LOG.error("%s", fault, exc_info=raised, extra={"stacks": stacks})
-            self.watchdog.ending(_END_S)
+            self.watchdog.expect_end(_END_S)
 
     async def _until(self, stopping: "asyncio.Task[bool]", work: Coroutine[Any, Any, Any]) -> bool:
         """Run `work` until it ends or `stopping` is done; returns whether `stopping` is done."""

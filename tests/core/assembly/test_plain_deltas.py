@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.stream import Stream
-from streamgauge.core.capture.segments import End, Ending, Head, Opening, Read, Segment
+from streamgauge.core.capture.segments import Ending, Head, Opening, Read, Segment, StreamEnding
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.formats.sse import MAX_EVENT_BYTES, SseDecoder, write_event
 from streamgauge.core.masking.masker import Masker
@@ -56,7 +56,7 @@ def segments(reads: list[bytes], chance: random.Random, *, masked: bool, path: s
         first = {"opening": opening, "head": Head(200, 0, event_stream=True)} if number == 0 else {}
         yield Segment(bytes(16), number, reads=made[at : at + size], **first)  # type: ignore[arg-type]
         number, at = number + 1, at + size
-    yield Segment(bytes(16), number, end=End(Ending.COMPLETE, stamp_ns=clock))
+    yield Segment(bytes(16), number, end=StreamEnding(Ending.COMPLETE, stamp_ns=clock))
 
 
 def states(made: list[Segment], *, batched: bool, settled: bool = True) -> list[object]:

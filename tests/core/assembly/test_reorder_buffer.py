@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamgauge.core.assembly import assembler as assembling
 from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, WAIT_NS, Assembler, bucket_of
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, size_of
-from streamgauge.core.capture.segments import Bundle, End, Ending, Loss, Read, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Loss, Read, Segment, StreamEnding
 from streamgauge.core.record import encode_record
 from tests.few import examples
 from tests.streams import INSTANCE, opening
@@ -26,7 +26,7 @@ PARTS = st.builds(
     opening=st.sampled_from([None, None, opening()]),
     reads=st.lists(st.builds(lambda size: Read(1, size, size, b":" * size), st.sampled_from([0, 10, 100])), max_size=3),
     loss=st.sampled_from([None, None, Loss(1, 0, "coding")]),
-    end=st.sampled_from([None] * 8 + [End(Ending.COMPLETE), End(Ending.CUT, tail=b"data: x")]),
+    end=st.sampled_from([None] * 8 + [StreamEnding(Ending.COMPLETE), StreamEnding(Ending.CUT, tail=b"data: x")]),
 )
 STEPS = st.lists(st.one_of(st.lists(PARTS, min_size=1, max_size=4), st.sampled_from(["late", "farewell"])), max_size=60)
 

@@ -9,7 +9,7 @@ import pytest
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
 from streamgauge.core.assembly.repeated_output import MAX_ITEMS
 from streamgauge.core.assembly.state_codec import decode_entry, encode_entry
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Loss, Opening, Read, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Loss, Opening, Read, Segment, StreamEnding
 from streamgauge.core.record import Record
 from tests.vectors.drive import INSTANCE
 
@@ -41,7 +41,7 @@ def segment(number: int, content: bytes = b"", **more: Any) -> Segment:
     return Segment(STREAM, number, opening, None, head, reads, **more)
 
 
-LAST = End(Ending.COMPLETE, stamp_ns=99)
+LAST = StreamEnding(Ending.COMPLETE, stamp_ns=99)
 
 
 def record_of(*segments: Segment, assembler: Assembler | None = None, first: int = 0) -> Record:

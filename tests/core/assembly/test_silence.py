@@ -3,7 +3,7 @@
 import msgspec
 
 from streamgauge.core.assembly.assembler import BUCKETS, Assembler
-from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Head, Read, RequestFacts, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from tests.streams import FINISH, INSTANCE, chat_event, opening, stream_id
 
@@ -68,7 +68,7 @@ def test_a_stream_is_silent_once_it_has_sent_no_token_for_long_enough() -> None:
     assert assembler.silent_streams() == {"sim": 2}
     tap.send(157, says(2, 57, TOKEN))
     assert assembler.silent_streams() == {"sim": 1}, "a stream that goes on is not silent any more"
-    tap.send(158, Segment(stream_id(1), 0, end=End(Ending.RESET)))
+    tap.send(158, Segment(stream_id(1), 0, end=StreamEnding(Ending.RESET)))
     assert assembler.silent_streams() == {"sim": 0}, "a stream that has ended is not open"
 
 

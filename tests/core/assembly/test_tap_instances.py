@@ -4,7 +4,7 @@ import pytest
 
 from streamgauge.core.assembly import tap_instances
 from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
-from streamgauge.core.capture.segments import Bundle, End, Ending, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from tests.streams import INSTANCE, bundles_of, chat_segments, opening, quiet_hours, stream_id
 
@@ -61,6 +61,6 @@ def test_a_stream_whose_tap_still_writes_continues_after_such_a_loss() -> None:
     second = without_producers()
     assert second.apply(8, 2 * ABANDON_MS, TICK) == []
     assert quiet_hours(second, 9, 2 * ABANDON_MS, 3 * ABANDON_MS - 1) == []
-    end = Segment(stream_id(1), 1, end=End(Ending.COMPLETE))
+    end = Segment(stream_id(1), 1, end=StreamEnding(Ending.COMPLETE))
     [record] = second.apply(100, 3 * ABANDON_MS - 1, Bundle(INSTANCE, 0, 2, 0, [end]))
     assert record.integrity.complete

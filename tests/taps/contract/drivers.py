@@ -17,7 +17,7 @@ import pytest
 
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
-from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, Message, RequestStarted
 from streamgauge.spool.read_counters import Counters
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.packets.process import LiveTap, PacketSettings, report_file
@@ -76,13 +76,13 @@ class Running(NamedTuple):
         """What was reported since the last call, once this many streams have ended: by scenario and by repetition."""
 
         def ends(messages: list[Message]) -> int:
-            return sum(isinstance(message, ExchangeEnded) for message in messages[before:])
+            return sum(isinstance(message, ExchangeEnding) for message in messages[before:])
 
         try:
             return by_scenario(self.recorder.wait(lambda messages: ends(messages) >= streams)[before:])
         except AssertionError:  # without everything that was reported: prompts are long
             reported = by_scenario(self.recorder.messages[before:])
-            open_ones = [place for place, messages in reported.items() if not isinstance(messages[-1], ExchangeEnded)]
+            open_ones = [place for place, messages in reported.items() if not isinstance(messages[-1], ExchangeEnding)]
             raise AssertionError(f"{len(reported)} of {streams} reported, without an end: {open_ones}") from None
 
 

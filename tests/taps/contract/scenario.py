@@ -9,7 +9,7 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     RequestBody,
     RequestSent,
@@ -131,4 +131,4 @@ def reference(scenario: Scenario) -> list[Message]:
     reported += [ResponseRead(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
     end_ns = T0 + STEP * (len(reported) + 2)
     gone_ns = end_ns if scenario.end == "client" else None
-    return [*reported, ExchangeEnded(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]
+    return [*reported, ExchangeEnding(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]

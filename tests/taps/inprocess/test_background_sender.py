@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -368,7 +368,7 @@ def test_without_room_reads_are_dropped_in_order_and_counted(tmp_path: Path) -> 
     balance = balance_of(tmp_path)
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (160, dropped, reported)
     assert reported and dropped
-    for kind in (RequestStarted, RequestSent, ResponseHead, ExchangeEnded):
+    for kind in (RequestStarted, RequestSent, ResponseHead, ExchangeEnding):
         assert sum(isinstance(message, kind) for message in messages) == 4, kind
 
 
@@ -389,7 +389,7 @@ def test_a_bug_at_a_read_makes_only_its_stream_incomplete(tmp_path: Path, monkey
     assert mine[-3:] == [
         ReadsDropped(broken.stream, 1),
         ResponseRead(broken.stream, 3_003, b"b"),
-        ExchangeEnded(broken.stream, 9_000, Ending.COMPLETE),
+        ExchangeEnding(broken.stream, 9_000, Ending.COMPLETE),
     ]
     assert reads_of([message for message in messages if message.stream == whole.stream]) == (len(EVENTS), 0)
     assert balance_of(tmp_path).dropped["capture_fault"] == 1
@@ -436,7 +436,7 @@ def test_every_read_is_reported_or_counted(
     assert missing <= sum(balance.dropped.values()) == seen - reported
     for capture in captures:
         mine = [message for message in messages if message.stream == capture.stream]
-        assert isinstance(mine[0], RequestStarted) and isinstance(mine[-1], ExchangeEnded)
+        assert isinstance(mine[0], RequestStarted) and isinstance(mine[-1], ExchangeEnding)
         times = [message.at_ns or 0 for message in mine if isinstance(message, ResponseRead)]
         assert times == sorted(times)
     assert not sender._open_streams

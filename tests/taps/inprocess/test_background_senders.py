@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.recorder.protocol import ExchangeEnded, Message
+from streamgauge.recorder.protocol import ExchangeEnding, Message
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.background_senders import finish, sender_of
 from tests.taps.inprocess.rig import PATIENCE_S, balance_of, recorder_at, report_stream
@@ -116,7 +116,7 @@ def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
 )
 def test_a_process_sends_what_it_has_when_it_ends(tmp_path: Path, body: str, streams: int) -> None:
     messages = ended_script(tmp_path, body, streams)
-    assert len({message.stream for message in messages if isinstance(message, ExchangeEnded)}) == streams
+    assert len({message.stream for message in messages if isinstance(message, ExchangeEnding)}) == streams
     assert arrived(messages) == BODY * streams
     balance = balance_of(tmp_path)
     assert (balance.seen, balance.waiting) == (streams * len(EVENTS), streams * len(EVENTS))

@@ -6,7 +6,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     RequestBody,
     RequestSent,
     RequestStarted,
@@ -33,7 +33,7 @@ def test_a_stream_in_order() -> None:
         ResponseHead(7, 2_000, 200, [("content-type", "text/event-stream"), ("x-request-id", "req_7")]),
     ]
     assert client.messages[4:-1] == [ResponseRead(7, 3_000 + at, event) for at, event in enumerate(EVENTS)]
-    assert client.messages[-1] == ExchangeEnded(7, 9_000, Ending.COMPLETE)
+    assert client.messages[-1] == ExchangeEnding(7, 9_000, Ending.COMPLETE)
 
 
 def test_headers_by_allowlist_as_text_or_bytes() -> None:

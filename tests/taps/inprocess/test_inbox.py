@@ -8,7 +8,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import CAPACITY_BYTES, MESSAGE_BYTES
-from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestStarted
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.taps.inprocess.capture import start_capture
 from streamgauge.taps.inprocess.inbox import RESERVE, WAKE_BYTES, Inbox, Note, SharedCount
@@ -67,7 +67,7 @@ def test_a_chunk_of_a_wrong_type_ends_only_the_capture(chunk: object) -> None:
     assert shelf.take()[1:] == [
         (stream, 1, b"a"),
         (ReadsDropped(stream, 4), 0),
-        (ExchangeEnded(stream, 5, Ending.COMPLETE), 0),
+        (ExchangeEnding(stream, 5, Ending.COMPLETE), 0),
     ]
     assert (shelf._faults.take(), shelf._dropped[DropReason.CAPTURE_FAULT].take()) == (1, 4)
 
@@ -124,7 +124,7 @@ def test_starts_have_a_bounded_reserve() -> None:
         report_stream(shelf, bytes(100))
     notes = [note[0] for note in shelf.take() if len(note) == 2]
     started = sum(isinstance(message, RequestStarted) for message in notes)
-    assert 0 < started == sum(isinstance(message, ExchangeEnded) for message in notes) < 30
+    assert 0 < started == sum(isinstance(message, ExchangeEnding) for message in notes) < 30
 
 
 def test_a_whole_response_in_one_chunk_fits() -> None:

@@ -2,7 +2,7 @@
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     RequestBody,
     RequestSent,
@@ -29,9 +29,9 @@ def only(messages: list[Message]) -> list[Message]:
     return one
 
 
-def ended(messages: list[Message]) -> ExchangeEnded:
+def ended(messages: list[Message]) -> ExchangeEnding:
     last = messages[-1]
-    assert isinstance(last, ExchangeEnded)
+    assert isinstance(last, ExchangeEnding)
     return last
 
 

@@ -5,7 +5,7 @@ import pytest
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.client import DirectClient
-from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, Message, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.taps.packets.connection import HOLE_NS, Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, RST, SYN
 from streamgauge.taps.packets.exchange import Reporting
@@ -81,13 +81,13 @@ def test_bytes_out_of_order_are_read_when_the_gap_is_filled() -> None:
 def test_a_gap_that_is_never_acknowledged_is_skipped_after_its_time() -> None:
     line = Line().open().ask(asking()).answer(STREAM, CHUNKS[0]).lose().answer(CHUNKS[1]).wait(HOLE_NS + 2 * STEP)
     one = only(followed(line.answer(CHUNKS[2])))
-    assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ExchangeEnded]
+    assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ExchangeEnding]
 
 
 def test_bytes_after_a_gap_are_reported_before_the_end() -> None:
     line = Line().open().ask(asking()).answer(head(SSE), EVENTS[0]).lose().answer(EVENTS[1])
     one = only(followed(line.reset()))
-    assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ResponseRead, ExchangeEnded]
+    assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ResponseRead, ExchangeEnding]
     assert ended(one).ending is Ending.RESET
 
 

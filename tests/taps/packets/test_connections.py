@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import DirectClient
-from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, Message, ReadsDropped, RequestStarted
 from streamgauge.taps.packets import connections as module
 from streamgauge.taps.packets.connections import FORGET_NS, CaptureScope, Connections
 from streamgauge.taps.packets.conversation import Conversation
@@ -80,7 +80,7 @@ def test_a_quiet_connection_is_dropped_unless_a_stream_is_open() -> None:
     rig.connections.tick(BEGAN + 2 * FORGET_NS)
     assert (len(rig.connections), rig.connections.open) == (1, 1)
     rig.take(Line(client(1), first=(9, 9)).ask(asking()).answer(JSON))
-    assert len([one for one in rig.reported if isinstance(one, ExchangeEnded)]) == 2
+    assert len([one for one in rig.reported if isinstance(one, ExchangeEnding)]) == 2
 
 
 def test_connections_are_limited_and_open_streams_are_kept_longest(
@@ -93,7 +93,7 @@ def test_connections_are_limited_and_open_streams_are_kept_longest(
     assert (len(rig.connections), rig.connections.open) == (10, 4)
     rig.take(*[Line(client(number)).open().ask(asking()) for number in range(200, 220)])
     assert len(rig.connections) == 10
-    assert {one.ending for one in rig.reported if isinstance(one, ExchangeEnded)} == {Ending.CUT}
+    assert {one.ending for one in rig.reported if isinstance(one, ExchangeEnding)} == {Ending.CUT}
     rig.connections.cut(BEGAN)
     assert len(by_stream(rig.reported)) == 24
     assert len(rig.connections) == 0

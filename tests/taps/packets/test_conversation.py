@@ -5,7 +5,7 @@ import pytest
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
-    ExchangeEnded,
+    ExchangeEnding,
     RequestSent,
     RequestStarted,
     ResponseRead,
@@ -51,7 +51,7 @@ def test_an_exchange_is_reported_with_the_stamps_of_its_packets() -> None:
     assert [read.at_ns for read in messages if isinstance(read, ResponseRead)] == [
         zero + (2 + n) * STEP for n in range(len(WHOLE))
     ]
-    assert messages[-1] == ExchangeEnded(0, zero + (1 + len(WHOLE)) * STEP, Ending.COMPLETE)
+    assert messages[-1] == ExchangeEnding(0, zero + (1 + len(WHOLE)) * STEP, Ending.COMPLETE)
 
 
 def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:

@@ -57,7 +57,7 @@ def test_a_loss_within_a_body_of_known_length_hides_no_end() -> None:
         "ResponseRead",
         "ReadsDropped",
         "ResponseRead",
-        "ExchangeEnded",
+        "ExchangeEnding",
     ]
     first, second = records(followed(line))
     assert (first.outcome, first.integrity.reasons, first.counts.token_events) == ("completed", ["dropped_reads"], 1)
@@ -90,7 +90,7 @@ def test_a_lost_last_packet_of_a_response_is_noticed_when_it_is_acknowledged() -
     body = b"".join(EVENTS)
     line = Line().open().ask(asking()).answer(head(SSE, ("content-length", str(len(body)))), *EVENTS)
     one = only(followed(line.lose().acknowledge()))
-    assert names(one)[-2:] == ["ReadsDropped", "ExchangeEnded"]
+    assert names(one)[-2:] == ["ReadsDropped", "ExchangeEnding"]
     assert (ended(one).ending, ended(one).at_ns) == (Ending.COMPLETE, line.now - STEP)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, RequestStarted
 from streamgauge.taps.packets.files import MAX_BLOCK_BYTES, Packet, PcapFault, is_capture, messages_of, packets_of
 from tests.taps.packets.test_conversation import CHUNKS, WHOLE, arrived, asking, only
 from tests.taps.packets.wire import BEGAN, Line, block, followed, interface, pcap, pcapng, read, records, section
@@ -140,7 +140,7 @@ def test_streams_that_are_open_at_the_end_of_a_file_are_cut_and_a_fault_follows_
     with pytest.raises(PcapFault):
         for message in messages_of(io.BytesIO(pcap(line.sent) + b"\xff" * 16)):
             messages.append(message)
-    assert isinstance(messages[-1], ExchangeEnded)
+    assert isinstance(messages[-1], ExchangeEnding)
     assert (messages[-1].ending, messages[-1].at_ns) == (Ending.CUT, line.sent[-1][0])
 
 

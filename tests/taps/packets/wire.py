@@ -11,7 +11,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record
 from streamgauge.recorder.client import DirectClient
-from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, Message, RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.taps.packets.connections import CaptureScope, Connections
 from streamgauge.taps.packets.decode import ACK, FIN, PSH, RST, SYN, Segment, decode_ip
@@ -193,9 +193,9 @@ def by_stream(messages: Iterable[Message]) -> list[list[Message]]:
         streams.setdefault(message.stream, []).append(message)
     for reported in streams.values():
         assert isinstance(reported[0], RequestStarted)
-        assert isinstance(reported[-1], ExchangeEnded)
+        assert isinstance(reported[-1], ExchangeEnding)
         assert not any(isinstance(message, RequestStarted) for message in reported[1:])
-        assert not any(isinstance(message, ExchangeEnded) for message in reported[:-1])
+        assert not any(isinstance(message, ExchangeEnding) for message in reported[:-1])
     return list(streams.values())
 
 

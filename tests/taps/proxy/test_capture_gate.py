@@ -12,7 +12,7 @@ from streamgauge.recorder import protocol as wire
 from streamgauge.recorder.loop_client import FLUSH_S, LoopClient
 from streamgauge.recorder.protocol import (
     Encoded,
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -60,9 +60,9 @@ def test_a_stream_from_its_first_byte_to_its_end(tmp_path: Path) -> None:
             client.sendall(post(b"/v1/chat/completions?key=k&x=/", b'{"model":"m"}', *fields))
             assert receive(client, len(SSE)) == SSE
         messages = recorder.ended()
-    assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseRead", "ExchangeEnded"]
+    assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseRead", "ExchangeEnding"]
     assert len({message.stream for message in messages}) == 1
-    opened, ended, sent = only(messages, RequestStarted), only(messages, ExchangeEnded), only(messages, RequestSent)
+    opened, ended, sent = only(messages, RequestStarted), only(messages, ExchangeEnding), only(messages, RequestSent)
     assert (opened.upstream, opened.method, opened.target) == ("u0", "POST", "/v1/chat/completions?key=k&x=/")
     assert opened.headers == [("authorization", "Bearer sk-1"), ("x-team", "blue"), ("x-stainless-retry-count", "2")]
     assert opened.tap == "proxy"
@@ -119,7 +119,7 @@ def test_any_other_path_is_captured_only_with_an_event_stream(tmp_path: Path) ->
         messages = recorder.ended()
         time.sleep(3 * FLUSH_S)
         assert recorder.messages == messages
-    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseRead", "ExchangeEnded"]
+    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseRead", "ExchangeEnding"]
     assert arrived(messages) == SSE
     assert (only(messages, RequestSent).body_bytes, only(messages, RequestSent).whole) == (6, False)
     assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, ResponseRead) for message in messages)
@@ -175,7 +175,7 @@ class FaultyClient(LoopClient):
         return super().put_read(stream, at_ns, data)
 
 
-@pytest.mark.parametrize("at", [RequestStarted, RequestBody, RequestSent, ResponseRead, ExchangeEnded])
+@pytest.mark.parametrize("at", [RequestStarted, RequestBody, RequestSent, ResponseRead, ExchangeEnding])
 def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     tmp_path: Path, at: type[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +195,7 @@ def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     with exchange_rig(tmp_path, handler, pump=False) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(whole)) == whole
-        if at not in (RequestStarted, ExchangeEnded):
+        if at not in (RequestStarted, ExchangeEnding):
             messages = recorder.ended()
             assert whole.startswith(arrived(messages))
             lost = sum(message.reads for message in messages if isinstance(message, ReadsDropped))

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
@@ -159,7 +159,7 @@ def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Pa
         receive_head(client)
         client.close()
         assert gone.wait(PATIENCE_S)
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
     assert ended.ending is Ending.CLIENT
     assert ended.client_gone_ns is not None
 
@@ -201,7 +201,7 @@ def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path) -> No
 
         with client:
             waits = relay.call(lose)
-            ended = only(recorder.ended(), ExchangeEnded)
+            ended = only(recorder.ended(), ExchangeEnding)
     assert ended.unsent_bytes == waits > 0
 
 
@@ -434,7 +434,7 @@ def test_a_large_response_with_a_slow_reader_throttles_the_upstream(tmp_path: Pa
             assert sent < len(body) - BIG / 2
             assert 0 < waiting_for_clients(relay) < 1_000_000
             assert hashlib.sha256(receive(client, len(body))).digest() == hashlib.sha256(body).digest()
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
         assert ended.ending is Ending.COMPLETE
         assert ended.client_blocked_ns is not None and ended.client_blocked_ns > 1_000_000_000
 
@@ -452,7 +452,7 @@ def test_a_slow_reader_that_leaves_does_not_get_all_bytes(tmp_path: Path, uv: bo
         client.sendall(get(b"/x"))
         time.sleep(0.5)
         client.close()
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
         assert ended.ending is Ending.CLIENT
         assert ended.unsent_bytes > 0 and ended.client_blocked_ns is not None and ended.client_blocked_ns > 0
 
@@ -473,7 +473,7 @@ def test_a_client_that_reads_nothing_counts_as_disconnected(tmp_path: Path, monk
     with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect(receive_buffer=4096) as client:
         client.sendall(get(b"/x"))
         assert gone.wait(PATIENCE_S)
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
         assert ended.ending is Ending.CLIENT and ended.unsent_bytes > 0
 
 
@@ -496,7 +496,7 @@ def test_a_client_that_does_not_read_the_end_of_its_response_is_disconnected(
     with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect(receive_buffer=4096) as client:
         relays.append(relay)
         client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n")
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.COMPLETE
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.COMPLETE
         monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
         wait_for(lambda: not relay.relay._clients, "the end of the connection")
 
@@ -527,7 +527,7 @@ def test_a_body_that_stops_is_reported_as_the_clients_fault(tmp_path: Path) -> N
             client.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\nabc")
             received = receive_all(client)
             assert received.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in received
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.CLIENT
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -548,7 +548,7 @@ def test_malformed_chunks_within_a_body_end_the_exchange(tmp_path: Path, answere
             client.sendall(b"oops\r\n")
             data, was_reset = receive_until_reset(client)
             assert was_reset if answered else data.startswith(b"HTTP/1.1 400 ")
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.CLIENT
 
 
 def test_t5_hundreds_of_silent_clients_do_not_slow_one(tmp_path: Path) -> None:

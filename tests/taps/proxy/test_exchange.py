@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, RequestStarted
+from streamgauge.recorder.protocol import ExchangeEnding, RequestSent, RequestStarted
 from streamgauge.spool.read_counters import Refusal, read_heads_passed_on, read_refusals
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
@@ -44,7 +44,7 @@ both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asynci
 
 def end_of(recorder: RawRecorder) -> tuple[Ending, TransportFault | None]:
     """How the recorder saw the exchange end."""
-    ended = only(recorder.ended(), ExchangeEnded)
+    ended = only(recorder.ended(), ExchangeEnding)
     return ended.ending, ended.fault
 
 
@@ -90,7 +90,7 @@ def test_a_body_that_ends_with_the_connection_ends_the_clients(tmp_path: Path, u
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_all(client) == answer
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.COMPLETE
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.COMPLETE
 
 
 def test_a_request_is_reported_before_its_response_arrives(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_reset_is_passed_on_as_a_reset_after_the_bytes_before_it(tmp_path: Pat
             time.sleep(0.3)  # the reset is here before the first byte is read
             assert receive_until_reset(client) == (body, True)
         messages = recorder.ended()
-        ended = only(messages, ExchangeEnded)
+        ended = only(messages, ExchangeEnding)
         assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.RESET)
         assert arrived(messages) == body
 
@@ -251,8 +251,8 @@ def test_a_missing_head_is_a_502_with_advice(tmp_path: Path, end: str) -> None:
             assert head.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
             assert b'"code":"upstream_unreachable"' in body and b"Try again" in body
         messages = recorder.ended()
-        assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"]
-        ended = only(messages, ExchangeEnded)
+        assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnding"]
+        ended = only(messages, ExchangeEnding)
         assert (ended.ending, ended.fault) == (Ending.RESET, AMISS[end])
 
 
@@ -307,7 +307,7 @@ def test_chunks_end_with_a_reset_before_the_first_doubtful_line(
             sure = b"".join(pieces[:-1]) + sure
         messages = recorder.ended()
         assert arrived(messages) == sure
-        ended = only(messages, ExchangeEnded)
+        ended = only(messages, ExchangeEnding)
         assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.NOT_HTTP)
         assert read_refusals(tmp_path / "counters")[Refusal.UPSTREAM_INVALID] == 1
 
@@ -438,7 +438,7 @@ def test_a_client_that_leaves_cancels_the_upstream(tmp_path: Path, how: str, uv:
         client.close()
         assert gone.wait(10)
         messages = recorder.ended()
-        ended, opened = only(messages, ExchangeEnded), only(messages, RequestStarted)
+        ended, opened = only(messages, ExchangeEnding), only(messages, RequestStarted)
         assert ended.ending is Ending.CLIENT and ended.unsent_bytes == 0
         assert opened.at_ns is not None and ended.client_gone_ns is not None and ended.at_ns is not None
         assert opened.at_ns < ended.client_gone_ns == ended.at_ns
@@ -515,7 +515,7 @@ def test_the_response_may_start_before_the_request_is_complete(tmp_path: Path) -
             client.sendall(bytes(3_000_000))
             assert receive_all(client) == answer  # and no reset that would discard it
         messages = recorder.ended()
-        assert only(messages, ExchangeEnded).ending is Ending.COMPLETE
+        assert only(messages, ExchangeEnding).ending is Ending.COMPLETE
         assert not [message for message in messages if isinstance(message, RequestSent)]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, ResponseRead
 from streamgauge.runtime.child import encode_settings
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy import pump_handle
@@ -133,7 +133,7 @@ def test_the_drain_ends_at_its_deadline(tmp_path: Path) -> None:
         relay.process.send_signal(signal.SIGTERM)
         assert receive_until_reset(client) == (b"", True)
         assert relay.end() == (0, b"")
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CUT
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.CUT
 
 
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
@@ -324,5 +324,5 @@ def test_tls_ends(tmp_path: Path, close: str, ending: Ending) -> None:
         data, _ = receive_until_reset(client)
         assert data == answer
         messages = recorder.ended()
-        assert only(messages, ExchangeEnded).ending is ending
+        assert only(messages, ExchangeEnding).ending is ending
         assert arrived(messages) == data

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.http1.framing import BodyPosition, Phase
 from streamgauge.recorder.loop_client import LoopClient
-from streamgauge.recorder.protocol import Encoded, ExchangeEnded, Message, ReadsDropped, ResponseRead, ResponseReads
+from streamgauge.recorder.protocol import Encoded, ExchangeEnding, Message, ReadsDropped, ResponseRead, ResponseReads
 from streamgauge.spool.read_counters import Counters, read_balance
 from streamgauge.taps.proxy import pump_handle
 from streamgauge.taps.proxy.response import ResponseFraming
@@ -618,7 +618,7 @@ def test_with_and_without_it_the_client_gets_and_the_tap_reports_the_same(
     assert arrived(messages) == whole
     stamps = [message.at_ns for message in messages if isinstance(message, ResponseRead)]
     assert stamps == sorted(stamps, key=lambda stamp: stamp or 0) and len(stamps) > 15
-    assert isinstance(messages[-1], ExchangeEnded)
+    assert isinstance(messages[-1], ExchangeEnding)
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, sum(balance.dropped.values())) == (len(stamps), 0)
 

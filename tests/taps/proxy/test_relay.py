@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RunningRelay,
@@ -50,7 +50,7 @@ def test_running_exchanges_end_and_idle_connections_are_closed(tmp_path: Path) -
         assert receive_all(busy) == b"2\r\nhi\r\n0\r\n\r\n"  # and the second request is not started
         drain.join()
         messages = recorder.ended()
-        assert only(messages, ExchangeEnded).ending is Ending.COMPLETE
+        assert only(messages, ExchangeEnding).ending is Ending.COMPLETE
         assert arrived(messages) == HEAD + b"2\r\nhi\r\n0\r\n\r\n"
         idle.close()
         busy.close()
@@ -70,7 +70,7 @@ def test_what_is_left_at_the_deadline_is_cut_so_that_it_does_not_look_complete(t
         assert receive(client, len(head)) == head
         relay.drain(0.2)
         assert receive_until_reset(client) == (b"", True)
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CUT
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.CUT
         client.close()
 
 

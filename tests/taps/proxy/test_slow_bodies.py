@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from streamgauge.spool.read_counters import Incident, Refusal, read_clients, read_refusals
 from streamgauge.taps.proxy import client as client_module
 from streamgauge.taps.proxy.client import TICK_S
@@ -69,7 +69,7 @@ def test_a_body_below_the_least_rate_is_refused_although_it_never_stops(tmp_path
             dripping.join()
         assert received.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in received
         assert 0.4 < took < PATIENCE_S / 2
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.CLIENT
         assert upstream.connections == 1
         wait_for(lambda: not relay.relay._clients, "the end of the connection")
         assert read_refusals(tmp_path / "counters")[Refusal.BODY_TIMEOUT] == 1
@@ -283,7 +283,7 @@ def test_responses_that_are_left_unread_do_not_shut_out_others(tmp_path: Path, m
             assert receive(honest, len(OK)) == OK
         shed = relay.incidents(Incident.CLIENT_SHED)
         assert shed >= 1
-        endings = [one.ending for one in recorder.ended(1 + shed) if isinstance(one, ExchangeEnded)]
+        endings = [one.ending for one in recorder.ended(1 + shed) if isinstance(one, ExchangeEnding)]
         assert endings.count(Ending.CLIENT) == shed
         assert endings.count(Ending.COMPLETE) == 1
         received = [receive_until_reset(one) for one in unread]

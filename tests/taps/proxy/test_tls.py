@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import ExchangeEnded
+from streamgauge.recorder.protocol import ExchangeEnding
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.taps.proxy import relay as relay_module
 from streamgauge.taps.proxy.tls import upstream_context
@@ -106,7 +106,7 @@ def test_an_upstream_that_is_not_verified_gets_no_byte_of_a_request(tmp_path: Pa
                 received.startswith(b"HTTP/1.1 502 ")
                 and b"certificate is not trusted or is for another host name" in received
             )
-        assert only(recorder.ended(), ExchangeEnded).fault is TransportFault.TLS_CERTIFICATE
+        assert only(recorder.ended(), ExchangeEnding).fault is TransportFault.TLS_CERTIFICATE
 
 
 def test_a_client_certificate_is_presented_to_an_upstream_that_requires_it(tmp_path: Path, pki: Pki) -> None:
@@ -161,7 +161,7 @@ def test_u2_an_end_without_close_notify_is_not_complete(
         with relay.connect() as client:
             client.sendall(POST.replace(b"\r\nHost", b"\r\nConnection: close\r\nHost"))
             assert receive_until_reset(client) == (answer, was_reset)
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
         assert (ended.ending, ended.fault) == (ending, TransportFault.CLOSED if ending is Ending.RESET else None)
 
 
@@ -230,7 +230,7 @@ def test_a_stream_through_two_tls_connections_is_the_upstreams_bytes(tmp_path: P
             for _ in range(2):
                 client.sendall(POST)
                 assert receive(client, len(answer)) == answer
-        assert all(one.ending is Ending.COMPLETE for one in recorder.ended(2) if isinstance(one, ExchangeEnded))
+        assert all(one.ending is Ending.COMPLETE for one in recorder.ended(2) if isinstance(one, ExchangeEnding))
 
 
 @pytest.mark.parametrize(("end", "notified"), [("fin", True), ("reset", False)])
@@ -311,7 +311,7 @@ def test_a_tls_client_that_leaves_cancels_the_upstream(tmp_path: Path, pki: Pki,
                 client.unwrap()
         client.close()
         assert gone.wait(PATIENCE_S)
-        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.CLIENT
 
 
 def test_a_handshake_that_stalls_ends_and_delays_no_other_client(tmp_path: Path, pki: Pki) -> None:

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import ExchangeEnded, RequestSent
+from streamgauge.recorder.protocol import ExchangeEnding, RequestSent
 from streamgauge.taps.proxy.upstream import WATCH_S
 from streamgauge.taps.proxy.wire import Wire
 from tests.ports import free_port
@@ -356,7 +356,7 @@ def test_f11_no_connection_is_a_502_with_the_reason(
         assert (
             received.startswith(b"HTTP/1.1 502 ") and b'"code":"upstream_unreachable"' in received and why in received
         )
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
         assert (ended.ending, ended.fault) == (Ending.RESET, fault)
 
 
@@ -373,7 +373,7 @@ def test_a_handshake_that_stalls_is_a_504(tmp_path: Path) -> None:
         client.sendall(POST)
         received = receive_all(client)
         assert received.startswith(b"HTTP/1.1 504 ") and b'"code":"upstream_timeout"' in received
-        ended = only(recorder.ended(), ExchangeEnded)
+        ended = only(recorder.ended(), ExchangeEnding)
         assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.CONNECT_TIMEOUT)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamgauge.core.assembly.assembler import Assembler
-from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Segment
+from streamgauge.core.capture.segments import Bundle, Ending, Opening, Segment, StreamEnding
 from streamgauge.core.record import Record, encode_record
 from streamgauge.taps.replay import CHUNK_BYTES, replay
 from tests.few import examples
@@ -33,11 +33,15 @@ def test_nothing_is_invented() -> None:
     assert {(read.stamp_ns, read.wire_bytes) for read in stream.reads} == {(None, 0)}
     assert stream.body_bytes == len(BODY)
     assert stream.request is None
-    assert stream.end == End(Ending.COMPLETE)
+    assert stream.end == StreamEnding(Ending.COMPLETE)
 
 
 def test_an_empty_recording_is_a_stream_without_facts() -> None:
-    assert replayed() == replayed(b"") == [Segment(ID, 0, Opening("replay", "1.2", "full"), end=End(Ending.COMPLETE))]
+    assert (
+        replayed()
+        == replayed(b"")
+        == [Segment(ID, 0, Opening("replay", "1.2", "full"), end=StreamEnding(Ending.COMPLETE))]
+    )
     replayed_record = record(replayed())
     assert (replayed_record.streaming, replayed_record.dialect, replayed_record.outcome) == (None, None, "truncated")
 

@@ -35,8 +35,8 @@ async def main():
         await asyncio.sleep(float(sys.argv[2]))
         dog.stop()
     elif sys.argv[1] == "linger":
-        dog.ending(2.0)
-        dog.ending(600.0)  # called again: the earlier end counts
+        dog.expect_end(2.0)
+        dog.expect_end(600.0)  # called again: the earlier end counts
         threading.Thread(target=time.sleep, args=(600,)).start()
 
 log_lines_to_stderr()

@@ -3,7 +3,7 @@
 import msgspec
 
 from streamgauge.core.assembly.timing import TimingState
-from streamgauge.core.capture.segments import End, Head, Opening, RequestFacts, Segment
+from streamgauge.core.capture.segments import Head, Opening, RequestFacts, Segment, StreamEnding
 from streamgauge.core.dialects.contract import ErrorFacts
 from streamgauge.core.formats.json_validator import JsonState
 from streamgauge.core.usage import UsageState
@@ -104,7 +104,7 @@ class StreamState(msgspec.Struct, array_like=True, gc=False):
     opening: Opening | None = None
     request: RequestFacts | None = None
     head: Head | None = None
-    end: End | None = None
+    end: StreamEnding | None = None
     dialect: str | None = None
     hint: str | None = None
     terminal: bool = False

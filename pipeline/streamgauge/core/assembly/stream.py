@@ -8,7 +8,7 @@ import msgspec
 from streamgauge.core.assembly.event_sink import StreamEventSink
 from streamgauge.core.assembly.plain_deltas import PlainDeltas
 from streamgauge.core.assembly.state import StreamState
-from streamgauge.core.capture.segments import End, Loss, Opening, Read, Segment
+from streamgauge.core.capture.segments import Loss, Opening, Read, Segment, StreamEnding
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
@@ -163,7 +163,7 @@ class Stream:
             lambda event: self._event(event, stamp),
         )
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: StreamEnding) -> None:
         state = self.state
         state.end = end
         if end.tail:

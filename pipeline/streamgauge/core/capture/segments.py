@@ -149,7 +149,7 @@ class Loss(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Ending(StrEnum):
-    """How the HTTP exchange ended, as the tap saw it."""
+    """How a captured exchange ended, as its tap reports it."""
 
     COMPLETE = "complete"  # the response is whole by its framing (close-delimited bodies: a clean EOF)
     RESET = "reset"  # the upstream broke the framing, by reset or early EOF, or sent no head
@@ -159,7 +159,10 @@ class Ending(StrEnum):
 
 
 class TransportFault(StrEnum):
-    """What failed between the tap and the upstream: `error.code` of a record whose outcome is upstream_reset or timeout."""
+    """The fault of an exchange: what failed in transport between tap and upstream, as captured.
+
+    It is `error.code` of a record whose outcome is upstream_reset or timeout.
+    """
 
     DNS = "dns"  # the upstream's name was not found
     REFUSED = "refused"  # its address refused the connection
@@ -174,13 +177,13 @@ class TransportFault(StrEnum):
 
     @property
     def ending(self) -> Ending:
-        """The ending of an exchange that fails with this fault."""
+        """The ending of an exchange that has this fault."""
         too_late = self in (TransportFault.CONNECT_TIMEOUT, TransportFault.IDLE_TIMEOUT)
         return Ending.TIMEOUT if too_late else Ending.RESET
 
 
-class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The stream's end. The last segment has it.
+class StreamEnding(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The ending of a stream: how and when its exchange ended, and the rest of the response. The last segment has it.
 
     `tail`: the event that was pending when the bytes ended, as canonical SSE without its blank line; half an event is
     replaced by a placeholder (`sse.HALF_EVENT`). `body`: the whole body of a response that is no event stream (masked
@@ -209,7 +212,7 @@ class Segment(msgspec.Struct, array_like=True, frozen=True, gc=False):
     head: Head | None = None
     reads: Annotated[list[Read], msgspec.Meta(max_length=MAX_READS)] = []
     loss: Loss | None = None
-    end: End | None = None
+    end: StreamEnding | None = None
 
 
 class Bundle(msgspec.Struct, array_like=True, frozen=True, gc=False):

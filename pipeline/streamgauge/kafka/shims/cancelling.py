@@ -48,7 +48,7 @@ def retrieve_exception(future: "asyncio.Future[Any]") -> None:
 
 
 # Keeps tasks referenced until they have ended: asyncio itself holds only weak references to tasks.
-_ending: set["asyncio.Task[None]"] = set()
+_cancelling: set["asyncio.Task[None]"] = set()
 
 
 def end_in_background(task: "asyncio.Future[Any]") -> None:
@@ -60,6 +60,6 @@ def end_in_background(task: "asyncio.Future[Any]") -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # no event loop is running any more
         return
-    ending = loop.create_task(end_task(task))
-    _ending.add(ending)
-    ending.add_done_callback(_ending.discard)
+    cancelling = loop.create_task(end_task(task))
+    _cancelling.add(cancelling)
+    cancelling.add_done_callback(_cancelling.discard)

@@ -17,7 +17,7 @@ from typing import Protocol
 from streamgauge.errors import StreamgaugeError
 from streamgauge.recorder.client import CAPACITY_BYTES, MESSAGE_BYTES, RETRY_S, RecorderClient
 from streamgauge.recorder.protocol import (
-    ExchangeEnded,
+    ExchangeEnding,
     Message,
     ReadsDropped,
     RequestBody,
@@ -239,7 +239,7 @@ class BackgroundSender(Inbox):
     def _put_message(self, client: RecorderClient, message: Message, size: int) -> None:
         if isinstance(message, RequestStarted):
             self._open_streams.add(message.stream)
-        elif isinstance(message, ExchangeEnded):
+        elif isinstance(message, ExchangeEnding):
             self._open_streams.discard(message.stream)
         if isinstance(message, RequestBody):
             for piece in _pieces(message.data):

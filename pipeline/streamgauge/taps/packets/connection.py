@@ -31,7 +31,7 @@ def begins_request(payload: bytes) -> bool:
 class Connection:
     """Both sides of one connection. `last_ns`: time of the latest segment; `closed`: no more segments are expected."""
 
-    __slots__ = ("_acknowledged", "_budget", "_client", "_client_over", "_conversation", "_ending", "_server",
+    __slots__ = ("_acknowledged", "_budget", "_client", "_client_over", "_conversation", "_fin_seen", "_server",
                  "_server_over", "closed", "first", "last_ns")  # fmt: skip
 
     def __init__(
@@ -46,7 +46,7 @@ class Connection:
         self._client: Direction | None = None
         self._server: Direction | None = None
         self._acknowledged: int | None = None  # by the client
-        self._ending = False  # a FIN was seen
+        self._fin_seen = False  # a FIN was seen
         self._client_over = self._server_over = False
 
     @property
@@ -120,7 +120,7 @@ class Connection:
                 self._response_pieces(at_ns, self._server.add(sequence, payload, at_ns))
         if flags & FIN:
             self._finish(sequence + len(payload), from_client=from_client)
-        if self._ending:
+        if self._fin_seen:
             self._notice_ends(at_ns)
 
     def _from_client(self, sequence: int, acknowledged: int | None, payload: bytes, at_ns: int) -> None:
@@ -161,7 +161,7 @@ class Connection:
     def _finish(self, sequence: int, *, from_client: bool) -> None:
         """Handles a FIN. If the side is not followed, bytes before the FIN are unknown, so it counts at once."""
         side = self._client if from_client else self._server
-        self._ending = True
+        self._fin_seen = True
         if side is not None:
             side.finish(sequence)
         else:

@@ -14,7 +14,7 @@ from streamgauge.spool.read_counters import Refusal
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.capture_gate import NamedHeaders, count_uncaptured
 from streamgauge.taps.proxy.client_access import ClientAccess
-from streamgauge.taps.proxy.client_interface import ConnectionFate
+from streamgauge.taps.proxy.client_interface import NextState
 from streamgauge.taps.proxy.client_socket import has_closed_its_side, reset_at_close, unacknowledged_bytes
 from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange
@@ -172,19 +172,19 @@ class Client(asyncio.Protocol):
         """See ClientSide."""
         self._relay.head_passed_on(took_ns)
 
-    def exchange_over(self, after: ConnectionFate) -> None:
+    def exchange_over(self, next_state: NextState) -> None:
         """Called when the exchange has ended, and its response was written, or the client has disconnected."""
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
-        if after is ConnectionFate.KEEP and not self._relay.draining:
+        if next_state is NextState.KEEP_ALIVE and not self._relay.draining:
             if WHOLE not in self._reader.events:  # otherwise the next request was read completely
                 self._reader.parse_next()
                 self._charge()
             if self._reading_paused or self._reader.events:
                 self._loop.call_soon(self._handle_events)
-        elif after is ConnectionFate.RESET:
+        elif next_state is NextState.RESET:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
-        elif after in (ConnectionFate.KEEP, ConnectionFate.CLOSE):
+        elif next_state in (NextState.KEEP_ALIVE, NextState.CLOSE):
             self._close(lingering=exchange is not None and not exchange.request_complete)
 
     def send_error(self, refused: RefusedError, counted: bool = False) -> None:

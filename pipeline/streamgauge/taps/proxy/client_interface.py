@@ -9,13 +9,13 @@ from streamgauge.taps.proxy.upstream import UpstreamPool
 from streamgauge.taps.proxy.wire import Wire
 
 
-class ConnectionFate(Enum):
-    """What happens to the client's connection after an exchange."""
+class NextState(Enum):
+    """The state of the client's connection after an exchange."""
 
-    KEEP = auto()  # it stays open for the next request
+    KEEP_ALIVE = auto()  # it stays open for the next request
     CLOSE = auto()  # the written bytes go out, then FIN
     RESET = auto()  # the written bytes go out, then RST
-    ENDED = auto()  # it has ended already, or the relay is cutting it
+    GONE = auto()  # the client has closed it, or the relay is cutting it
     ERROR_SENT = auto()  # the relay's own error response was written, and ends it
 
 
@@ -31,7 +31,7 @@ class ClientSide(Protocol):
     def head_passed_on(self, took_ns: int) -> None:
         """Called once, when the head of the response was written to the client, `took_ns` after it had been read."""
 
-    def exchange_over(self, after: ConnectionFate) -> None:
+    def exchange_over(self, next_state: NextState) -> None:
         """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
 
     def send_error(self, refused: RefusedError, counted: bool = False) -> None:

@@ -14,7 +14,7 @@ from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses
 from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
-from streamgauge.taps.proxy.client_interface import ClientSide, ConnectionFate
+from streamgauge.taps.proxy.client_interface import ClientSide, NextState
 from streamgauge.taps.proxy.limits import BODY_RATE
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
@@ -61,7 +61,7 @@ class Exchange:
         self._reusable = True  # the upstream sent its response after the whole request, and no byte after it
         self._pump = pump  # while the response may be handed to the pump
         self._pumped: PumpedResponse | None = None
-        self._pending_end: tuple[Ending, TransportFault | None, int, ConnectionFate] | None = None
+        self._pending_end: tuple[Ending, TransportFault | None, int, NextState] | None = None
         self._blocked_ns = self._unsent_bytes = 0
         self._gone_ns: int | None = None
 
@@ -160,7 +160,7 @@ class Exchange:
         if self._pending_end is not None:
             self._conclude()
         elif not self.over:
-            self._finish(Ending.CLIENT, now, ConnectionFate.ENDED)
+            self._finish(Ending.CLIENT, now, NextState.GONE)
 
     def client_blocked(self) -> None:
         """Pauses the upstream: the client's socket accepts no more data."""
@@ -192,7 +192,7 @@ class Exchange:
                 error_responses.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now
             )
         else:
-            self._finish(Ending.TIMEOUT, now, self._fate_of_incomplete(), TransportFault.IDLE_TIMEOUT)
+            self._finish(Ending.TIMEOUT, now, self._state_after_incomplete(), TransportFault.IDLE_TIMEOUT)
 
     def cut(self) -> None:
         """Ends the exchange because the relay stops. The caller resets the client's connection next, so that a partial
@@ -204,7 +204,7 @@ class Exchange:
             self._unsent_bytes = self._client.transport.get_write_buffer_size()
             self._conclude()
         elif not self.over:
-            self._finish(Ending.CUT, time.monotonic_ns(), ConnectionFate.ENDED)
+            self._finish(Ending.CUT, time.monotonic_ns(), NextState.GONE)
 
     # The response, from the upstream.
 
@@ -233,7 +233,7 @@ class Exchange:
             gate.read_early(at_ns, data, framing)
         if framing.fault is not None:
             self._client.response_refused(error_responses.invalid(self._outgoing.route.label, framing.fault.value))
-            self._finish(Ending.RESET, at_ns, ConnectionFate.RESET, TransportFault.NOT_HTTP)
+            self._finish(Ending.RESET, at_ns, NextState.RESET, TransportFault.NOT_HTTP)
         elif framing.complete:
             self._complete(at_ns)
         elif self._pump is not None and self._head_passed:
@@ -260,7 +260,7 @@ class Exchange:
         """Called when the upstream's connection ends before the response is known to be complete. `fault` None: cleanly."""
         self._upstream = None
         if fault is None and self._framing.end_of_input():
-            self._finish(Ending.COMPLETE, at_ns, ConnectionFate.CLOSE)
+            self._finish(Ending.COMPLETE, at_ns, NextState.CLOSE)
         elif self._may_repeat():
             self._framing = ResponseFraming(self._request.method, in_c=self._pump is not None)
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
@@ -269,8 +269,8 @@ class Exchange:
             refused = error_responses.unreachable(self._outgoing.route.label, "it closed the connection")
             self._send_error(refused, fault or TransportFault.CLOSED, at_ns)
         else:
-            after = self._fate_of_incomplete() if fault is None else ConnectionFate.RESET
-            self._finish(Ending.RESET, at_ns, after, fault or TransportFault.CLOSED)
+            next_state = self._state_after_incomplete() if fault is None else NextState.RESET
+            self._finish(Ending.RESET, at_ns, next_state, fault or TransportFault.CLOSED)
 
     def upstream_blocked(self, blocked: bool) -> None:
         """Called when the upstream's socket accepts no more of the request (`blocked`), or accepts it again."""
@@ -331,9 +331,9 @@ class Exchange:
         is_empty = one is not None and not one.transport.get_write_buffer_size()
         return self.request_complete and not self._pending and is_empty
 
-    def _fate_of_incomplete(self) -> ConnectionFate:
-        """How the client's connection ends after an incomplete response: by RST if a clean end would complete the body."""
-        return ConnectionFate.RESET if self._framing.until_eof else ConnectionFate.CLOSE
+    def _state_after_incomplete(self) -> NextState:
+        """The connection's next state after an incomplete response: RESET if a clean end would complete the body."""
+        return NextState.RESET if self._framing.until_eof else NextState.CLOSE
 
     def _connect(self) -> None:
         self._connecting = reported_task("the connection to an upstream", self._connect_and_attach())
@@ -380,7 +380,7 @@ class Exchange:
         self._gate.begin()
         refused.target = self._request.target
         self._client.send_error(refused, self._gate.counted)
-        self._finish(fault.ending if fault else Ending.RESET, at_ns, ConnectionFate.ERROR_SENT, fault)
+        self._finish(fault.ending if fault else Ending.RESET, at_ns, NextState.ERROR_SENT, fault)
 
     def _complete(self, at_ns: int) -> None:
         may_keep = self._framing.may_keep_client(self._request.minor)
@@ -388,9 +388,9 @@ class Exchange:
             one, self._upstream = self._upstream, None
             self._client.pool.put_back(one)
         keep = may_keep and self.request_complete and self._request.keep_alive
-        self._finish(Ending.COMPLETE, at_ns, ConnectionFate.KEEP if keep else ConnectionFate.CLOSE)
+        self._finish(Ending.COMPLETE, at_ns, NextState.KEEP_ALIVE if keep else NextState.CLOSE)
 
-    def _finish(self, ending: Ending, at_ns: int, after: ConnectionFate, fault: TransportFault | None = None) -> None:
+    def _finish(self, ending: Ending, at_ns: int, next_state: NextState, fault: TransportFault | None = None) -> None:
         self.over = True
         self._gate.begin()
         if self._connecting is not None:
@@ -398,15 +398,15 @@ class Exchange:
         if self._upstream is not None:
             self._upstream.abort()
             self._upstream = None
-        self._pending_end = (ending, fault, at_ns, after)
-        if self._client.blocked_ns is None or after is ConnectionFate.ENDED:
+        self._pending_end = (ending, fault, at_ns, next_state)
+        if self._client.blocked_ns is None or next_state is NextState.GONE:
             self._conclude()
 
     def _conclude(self) -> None:
         assert self._pending_end is not None
-        (ending, fault, at_ns, after), self._pending_end = self._pending_end, None
+        (ending, fault, at_ns, next_state), self._pending_end = self._pending_end, None
         self._gate.end(at_ns, ending, fault, self._gone_ns, self._blocked_ns, self._unsent_bytes)
-        self._client.exchange_over(after)
+        self._client.exchange_over(next_state)
 
     def _add_blocked_time(self, now: int) -> None:
         if self._client.blocked_ns is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from streamgauge.core.capture.segments import Ending, Segment
-from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted, ResponseRead
+from streamgauge.recorder.protocol import ExchangeEnding, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 
@@ -32,7 +32,7 @@ def replay(
     for chunk in rechunked(chunks):
         recorder.handle(ResponseRead(_STREAM, None, chunk))
         yield from recorder.segments()
-    recorder.handle(ExchangeEnded(_STREAM, None, Ending.COMPLETE))
+    recorder.handle(ExchangeEnding(_STREAM, None, Ending.COMPLETE))
     yield from recorder.segments()
 
 

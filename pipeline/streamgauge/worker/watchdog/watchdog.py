@@ -53,7 +53,7 @@ class Watchdog:
         self._loops: list[_LoopCheck] = []
         self._probe: Probe | None = None
         self._since_probe_s: float | None = None  # since the last progress probe; None before the first one
-        self._until_end_s: float | None = None  # until the process has to have ended; None before `ending`
+        self._until_end_s: float | None = None  # until the process has to have ended; None before `expect_end`
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self.count_exit: Callable[[Cause], None] = lambda cause: None
@@ -77,7 +77,7 @@ class Watchdog:
         """Report the result of a progress probe."""
         self._probe = probe
 
-    def ending(self, within_s: float) -> None:
+    def expect_end(self, within_s: float) -> None:
         """Report that the worker stops: the process has to end within this time (seconds), and no more probes are expected.
 
         After several calls, the earliest end counts.
