@@ -62,7 +62,7 @@ def _is_part(node: ast.ClassDef) -> bool:
 
 def _struct(part: ast.ClassDef, wider: _Wider) -> Iterator[str]:
     yield f"class {part.name}(msgspec.Struct{', kw_only=True' if part.name == 'Record' else ''}):\n"
-    yield f'    """As `streamgauge.records.{part.name}` describes it."""\n\n'
+    yield f'    """The struct of `streamgauge.records.{part.name}`, which describes the fields."""\n\n'
     for field in part.body:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             kind = ast.unparse(wider.visit(field.annotation))

@@ -87,9 +87,11 @@ class Record(Part):
     raw: dict[str, Any] | None = None
 """
     assert structs(declared).split("\n") == [
-        "class Error(msgspec.Struct):", '    """As `streamgauge.records.Error` describes it."""', "",
+        "class Error(msgspec.Struct):",
+        '    """The struct of `streamgauge.records.Error`, which describes the fields."""', "",
         "    kind: str", "    kinds: list[str] | None = None", "", "",
-        "class Record(msgspec.Struct, kw_only=True):", '    """As `streamgauge.records.Record` describes it."""', "",
+        "class Record(msgspec.Struct, kw_only=True):",
+        '    """The struct of `streamgauge.records.Record`, which describes the fields."""', "",
         "    version: int", "    names: dict[str, str] = {}", "    raw: dict[str, object] | None = None", "",
     ]  # fmt: skip
 

@@ -27,7 +27,7 @@ class Kind(Enum):
     TEXT = "text"  # generated text: replaced by one `x` per code point
     ARGUMENTS = "arguments"  # a tool's arguments, a text or JSON value: replaced by one `x` per code point of the JSON
 
-    __hash__ = object.__hash__  # that of Enum is a function in Python, which takes ten times as long
+    __hash__ = object.__hash__  # Enum's own is written in Python, and takes ten times as long
 
 
 Spec = Union[Kind, Mapping[str, "Spec"], Sequence["Spec"]]
@@ -117,7 +117,7 @@ def fits(spec: Spec, value: object) -> bool:
 
 
 def _unnamed(value: object) -> object:
-    """What is kept of a value that no spec names: its type."""
+    """The replacement of a value that no spec names: it has only the type."""
     kind = type(value)
     if kind is str:
         return MASKED
@@ -129,7 +129,7 @@ def _unnamed(value: object) -> object:
 
 
 def _misfit(value: object) -> object:
-    """What is kept of a value whose type its spec does not allow.
+    """The replacement of a value whose type its spec does not allow.
 
     It stays empty or not empty (0 or not), since readers take the first of several values that is not empty.
     """
@@ -179,14 +179,14 @@ def _reason(value: object) -> object:
 
 
 def _flag(value: object) -> object:
-    """What is kept of a flag. A number is masked: it is no flag, and may be private, as the number of a card."""
+    """The filter of flags. A number is masked: it is no flag, and may be private, as a card number is."""
     if type(value) is int or type(value) is float:
         return OUT_OF_RANGE if value else value
     return _misfit(value)
 
 
 def _code_number(value: object) -> object:
-    """What is kept of an error's code that is no text: an integer up to MAX_SAFE_INTEGER."""
+    """The filter of an error's code that is no text: an integer up to MAX_SAFE_INTEGER is kept."""
     return value if type(value) is int and abs(value) <= MAX_SAFE_INTEGER else _flag(value)
 
 

@@ -9,7 +9,7 @@ MAX_ATTRIBUTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When streams are closed without an end, and which gaps count as stalls. Durations are seconds.
+    """The limits of an assembler: of silence, stalls and open streams. Durations are seconds.
 
     `abandon_after`: after this much silence of a tap instance by the log's time, its streams are abandoned. `stall_seconds`:
     a gap between token events above this is a stall. `silent_seconds`: an open stream without a token event for longer than

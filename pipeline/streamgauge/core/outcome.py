@@ -118,7 +118,7 @@ FINISH_REASONS: dict[str, str] = {
 # stopReason), malformed_function_call (gateways in front of Gemini), MALFORMED_RESPONSE (Gemini).
 _MALFORMED = "malformed_"
 
-# The default of Gemini's enum, which says nothing: it yields to any later reason.
+# The default of Gemini's enum. It has no meaning: any later reason replaces it.
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
 # Words by which servers say that a choice has no finish reason yet, in lower case.

@@ -17,7 +17,7 @@ REQUEST_CAPPED = "request_capped"
 
 
 class Request(msgspec.Struct):
-    """As `streamgauge.records.Request` describes it."""
+    """The struct of `streamgauge.records.Request`, which describes the fields."""
 
     stream: bool | None = None
     n: int | None = None
@@ -28,7 +28,7 @@ class Request(msgspec.Struct):
 
 
 class Error(msgspec.Struct):
-    """As `streamgauge.records.Error` describes it."""
+    """The struct of `streamgauge.records.Error`, which describes the fields."""
 
     phase: str
     type: str | None = None
@@ -37,7 +37,7 @@ class Error(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct):
-    """As `streamgauge.records.ToolCall` describes it."""
+    """The struct of `streamgauge.records.ToolCall`, which describes the fields."""
 
     name: str | None
     argument_chars: int
@@ -45,7 +45,7 @@ class ToolCall(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
-    """As `streamgauge.records.Choice` describes it."""
+    """The struct of `streamgauge.records.Choice`, which describes the fields."""
 
     index: int
     finish_reason: str | None
@@ -56,7 +56,7 @@ class Choice(msgspec.Struct):
 
 
 class Gaps(msgspec.Struct):
-    """As `streamgauge.records.Gaps` describes it."""
+    """The struct of `streamgauge.records.Gaps`, which describes the fields."""
 
     count: int
     mean_s: float | None = None
@@ -69,7 +69,7 @@ class Gaps(msgspec.Struct):
 
 
 class Timing(msgspec.Struct):
-    """As `streamgauge.records.Timing` describes it."""
+    """The struct of `streamgauge.records.Timing`, which describes the fields."""
 
     gaps: Gaps
     upstream_connect_s: float | None = None
@@ -92,7 +92,7 @@ class Timing(msgspec.Struct):
 
 
 class ProviderTiming(msgspec.Struct):
-    """As `streamgauge.records.ProviderTiming` describes it."""
+    """The struct of `streamgauge.records.ProviderTiming`, which describes the fields."""
 
     queue_s: float | None = None
     routing_s: float | None = None
@@ -101,7 +101,7 @@ class ProviderTiming(msgspec.Struct):
 
 
 class RateLimit(msgspec.Struct):
-    """As `streamgauge.records.RateLimit` describes it."""
+    """The struct of `streamgauge.records.RateLimit`, which describes the fields."""
 
     requests_limit: int | None
     requests_remaining: int | None
@@ -112,7 +112,7 @@ class RateLimit(msgspec.Struct):
 
 
 class ReportedCost(msgspec.Struct):
-    """As `streamgauge.records.ReportedCost` describes it."""
+    """The struct of `streamgauge.records.ReportedCost`, which describes the fields."""
 
     usd: str
     byok: bool | None
@@ -120,7 +120,7 @@ class ReportedCost(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """As `streamgauge.records.Usage` describes it."""
+    """The struct of `streamgauge.records.Usage`, which describes the fields."""
 
     input_tokens: int | None
     output_tokens: int | None
@@ -140,7 +140,7 @@ class Usage(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
-    """As `streamgauge.records.Counts` describes it."""
+    """The struct of `streamgauge.records.Counts`, which describes the fields."""
 
     events: int
     token_events: int
@@ -160,7 +160,7 @@ class Counts(msgspec.Struct):
 
 
 class Integrity(msgspec.Struct):
-    """As `streamgauge.records.Integrity` describes it."""
+    """The struct of `streamgauge.records.Integrity`, which describes the fields."""
 
     complete: bool
     reasons: list[str]
@@ -171,7 +171,7 @@ class Integrity(msgspec.Struct):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """As `streamgauge.records.Record` describes it."""
+    """The struct of `streamgauge.records.Record`, which describes the fields."""
 
     schema_version: int
     stream_id: str

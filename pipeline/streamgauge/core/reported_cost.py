@@ -43,7 +43,7 @@ _PERPLEXITY = (
     "tool_calls_cost",
     "total_cost",
 )
-# The members of a usage object that tell its cost.
+# The members of a usage object that report the cost.
 KEEP_COST: Mapping[str, Spec] = {
     "cost_in_usd_ticks": Kind.COUNT,
     "cost": (Kind.NUMBER, {**dict.fromkeys(_PERPLEXITY, Kind.NUMBER), "currency": Kind.CODE}),
@@ -54,7 +54,7 @@ KEEP_COST: Mapping[str, Spec] = {
 
 
 def reported_cost(raw: Mapping[str, object] | None, head: Head | None, response_id: str | None) -> ReportedCost | None:
-    """The cost that a usage object reports, else that of the head; None without a report of a known seller."""
+    """The cost that a usage object reports, else the head's; None without a report of a known seller."""
     own = None if raw is None else _of_usage(raw, head, response_id)
     if own is not None or head is None or head.gateway != LITELLM:
         return own

@@ -7,11 +7,11 @@ Last-Event-ID (`resumption_of`). FROM_START: it asks for a stored response from 
 (`begins_later`, `repeats`). A stored response that is read from its start lacks nothing and repeats nothing.
 
 **Records.** A record is *resumed* if its request names a position, or asks for a stored response; any other record is an
-*origin*. A resumed record continues at most one earlier record of the same upstream and credential: the one that the first
-matching rule below finds (`Streams`). An origin continues nothing, so two origins are never one stream, even if they share
-ids. A stored response that is read again as a whole (`GET /responses/{id}`, as to poll a response in the background) is
-resumed in this sense, too: it reports the usage of the request that made the response. Positions that are numbers are equal
-in many streams by chance, so a number alone identifies no stream.
+*origin*. A resumed record continues at most one earlier record of the same upstream and credential: the record that the
+first matching rule below finds (`Streams`). An origin continues nothing, so two origins are never one stream, even if they
+share ids. A stored response that is read again as a whole (`GET /responses/{id}`, as to poll a response in the background)
+is resumed in this sense, too: it reports the usage of the request that made the response. Positions that are numbers are
+equal in many streams by chance, so a number alone identifies no stream.
 
 How usage then counts once: `ledger/resumption.py`, and `metrics/resumed_usage.py` for counters. Decision 7
 (docs/decisions/0007-resumed-streams.md) gives the reasons.
@@ -29,7 +29,7 @@ from streamgauge.core.safe_values import MASKED, safe_id
 
 
 class Resumption(NamedTuple):
-    """What a request resumes; all None if nothing. Fields are named as in Opening."""
+    """The stream and position that a request resumes; all None if it resumes nothing. Fields are named as in Opening."""
 
     resumed_from: str | None = None
     resumed_after: int | None = None
@@ -62,7 +62,7 @@ _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def resumption_of(method: str, path: str, headers: Mapping[str, str], parameters: Mapping[str, str]) -> Resumption:
-    """What a request resumes. `headers`: by lower-case name. `parameters`: those of the query."""
+    """The stream and position that a request resumes. `headers`: by lower-case name. `parameters`: of the query."""
     event_id = safe_id(headers.get("last-event-id"))
     for stored in _STORED if method == "GET" else ():
         match, after = stored.path.search(path), parameters.get(stored.parameter, "")
@@ -91,7 +91,7 @@ def begins_later(opening: Opening | None) -> bool:
 def repeats(opening: Opening, sequence_number: int | None, last_event_id: str | None) -> bool:
     """Whether a resumed stream repeats an event at or below the position that its request names.
 
-    `sequence_number`: of the event. `last_event_id`: the last one of the stream so far, with that of the event.
+    `sequence_number`: of the event. `last_event_id`: the stream's last event id so far, the event's own included.
     """
     if opening.resumed_from is None or not begins_later(opening):
         return False
@@ -153,7 +153,7 @@ class ResumableRecord(Protocol):
 
     @property
     def outcome(self) -> str:
-        """Only `completed` is distinguished from the other outcomes."""
+        """The outcome. The rules distinguish only `completed` from the others."""
 
 
 def is_resumed(record: ResumableRecord) -> bool:

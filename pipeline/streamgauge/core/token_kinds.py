@@ -8,7 +8,7 @@ kind. The rest of the input is `input_uncached`, the rest of the output `output_
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Fields of a record's usage -> the names by which `token_kinds` knows them.
+# Fields of a record's usage -> the names that `token_kinds` has for them.
 REPORTED: Mapping[str, str] = {
     "input_tokens": "input",
     "input_cached_tokens": "cached",
@@ -48,7 +48,7 @@ class TokenKinds:
 
 
 def reported_tokens(usage: object) -> dict[str, int]:
-    """What a usage reports: the names that are values of `REPORTED`, without those that it leaves out.
+    """The token counts that a usage reports, by their names in `REPORTED`; counts that are None are left out.
 
     `usage`: a record's `Usage`, or another structure with its fields.
     """
@@ -63,7 +63,7 @@ def token_kinds(reported: Mapping[str, int]) -> TokenKinds:
 
 
 def growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What one side's counters grow by, where a stream and those that resume it reported `before`, and now `after`.
+    """The growth of one side's counters, by kind: a stream and the streams that resume it had reported `before`, now `after`.
 
     The sum of all kinds grows by exactly what the whole grows by; no counter goes down. So tokens that were counted as
     uncached stay so, if a later part of the stream reports that they were cached.

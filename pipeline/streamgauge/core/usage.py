@@ -30,7 +30,7 @@ MAX_PARTS = 32
 
 
 class UsageRules(msgspec.Struct, frozen=True):
-    """Where a dialect reports each number: its possible paths. The first that holds a positive count applies, 0 if none does.
+    """The possible paths of each number in a dialect's usage object. The first positive count applies, else a 0.
 
     A path is keys joined by dots. In `details.modality=AUDIO.tokens`, `modality=AUDIO` selects the list element with
     that member; `modality=4` also selects the number 4. `input_parts`: further parts of input that the input field does not
@@ -69,7 +69,8 @@ class UsageRules(msgspec.Struct, frozen=True):
 class UsageState(msgspec.Struct, array_like=True, gc=False):
     """Usage of an open stream: the provider's object, merged field by field, without bad values.
 
-    `earlier_output`: the last total came without an output count, so that the one in `raw` is that of an earlier total.
+    `earlier_output`: the last total came without an output count, so the output count in `raw` belongs to an earlier
+    total.
     """
 
     raw: dict[str, object] = {}
@@ -289,7 +290,7 @@ _COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_toke
 
 
 def _drop_zeros(usage: Usage) -> None:
-    """Make a usage whose counts are all 0 one that reports nothing; what else it says stays."""
+    """Remove the counts and `raw` of a usage whose counts are all 0. Its parts and its cost stay."""
     for name in _COUNTS:
         if getattr(usage, name) is not None:
             usage.bad_values += 1
@@ -298,10 +299,10 @@ def _drop_zeros(usage: Usage) -> None:
 
 
 def _input(raw: Mapping[str, object], rules: UsageRules, cached: int, written: int) -> tuple[int | None, int]:
-    """The input count, with what lies outside of the input field; and the tokens of the cache that may lie outside, too.
+    """The input count, parts outside of the input field included; and the tokens of the cache that may be outside as well.
 
-    More tokens read from a cache, or written to it, than the input has: the field does not include the cache (Grok on Azure,
-    gateways before Anthropic). Those that `input_parts` names are outside anyway.
+    If more tokens were read from a cache, or written to it, than the input field has, the field does not include the cache
+    (Grok on Azure, gateways in front of Anthropic). It never includes the parts that `input_parts` names.
     """
     tokens = _first(raw, rules.input)
     if tokens is None:

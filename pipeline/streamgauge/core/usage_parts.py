@@ -16,7 +16,7 @@ from streamgauge.core.safe_values import safe_code, whole_number
 
 Part = dict[str, object]
 
-# Types of Anthropic's iterations that the top level of its usage counts already: the model's own, and that of the model
+# Types of Anthropic's iterations that the top level of its usage counts already: of the model itself, and of the model
 # that took over after a refusal (server-side fallback: the top level is then the usage of the last model).
 _TOP_LEVEL = (None, "message", "fallback_message")
 
@@ -62,7 +62,7 @@ _KEEP_TOKENS: Mapping[str, Spec] = {
 # OpenAI's Responses: beside `usage`, and read as a member of it.
 _KEEP_TOOL: Spec = {**dict.fromkeys(_CALL_COUNTS, Kind.COUNT), **_KEEP_TOKENS}
 KEEP_TOOL_USAGE: Mapping[str, Spec] = dict.fromkeys(_TOOLS, _KEEP_TOOL)
-# The members of a usage object that tell of server tools: those of OpenRouter (`server_tool_use_details`), xAI, Perplexity,
+# The members of a usage object that count server tools: of OpenRouter (`server_tool_use_details`), xAI, Perplexity,
 # Anthropic (`server_tool_use`) and OpenAI (`tool_usage`).
 KEEP_SERVER_TOOLS: Mapping[str, Spec] = {
     "server_tool_use": dict.fromkeys(_REQUESTS, Kind.COUNT),
@@ -113,8 +113,8 @@ def _server_tools(raw: Mapping[str, object]) -> Iterator[Part]:
 
 
 def _requests(raw: Mapping[str, object]) -> Iterator[Part]:
-    """Anthropic's and OpenRouter's tools. OpenRouter counts the calls of all its tools, and apart from these its searches;
-    a search may be among the calls or not (openrouter.ai/docs, server tools), so that the calls count only without one."""
+    """Anthropic's and OpenRouter's tools. OpenRouter counts the calls of all its tools, and its searches apart. A search
+    may be among the calls or not (openrouter.ai/docs, server tools), so the calls count only if there is no search."""
     own, details = _object(raw, "server_tool_use"), _object(raw, "server_tool_use_details")
     named = [
         _tool(name, requests=count)

@@ -115,7 +115,7 @@ class Assembler:
         return self.take_finished()
 
     def take_finished(self) -> list[Record]:
-        """The records that `apply` has not returned: after an error in it, those of streams that it closed before."""
+        """The records that `apply` has not returned: after an error in it, the records of the streams that it had closed."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -342,11 +342,11 @@ class Assembler:
 
     @property
     def open_streams(self) -> int:
-        """How many streams are open in all buckets."""
+        """The number of open streams in all buckets."""
         return sum(len(bucket.streams) for bucket in self._buckets)
 
     def silent_streams(self) -> Counter[str | None]:
-        """How many open streams of each upstream are silent (`silence.py`). Call it every few seconds, between messages."""
+        """The number of silent streams by upstream (`silence.py`). Call it every few seconds, between messages."""
         return self._silence.count(state for bucket in self._buckets for state in bucket.streams.values())
 
     @property

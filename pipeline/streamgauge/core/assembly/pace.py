@@ -2,7 +2,8 @@
 
 Usage counts the tokens of reasoning, too. If they were streamed, the time begins with the first of them. If they were
 hidden, or only a summary came, the time begins with the first token event of the answer, and only the answer's tokens count:
-those of reasoning were generated before it, or beside it unseen. What the protocol does not tell is told by the numbers:
+the tokens of reasoning were generated before it, or unseen beside it. Where the protocol does not show which case it is, the
+numbers decide:
 
 no text of reasoning, a summary by its events, a withheld part        hidden
 as many events of reasoning as tokens of it                           streamed
@@ -25,8 +26,8 @@ from streamgauge.core.record import Usage
 def time_per_output_token(state: StreamState, usage: Usage, dialect: Dialect | None) -> int | None:
     """(last token - first token) / (tokens - 1) in ns, of the tokens in that time; None if that is not known.
 
-    Needs two token events and two tokens. None for a resumed stream: its usage is that of the whole response, but its times
-    are not.
+    Needs two token events and two tokens. None for a resumed stream: its usage covers the whole response, but its
+    times do not.
     """
     timing, opening = state.timing, state.opening
     if usage.output_tokens is None or (opening is not None and opening.resumed_from is not None):
@@ -88,7 +89,7 @@ def _hides_tokens(state: StreamState, output_tokens: int) -> bool:
 
 
 def _model(state: StreamState) -> str | None:
-    """The model that answered; else the one that was asked for."""
+    """The model that answered; else the requested model."""
     return state.identity.response_model or (state.request.model if state.request else None)
 
 

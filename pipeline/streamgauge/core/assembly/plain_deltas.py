@@ -1,6 +1,6 @@
 """Content-only chunks (plain deltas), applied to a stream's state many at a time.
 
-The result is that of applying the events one by one, as `stream.Stream` does. Which events are plain deltas is decided by
+The result is the same as if `stream.Stream` applied the events one by one. Which events are plain deltas is decided by
 their types (`dialects/typed_deltas.py`), and by the state: an event that reports something new, as a first time, a choice, a
 call or a response id, is none.
 """
@@ -249,7 +249,7 @@ class PlainDeltas:
             rules, served = dialect.usage, {path.rpartition(".")[2] for path in dialect.deltas.tier}
             reported = list(filter(None, kind.usages(run.events)))
             while rules.reasoning_outside and reported and not _merged(reported[-1:], rules.spec).keys() - served:
-                reported.pop()  # it tells only how the request was served
+                reported.pop()  # it reports only how the request was served
             final = any(choice.finish_raw is not None for choice in state.choices)
             # The last one by itself: what it lacks may have a meaning (`UsageState.earlier_output`).
             for usages in (reported[:-1], reported[-1:]) if rules.reasoning_outside else (reported,):
@@ -294,7 +294,7 @@ class _Run:
 
 
 def _complete_reads(reads: Sequence[Read]) -> tuple[Sequence[Read], list[bytes]]:
-    """The reads before the first one that has no time of its own or holds a part of an event; their contents."""
+    """The reads before the first read that has no time of its own or holds a part of an event; their contents."""
     sizes = [read.body_bytes for read in reads]
     contents = [read.content for read in reads]
     ends = list(map(_last_two, contents))
@@ -333,7 +333,7 @@ def _objects(joined: bytes, head: bytes) -> list[bytes]:
 
 
 def _insides(payloads: Sequence[bytes]) -> list[bytes]:
-    """What stands between the first and the last byte of data, up to data that has no brace there."""
+    """The bytes between the braces of each data, up to the first data without braces."""
     insides = [payload[1:-1] for payload in payloads]
     if not insides:
         return []
@@ -364,7 +364,7 @@ def _last(values: Sequence[Any]) -> int | None:
 
 
 def _merged(usages: Sequence[msgspec.Struct], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What several usage objects report one after the other: of each number the last."""
+    """The last value of each number that several usage objects report one after the other."""
     merged: dict[str, Any] = {}
     for name in usages[0].__struct_fields__:
         if name not in spec:

@@ -97,14 +97,14 @@ def is_ignored(state: StreamState) -> bool:
 
 
 def ignored_as(state: StreamState) -> str:
-    """Why an ignored stream has no record: `not_llm` if its events show what else it is, else `format`: it is of no format
-    that is read, and may come from a model.
+    """The reason why an ignored stream has no record: `not_llm` if its events show what else it is; else `format`, since its
+    format is not known, and it may come from a model.
     """
     return "not_llm" if state.dialect == OTHER else "format"
 
 
 def _dialect_name(state: StreamState) -> str | None:
-    """The dialect that the content shows; else that of the operator, of the endpoint, or of a weaker sign, in this order.
+    """The dialect by the content; else by the operator's choice, the endpoint, or a weaker sign, in this order.
 
     Without any of these it is `other` if there were events, else None.
     """

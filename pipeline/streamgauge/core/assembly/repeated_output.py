@@ -38,7 +38,7 @@ _SEVERAL_IN_AN_ITEM = (Source.TEXT_DONE, Source.PART_DONE)
 
 
 class Repetition:
-    """What an event repeats that belongs to an item or closes something. Call `part` or `whole`, then `is_new`."""
+    """The repeated output of an event that belongs to an item or closes something. Call `part` or `whole`, then `is_new`."""
 
     def __init__(self, state: StreamState) -> None:
         self._state = state

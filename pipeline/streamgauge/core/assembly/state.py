@@ -1,4 +1,4 @@
-"""The state of an open stream: plain data, persisted as MessagePack. `state_codec.py` says how fields may change."""
+"""The state of an open stream: plain data, persisted as MessagePack. `state_codec.py` has the rules for changes of fields."""
 
 import msgspec
 
@@ -55,7 +55,7 @@ class CountState(msgspec.Struct, array_like=True, gc=False):
 
 
 class IdentityState(msgspec.Struct, array_like=True, gc=False):
-    """What the response reports of itself. Times are the provider's own, in seconds."""
+    """Ids, models, tier and times that the response reports of itself. Times are the provider's own, in seconds."""
 
     response_id: str | None = None
     response_model: str | None = None
@@ -70,10 +70,9 @@ class IdentityState(msgspec.Struct, array_like=True, gc=False):
 
 
 class LossState(msgspec.Struct, array_like=True, gc=False):
-    """What of a stream was lost so far; see `record.Integrity`.
+    """Losses of a stream so far; see `record.Integrity`.
 
-    `unread_at`: how many token events came before the last event over the size limit of which it is not known whether it ends
-    the stream.
+    `unread_at`: the number of token events before the last event over the size limit that may have ended the stream.
     """
 
     missing_segments: int = 0

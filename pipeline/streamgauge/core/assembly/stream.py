@@ -276,7 +276,7 @@ class Stream:
             self.state.identity.last_event_id = safe_id(event_id)
 
     def _shown_by(self, name: str, value: dict[str, object]) -> Dialect | None:
-        """The dialect that an event shows, from now on that of the stream; if it shows none, the one to read it by."""
+        """The dialect that an event shows, which becomes the stream's; if it shows none, the dialect to read it by."""
         shown = recognised(name, value)
         if shown is not None:
             self._set_dialect(shown)
@@ -315,7 +315,7 @@ class Stream:
 
     @property
     def dialect(self) -> Dialect | None:
-        """The dialect that the content showed, else the one that the operator named, else that of the endpoint."""
+        """The dialect that the content showed; else the operator's choice, else the endpoint's."""
         state, opening = self.state, self.state.opening
         if state.dialect is not None:
             return self._shown

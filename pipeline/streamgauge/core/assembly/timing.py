@@ -41,7 +41,7 @@ ARRIVAL_NS = 5_000_000
 
 
 class ReasoningForm(IntEnum):
-    """What the first reasoning of a stream is: text as the model writes it, or what its event calls a summary."""
+    """The form of a stream's first reasoning: text as the model writes it, or a summary, as its event names it."""
 
     NONE = 0
     TEXT = 1
@@ -49,7 +49,7 @@ class ReasoningForm(IntEnum):
 
 
 class ReasoningSign(IntEnum):
-    """What events say of reasoning beside its text: nothing, that the model reasons, or that a part is withheld."""
+    """Signs of reasoning beside its text: none, that the model reasons, or that a part is withheld."""
 
     NONE = 0
     REASONS = 1
@@ -59,7 +59,7 @@ class ReasoningSign(IntEnum):
 class TimingState(msgspec.Struct, array_like=True, gc=False):
     """Times of one open stream in nanoseconds since the request's first byte; None until seen, or without stamps.
 
-    `read_tokens`: token events of the last arrival; `top_reads`: those of the two arrivals before it with the most.
+    `read_tokens`: token events of the last arrival; `top_reads`: the two highest numbers of earlier arrivals.
     `reasoning_events`: token events with reasoning alone. `reasoning_form`, `reasoning_sign`: a ReasoningForm and a
     ReasoningSign.
     """

@@ -49,7 +49,7 @@ Attribute = tuple[Annotated[str, msgspec.Meta(max_length=32)], Annotated[str, ms
 
 
 class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is known when a request begins. Segment 0 always has it.
+    """The facts that are known when a request begins. Segment 0 always has them.
 
     `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is no LLM endpoint; never the raw path.
     `started_at_ns` is UTC wall-clock time, for printing only: nothing is computed from it. `resumed_from` is the position
@@ -141,7 +141,7 @@ class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Loss(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is missing from this segment. The assembler adds up the counts of a stream's segments."""
+    """The losses of a segment. The assembler adds up the counts of a stream's segments."""
 
     dropped_reads: Count = 0
     oversized_events: Count = 0

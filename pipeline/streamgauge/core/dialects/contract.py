@@ -42,7 +42,7 @@ class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Source(IntEnum):
-    """What carries an item's output (OpenAI Responses): a delta, or an event that closes a text, a part or the item."""
+    """Sources of an item's output (OpenAI Responses): a delta, or an event that closes a text, a part or the item."""
 
     DELTA = 1
     TEXT_DONE = 2
@@ -61,7 +61,7 @@ class WholeCall(NamedTuple):
 
 
 class Sink(Protocol):
-    """What a dialect calls on a stream while it reads one event.
+    """The receiver of a dialect's reports: the dialect calls it while it reads one event.
 
     Dialects pass values as they came, unchecked. A value of a wrong type does not count.
     """
@@ -80,13 +80,13 @@ class Sink(Protocol):
     def part(self, item: int | None, source: Source) -> None:
         """Assigns the output that is reported next to this item of the response (None: the event names none).
 
-        Of a closing event's output only those kinds count that no other source carried before.
+        Of the output of a closing event, only the kinds count that no other source has carried before.
         """
 
     def closes(self) -> None:
-        """Marks the output that is reported next as that of the whole response.
+        """Marks the output that is reported next as the output of the whole response.
 
-        Only those kinds of output count that no earlier event reported, and all output of a choice without earlier output.
+        Only kinds of output count that no earlier event reported, and all output of a choice without earlier output.
         Calls are reported by `whole_calls`.
         """
 
@@ -96,7 +96,7 @@ class Sink(Protocol):
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         """Reports new text that the model writes before its answer: thoughts, summaries of them, plans.
 
-        `summary`: by the protocol the text is a summary of the reasoning, so that its tokens are not those of the reasoning.
+        `summary`: by the protocol the text is a summary, so its tokens are not the tokens of the reasoning.
         """
 
     def reasons(self, *, withheld: bool = False) -> None:
@@ -165,7 +165,7 @@ class Sink(Protocol):
         """
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
-        """Reports the finish reason of a choice. `normal`: its normal reason, if not that of `outcome.FINISH_REASONS`."""
+        """Reports the finish reason of a choice. `normal`: its normal reason, if it differs from `outcome.FINISH_REASONS`."""
 
     def usage(self, reported: object, *, placeholder: bool = False) -> None:
         """Reports the provider's own usage object, not a copy. `placeholder`: its output count has no meaning yet."""
@@ -213,7 +213,7 @@ class Dialect(Protocol):
 
     @property
     def usage(self) -> UsageRules:
-        """Where the numbers are in the object that the dialect passes to `Sink.usage`."""
+        """The paths of the numbers in the object that the dialect passes to `Sink.usage`."""
 
     @property
     def finish_is_terminal(self) -> bool:
@@ -259,9 +259,9 @@ class Dialect(Protocol):
         """
 
     def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
-        """What the first and the last bytes of the data of an event over the size limit tell of it, without its output.
+        """The members of an event over the size limit that the first and the last bytes of its data show, without output.
 
-        None if they do not tell whether the event ends the stream; {} if they tell only that it does not.
+        None if they do not show whether the event ends the stream; {} if they show only that it does not.
         """
 
     def usage_after_done(self, data: Data) -> object:
@@ -373,12 +373,12 @@ def is_no_call(name: object, call_id: object, arguments: object) -> bool:
     return not name and not call_id and not arguments
 
 
-# An event is no error without one of these members, if it does not name itself one.
+# An event that does not name itself an error is an error only if it has one of these members.
 _ERROR_MEMBERS = frozenset(("error", "errors", "detail", "base_resp"))
 
 
 def may_be_error(event: str, data: Data) -> bool:
-    """Whether an event names itself an error, or has a member that may hold one: no other event is one."""
+    """Whether an event may be an error: it names itself one, or has a member that may hold one."""
     return _is_named_error(event, data) or not _ERROR_MEMBERS.isdisjoint(data)
 
 

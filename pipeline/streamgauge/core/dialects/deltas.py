@@ -14,7 +14,7 @@ import msgspec
 
 
 class Output(Enum):
-    """What the text of a delta is. ARGUMENTS: a fragment of the arguments of a known tool call."""
+    """Kinds of a delta's text. ARGUMENTS: a fragment of the arguments of a known tool call."""
 
     TEXT = "text"
     REASONING = "reasoning"

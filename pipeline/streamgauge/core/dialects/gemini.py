@@ -121,7 +121,7 @@ _DELTAS = Deltas(
     model=("modelVersion",),
     tier=tuple(f"usageMetadata.{name}" for name in _SERVED),
     usage="usageMetadata",
-    unread=frozenset(("createTime",)),  # it tells how a finish reason is numbered
+    unread=frozenset(("createTime",)),  # it decides only how a numbered finish reason is read
     absent=frozenset(("choices",)),
 )
 
@@ -163,7 +163,7 @@ class Gemini(DialectDefaults):
         return _is_answer(data) or _is_answer(data.get("response"))
 
     def recognises_body(self, data: Data) -> bool:
-        """As an event: a whole response has the same members."""
+        """Recognises it as an event: a whole response has the same members."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
@@ -195,7 +195,7 @@ class Gemini(DialectDefaults):
         return {**before, **after, "candidates": [candidate]}
 
     def read_body(self, data: Data, sink: Sink) -> None:
-        """As an event: the finish reason ends it."""
+        """Reads it as an event: the finish reason ends it."""
         self.read("", data, sink)
 
 
@@ -225,7 +225,7 @@ def _with_searches(usage: object, candidates: Sequence[tuple[int, Data]]) -> obj
 
 
 def _tier(usage: object) -> object:
-    """How the request was served: `trafficType` from Vertex, `serviceTier` from the Gemini API."""
+    """The service tier: `trafficType` from Vertex, `serviceTier` from the Gemini API."""
     if not isinstance(usage, dict):
         return None
     return usage["trafficType"] if usage.get("trafficType") is not None else usage.get("serviceTier")
@@ -243,7 +243,7 @@ def _candidates(answer: Data) -> list[tuple[int, Data]]:
 
 
 def _numbered_reasons(answer: Data) -> dict[int, str]:
-    """The finish reasons by their numbers. Only Vertex says when it made an answer, and of what kind the traffic is."""
+    """The finish reasons by their numbers. Only Vertex sends `createTime` and `trafficType`."""
     usage = answer.get("usageMetadata")
     is_vertex = "createTime" in answer or (isinstance(usage, dict) and "trafficType" in usage)
     return _VERTEX_FINISH_REASONS if is_vertex else _FINISH_REASONS
@@ -303,7 +303,7 @@ def _read_call(index: int, call: Data, sink: Sink) -> None:
 
 
 def _value_of(fragment: Data) -> object:
-    """What a fragment adds to the arguments: the characters of a string, or another JSON value."""
+    """The addition of a fragment to the arguments: the characters of a string, or another JSON value."""
     text = fragment.get("stringValue")
     if isinstance(text, str):
         return text

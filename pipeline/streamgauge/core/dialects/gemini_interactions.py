@@ -131,7 +131,7 @@ class GeminiInteractions(DialectDefaults):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
-        """By `event_type`, also that of an error, or by the name of the event if it has none."""
+        """By `event_type`, which may be `error`, or by the name of an event without one."""
         kind = data.get("event_type")
         if kind is None:
             return event in _EVENTS and bool(data)
@@ -215,7 +215,7 @@ def _is_call(kind: object) -> bool:
 
 
 def _is_empty_call(step: Data) -> bool:
-    """Whether a step that is a call says nothing of it. A server's call needs no name: its type is enough."""
+    """Whether a step is a client's call without name, id and arguments. A server's call needs none: its type is enough."""
     no_call = is_no_call(step.get("name"), step.get("id"), step.get("arguments"))
     return step.get("type") == _CLIENT_CALL and no_call
 

@@ -1,7 +1,7 @@
 """llama.cpp's own completion (`/completion`): one event per piece of `content`; `stop` true ends it, no [DONE].
 
 Several prompts of one request share the stream; `index` distinguishes them. The stream has ended when every prompt that
-began has stopped. The counts are those of one prompt, the last one. tokens_evaluated is the whole prompt, including the
+began has stopped. The counts are of one prompt, the last one. tokens_evaluated is the whole prompt, including the
 tokens from the cache; tokens_cached is the length of the context and no part of the prompt.
 
 Sources: tools/server/README.md (POST /completion) and server-task.cpp (to_json_non_oaicompat) of ggml-org/llama.cpp;
@@ -62,7 +62,7 @@ class LlamaCppNative(DialectDefaults):
         return isinstance(data.get("content"), str) and isinstance(data.get("stop"), bool)
 
     def recognises_body(self, data: Data) -> bool:
-        """As an event: a whole response has the same members."""
+        """Recognises it as an event: a whole response has the same members."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
@@ -72,10 +72,10 @@ class LlamaCppNative(DialectDefaults):
 
     def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
         """A terminal by its `stop`, which comes before the prompt that it repeats; the reason comes after the prompt."""
-        told = {**first_members(head), **last_members(tail, b"{", "stop_type")}
-        if not self.recognises(event, told):
+        members = {**first_members(head), **last_members(tail, b"{", "stop_type")}
+        if not self.recognises(event, members):
             return None
-        return told if told["stop"] is True else {}
+        return members if members["stop"] is True else {}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports the whole content; a body always ends the stream."""

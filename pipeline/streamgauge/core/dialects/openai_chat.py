@@ -120,7 +120,7 @@ class OpenAIChat(DialectDefaults):
         return any("delta" in choice or "message" in choice for choice in choices_of(data))
 
     def recognises_body(self, data: Data) -> bool:
-        """As an unnamed event: a choice has a message."""
+        """Recognises it as an unnamed event: a choice has a message."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink, *, whole: bool = False) -> None:
@@ -287,7 +287,7 @@ def _read_thinking(index: int, thinking: object, sink: Sink) -> None:
 def _read_reasoning(index: int, message: Data, sink: Sink) -> None:
     """Reads the first reasoning member that holds text; the others are copies.
 
-    The parts say whether it is a summary, also where the text stands beside them. A part without text is encrypted.
+    The parts show whether it is a summary, also where the text stands beside them. A part without text is encrypted.
     """
     listed = message.get(REASONING_PARTS)
     parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
@@ -385,7 +385,7 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
 }
 _CALLS = frozenset(("tool_calls", "function_call"))
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
-# The members of a delta that may carry output beside its content; `type` is that of a call in the delta itself.
+# The members of a delta that may carry output beside its content; `type`: of a call in the delta itself.
 _BESIDE_CONTENT = _REASONS | {*_READERS, "type"}
 
 
@@ -421,7 +421,7 @@ _TIMING = [(_paths(*dotted.split()), name, unit) for dotted, name, unit in PROVI
 _OWN = (*_ROUTED_MODELS, *_ERRORS, *(path for row in _TIMING for path in row[0]))
 # The usual places of model and usage.
 _MODEL, _USAGE = MODELS[0], USAGES[0]
-# Members that most chunks do not have: other places of model and usage, and what the server says of its own work.
+# Members that most chunks do not have: other places of model and usage; routing, errors and times of the server.
 _MORE = frozenset(path[0] for path in (*_MODELS, *_USAGES, *_OWN)) - {_MODEL, _USAGE}
 # The same in usage.
 _OWN_IN_USAGE = frozenset(path[1] for path in _OWN if path[0] == "usage")

@@ -258,7 +258,7 @@ class OpenAIResponses(DialectDefaults):
 
 
 def _status(kind: str, response: object) -> str:
-    """How the response ended: its own status if that is an end, else the end of the event's name."""
+    """The final status of a response: its own if that is final, else the last part of the event's name."""
     own = safe_code(response.get("status")) if isinstance(response, dict) else None
     return own if own is not None and f"response.{own}" in _TERMINALS else kind.removeprefix("response.")
 
@@ -275,7 +275,7 @@ def _usage_of(response: Data) -> object:
 
 
 def _read_text(kind: str, text: object, sink: Sink) -> None:
-    """Reads a text of a delta or of its closing event: the names of the two events differ only in their ending."""
+    """Reads a text of a delta or of its closing event: the names of the two events differ only in their last part."""
     match kind.rpartition(".")[0]:
         case "response.output_text":
             sink.text(0, text)

@@ -57,7 +57,7 @@ _OF_ERRORS = frozenset(("jsonrpc", "detail", "error_type", "trace", "code", "sta
 
 
 class DeltaType:
-    """The type of one kind of plain delta, and functions that list what each of some events holds.
+    """The type of one kind of plain delta, and functions that list the values of a member over several events.
 
     `texts`: their texts, never empty. `choices`, `keys`, `items`: indices; None or UNSET where the event names none. `ids`,
     `models`, `tiers`: a function for each member. `usages`: usage objects as structs, with the members of the usage. A
@@ -86,10 +86,10 @@ class DeltaType:
         ]
 
     def decode(self, insides: Sequence[bytes]) -> list[Any]:
-        """The first of some events that are plain deltas of this type, as structs: up to one that is none.
+        """The leading events that are plain deltas of this type, as structs; the first other event ends them.
 
-        `insides`: their data, each without its first and last byte, which are its braces. If an event that is no plain delta
-        cannot be located, fewer are decoded.
+        `insides`: the data of the events, each without its first and last byte, which are its braces. If the first other
+        event cannot be located, fewer events are decoded.
         """
         events: list[Any] = []
         for at in range(0, len(insides), _AT_ONCE):
@@ -164,8 +164,8 @@ class DeltaType:
         return events, 0
 
     def _may_be_too_deep(self, insides: Sequence[bytes], lines: bytes) -> bool:
-        """Whether one of these events may be nested too deeply: if it is long, and if it alone has all the brackets that
-        are more than those around each text."""
+        """Whether an event may be nested too deeply: one is long enough, and would be too deep if it had all the brackets
+        beyond those around each event's text."""
         if max(map(len, insides)) <= 2 * MAX_DEPTH - 2:
             return False
         brackets = 2 * len(lines) - len(lines.replace(b"{", b"")) - len(lines.replace(b"[", b""))  # count() is slower
@@ -286,11 +286,11 @@ class _Plan:
 
     @property
     def lists_around_text(self) -> int:
-        """How many lists are on the way to the text."""
+        """The number of lists on the way to the text."""
         return len(self._lists)
 
     def column(self, path: str) -> Column:
-        """A function that lists the values at a path of some events."""
+        """A function that lists the values at a path over several events."""
         within = f"{self._usage_at}."
         if path.startswith(within):  # not each event has a usage
             usages, leaf = self.column(within[:-1]), attrgetter(path.removeprefix(within))

@@ -45,7 +45,7 @@ class Watsonx(DialectDefaults):
         return any("generated_text" in result for _, result in _results(data))
 
     def recognises_body(self, data: Data) -> bool:
-        """As an event: a whole response has the same members."""
+        """Recognises it as an event: a whole response has the same members."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:

@@ -1,4 +1,4 @@
-"""Reads what the first and the last bytes of a JSON object tell, where the bytes between them are missing."""
+"""Reads members of a JSON object of which only the first and the last bytes are known."""
 
 import re
 
@@ -9,7 +9,7 @@ _CLOSING = {b"{": b"}", b"[": b"]"}
 
 
 def first_members(head: bytes) -> dict[str, object]:
-    """The members of an object of which only the first bytes are known, down to the last one that is whole; else empty."""
+    """The whole members at the beginning of an object of which only the first bytes are known; empty if there are none."""
     open_brackets: list[bytes] = []
     whole, closing = b"", b""
     for token in _TOKEN.finditer(head):
@@ -55,10 +55,10 @@ def begins_text(head: bytes, member: str) -> bool:
 
 
 def element_of(first: dict[str, object], last: dict[str, object], member: str) -> dict[str, object]:
-    """The members of the one object in a list of this name that the first and the last bytes tell, as `first` and `last`."""
-    told: dict[str, object] = {}
+    """The members of the first object in the list `member`, which the first and the last bytes show: `first` and `last`."""
+    members: dict[str, object] = {}
     for part in (first, last):
         elements = part.get(member)
         for element in elements[:1] if isinstance(elements, list) else ():
-            told |= element if isinstance(element, dict) else {}
-    return told
+            members |= element if isinstance(element, dict) else {}
+    return members

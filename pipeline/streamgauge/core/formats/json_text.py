@@ -28,7 +28,7 @@ _TOKENS = re.compile(rb'"[^"]*"?|[\[{]|[\]}]')
 
 
 class _Unparsed:
-    """What `parse` returns for text that is not JSON. It has its own type, because None is a JSON value."""
+    """The type of UNPARSED, which `parse` returns for text that is not JSON: None is a JSON value."""
 
     def __repr__(self) -> str:
         return "UNPARSED"
@@ -60,7 +60,7 @@ def parse_each(texts: Sequence[bytes]) -> list[object]:
     """The values of many JSON texts, as `parse` gives them. One call of the decoder takes less time than one for each.
 
     The texts are decoded as one list, with a number between them that occurs in no text. If the list has this number at
-    each odd index, and only there, then the value at each even index is that of one text: no text runs into the next.
+    each odd index, and only there, then the value at each even index is the value of one text: no text runs into the next.
     """
     if len(texts) > 1 and not any(len(text) > _SURELY_FLAT and is_too_deep(text) for text in texts):
         joined = b"[" + (b",%b," % _DIGITS).join(texts) + b"]"

@@ -1,7 +1,7 @@
 """Checks incrementally whether text that comes in pieces is one valid JSON value. The state is a few bytes.
 
 A stream carries tool arguments in fragments. The state of the check is part of an open stream's state, so it keeps no text.
-The grammar is exactly that of RFC 8259: no NaN, no trailing comma, no control character in a string; lone surrogates pass.
+The grammar is exactly RFC 8259: no NaN, no trailing comma, no control character in a string; lone surrogates pass.
 
 The state is a mode and the open brackets. `_STEPS` gives, for each mode and next character, the next mode; a character
 that it does not name leads to `bad`, which is final. Three rules are not in the table:

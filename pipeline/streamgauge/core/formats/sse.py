@@ -75,7 +75,7 @@ class SseDecoder:
 
     @property
     def comments_pending(self) -> int:
-        """How many comment lines the pending block has, which no blank line has ended yet."""
+        """The number of comment lines in the pending block, which no blank line has ended yet."""
         return self._block.comments if self._block else 0
 
     @property
@@ -272,7 +272,7 @@ class _Block:
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry", b"error"))
 
 
-# Comments that are kept of a block that never ended (count): those of 18 hours with a ping each second.
+# Comments that are kept of a block that never ended (count): 18 hours of one ping a second.
 MAX_LAST_COMMENTS = 65_536
 
 _BLANK = re.compile(b"\n\n")  # splitting by it takes half as long as with bytes.split
@@ -281,7 +281,7 @@ _BLANK = re.compile(b"\n\n")  # splitting by it takes half as long as with bytes
 def _utf8(raw: bytes) -> bytes:
     """`raw` itself if it is UTF-8; else a copy with U+FFFD in place of each maximal subpart that is not UTF-8.
 
-    The rule is that of the UTF-8 decoder in the Encoding Standard.
+    This is the rule of the UTF-8 decoder in the Encoding Standard.
     """
     if raw.isascii():
         return raw
@@ -331,7 +331,7 @@ def read_events(blocks: bytes) -> list[Event]:
 
 
 def canonical_events(content: bytes) -> int:
-    """How many events these bytes hold, if they are whole blocks of a usual kind as `write_event` writes them; else 0.
+    """The number of events in these bytes, if they are whole blocks of a usual kind as `write_event` writes them; else 0.
 
     The usual kinds: each block is one line of data, or a name and one line of data. The result is also 0 if counting lines
     does not show the kind.
@@ -350,7 +350,7 @@ def canonical_events(content: bytes) -> int:
 
 
 def canonical_events_of(contents: Sequence[bytes]) -> int:
-    """How many events these contents hold, if each content is as `canonical_events` requires; else 0."""
+    """The number of events in these contents, if each content is as `canonical_events` requires; else 0."""
     joined = b"".join(contents)
     if {content[-2:] for content in contents} != {b"\n\n"}:
         return 0

@@ -55,7 +55,7 @@ _MEMORY_UNIT_BYTES = 16 * 1024
 
 
 class DecodeFault(StrEnum):
-    """Why the rest of a body could not be decoded."""
+    """Reasons why the rest of a body could not be decoded."""
 
     UNKNOWN_CODING = "unknown_coding"
     TOO_MANY_CODINGS = "too_many_codings"
@@ -218,7 +218,7 @@ class _Coding:
     """Decodes one content coding.
 
     The libraries raise on damage and lose what they decoded before it in the same call, so that small reads would give more
-    output than large reads. Therefore the latest input is kept, and a second decoder that has decoded everything before it.
+    output than large reads. Therefore the latest input is kept, with a second decoder that has decoded everything before it.
     When a part proves damaged, the second decoder gets the kept input, then the part byte by byte. A body that is shorter
     than the kept input needs no second decoder: a new one is made when it is needed.
     """
@@ -239,7 +239,7 @@ class _Coding:
 
     @property
     def held(self) -> int:
-        """About how many bytes of memory the coding holds."""
+        """The approximate memory that the coding holds (bytes)."""
         if self._member is None:
             return 0 if self._before is None else self._before.held
         held = len(self._latest) + self._member.held
@@ -278,13 +278,13 @@ class _Coding:
         self._ended += 1
 
     def _guarded(self, member: Member, part: bytes) -> Iterator[bytes]:
-        given = 0
+        yielded = 0
         try:
             for piece in member.decode(part):
-                given += len(piece)
+                yielded += len(piece)
                 yield piece
         except LIBRARY_ERRORS:
-            yield from self._again(part, given)
+            yield from self._again(part, yielded)
             raise _UndecodableError(DecodeFault.CORRUPT) from None
         self._latest += part
         if len(self._latest) > _LATEST_BYTES:
@@ -298,14 +298,14 @@ class _Coding:
             self._latest.clear()
         return self._second
 
-    def _again(self, part: bytes, given: int) -> Iterator[bytes]:
-        """Decodes a damaged `part` byte by byte up to the damage; yields the output after the first `given` bytes."""
+    def _again(self, part: bytes, skip: int) -> Iterator[bytes]:
+        """Decodes a damaged `part` byte by byte up to the damage; yields the output after the first `skip` bytes."""
         member = self._catch_up()
         try:
             for byte in part:
                 for piece in member.decode(bytes((byte,))):
-                    yield piece[given:]
-                    given = max(0, given - len(piece))
+                    yield piece[skip:]
+                    skip = max(0, skip - len(piece))
         except LIBRARY_ERRORS:
             return
 

@@ -23,8 +23,10 @@ _MAX_SIZE_OF_PUMP = _TOO_LARGE_CHUNK >> 4
 
 
 class Phase(IntEnum):
-    """In a chunked body: before a size, in its digits, after its CR, in data, at the CR and at the LF after the data.
-    LENGTH: in a body with a length. UNTIL_EOF: in a body that ends with its connection. `_pump.c` has the same numbers.
+    """The phases of a body, by its next byte; `_pump.c` has the same numbers.
+
+    In a chunked body: before a size, in its digits, after its CR, in data, at the CR and at the LF after the data. LENGTH: in
+    a body with a length. UNTIL_EOF: in a body that ends with its connection.
     """
 
     SIZE_BEGIN = 0
@@ -38,8 +40,8 @@ class Phase(IntEnum):
 
 
 class BodyPosition(NamedTuple):
-    """`phase`: a Phase. `left`: bytes of the chunk or the body that are still to come; in SIZE the value of the digits so
-    far.
+    """A position in a body. `phase`: a Phase. `left`: bytes of the chunk or the body that are still to come; in SIZE the
+    value of the digits so far.
     """
 
     phase: int
@@ -63,7 +65,7 @@ class Framing(Protocol):
 
     @property
     def bytes_before_doubt(self) -> int:
-        """In the feed that set `broken` or `ambiguous`: how many of its bytes came before the line that did so."""
+        """The number of bytes before the doubtful line, in the feed that set `broken` or `ambiguous`."""
 
     @property
     def position(self) -> BodyPosition | None:
@@ -284,8 +286,8 @@ class Chunked:
 
 @lru_cache(_MAX_BEGINS)
 def _usual_chunk(beginning: bytes) -> tuple[int, int]:
-    """Where the data of a chunk begins, and where the chunk ends, by its first _BEGIN_BYTES bytes; (0, 0) for the last chunk,
-    and for one whose size line is not the usual one.
+    """The positions at which a chunk's data begins and the chunk ends, by its first _BEGIN_BYTES bytes. (0, 0) for the last
+    chunk, and for a chunk with an unusual size line.
     """
     size = _USUAL_SIZE.match(beginning)
     data_bytes = int(size[1], 16) if size else 0

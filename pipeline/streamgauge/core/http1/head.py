@@ -36,7 +36,7 @@ _DECIDING = re.compile(rb"\n(connection|content-(?:encoding|length|range|type)|t
 
 
 class HeadFault(StrEnum):
-    """Why no head could be read."""
+    """Reasons why no head could be read."""
 
     NOT_HTTP = "not_http"
     TOO_LARGE = "too_large"
@@ -114,7 +114,7 @@ class HeadReader:
 
     @property
     def held_bytes(self) -> int:
-        """How many of the last bytes belong to an incomplete head."""
+        """The number of the last bytes that belong to an incomplete head."""
         return len(self._held)
 
     def feed(self, data: bytes) -> RawHead | None:

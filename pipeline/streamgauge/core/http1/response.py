@@ -15,7 +15,8 @@ from streamgauge.core.http1.head import HeadFault, HeadReader, RawHead
 
 # Ruby's net/http reads no body with these statuses, and Apache's HttpClient 4 none with 205.
 _BODY_MAY_BE_UNREAD = frozenset((205, 305))
-# A range of bytes, of which some clients read as many as it says; and none (RFC 9110, 14.4). Some servers write it otherwise.
+# Values of Content-Range (RFC 9110, 14.4), from which some clients take the length of the body: a range, also in forms that
+# the RFC does not allow, and no range.
 _RANGE = re.compile(r"bytes[ \t:=]*([0-9]{1,18})-([0-9]{1,18})(?:/(?:[0-9]+|\*))?[ \t]*")
 _NO_RANGE = re.compile(r"bytes \*/[0-9]+[ \t]*")
 
@@ -57,12 +58,12 @@ class ResponseReader:
 
     @property
     def fault(self) -> HeadFault | None:
-        """Why there is no head. After it nothing more is read. Faults of the body are `framing.broken`."""
+        """The fault of the head; None without one. After a fault nothing more is read. Of the body see `framing.broken`."""
         return self._heads.fault
 
     @property
     def half_head(self) -> int:
-        """How many of the last bytes belong to an incomplete head."""
+        """The number of the last bytes that belong to an incomplete head."""
         return self._heads.held_bytes
 
     @property
@@ -169,6 +170,6 @@ def _may_end_early(status: int, fields: Mapping[bytes, list[str]]) -> bool:
 
 
 def _size_of_range(value: str) -> int:
-    """How many bytes a range has; -1 if it is not in the grammar."""
+    """The number of bytes in a range; -1 if it is not in the grammar."""
     match = _RANGE.fullmatch(value)
     return int(match[2]) - int(match[1]) + 1 if match else -1

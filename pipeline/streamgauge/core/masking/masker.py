@@ -30,7 +30,7 @@ from streamgauge.core.formats.sse import HALF_EVENT, Event, comment_lines, write
 from streamgauge.core.masking.frames import MIN_EVENTS, Frame, NotRecognisedError, frame_of
 from streamgauge.core.safe_values import safe_code, safe_id
 
-# What is kept of an event that no dialect recognises: only what shows an error, or that the event is not from an LLM.
+# The filter of events that no dialect recognises: it keeps only signs of an error, and of an event that is not from an LLM.
 _KEEP_ERRORS = allowlist_filter(KEEP_ERRORS)
 
 _BLANK = b"\n\n"
@@ -62,7 +62,7 @@ _KEEP_BODY = _Filters(lambda dialect: {**KEEP_ERRORS, **dialect.keep_body})
 
 
 def _keep_event(dialect: Dialect, name: str, value: object) -> object:
-    """What is kept of the value of an event with this name. The code that a model wrote is masked as its text is."""
+    """The masked value of an event with this name. Code that a model wrote is masked as its text is."""
     kept = _KEEP[dialect.name](value)
     if dialect.code_events and isinstance(value, dict) and "code" in value:
         kind = type_of(name, value)
@@ -89,7 +89,7 @@ class Masker:
     def blocks(self, blocks: Sequence[bytes], decode: Callable[[bytes], list[Event]]) -> list[bytes]:
         """Whole blocks as canonical SSE in the form that may be stored. A block has no blank line, and no CR.
 
-        `decode` returns the events of whole blocks. The result equals that of `mask` for the same events, in less time.
+        `decode` returns the events of whole blocks. The result is the same as from `mask` for these events, in less time.
         """
         read = partial(_read, decode)
         first = self.mask(read(blocks[:1])) if self._shown is None else []  # may show the dialect
@@ -119,7 +119,7 @@ class Masker:
                 raise NotRecognisedError
             return list(map(write_event, masked))
 
-        # Anthropic pads its events, so that their size does not reveal that of the text: {"type":...,"delta":{...}     }
+        # Anthropic pads its events, so that their size does not reveal the size of the text: {"type":...,"delta":{...}     }
         blocks = [block[:-1].rstrip(b" ") + b"}" if block.endswith(b" }") else block for block in blocks]
         framed: Sequence[bytes | None] = [None] * len(blocks)  # None: no frame has masked the event
         if self._frame is not None:
@@ -151,9 +151,9 @@ class Masker:
         return _masked(event, encoded(self._kept(event, value)))
 
     def outline_of(self, event: Event) -> Event:
-        """An event over the size limit as what its first and last bytes tell of it.
+        """An event over the size limit, reduced to the members that its first and last bytes show.
 
-        The same event if they do not tell whether it ends the stream.
+        The event is unchanged if they do not show whether it ends the stream.
         """
         if event.cut is None:
             return event
@@ -199,7 +199,7 @@ class Masker:
         return self._shown or self._hint
 
     def _kept(self, event: Event, value: object) -> object:
-        """What is kept of an event's data, as a value to be encoded. `value`: `_json_of` it, parsed."""
+        """The masked value of an event's data, to be encoded. `value`: the parsed `_json_of(event)`."""
         shown, name = self._shown, event.name
         if shown is not None and value and type(value) is dict and shown.recognises(name, value):
             return _keep_event(shown, name, value)
