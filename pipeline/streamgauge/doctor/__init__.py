@@ -1,12 +1,12 @@
-"""What would stop an installation from working: each check is a function that gives findings with their cures.
+"""Checks of an installation: each check is a function that gives findings with their cures.
 
 checks.py          the table of checks; runs them at once, each with a time limit
-contract.py        what a check gets and gives: an installation, and findings
+contract.py        arguments and results of checks: an installation, and findings
 settings.py        the settings, and the files of secrets and certificates that they name
 upstreams.py       the upstreams
 ports.py           the addresses on which the command listens
 buffering.py       a slow stream through the tap and the proxies around it
-cluster.py         what the brokers say, read once for several checks
+cluster.py         reports of the brokers, read once for several checks
 broker.py          the brokers, the topics and the rights
 data_directory.py  the disk, the key and the counters of responses
 ledger.py          the ledger

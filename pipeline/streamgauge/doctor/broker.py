@@ -32,7 +32,7 @@ _CURES = dict.fromkeys(Invalid, "give the broker a certificate that is valid for
 async def check_broker(installation: Installation) -> Sequence[Finding]:
     """One finding for the brokers that the settings name; one more for each broker that cannot be reached."""
     if installation.cluster is None:
-        return []  # the check of the settings says why
+        return []  # the check of the settings reports it
     brokers = installation.cluster.brokers
     try:
         facts = await installation.cluster.facts()
@@ -68,7 +68,7 @@ async def check_topics(installation: Installation) -> Sequence[Finding]:
     """One finding for each topic that is missing or does not fit; else one for all."""
     cluster = installation.cluster
     if cluster is None or (facts := await cluster.facts_if_known()) is None:
-        return []  # the check of the broker says why
+        return []  # the check of the broker reports it
     findings = [*_missing_topics(cluster, facts), *_partitions(cluster, facts), *_configurations(cluster, facts)]
     segments = facts.topics.get(cluster.topics.segments)
     if findings or segments is None:
@@ -110,7 +110,7 @@ def _configurations(cluster: Cluster, facts: Facts) -> Iterator[Finding]:
                 f"{wanted.name} has 1 replica, in a cluster of {len(facts.nodes)} brokers: it is lost with one of them",
                 "add replicas with kafka-reassign-partitions",
             )
-        # The partitions have a check of their own; those of the dead letters are not compared.
+        # The partitions have a check of their own; partitions of the dead letters are not compared.
         existing = Topic(wanted.name, wanted.partitions, facts.configs.get(wanted.name, {}))
         for difference in differences(wanted, existing):
             key = difference.partition(" has ")[2].partition("=")[0]
@@ -127,7 +127,7 @@ async def check_rights(installation: Installation) -> Sequence[Finding]:
     """One failure for each missing right; else one finding for all."""
     cluster = installation.cluster
     if cluster is None or (facts := await cluster.facts_if_known()) is None:
-        return []  # the check of the broker says why
+        return []  # the check of the broker reports it
     rights = cluster.topics.rights(cluster.job)
     missing = missing_rights(rights, facts.topics, facts.denied, facts.group)
     login = cluster.brokers.login

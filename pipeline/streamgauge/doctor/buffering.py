@@ -1,8 +1,8 @@
-"""Whether a proxy before or after the tap buffers: then a slow stream arrives in pieces, and no time of a token is right.
+"""A check of buffering proxies before or after the tap: a slow stream then arrives in pieces, and token times are wrong.
 
 The doctor serves a slow stream of its own, at the address of the upstream that is named `doctor`, and requests it through
 the running tap and through --through. Without such an upstream --through must lead to the stream itself.
-The path and the events of the stream are those of no LLM, so a tap forwards it and records nothing.
+The stream has a path and events of no LLM, so a tap forwards it and records nothing.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _HEADERS = {"Accept": "text/event-stream", "Accept-Encoding": "gzip"}
 
 
 class StreamFailedError(Exception):
-    """The stream did not arrive. `status`: that of the answer, None without one."""
+    """The stream did not arrive. `status`: of the answer; None without an answer."""
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
@@ -128,7 +128,7 @@ def _times(answer: http.client.HTTPResponse, decode: Callable[[bytes], bytes]) -
     return times
 
 
-# Where the stream is served if no upstream says it.
+# The address of the stream if no upstream has it.
 DEFAULT_URL = "http://127.0.0.1:9469"
 
 # Two events that arrive within this share of the time between their writes came together.

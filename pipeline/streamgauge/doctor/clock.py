@@ -1,4 +1,4 @@
-"""The clock of this host: compared with those of other hosts, by the Date header of HTTP and the broker's times."""
+"""The clock of this host, compared with the clocks of other hosts, by the Date header of HTTP and the broker's times."""
 
 import asyncio
 import ssl
@@ -46,7 +46,7 @@ async def _differences(installation: Installation) -> list[tuple[float, str]]:
         try:
             date_s = (await ask(upstream, installation)).date_s
         except ProbeError:
-            continue  # the check of the upstreams says why
+            continue  # the check of the upstreams reports it
         if date_s is not None:
             differences.append((_difference(date_s), urlsplit(upstream.url).hostname or upstream.name))
     if installation.prometheus and (from_prometheus := await _of_prometheus(installation.prometheus)) is not None:
@@ -64,7 +64,7 @@ async def _of_prometheus(url: str) -> float | None:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return None  # the check of Prometheus says that this is no address
+        return None  # the check of Prometheus reports that this is no address
     if await _is_this_host(parts.hostname or ""):
         return None
     secure = parts.scheme == "https"

@@ -1,4 +1,4 @@
-"""What the brokers say of themselves, our topics and our rights. It is read once, for all checks that need it."""
+"""Reports of the brokers on themselves, our topics and our rights. They are read once, for all checks."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from streamgauge.kafka.topics import Job, Topics, TopicsError
 
 @dataclass(frozen=True)
 class Facts:
-    """What the brokers say. `denied`: the topics that this client may not see; `group`: as of `may_with_group`.
+    """Facts that the brokers report. `denied`: the topics that this client may not see; `group`: as of `may_with_group`.
 
-    `nodes`: HOST and PORT of each broker, as the brokers name them to clients; `configs`: by topic, without those that this
-    client may not read.
+    `nodes`: HOST and PORT of each broker, as the brokers name them to clients; `configs`: by topic, without topics whose
+    configuration this client may not read.
     """
 
     topics: Mapping[str, ExistingTopic] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Cluster:
         return await asyncio.shield(self._reading)  # a check that is out of time ends without the others
 
     async def facts_if_known(self) -> Facts | None:
-        """None if the brokers cannot be asked: another check says why."""
+        """The facts; None if the brokers cannot be asked, which another check reports."""
         try:
             return await self.facts()
         except TopicsError:

@@ -1,4 +1,4 @@
-"""What a check gets and gives: an installation, and findings with their cures; and how it makes calls that block."""
+"""Arguments and results of checks: an installation, and findings with their cures; and calls that block."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from streamgauge.settings.types import Upstream
 
 
 class Level(StrEnum):
-    """How bad a finding is. Only a failure stops the installation from working."""
+    """Levels of findings. Only a failure stops the installation from working."""
 
     OK = "ok"
     WARN = "warn"
@@ -27,7 +27,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`says`: what was seen; `cure`: what to do about it, empty if nothing is to be done."""
+    """A finding. `says`: what was seen; `cure`: what to do about it, empty if nothing is to be done."""
 
     level: Level
     says: str

@@ -123,7 +123,7 @@ def _key(installation: Installation) -> Finding:
 
 
 def fingerprint(key: bytes) -> str:
-    """Tells keys apart without telling the key, which is 32 random bytes."""
+    """A digest that distinguishes keys without revealing them: a key is 32 random bytes."""
     return hashlib.sha256(b"streamgauge key fingerprint\0" + key).hexdigest()[:_SHOWN]
 
 

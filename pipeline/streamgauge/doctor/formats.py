@@ -54,7 +54,7 @@ def _of_state(file: Path) -> Iterator[Finding]:
 
 
 def _newer(entry: bytes) -> str | None:
-    """Why an entry of the state cannot be used; None if it can."""
+    """The reason why an entry of the state cannot be used; None if it can."""
     try:
         decode_entry(entry)
     except NewerStateError as error:
@@ -81,7 +81,7 @@ async def _of_topics(installation: Installation) -> list[Finding]:
     """The first and the last message of each partition: older formats are at the beginning, newer ones at the end."""
     cluster = installation.cluster
     if cluster is None or (facts := await cluster.facts_if_known()) is None:
-        return []  # the check of the broker says why
+        return []  # the check of the broker reports it
     checked: list[tuple[str, Callable[[bytes], str | None]]] = [
         (cluster.topics.segments, _bundle),
         (cluster.topics.records, _record),

@@ -75,7 +75,7 @@ def is_streamgauge(address: Address) -> bool:
 
 
 def unready_reason(address: Address) -> str | None:
-    """Why the process with this admin port is not ready; None if it is, or if it does not say."""
+    """The reason why the process with this admin port is not ready; None if it is, or if it gives no answer."""
     answer = _get(address, "/health/ready")
     if answer is None or answer.status != _UNREADY:
         return None

@@ -1,4 +1,4 @@
-"""Connects to a server as a tap would, and asks it by HEAD for its time. The error says how far it got, and what to do."""
+"""Connects to a server as a tap would, and asks it by HEAD for its time. The error reports how far it got, and the cure."""
 
 import asyncio
 import contextlib
@@ -114,7 +114,7 @@ async def _secured(
 
 
 def certificate_ends_s(writer: asyncio.StreamWriter) -> float | None:
-    """When the certificate of a server expires (seconds since 1970); None without TLS."""
+    """The expiry of a server's certificate (seconds since 1970); None without TLS."""
     certificate = writer.get_extra_info("peercert")
     return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
 

@@ -84,7 +84,7 @@ def _on_expiry(option: str, certificate: Path, key: Path | None, password: Path 
 
 
 def expiry_s(certificate: Path, key: Path | None, password: Path | None) -> float:
-    """When the certificate of a file expires (seconds since 1970).
+    """The expiry of the certificate in a file (seconds since 1970).
 
     Python reads the fields of a certificate only after a handshake that verified it, so this makes one in memory, with a
     client that trusts this certificate alone. Raises ValueError, OSError, or ssl.SSLCertVerificationError if it is expired.

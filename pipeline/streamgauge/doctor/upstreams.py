@@ -10,7 +10,7 @@ from streamgauge.doctor.probe import Answer, ProbeError, head
 from streamgauge.runtime.certificates import Invalid
 from streamgauge.settings.types import Upstream, version_at_end
 
-# A certificate that expires sooner is reported (days): those of a public authority are renewed 30 days before.
+# A certificate that expires sooner is reported (days): certificates of public authorities are renewed 30 days before.
 WARN_DAYS = 14
 
 _REDIRECTS = (301, 302, 307, 308)

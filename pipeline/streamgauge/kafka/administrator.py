@@ -223,9 +223,9 @@ async def configs_of(admin: AIOKafkaAdminClient, names: Sequence[str], keys: set
     answers: list[Any] = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     )
-    found: dict[str, dict[str, str]] = {}
+    configs: dict[str, dict[str, str]] = {}
     for answer in answers:
         for code, _message, _kind, name, entries in answer.resources:
             if not code:
-                found[name] = {entry[0]: entry[1] for entry in entries if entry[0] in keys}
-    return found
+                configs[name] = {entry[0]: entry[1] for entry in entries if entry[0] in keys}
+    return configs

@@ -1,7 +1,7 @@
 """Exponential backoff: how long to wait before a failed operation is tried again. Sans-IO."""
 
-# The first and the longest pause (seconds): short enough to use a returning broker soon, long enough not to flood one that
-# refuses.
+# The first and the longest pause (seconds): short enough to use a returning broker soon, long enough not to flood a broker
+# that refuses.
 FIRST_S = 1.0
 LONGEST_S = 30.0
 

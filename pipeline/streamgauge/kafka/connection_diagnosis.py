@@ -39,9 +39,9 @@ _CURES = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a broker refused a connection. `final`: only an operator can fix it; if False, the broker may still be starting.
+    """The refusal of a connection by a broker.
 
-    `sentence`: the reason and the remedy.
+    `sentence`: the reason and the remedy. `final`: only an operator can fix it; if False, the broker may still be starting.
     """
 
     sentence: str
@@ -49,7 +49,7 @@ class Refusal:
 
 
 async def refusal_of(brokers: Brokers) -> Refusal | None:
-    """Why the brokers refuse a connection; None if none of them answers, or if the connection succeeds now."""
+    """The refusal of a connection by the brokers; None if no broker answers, or if the connection succeeds now."""
     tried: set[tuple[str, int]] = set()
     waiting = [(host, port) for host, port, _ in collect_hosts(brokers.bootstrap, randomize=False)]
     guess: Refusal | None = None
@@ -84,7 +84,7 @@ async def _connect(brokers: Brokers, host: str, port: int) -> list[tuple[str, in
 
 
 def _cause(fault: BaseException) -> BaseException:
-    """The error that caused aiokafka's KafkaError; the KafkaError itself if there is none."""
+    """The error that caused aiokafka's KafkaError; the KafkaError itself if no other error did."""
     while isinstance(fault, KafkaError) and isinstance(fault.__cause__, Exception):
         fault = fault.__cause__
     return fault

@@ -112,9 +112,9 @@ def truncated(whole: Message) -> Message:
     )
 
 
-def is_truncated(one: Message) -> bool:
+def is_truncated(message: Message) -> bool:
     """Whether a dead letter is already truncated, so that nothing smaller can be sent."""
-    return any(name == "value_bytes" for name, _ in one.headers)
+    return any(name == "value_bytes" for name, _ in message.headers)
 
 
 async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> AsyncIterator[DeadLetter]:
@@ -193,15 +193,19 @@ class Sender:
             ) from error
 
 
-def message_of(topics: Topics, one: DeadLetter) -> Message:
+def message_of(topics: Topics, dead_letter: DeadLetter) -> Message:
     """Return the message of a dead letter, addressed to its source topic. Raises NotRetriableError."""
     # Any client with write access can forge a dead letter, so it must not choose an arbitrary topic of the cluster.
-    if one.source_topic not in (topics.segments, topics.records):
-        raise NotRetriableError(f"dead letter {one.offset} did not come from {topics.segments} or {topics.records}")
-    if one.whole is not None:
-        raise NotRetriableError(f"dead letter {one.offset} is truncated: it holds only the beginning of its message")
-    partition = one.source_partition if one.source_topic == topics.segments else None
-    return Message(one.source_topic, one.value, one.key, partition)
+    if dead_letter.source_topic not in (topics.segments, topics.records):
+        raise NotRetriableError(
+            f"dead letter {dead_letter.offset} did not come from {topics.segments} or {topics.records}"
+        )
+    if dead_letter.whole is not None:
+        raise NotRetriableError(
+            f"dead letter {dead_letter.offset} is truncated: it holds only the beginning of its message"
+        )
+    partition = dead_letter.source_partition if dead_letter.source_topic == topics.segments else None
+    return Message(dead_letter.source_topic, dead_letter.value, dead_letter.key, partition)
 
 
 def _from_message(message: Any) -> DeadLetter:

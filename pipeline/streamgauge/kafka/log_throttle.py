@@ -31,7 +31,7 @@ _MAX_TEXT = 400
 _SERVICE = re.compile(r"\[\^-*_?(\w+)\]:? ?")
 
 # aiokafka warns of a heartbeat that failed whenever its group rebalances, as it does with each worker that comes or goes.
-# It is the answer by which a member learns of it, and no fault. The worker says itself which partitions it gets.
+# This is how a member learns of a rebalance, and no fault. The worker logs itself which partitions it gets.
 _REBALANCES = re.compile(r"Heartbeat failed for group .* because it is rebalancing")
 
 _FLOODING = ("aiokafka", "faust", "mode")
@@ -70,7 +70,7 @@ class LogThrottle(logging.Handler):
         return has_new
 
     def take_due(self, now: float) -> list[str]:
-        """Return and forget the lines that may be passed on at `now` (seconds, monotonic)."""
+        """Return and remove the lines that may be passed on at `now` (seconds, monotonic)."""
         self.acquire()
         try:
             due = [kind for kind in self._lines if now - self._passed_at.get(kind, -_REPEAT_S) >= _REPEAT_S]
@@ -150,7 +150,7 @@ class BrokerMonitor:
             await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _diagnose(self) -> str | None:
-        """Why the broker does not answer. Each diagnosis logs in, so their rate is limited: the broker may lock us out."""
+        """The reason why the broker does not answer. Diagnoses are rare: each logs in, and the broker may lock us out."""
         now = time.monotonic()
         if self._refusal is not None and now - self._diagnosed_at >= _DIAGNOSE_EVERY_S:
             self._diagnosed_at = now

@@ -55,7 +55,7 @@ class Message(NamedTuple):
 
 
 class Meaning(Enum):
-    """What a failed send means for its message."""
+    """Meanings of a failed send for its message."""
 
     AGAIN = auto()  # the error is not about the message: send it again
     REFUSED = auto()  # the broker will never accept this message
@@ -172,7 +172,7 @@ class Producer:
 
     @property
     def started(self) -> bool:
-        """Whether a producer is running; False until the first start, and after one that failed."""
+        """Whether a producer is running; False until the first start, and after a failed start."""
         return self._producer is not None
 
     async def answers(self) -> bool | None:
@@ -186,7 +186,7 @@ class Producer:
         return False
 
     async def refusal(self) -> str | None:
-        """Why the broker refuses us and what an operator has to fix, as one sentence; None if nothing is known."""
+        """The broker's refusal and its remedy as a sentence for the operator; None if nothing is known."""
         refusal = await refusal_of(self._brokers)
         return refusal.sentence if refusal is not None else None
 

@@ -42,7 +42,7 @@ class Protocol(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """How to log in, by Kafka's own names (sasl.mechanism)."""
+    """SASL mechanisms, by Kafka's own names (sasl.mechanism)."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -150,7 +150,7 @@ class Brokers:
         return None if self.tls is None else FollowingContext(self.tls)
 
     def options(self) -> dict[str, Any]:
-        """The arguments of every aiokafka client: the addresses, and those of `security`."""
+        """The arguments of every aiokafka client: the addresses, and the arguments of `security`."""
         patch_connections()
         return {"bootstrap_servers": self.bootstrap, **self.security()}
 
@@ -167,6 +167,6 @@ class Brokers:
         return options
 
 
-def brokers_at(given: "Brokers | str") -> Brokers:
+def brokers_at(brokers: "Brokers | str") -> Brokers:
     """Return Brokers unchanged; turn an address into Brokers with plain text connections."""
-    return given if isinstance(given, Brokers) else Brokers(given)
+    return brokers if isinstance(brokers, Brokers) else Brokers(brokers)

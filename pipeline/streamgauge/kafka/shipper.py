@@ -5,7 +5,7 @@ no row is lost or overtakes another. It removes a row from the spool when Kafka 
 
 `producer.meaning_of` classifies failures. A batch that fails permanently may contain other rows, and leaves a hole in the
 producer's sequence numbers. The shipper then creates a new producer, goes back to the first unconfirmed row, and sends the
-rows that were in flight one at a time, until it finds the one that the broker refuses. Workers recognise a bundle that was
+rows that were in flight one at a time, until it finds the row that the broker refuses. Workers recognise a bundle that was
 sent twice by its number, and skip it.
 
     the broker is unreachable, slow or half-open; retriable errors    wait without limit; nothing is dropped
@@ -126,7 +126,7 @@ class Shipper:
 
     @property
     def problem(self) -> str | None:
-        """Why rows cannot be shipped now, as a sentence for the operator; None if they can."""
+        """The reason why rows cannot be shipped now, as a sentence for the operator; None if they can."""
         return self._problem or self._monitor.problem
 
     @property

@@ -1,4 +1,4 @@
-"""What each topic holds and how it is configured, each setting with its reason.
+"""The content and the configuration of each topic, each setting with its reason.
 
 docs/reference/topics.md is generated from it.
 """
@@ -25,7 +25,7 @@ TIMESTAMP_TYPE = "message.timestamp.type"
 
 @dataclass(frozen=True)
 class Content:
-    """What a topic holds. `partitions` None: the partition count of the installation."""
+    """The content of a topic. `partitions` None: the partition count of the installation."""
 
     about: str
     key: str

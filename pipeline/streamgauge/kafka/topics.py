@@ -1,4 +1,4 @@
-"""The topics of Streamgauge: creates, compares and describes them. `topic_settings.py` says what each one holds."""
+"""The topics of Streamgauge: creates, compares and describes them. `topic_settings.py` describes the content of each."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -280,7 +280,7 @@ def missing_rights(
     refused: Sequence[str],
     group: frozenset[int] | None,
 ) -> list[Right]:
-    """Those of `rights` that the broker reports as missing. It reports none for a topic that does not exist.
+    """The rights that the broker reports as missing. It reports no right of a topic that does not exist.
 
     `refused`: names of denied topics; `group`: what the client may do with the group, None if that is unknown.
     """
@@ -322,15 +322,15 @@ async def _existing(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics
     return {name: Topic(name, topic.partitions, configs.get(name, {}), topic.replicas) for name, topic in seen.items()}
 
 
-def differences(wanted: Topic, found: Topic) -> list[str]:
+def differences(wanted: Topic, present: Topic) -> list[str]:
     """A sentence for each property in which an existing topic differs from the wanted one."""
     different = []
-    if wanted.partitions != found.partitions:
-        different.append(f"{wanted.name} has {found.partitions} partitions, not {wanted.partitions}")
+    if wanted.partitions != present.partitions:
+        different.append(f"{wanted.name} has {present.partitions} partitions, not {wanted.partitions}")
     different.extend(
-        f"{wanted.name} has {key}={found.config[key]}, not {value}"
+        f"{wanted.name} has {key}={present.config[key]}, not {value}"
         for key, value in wanted.config.items()
-        if found.config and found.config.get(key) != value
+        if present.config and present.config.get(key) != value
     )
     return different
 

@@ -71,8 +71,8 @@ def open_ledger(
     Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is missing and
     `create` is false), MissingExtra without the packages for it. None of them repeats the URL, which may hold a password.
     """
-    scheme, found, rest = url.partition("://")
-    if not found or scheme not in LEDGERS:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in LEDGERS:
         raise UnsupportedLedgerError(f"this ledger URL is not supported: write {_supported()}")
     return LEDGERS[scheme](rest, create, prices, most_bytes)
 

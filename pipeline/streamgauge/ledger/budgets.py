@@ -31,7 +31,7 @@ BUDGET_KEYS = (
 )  # fmt: skip
 # The parts of a budget (percent) at which a warning is due.
 THRESHOLDS = (50, 80, 100)
-# The part of a month (us) after which a forecast says something: a day.
+# The part of a month (us) after which there is a forecast: a day.
 _EARLIEST_FORECAST_US = 86_400_000_000
 _MAX_USD = Decimal(1_000_000)
 # Limits of a file, so that each budget has series of its own (the budgets of labels in metrics/declarations.py).
@@ -41,7 +41,7 @@ MAX_VALUE_CHARS = 80
 
 @dataclass(frozen=True)
 class Budget:
-    """What the records with this value of a key (of BUDGET_KEYS, or an attribute) may cost in a month, in 10**-12 USD."""
+    """A monthly limit (10**-12 USD) of the cost of records with this value of a key: of BUDGET_KEYS, or an attribute."""
 
     key: str
     value: str
@@ -69,7 +69,7 @@ class BudgetState:
 
     @property
     def spent_usd(self) -> str:
-        """What is spent, as a decimal string."""
+        """The amount spent, as a decimal string."""
         return usd(self.spent)
 
     @property
@@ -94,59 +94,60 @@ def load_budgets(path: Path) -> Budgets:
         raise UsageFault(f"the budgets {path} cannot be read: {error.strerror}") from None
     except NotTomlError as error:
         raise UsageFault(f"the budgets {path} are not valid TOML: {error}") from None
-    given, timezone = known.get("budget"), known.get("timezone", "UTC")
+    entries, timezone = known.get("budget"), known.get("timezone", "UTC")
     if not known.keys() - {"timezone"}:
         raise UsageFault(f"the budgets {path} hold no budget: write a table [[budget]] for each")
-    if not set(known) <= {"budget", "timezone"} or not isinstance(given, list):
+    if not set(known) <= {"budget", "timezone"} or not isinstance(entries, list):
         raise UsageFault(f"the budgets {path} hold [[budget]] and timezone, and nothing else")
     if not isinstance(timezone, str) or not is_zone(timezone):
         raise UsageFault(f"the budgets {path}: timezone is not the name of a time zone, such as Europe/Berlin")
-    if len(given) > MAX_BUDGETS:
-        raise UsageFault(f"the budgets {path} hold {len(given)} budgets: at most {MAX_BUDGETS} are allowed")
-    budgets = [_budget(f"the budgets {path}: budget {number}", one) for number, one in enumerate(given, 1)]
-    if len({(one.key, one.value) for one in budgets}) != len(budgets):
+    if len(entries) > MAX_BUDGETS:
+        raise UsageFault(f"the budgets {path} hold {len(entries)} budgets: at most {MAX_BUDGETS} are allowed")
+    budgets = [_budget(f"the budgets {path}: budget {number}", entry) for number, entry in enumerate(entries, 1)]
+    if len({(budget.key, budget.value) for budget in budgets}) != len(budgets):
         raise UsageFault(f"the budgets {path}: two budgets have the same key and value")
     return Budgets(tuple(budgets), timezone)
 
 
-def _budget(place: str, given: object) -> Budget:
-    if not isinstance(given, dict) or len(given) != 2 or "month_usd" not in given:
-        raise UsageFault(f'{place} must have month_usd and one key, as in tenant = "search"')
-    ((key, value),) = ((key, value) for key, value in given.items() if key != "month_usd")
+def _budget(where: str, entry: object) -> Budget:
+    if not isinstance(entry, dict) or len(entry) != 2 or "month_usd" not in entry:
+        raise UsageFault(f'{where} must have month_usd and one key, as in tenant = "search"')
+    ((key, value),) = ((key, value) for key, value in entry.items() if key != "month_usd")
     if not (key in BUDGET_KEYS or (is_attribute_name(key) and key not in KEYS and key not in COLUMNS)):
         raise UsageFault(
-            f"{place}: {key[:64]} is no key of a budget: use {', '.join(BUDGET_KEYS)}, or the name of an attribute"
+            f"{where}: {key[:64]} is no key of a budget: use {', '.join(BUDGET_KEYS)}, or the name of an attribute"
         )
     if not isinstance(value, str) or not value:
-        raise UsageFault(f"{place}: the value of {key} is no text")
+        raise UsageFault(f"{where}: the value of {key} is no text")
     if len(value) > MAX_VALUE_CHARS:
-        raise UsageFault(f"{place}: the value of {key} has more than {MAX_VALUE_CHARS} characters")
-    limit = given["month_usd"]
+        raise UsageFault(f"{where}: the value of {key} has more than {MAX_VALUE_CHARS} characters")
+    limit = entry["month_usd"]
     try:
         amount = Decimal(limit) if isinstance(limit, int | str | Decimal) and not isinstance(limit, bool) else None
     except InvalidOperation:
         amount = None
     if amount is None or not amount.is_finite() or not 0 < amount <= _MAX_USD:
-        raise UsageFault(f"{place}: month_usd must be a number of USD above 0, at most {_MAX_USD}")
+        raise UsageFault(f"{where}: month_usd must be a number of USD above 0, at most {_MAX_USD}")
     return Budget(key, value, int(amount.scaleb(COST_DIGITS)))
 
 
 def budget_states(
     reader: Reader, budgets: Sequence[Budget], month: tuple[int, int], now_us: int, chosen: Filter = ALL_RECORDS
 ) -> list[BudgetState]:
-    """The state of each budget. `month`: its first moment and that of the next one (us since 1970, UTC).
+    """The state of each budget. `month`: the first moments of it and of the next month (us since 1970,
+    UTC).
 
     `chosen`: the tenants by credential_id, and the time zone. Raises LedgerUnavailableError.
     """
     begin, end = month
     in_month = replace(chosen, since_us=begin, until_us=end)
-    totals = {key: _by_value(reader, key, in_month) for key in dict.fromkeys(one.key for one in budgets)}
+    totals = {key: _by_value(reader, key, in_month) for key in dict.fromkeys(budget.key for budget in budgets)}
     passed = min(max(now_us - begin, 0), end - begin)
     states = []
-    for one in budgets:
-        spent, streams, without_price, without_usage = totals[one.key].get(one.value, (0, 0, 0, 0))
+    for budget in budgets:
+        spent, streams, without_price, without_usage = totals[budget.key].get(budget.value, (0, 0, 0, 0))
         forecast = spent * (end - begin) // passed if passed >= _EARLIEST_FORECAST_US else None
-        states.append(BudgetState(one, spent, forecast, streams, without_price, without_usage))
+        states.append(BudgetState(budget, spent, forecast, streams, without_price, without_usage))
     return states
 
 

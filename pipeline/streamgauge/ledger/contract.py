@@ -9,8 +9,8 @@ from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.cost import Cost, Unpriced, usd
 from streamgauge.ledger.row import LedgerRow
 
-# The keys by which totals are grouped and records are chosen, besides the names of attributes. `day` and `month` are those
-# of started_at in the filter's time zone; `model` is the model that answered, else the one in the request.
+# The keys by which totals are grouped and records are chosen, besides the names of attributes. `day` and `month`: of
+# started_at in the filter's time zone; `model`: the model that answered, else the requested model.
 # `request_digest,attempt` groups the retries of one request. `tap` separates the records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
@@ -64,8 +64,7 @@ class Filter:
     tenants: pairs of a credential_id and a tenant: the key `tenant` of records that have no tenant of their own.
     attributes: names that are keys although no record of this ledger may have them; their value is then null.
 
-    In totals, `where` compares the same values that totals are grouped by. So totals of the records with a certain value
-    of a key have the same line for that value as totals of all records by that key.
+    Filtering by a key and grouping by it agree: in totals, `where` compares the values by which totals are grouped.
     """
 
     since_us: int | None = None
@@ -100,7 +99,7 @@ class Total:
     """One line of totals: its keys' values, and sums over the known numbers (None if no stream has the number).
 
     `streams` counts records; a resumed stream is a record of its own. Tokens count once for an origin and the resumed streams
-    that continue it, under the keys of the origin; its `usage_source` is then that of the counted numbers.
+    that continue it, under the keys of the origin; its `usage_source` is then the source of the counted numbers.
     `core/resumption.py` has the rules.
 
     `with_usage` counts the streams that add to at least one of the sums; an origin and its resumed streams count as one.
@@ -109,7 +108,7 @@ class Total:
     `without_usage`: streams with none of these numbers; a resumed stream whose origin is known is no such stream.
     `kinds`: tokens by disjoint kind (`core/token_kinds.py`), for the kinds that a stream reported. `cost`: the price of the
     reported tokens in 10**-12 USD, else what providers reported, of `with_cost` streams; `without_cost` streams have none.
-    `without_price`: those of them that are in `with_usage`.
+    `without_price`: the number of those that also count in `with_usage`.
     `longest_wait_us`: the longest time to a first token, or to the end of a stream without one, in microseconds.
     `last_us`: the last start.
     """
@@ -144,7 +143,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Expired:
-    """What one call of `expire` removed.
+    """The removals of one call of `expire`.
 
     records: how many were deleted one by one. days: the days (YYYY-MM-DD, UTC) whose records were dropped together.
     more: whether there may be more to remove.
@@ -156,14 +155,14 @@ class Expired:
 
 
 class Pricing(Protocol):
-    """Says what a record costs."""
+    """Computes the cost of a record."""
 
     def cost_of(self, row: LedgerRow) -> Cost | Unpriced | None:
-        """What a record costs, or why that is not known; None: not even that. Raises nothing."""
+        """The cost of a record, or the reason why it is not known; None if that is not known either. Raises nothing."""
 
 
 class Reader(Protocol):
-    """What can be read from a ledger, or from several together."""
+    """The reading side of a ledger, or of several together."""
 
     def query(
         self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
@@ -203,7 +202,8 @@ class Ledger(Reader, Protocol):
         """Store the result of an audit, for good. Returns its number, from 1 on. Raises LedgerUnavailableError."""
 
     def audits(self, *, last: bool = False, number: int | None = None) -> list[tuple[int, bytes]]:
-        """The stored audits with their numbers, oldest first. `last`: the one with the highest number; `number`: that one.
+        """The stored audits with their numbers, oldest first. `last`: only the audit with the highest number. `number`: only
+        this audit.
 
         Raises LedgerUnavailableError.
         """
@@ -264,5 +264,5 @@ def _known_of(*numbers: int | None) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _plus(one: int | None, other: int | None) -> int | None:
-    return sum(known) if (known := _known_of(one, other)) else None
+def _plus(first: int | None, other: int | None) -> int | None:
+    return sum(known) if (known := _known_of(first, other)) else None

@@ -1,4 +1,4 @@
-"""What a record costs, as a ledger stores it.
+"""The cost of a record, as a ledger stores it.
 
 Costs are whole numbers of 10**-12 USD, so that databases add them exactly. For one token, the prices of genai-prices are
 whole numbers of it; nine million USD fit 64 bits.
@@ -36,7 +36,7 @@ def amount_of(dollars: str) -> int | None:
 
 
 class Unpriced(StrEnum):
-    """Why a record has no cost."""
+    """Reasons why a record has no cost."""
 
     NO_USAGE = "no_usage"
     """It reports neither tokens nor a cost."""
@@ -62,11 +62,11 @@ class Unpriced(StrEnum):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a record costs: as the provider reported it, else its reported tokens at the price that held when it started.
+    """The cost of a record: as the provider reported it, else of its reported tokens at the price that held when it started.
 
     `input`, `output`: in 10**-12 USD; None if that side was not reported. A cost that the provider reported is not divided:
     all of it is in `input`. `source`: which price it is, or PROVIDER. `date`: the day from which this price holds
-    (YYYY-MM-DD); None if the source does not say it. `listed`: beside a reported cost, what the tokens cost by the prices
+    (YYYY-MM-DD); None if the source does not give it. `listed`: beside a reported cost, the cost of the tokens by the prices
     (10**-12 USD); None if those are not known. `lacks`: what the record reports beside tokens that have a price, and that
     this cost does not include.
     """
@@ -90,7 +90,7 @@ class Cost:
 
     @property
     def list_usd(self) -> str | None:
-        """What the tokens cost by the prices, as a decimal string in USD; None if those are not known."""
+        """The cost of the tokens by the prices, as a decimal string in USD; None if those are not known."""
         listed = self.listed if self.is_reported else self.total
         return None if listed is None else usd(listed)
 

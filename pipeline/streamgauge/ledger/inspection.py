@@ -1,4 +1,4 @@
-"""Looks at a ledger without changing it: `open_ledger` would make its tables, or convert those of an earlier version."""
+"""Inspects a ledger without changing it: `open_ledger` would make its tables, or convert tables of an earlier version."""
 
 import contextlib
 import dataclasses
@@ -27,8 +27,10 @@ SELECT coalesce(has_function_privilege(to_regprocedure('streamgauge_make_day(dat
 
 @dataclass(frozen=True)
 class LedgerState:
-    """`version`: of the tables, 0 if there are none yet. `writable`: whether this process may store records.
-    `tls_warning`: a sentence if the connection to the database is less safe than TLS with a verified server.
+    """The state of a ledger.
+
+    `version`: of the tables, 0 if there are none yet. `writable`: whether this process may store records. `tls_warning`: a
+    sentence if the connection to the database is less safe than TLS with a verified server.
     """
 
     version: int
@@ -98,17 +100,17 @@ def _postgresql(url: str) -> LedgerState:
 
 
 def _state_of(connection: Any) -> LedgerState:
-    def one(query: str) -> Any:
+    def scalar(query: str) -> Any:
         return connection.execute(query).fetchone()[0]
 
     tables = dict(connection.execute(_TABLES).fetchall())
-    is_standby = one("SELECT pg_is_in_recovery()")
+    is_standby = scalar("SELECT pg_is_in_recovery()")
     if "ledger_version" not in tables:
         if tables:
             raise LedgerUnavailableError("the database has a table `records` that is no ledger's")
-        return LedgerState(0, one("SELECT has_schema_privilege(current_schema(), 'CREATE')") and not is_standby)
-    writable = tables.get("records", False) and one(_MAY_MAKE_DAYS) and not is_standby
-    return LedgerState(one("SELECT version FROM ledger_version"), writable)
+        return LedgerState(0, scalar("SELECT has_schema_privilege(current_schema(), 'CREATE')") and not is_standby)
+    writable = tables.get("records", False) and scalar(_MAY_MAKE_DAYS) and not is_standby
+    return LedgerState(scalar("SELECT version FROM ledger_version"), writable)
 
 
 def _first_line(error: Exception) -> str:

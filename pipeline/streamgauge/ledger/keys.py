@@ -73,14 +73,14 @@ def _sqlite_partitions(*_: Any, **__: Any) -> str:
 
 @compiles(InPartitions, "postgresql")
 def _postgresql_partitions(element: InPartitions, compiler: Any, **options: Any) -> str:
-    stream_id, low, high = (compiler.process(one, **options) for one in element.clauses)
+    stream_id, low, high = (compiler.process(clause, **options) for clause in element.clauses)
     own = f"{stream_id} >= {low} AND {stream_id} < {high}"
     return f"({own} OR {stream_id} < '{LOWEST}' OR {stream_id} >= '{HIGHEST}')"
 
 
 def in_partitions(since_us: int | None, until_us: int | None) -> ColumnElement[bool]:
     """The condition that limits a query of starts in [since_us, until_us) to the partitions that hold them."""
-    return InPartitions(records.c.stream_id, *(literal(one, TEXT) for one in ids_between(since_us, until_us)))
+    return InPartitions(records.c.stream_id, *(literal(bound, TEXT) for bound in ids_between(since_us, until_us)))
 
 
 class Keys:
@@ -93,7 +93,7 @@ class Keys:
     def expression(self, key: str) -> Expression:
         """The SQL of a key on the table `records`: its column, else the attribute of this name.
 
-        That of `tenant` is the record's own tenant: `condition_of` and totals look at the filter's tenants.
+        For `tenant` it is the record's own tenant: `condition_of` and totals look at the filter's tenants.
         """
         if key == "day":
             return self._day
@@ -126,7 +126,7 @@ def condition_of(chosen: Filter, expression: Callable[[str], Expression]) -> Col
 
 
 def _has_tenant(chosen: Filter, values: list[str | int | None]) -> ColumnElement[bool]:
-    """Whether a record's tenant, its own or that of its credential, is one of some."""
+    """Whether a record's tenant, its own or its credential's, is among `values`."""
     ids = [credential for credential, tenant in chosen.tenants if tenant in values]
     by_credential: ColumnElement[bool] = records.c.credential_id.in_(ids)
     if None in values:

@@ -1,4 +1,4 @@
-"""Makes the tables of a ledger, and converts those of an earlier version in place, in one transaction.
+"""Makes the tables of a ledger, and converts tables of an earlier version in place, in one transaction.
 
 A step adds the columns of the later versions, and fills them from the records' own JSON. Records of earlier versions keep a
 cost of null: a price is added once, when a record is stored. In PostgreSQL the rows are then copied into a table with
@@ -44,7 +44,7 @@ _NOT_FILLED = frozenset(ADDED[7])
 
 
 def bring_up_to_date(connection: Connection, version: int) -> None:
-    """Make the tables of an empty database (version 0), or convert those of `version`. Leave any other as it is."""
+    """Make the tables of an empty database (version 0), or convert the tables of `version`; leave others unchanged."""
     if version == 0:
         metadata.create_all(connection, checkfirst=False)
         if _has_partitions(connection):

@@ -165,7 +165,7 @@ LOWEST, HIGHEST = lowest_id(FIRST_DAY), lowest_id(LAST_DAY)
 def ids_between(since_us: int | None, until_us: int | None) -> tuple[str, str]:
     """The range of ids of streams that started in [since_us, until_us) (us since 1970, UTC), as texts; None: no limit.
 
-    Only ids from LOWEST to HIGHEST say when their stream started. Times outside of these days give an open range.
+    Only ids from LOWEST to HIGHEST hold the start of their stream. Times outside of these days give an open range.
     """
     first, last = moment_us(FIRST_DAY), moment_us(LAST_DAY)
     low = "" if since_us is None or not first < since_us < last else _lowest(since_us // _MILLISECOND_US)
@@ -174,8 +174,8 @@ def ids_between(since_us: int | None, until_us: int | None) -> tuple[str, str]:
 
 
 def days_of(ids: Iterable[str]) -> list[str]:
-    """The days (YYYY-MM-DD) of ids that say when their stream started, each once, in order."""
-    dated = {one[:8] + one[9:13] for one in ids if LOWEST <= one < HIGHEST}
+    """The days (YYYY-MM-DD) of ids that hold the start of their stream, each once, in order."""
+    dated = {stream_id[:8] + stream_id[9:13] for stream_id in ids if LOWEST <= stream_id < HIGHEST}
     return sorted({(_EPOCH + timedelta(milliseconds=int(digits, 16))).date().isoformat() for digits in dated})
 
 
@@ -196,14 +196,14 @@ class Partitions:
         self._not_before: dict[str, float] = {}
 
     def make(self, connection: Connection, starts: Mapping[str, int | None]) -> None:
-        """Make the missing partitions of the days of ids, each in a transaction of its own, and that of tomorrow.
+        """Create missing day partitions and tomorrow's, one transaction each.
 
         `starts`: the start of each stream by its id (us since 1970, UTC). A sentence is logged if they differ from the ids.
 
         A partition that cannot be made now is tried again after a minute. Its records are stored in `records_default` until
         then. Raises DBAPIError for any other fault, such as a missing right.
         """
-        if others := sum(names_another_time(*one) for one in starts.items()):
+        if others := sum(names_another_time(*start) for start in starts.items()):
             _LOG.warning(
                 "%d of %d records have ids of another time than their start: they are stored in %s, but queries of a time "
                 "range do not find them",

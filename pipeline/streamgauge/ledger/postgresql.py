@@ -25,7 +25,7 @@ from streamgauge.ledger.store import SqlLedger
 
 _LOG = logging.getLogger("streamgauge.ledger")
 
-# How long a server may be silent, unless the URL says otherwise: one that is away answers nothing, and the sink's thread
+# How long a server may be silent, unless the URL says otherwise: a server that is away answers nothing, and the sink's thread
 # would wait for a quarter of an hour. Seconds, but the last one: milliseconds.
 _TIMEOUTS: Mapping[str, int] = {
     "connect_timeout": 10,
@@ -157,5 +157,5 @@ def _engine(url: str, known: Mapping[str, Any], tls: Mapping[str, str]) -> Engin
 def _shown(known: dict[str, Any]) -> str:
     """The database without user, password and options."""
     host, port, name = (str(known[key]) if key in known else "" for key in ("host", "port", "dbname"))
-    place = f"{host}:{port}" if port else host
-    return f"postgresql://{urllib.parse.quote(place, ':,[]/')}/{urllib.parse.quote(name)}"
+    address = f"{host}:{port}" if port else host
+    return f"postgresql://{urllib.parse.quote(address, ':,[]/')}/{urllib.parse.quote(name)}"

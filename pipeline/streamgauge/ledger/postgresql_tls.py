@@ -45,7 +45,7 @@ class TlsMode(NamedTuple):
         return {"sslmode": self.mode} if self.mode is not None else dict(_NOT_IN_PLAIN_TEXT)
 
     def hint(self, sentence: str) -> str:
-        """What to do after libpq's `sentence`, if the connection failed for a mode that the operator did not choose."""
+        """The remedy after libpq's `sentence`, if the connection failed for a mode that is only our default; else empty."""
         if _NOT_IN_PLAIN_TEXT.items() <= self.options.items() and "cleartext password" in sentence:
             return (
                 "; the server asks for the password in plain text: let pg_hba.conf say scram-sha-256, or add the parameter"

@@ -38,7 +38,7 @@ class UsagePart(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The usage that counts in place of a record's own: an origin has that of all its records, a resumed stream none."""
+    """The usage that counts in place of a record's own: an origin has the usage of all its records, a resumed stream none."""
 
     stream_id: str
     usage_source: str | None
@@ -113,14 +113,14 @@ def counted(stream: list[UsagePart]) -> list[Counted]:
 def _costs(
     stream: list[UsagePart], with_input: UsagePart | None, with_output: UsagePart | None
 ) -> tuple[int | None, int | None]:
-    """What the two sides cost. A cost that is not divided is in `cost_input` of the record that has it."""
+    """The costs of input and output. A cost that is not divided is in `cost_input` of the record that has it."""
     if with_input is None and with_output is None:  # a cost was reported without tokens
         with_cost = _last(stream, "cost_input")
         return _value(with_cost, "cost_input"), None
-    given, made = _value(with_input, "cost_input"), _value(with_output, "cost_output")
-    if with_output is None or with_output is with_input or made is not None or with_output.cost_input is None:
-        return given, made
-    return (given, with_output.cost_input) if with_output.input_tokens is None else (with_output.cost_input, None)
+    input_cost, output_cost = _value(with_input, "cost_input"), _value(with_output, "cost_output")
+    if with_output is None or with_output is with_input or output_cost is not None or with_output.cost_input is None:
+        return input_cost, output_cost
+    return (input_cost, with_output.cost_input) if with_output.input_tokens is None else (with_output.cost_input, None)
 
 
 def sides_of(stream: list[UsagePart]) -> tuple[UsagePart | None, UsagePart | None]:

@@ -30,7 +30,7 @@ class UnreadableRecordError(ValueError):
 class LedgerRow:
     """One record. `started_us`: microseconds since 1970, UTC; `record`: its JSON with `cost` as last member.
 
-    `model` is the one that answered, since that one is billed; if no response named a model, the one in the request.
+    `model` is the model that answered, since it is billed; else the requested model.
     `resumed_from`, `request_digest`, `response_id` and `last_event_id` are columns so that usage can be counted once for an
     origin and the resumed streams that continue it (`core/resumption.py`). `request_digest` and `attempt` group
     the retries of one request. `attributes`: a JSON object of the record's attributes; None if it has none.
@@ -38,7 +38,7 @@ class LedgerRow:
     The `_tokens` are what the record reports; from `input_uncached` to `output_audio` they are disjoint kinds.
     `inference_geo`: the region in which the provider computed it (Anthropic). `wait_us`: the time to the first token, or to
     the end of a stream without one, in microseconds. `speed`: the speed that the provider names in its usage (Anthropic); it
-    decides the price, and is no column. `reported_usd`: what the provider says that the stream cost (10**-12 USD); None also
+    decides the price, and is no column. `reported_usd`: the cost that the provider reports (10**-12 USD); None also
     where that is only a gateway's fee beside a key of the caller's own. `parts`: what is billed apart from the tokens, or in
     place of them (`usage.parts`). `modalities`: the tokens by modality that the provider reports; no columns either.
     """
@@ -98,7 +98,7 @@ class LedgerRow:
         return self.record[: -len(b"null}")]
 
     def values(self, cost: Cost | Unpriced | None) -> tuple[Any, ...]:
-        """The values of COLUMNS, with this cost, or the reason why there is none; None: not even that is known."""
+        """The values of COLUMNS, with this cost, or the reason why there is none; None if that is not known either."""
         if not isinstance(cost, Cost):
             return *_OWN(self), None, None, None, None, None if cost is None else cost.value, self.record
         record = b"%b%b}" % (self.own_bytes, cost.as_json())
@@ -131,9 +131,13 @@ class LedgerRow:
 
     @staticmethod
     def _with_cost(known: "_Known", record: bytes) -> "LedgerRow":
-        own, found, cost = record.rpartition(_COST)
+        own, separator, cost = record.rpartition(_COST)
         try:
-            if not found or known.cost is msgspec.UNSET or msgspec.json.decode(cost.removesuffix(b"}")) != known.cost:
+            if (
+                not separator
+                or known.cost is msgspec.UNSET
+                or msgspec.json.decode(cost.removesuffix(b"}")) != known.cost
+            ):
                 raise UnreadableRecordError("the cost is not the record's last member")
             price = Cost.of_json(known.cost)
         except msgspec.DecodeError as error:
@@ -362,7 +366,7 @@ def _parts(parts: Sequence[dict[str, object]], raw: Mapping[str, object] | None)
 
 
 def _reported(cost: object) -> int | None:
-    """What the provider says that a stream cost; None if it does not say it, and for a fee beside the caller's own key.
+    """The cost that the provider reports; None if it reports none, and for a fee beside the caller's own key.
 
     `cost`: a record's `reported_cost`, or another structure with its fields.
     """
@@ -379,7 +383,7 @@ _MAX_WAIT_S = 1e9
 
 
 def wait_of(first_token_s: float | None, end_s: float | None) -> int | None:
-    """How long a client waited, in microseconds: for the first token, or for the end of a stream without one."""
+    """The time that a client waited (us): for the first token, or for the end of a stream without one."""
     wait = end_s if first_token_s is None else first_token_s
     return round(wait * _MICROSECOND) if wait is not None and 0 <= wait <= _MAX_WAIT_S else None
 

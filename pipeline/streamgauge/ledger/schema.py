@@ -48,7 +48,7 @@ TOKENS = (
 )  # fmt: skip
 
 # The columns that each version added (version 6: none). A ledger of an earlier version gets them from the records' own JSON;
-# its records have nothing for those of version 7.
+# its records have no values for the columns of version 7.
 ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),

@@ -1,4 +1,4 @@
-"""Reads several ledgers as one: those of workers on several hosts, for example.
+"""Reads several ledgers as one, such as the ledgers of workers on several hosts.
 
 A stream must be in one of them: totals of a stream that two ledgers hold count it twice. Usage of a resumed stream counts
 with its origin only if both are in one ledger.
@@ -71,7 +71,7 @@ def _place(record: bytes, newest_first: bool) -> _Place:
 
 def _each_once(merged: Iterable[tuple[_Place, bytes]]) -> Iterator[bytes]:
     last: _Place | None = None
-    for place, record in merged:
-        if place != last:
+    for key, record in merged:
+        if key != last:
             yield record
-        last = place
+        last = key

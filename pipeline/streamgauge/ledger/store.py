@@ -1,4 +1,4 @@
-"""A ledger in an SQL database, by SQLAlchemy Core. `sqlite.py` and `postgresql.py` say how each database is opened.
+"""A ledger in an SQL database, by SQLAlchemy Core. `sqlite.py` and `postgresql.py` open the databases.
 
 A commit is durable before `insert` returns, since a record that is in the ledger is not sent again.
 
@@ -63,7 +63,7 @@ def records_of(reading: Reading, chosen: Filter, limit: int | None, newest_first
 
 
 def _spans(chosen: Filter) -> Iterator[_Span]:
-    """The span of records with a start, then that of records without: these are last in both orders, and in no range."""
+    """The span of records with a start, then the span of records without: these are last in both orders, and in no range."""
     since = _EARLIEST if chosen.since_us is None else chosen.since_us
     until = NO_START if chosen.until_us is None else chosen.until_us
     yield _Span((since, ""), (until, ""))

@@ -79,7 +79,7 @@ def totals_of(
 
 
 def _with_tenants(totals: Sequence[Total], index: int, tenants: Mapping[str, str]) -> list[Total]:
-    """Totals whose last key is the credential, without it, each under its tenant (the key at `place`)."""
+    """Totals whose last key is the credential, without it, each under its tenant (the key at `index`)."""
     named = []
     for total in totals:
         *values, credential = total.keys
@@ -147,7 +147,7 @@ def _line(record: Counted, number: int) -> dict[str, Any]:
 
 def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> Any:
     def column(name: str) -> Expression:
-        """The record's own value, or the one in the temporary table if the record has a row there."""
+        """The record's own value, or its value in the temporary table if the record has a row there."""
         own = records.c[name] if name in records.c and name not in ("tenant", "day") else keys.expression(name)
         if not has_resumed or name not in _COUNTED.c:
             return own

@@ -1,4 +1,4 @@
-"""What /streams and /streams/ID answer, as JSON. docs/reference/streams.md describes each member.
+"""The answers of /streams and /streams/ID, as JSON. docs/reference/streams.md describes each member.
 
 Times are seconds; null means unknown, as in the record. No member holds a prompt, generated text, or a credential.
 """
@@ -141,14 +141,14 @@ class LastAudit(msgspec.Struct):
 
 
 class Money(msgspec.Struct):
-    """What the process has read from its ledger."""
+    """Budgets and the last audit, as the process read them from its ledger."""
 
     budgets: list[BudgetRow]
     audit: LastAudit | None
 
 
 class Overview(msgspec.Struct, kw_only=True):
-    """The answer of /streams. `partitions`: those of a worker; None for others. `unready`: why it has none, or nothing to
+    """The answer of /streams. `partitions`: of a worker; None for others. `unready`: why it has none, or nothing to
     show. `since`: when this process began to look (RFC 3339). `responses`: None for a worker, which sees no responses.
     """
 

@@ -1,9 +1,9 @@
-"""What the page remembers of finished streams: the last hour by minute, its worst streams, and the newest rate limits.
+"""The page's memory of finished streams: the last hour by minute, its worst streams, and the newest rate limits.
 
 Latencies and tokens of a minute follow the rules of the metrics (`metrics/observe.py`): no latency of a resumed stream or an
 incomplete capture, no gaps of a burst, and of a resumed stream only the tokens that its origin has not added.
 
-The worst streams are those with the slowest first tokens or the longest gaps, and the newest that broke. Each period of ten
+The worst streams have the slowest first tokens or the longest gaps, or are the newest that broke. Each period of ten
 minutes has its own worst ten. So the ten worst of the hour are exact, however old the others become.
 """
 
@@ -27,7 +27,7 @@ from streamgauge.metrics.table import FIRST_TOKEN
 
 # How many minutes are kept: the present one, and the hour before it.
 MINUTES = 61
-# Upstreams that are told apart; the others are `other`.
+# Upstreams that have a name of their own; the others are `other`.
 MAX_UPSTREAMS = 20
 OTHER = "other"
 
@@ -159,7 +159,7 @@ CATEGORIES = ("first_token", "gap", "broken")
 
 
 class FinishedStream(NamedTuple):
-    """A finished stream. `ended_s`: when it was finished here (monotonic seconds)."""
+    """A finished stream on the page. `ended_s`: when it was finished here (monotonic seconds)."""
 
     record: Record
     track: Track | None
@@ -239,7 +239,7 @@ Pair = tuple[str | None, str | None]
 
 
 class Headroom:
-    """As the gauges of `metrics/rate_limits.py`: an older response changes nothing, and an old value expires."""
+    """The newest rate limits, as in `metrics/rate_limits.py`: an older response changes nothing, and old values expire."""
 
     def __init__(self) -> None:
         self._limits: dict[Pair, tuple[float, float, RateLimit]] = {}

@@ -65,12 +65,12 @@ class LivePages:
             stream = UUID(name)
         except ValueError:
             return _json(400, {"error": "a stream's id is a UUID"})
-        found = await self._ask(lambda view: view.timeline(stream))
-        if found is None:
+        timeline = await self._ask(lambda view: view.timeline(stream))
+        if timeline is None:
             return _json(
                 404, {"error": "this process has no such stream: it has ended and is not among those that are kept"}
             )
-        return _json(200, found)
+        return _json(200, timeline)
 
 
 def _json(status: int, value: object) -> Answer:

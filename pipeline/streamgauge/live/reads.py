@@ -114,7 +114,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Track:
-    """What is kept of one stream. `followed`: whether its reads are kept; if not, they are only counted.
+    """The timeline of one stream. `followed`: whether its reads are kept; if not, they are only counted.
 
     `began_ns`: its tap's clock when the request began, late by the age of a bundle at most; None before a stamp came.
     `total`: the reads so far; `kept`: those that are kept and not decoded yet; `content_bytes`: the bytes of their events.
@@ -228,7 +228,7 @@ class Track:
         return self.moments
 
     def _trim_moments(self, most: int) -> None:
-        """Of more than `most` moments, keeps the newest half of that, the first ones, and those with a stall or an error."""
+        """Of more than `most` moments, keeps the first, the newest `most` / 2, and moments with a stall or an error."""
         if len(self.moments) <= most:
             return
         newest = most // 2

@@ -173,8 +173,8 @@ class _Assembling:
             self.mailbox.view.finished(record)
 
     def _with_joined(self, bundle: Bundle) -> Bundle:
-        """The bundle with the segments of streams that had begun numbered from 0. The first one says that reads are missing,
-        so that no latency is made of it.
+        """The bundle with the segments of streams that had begun numbered from 0. The first segment reports missing reads,
+        so that no latency is measured from it.
         """
         segments = [self._from_zero(segment) for segment in bundle.segments]
         return msgspec.structs.replace(bundle, segments=segments)

@@ -1,6 +1,6 @@
 """Answers what the page asks: the open streams, one stream's timeline, and the last hour.
 
-A view belongs to one thread: that of the assemblers that it reads. The owner of the assemblers calls `applied` after each
+A view belongs to one thread: the thread of the assemblers that it reads. Their owner calls `applied` after each
 bundle, and `finished` for each record. A fault in the view is reported, and never raised to the assembler.
 """
 
@@ -26,16 +26,16 @@ from streamgauge.metrics.observe import StreamCost
 from streamgauge.runtime.faults import report_fault
 
 HOUR_S = 3_600.0
-# Rows of open streams in one answer, if the request does not say; and the most that it may ask for.
+# Rows of open streams in one answer, if the request names no number; and the most that it may request.
 ROWS = 50
 MAX_ROWS = 200
 # Seconds that the ticks of a row cover, one number each.
 TICK_SECONDS = 60
-# Tap instances whose clocks are known; the least recently heard goes.
+# Tap instances whose clocks are kept; the instance whose last bundle is oldest is removed first.
 MAX_INSTANCES = 4_096
 
-# Above this rate (reads a second) only some of the streams keep their reads, unless a page asks: to keep a read takes
-# 0.2 us, so this bounds the cost to a thousandth of a CPU.
+# Above this rate (reads a second), sample which streams keep a timeline, unless a page is open: to keep a read takes 0.2 us,
+# so this bounds the cost to a thousandth of a CPU.
 BUSY_READS = 4_000
 # How long after a request a page counts as open (seconds).
 ASKED_S = 60.0
@@ -49,7 +49,7 @@ SORTS = ("silent", "age", "tokens")
 
 
 class Scope(NamedTuple):
-    """What the process shows: its assemblers by partition; why there are none. `partitioned`: whether it is a worker."""
+    """The assemblers that the process shows, by partition, or why there are none. `partitioned`: the process is a worker."""
 
     assemblers: Mapping[int, Assembler]
     partitioned: bool = False
@@ -70,7 +70,7 @@ class _Open(NamedTuple):
 
 
 class LiveView:
-    """What one process shows. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970.
+    """The view of one process. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970.
 
     `prices`: whether the process knows what streams cost.
     """
@@ -227,9 +227,9 @@ class LiveView:
             for state in assembler.open_states()
             if not is_ignored(state)
         ]
-        shown = heapq.nlargest(rows, facts, key=lambda one: _rank(one, sort))
-        silent = sum([one.is_silent for one in facts])
-        return OpenStreams(len(facts), len(facts) - len(shown), silent, [self._open_row(one) for one in shown])
+        shown = heapq.nlargest(rows, facts, key=lambda stream: _rank(stream, sort))
+        silent = sum([stream.is_silent for stream in facts])
+        return OpenStreams(len(facts), len(facts) - len(shown), silent, [self._open_row(stream) for stream in shown])
 
     def _facts(self, state: StreamState, now_s: float) -> _Open:
         track, heard = self._tracks.get(state.stream), self._taps.get(state.instance)
@@ -244,18 +244,18 @@ class LiveView:
         is_silent = silent_s is not None and silent_s > self._limits.silent_seconds and is_expected_to_generate(state)
         return _Open(state, open_ns / 1e9, silent_s, now_s - heard_s, is_silent)
 
-    def _open_row(self, one: _Open) -> Row:
-        record = record_of(one.state)
+    def _open_row(self, stream: _Open) -> Row:
+        record = record_of(stream.state)
         row = _row(record)
         row.outcome = row.end_s = None
-        row.open_s, row.silent_s, row.is_silent = _rounded(one.open_s), _rounded(one.silent_s), one.is_silent
-        row.tap_heard_s = _rounded(one.heard_s)
-        row.ticks = _ticks(self._tracks.decode(one.state.stream, one.state.dialect), one.open_s)
+        row.open_s, row.silent_s, row.is_silent = _rounded(stream.open_s), _rounded(stream.silent_s), stream.is_silent
+        row.tap_heard_s = _rounded(stream.heard_s)
+        row.ticks = _ticks(self._tracks.decode(stream.state.stream, stream.state.dialect), stream.open_s)
         return row
 
 
-def _rank(one: _Open, sort: str) -> float:
-    value = {"silent": one.silent_s, "age": one.open_s}.get(sort, one.state.timing.token_events)
+def _rank(stream: _Open, sort: str) -> float:
+    value = {"silent": stream.silent_s, "age": stream.open_s}.get(sort, stream.state.timing.token_events)
     return -1.0 if value is None else value
 
 

@@ -1,4 +1,4 @@
-"""Who may use the admin port, and how: the token that requests need, and the certificate of its TLS.
+"""Access to the admin port: the token that requests need, and the certificate of its TLS.
 
 A client sends the token as `Authorization: Bearer TOKEN`, as Prometheus does. A browser asks for a user name and a password
 (HTTP Basic): the password is the token, and any user name does. There is no cookie, and no token in a URL, which logs and
@@ -8,8 +8,8 @@ commands.
 Guesses of the token are slowed down by the address of the client. The answer to a wrong token is delayed by DELAY_S, and
 while MAX_WAITING such answers of an address are delayed, further tokens from it are refused without being compared. So an
 address has at most MAX_WAITING guesses a second. IPv6 addresses of one /64 count as one, since a host has all of them. A
-client with the right token is refused only while another one at the same address guesses. While very many addresses guess,
-those from which the right token came before are served.
+client with the right token is refused only while another client at the same address guesses. While very many addresses guess,
+only addresses from which the right token came before are served.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ OPEN = Access()
 
 
 def _credential(authorization: str) -> bytes:
-    """What a Bearer header holds, or the password of a Basic one; empty for any other."""
+    """The token of a Bearer header, or the password of a Basic header; empty for any other."""
     scheme, _, value = authorization.strip().partition(" ")
     credential = value.strip().encode(errors="surrogateescape")  # the header's own bytes
     if scheme.lower() == "bearer":
@@ -131,7 +131,7 @@ def _credential(authorization: str) -> bytes:
 
 
 def _digest(value: bytes) -> bytes:
-    """Of one length: a comparison of the values themselves would show the token's length."""
+    """The digest to compare: it has one length, so that a comparison does not show the token's."""
     return hashlib.sha256(value).digest()
 
 

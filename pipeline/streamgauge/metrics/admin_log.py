@@ -37,7 +37,7 @@ from streamgauge.runtime.faults import report_fault
 # How long equal requests are only counted, and refusals of one reason not logged again (seconds): an open page asks each
 # second or two, a scraper repeats its request every few.
 REPEAT_S = 60.0
-# Kinds of requests that are counted apart. With more, the one whose line is oldest is written and forgotten.
+# Kinds of requests that are counted apart. With more, the kind with the oldest line is written and removed.
 MAX_KINDS = 1_024
 # The most lines of one event in a second, so that a client with many addresses or paths fills no disk (2 KiB a line: 40 KiB a
 # second). Each event has its own, so that refused requests hide no read.
@@ -143,7 +143,7 @@ class AdminLog:
 
 
 class Reason(NamedTuple):
-    """Why a request was refused. `name`: the value of the metric's label; `sentence`: for the log."""
+    """A reason why a request was refused. `name`: the value of the metric's label; `sentence`: for the log."""
 
     name: str
     status: int

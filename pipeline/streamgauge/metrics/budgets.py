@@ -63,7 +63,7 @@ class PageBudgets:
     """
 
     def __init__(self, metrics: Iterable[Metric] = (), attributes: Sequence[str] = ()) -> None:
-        """`metrics`: those of the page. `attributes`: the labels of attributes (`--metric-attribute`)."""
+        """`metrics`: of the page. `attributes`: the labels of attributes (`--metric-attribute`)."""
         self.now = 0.0
         self.series = self.details = 0
         self.overflowed: Counter[str] = Counter()
@@ -159,7 +159,7 @@ class PageBudgets:
         return self.series + lines <= self._limit
 
     def add(self, lines: int, *, detail: bool) -> None:
-        """Count the lines of a series that is added, or, below 0, of one that is removed."""
+        """Count the lines of an added series; below 0: of a removed series."""
         self.series += lines
         self.details += lines * detail
 
@@ -204,7 +204,7 @@ class PageBudgets:
             self._remove_idle(family, gone, idle)
 
     def _note_uses(self) -> None:
-        """Bring the times of last use up to those of the series."""
+        """Advance the times of last use of values and pairs to those of their series."""
         for family in self.families:
             names = family.metric.labels
             opened = [(index, self._known[name]) for index, name in enumerate(names) if label_of(name).open]
@@ -241,5 +241,5 @@ def _pair_of(names: Sequence[str], key: Key) -> Pair | None:
 
 
 def _is_own(value: str) -> bool:
-    """Whether a value tells series apart. An optional label without a value is empty."""
+    """Whether a value distinguishes series. An optional label without a value is empty."""
     return value not in (OTHER, UNKNOWN, "")

@@ -15,7 +15,7 @@ from enum import StrEnum
 # and then upstreams become `other`, too.
 PAGE_SERIES = 250_000
 # Series of the metrics by upstream and model. A pair of them takes SERIES_OF_A_PAIR at most: 124 lines of the histograms of
-# latency, and those of its outcomes, finish reasons, kinds of tokens and costs. So a page has 576 pairs.
+# latency, and the lines of its outcomes, finish reasons, kinds of tokens and costs. So a page has 576 pairs.
 SERIES_OF_A_PAIR = 160
 MODEL_SERIES = 576 * SERIES_OF_A_PAIR
 # Pairs whose model no upstream has served may take this many series: the names that clients alone invent.
@@ -87,7 +87,7 @@ LABELS: Mapping[str, Label] = {
     "cause": Label(
         "why the worker was stuck (loop, commit, group, stop), or why the connection to an upstream failed", 20
     ),
-    # A page has the one of its worker.
+    # A page has the member of its worker.
     "member": Label(
         "a worker's member id in the consumer group: that of its data directory, and its slot", 3, open=True
     ),
@@ -118,7 +118,7 @@ ATTRIBUTE = Label("an attribute of the request (`--metric-attribute`)", 50, open
 
 
 def label_of(name: str) -> Label:
-    """The declaration of a label; that of an attribute if the table has none of this name."""
+    """The declaration of a label; ATTRIBUTE if the table has none of this name."""
     return LABELS.get(name, ATTRIBUTE)
 
 

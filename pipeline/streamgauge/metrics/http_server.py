@@ -324,7 +324,7 @@ class _BoundedServer(web.Server):
             transport.abort()
 
     def note_request(self, handler: web.RequestHandler) -> None:
-        """Marks the connection as the one with the latest request."""
+        """Makes the connection the last in the order of latest requests."""
         if (transport := self._open.pop(handler, None)) is not None:
             self._open[handler] = transport
 

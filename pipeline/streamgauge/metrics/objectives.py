@@ -9,7 +9,7 @@ from streamgauge.metrics.table import FIRST_TOKEN
 
 @dataclass(frozen=True)
 class Objectives:
-    """What streams promise. Shares lie between 0 and 1.
+    """Objectives of streams. Shares lie between 0 and 1.
 
     `unbroken`: the share of 2xx streams without error, reset, timeout or truncation. `ttft`: the time to the first
     token (seconds), which the share `ttft_share` keeps; it is a bound of the histogram's buckets, since only then the
@@ -40,7 +40,7 @@ NAMES = tuple(field.name for field in fields(Objectives))
 
 
 def objectives_of(changed: Sequence[str]) -> Objectives:
-    """The objectives with changes, each as NAME=NUMBER. Raises ValueError with a sentence that says what to write."""
+    """The objectives with changes, each as NAME=NUMBER. Raises ValueError with a sentence for the operator."""
     changes: dict[str, float] = {}
     for change in changed:
         name, _, value = change.partition("=")

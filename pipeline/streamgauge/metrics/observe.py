@@ -1,4 +1,4 @@
-"""What one record adds to the metrics.
+"""The additions of one record to the metrics.
 
 The rules:
 

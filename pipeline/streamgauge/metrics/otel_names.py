@@ -113,8 +113,8 @@ def otel_metrics(names: OtelNames) -> tuple[Metric, ...]:
     return tuple(metric for row in OTEL_TABLE if (metric := row.metric(names)) is not None)
 
 
-# The dialect of a record -> the operation, and the provider. The convention's provider is the format that is spoken, which
-# may be another one's server. Dialects that it does not name have names of their own.
+# The dialect of a record -> the operation, and the provider. By the convention the provider is the owner of the format,
+# which other servers may use, too. Dialects that it does not name have names of their own.
 OPERATIONS: Mapping[str | None, tuple[str, str]] = {
     "openai-chat": ("chat", "openai"),
     "openai-completions": ("text_completion", "openai"),
@@ -212,7 +212,7 @@ class Failure(Protocol):
 
 
 def error_type(error: Failure | None, outcome: str) -> str | None:
-    """Why the operation failed: the error's type, code or status, else the outcome; None if it completed."""
+    """The error type of a failed operation: the error's type, code or status, else the outcome; None if it completed."""
     if error is not None:
         return error.type or error.code or (str(error.status) if error.status is not None else outcome)
     return None if outcome == "completed" else outcome

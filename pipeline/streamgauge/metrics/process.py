@@ -16,7 +16,7 @@ _BY_NAME = {metric.name: metric for metric in TABLE if metric.part is MetricSour
 def process_metrics(children: Callable[[], Iterable[tuple[str, int]]] = tuple) -> Source:
     """A source of the metrics of this process and of others: `children` gives their names and process ids at each scrape.
 
-    Processes of one name are added up, except for their start, which is that of this process alone.
+    Processes of one name are added up, except for the start, which is of this process alone.
     """
 
     def read() -> Iterable[Sample]:

@@ -222,7 +222,7 @@ def _ranges(accept: str) -> Iterator[tuple[TextFormat | None, float]]:
 
 
 def _weight(text: str | None) -> float:
-    """A quality value between 0 and 1; 1 if there is none, or if it is none."""
+    """A quality value between 0 and 1; 1 if it is missing or not valid."""
     try:
         weight = float(text) if text is not None else 1.0
     except ValueError:

@@ -81,7 +81,7 @@ def _native(histogram: Histogram, total: int) -> Iterator[bytes]:
         count = histogram.native[index]
         deltas += _zigzag(count - before)
         before = count
-    for offset, length in spans or [[0, 0]]:  # a span, even if it is empty, says that the histogram is native
+    for offset, length in spans or [[0, 0]]:  # a span, even if it is empty, marks the histogram as native
         yield _bytes(12, _signed(1, offset) + _number(2, length))
     if deltas:
         yield _bytes(13, deltas)
@@ -90,8 +90,8 @@ def _native(histogram: Histogram, total: int) -> Iterator[bytes]:
 
 
 def _exemplar(exemplar: Exemplar) -> bytes:
-    """An exemplar without its time, which only native histograms need: Prometheus takes that of the scrape, and refuses an
-    exemplar of a bucket that is older than the bucket's last one.
+    """An exemplar without its time, which only native histograms need: Prometheus takes the time of the scrape, and
+    refuses an exemplar that is older than the last exemplar of its bucket.
     """
     labels = (_bytes(1, _text(1, name) + _text(2, text)) for name, text in exemplar.stream.labels())
     return b"".join(labels) + _double(2, exemplar.value)

@@ -1,4 +1,4 @@
-"""The providers' rate limits as gauges: those of the newest response of each upstream and API key.
+"""The providers' rate limits as gauges, from the newest response of each upstream and API key.
 
 Records come in the order in which streams end, so a record may be older than the one before it. A value that no newer
 response confirms expires: a limit that is whole again must not look used up.
@@ -21,7 +21,7 @@ MAX_KEEP_S = 86_400.0
 
 
 class _Seen(NamedTuple):
-    """When the response came whose value is shown (UTC, seconds since 1970), and when that value expires (`clock`)."""
+    """The time of the response whose value is shown (UTC, seconds since 1970), and the expiry of that value (`clock`)."""
 
     responded: float
     expires: float
@@ -36,7 +36,7 @@ class RateLimitGauges:
         self._seen: dict[tuple[str, Key], _Seen] = {}  # as bounded as the series of the families
 
     def observe(self, record: Record) -> None:
-        """Shows the limits of a finished stream, unless those of a newer response are shown."""
+        """Shows the limits of a finished stream, unless limits of a newer response are shown."""
         if record.rate_limit is None:
             return
         now, responded = self._clock(), responded_s(record)
@@ -73,7 +73,7 @@ def _values(limit: RateLimit) -> Iterator[tuple[Metric, str, float | None, float
 
 
 def responded_s(record: Record) -> float:
-    """When the response's head came (UTC, seconds since 1970); 0 if that is unknown."""
+    """The arrival time of the response's head (UTC, seconds since 1970); 0 if it is unknown."""
     if record.started_at is None:
         return 0.0
     return datetime.fromisoformat(record.started_at).timestamp() + (record.timing.headers_s or 0.0)

@@ -1,13 +1,13 @@
-"""What the usage of each record adds to the counters, so that a stream and the streams that resume it count once.
+"""The additions of each record's usage to the counters, so that a stream and the streams that resume it count once.
 
 For each kind of tokens, a resumed stream adds max(0, reported - already counted for this stream), since a counter cannot go
-down. What is counted for a stream comes from its origin and from the origin's other resumed streams. Any other record adds
+down. Already counted is what its origin and the origin's other resumed streams have added. Any other record adds
 all that it reports. A resumed stream whose origin is not known here adds its usage, too, except for what its dialect reports
 before anything that can be resumed.
 
-This process knows only what it observed recently, in the order of its observations. Other workers know other streams, a
-restart forgets all of them, and an origin that ends after the stream that resumes it is not found. The ledger has all
-records and is authoritative.
+A process knows only the streams that it observed recently, in the order of its observations. It does not know the streams
+of other workers, or of the time before its start; and it does not find an origin that ends after the stream that resumes
+it. The ledger has all records and is authoritative.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ from streamgauge.core.token_kinds import TokenKinds, growth, token_kinds
 # of those are resumed, and soon. This takes 7 MB; at most 20 MB, if every record has one key only, of the largest
 # length, and reports every kind.
 MAX_GENERATION_KEYS = 4_096
-# A tap writes ids of at most 256 characters (core/safe_values.py). A record with a longer one is forged, and is not
-# remembered.
+# A tap writes ids of at most 256 characters (core/safe_values.py). A record with a longer id is forged, and is not
+# kept.
 MAX_ID_CHARS = 256
 
 # Kinds that a stream of this dialect reports before anything that can be resumed, so that a resumed stream may report
@@ -72,9 +72,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What a record adds: tokens by kind, and the model under which they count.
+    """The addition of a record: tokens by kind, and the model under which they count.
 
-    `before` and `after`: what its stream and those that resume it have reported without and with this record.
+    `before` and `after`: what its stream and the streams that resume it have reported without and with this record.
     """
 
     model: str
@@ -84,7 +84,7 @@ class Addition:
 
 
 class ResumedUsage:
-    """Remembers the usage that was counted recently. Not thread-safe: `prometheus.Metrics` holds the lock."""
+    """The usage that was counted recently, by stream. Not thread-safe: `prometheus.Metrics` holds the lock."""
 
     def __init__(self, max_keys: int = MAX_GENERATION_KEYS) -> None:
         self._broken: Recent[Known[Share]] = Recent(max_keys)
@@ -96,7 +96,7 @@ class ResumedUsage:
         return len(self._broken) + len(self._completed)
 
     def share_of(self, record: Record, model: str, reported: Mapping[str, int]) -> Addition:
-        """What a record adds of the tokens that it reports (`reported`, by kind). Call it once for each record.
+        """The addition of a record that reports these tokens by kind. Call it once for each record.
 
         `model` is the label's value for this record.
         """
@@ -115,7 +115,7 @@ class ResumedUsage:
 
 
 def added_by_kind(kinds: TokenKinds, addition: Addition) -> dict[str, int]:
-    """What the count of each kind grows by; 0 for a kind that is reported and does not grow. `kinds`: the record's own."""
+    """The growth of each kind's count; 0 for a kind that is reported and does not grow. `kinds`: of the record alone."""
     if not addition.before:
         return {**kinds.input, **kinds.output}
     before, after = token_kinds(addition.before), token_kinds(addition.after)

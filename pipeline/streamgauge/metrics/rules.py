@@ -1,4 +1,4 @@
-"""What alert and recording rules for Prometheus consist of. `rule_files.py` collects and writes them.
+"""The parts of alert and recording rules for Prometheus. `rule_files.py` collects and writes them.
 
 An alert has a page docs/runbooks/<name>.md, and a firing and a silent case in dashboards/prometheus/tests.
 """

@@ -1,6 +1,6 @@
 """Alerts on what is not there: processes that are not scraped, and metrics that are not exported.
 
-A tap is an instance that exports the limit of its spool, a worker one that exports its connection to the broker. So these
+An instance that exports the limit of its spool is a tap; one that exports its connection to the broker is a worker. So these
 rules depend on no name of a job, and hold for `up`, which has no worker.
 """
 

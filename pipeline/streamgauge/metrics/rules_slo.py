@@ -135,7 +135,7 @@ def groups(objectives: Objectives, durations: Durations) -> tuple[RuleGroup, ...
 
 
 def _recordings(objective: Objective, durations: Durations) -> tuple[Recording, ...]:
-    """Rates of the shortest window come from the metrics, those of longer windows from these rates: days are read cheaply."""
+    """Rates of the shortest window come from the metrics, and rates of longer windows from these: days are read cheaply."""
     shortest = WINDOWS[0]
     rules = [
         Recording(objective.recorded(what, shortest), query.format(f="rate", w=durations(shortest)))

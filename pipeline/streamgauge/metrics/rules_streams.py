@@ -91,7 +91,7 @@ def _quality(durations: Durations) -> list[Alert]:
 
 
 def without_usage(absent: str, every: str, completed: str) -> str:
-    """How many completed streams have no usage, from the sums of streams without usage, of all, and of completed ones.
+    """The number of completed streams without usage, from the sums of streams without usage, of all, and of completed ones.
 
     Streams that did not complete seldom have usage, and have alerts of their own: as many without usage do not count.
     """
@@ -131,7 +131,7 @@ def _headroom() -> Alert:
 def _cache_share(durations: Durations) -> Alert:
     hour, day = durations(60), durations(24 * 60)
     by = "upstream, model"
-    # The kinds are disjoint: those of input add up to all input tokens.
+    # The kinds are disjoint: the kinds of input add up to all input tokens.
     cached, tokens = (f"streamgauge_usage_tokens_total{{kind{kind}}}" for kind in ('="input_cached"', '=~"input_.*"'))
     enough = _of(tokens, hour, by)
     # After a restart of all workers there is no series of cached tokens until a stream reports some.

@@ -51,7 +51,7 @@ class ObservedStream(NamedTuple):
         return labels if self.trace_id is None else [*labels, ("trace_id", clean(self.trace_id, len(self.trace_id)))]
 
     def ended_at(self) -> float | None:
-        """When the stream ended, or began if its end is unknown (Unix time, seconds)."""
+        """The end of the stream, or its beginning if the end is unknown (Unix time, seconds)."""
         if self.started_at is None:
             return None
         try:
@@ -136,7 +136,7 @@ class Family:
     def key_of(self, labels: Mapping[str, object]) -> Key:
         """The key of a series. Its open labels become `other` where a budget is full.
 
-        Raises ValueError if the labels are not exactly those of the metric.
+        Raises ValueError if the labels differ from the metric's.
         """
         names = self.metric.labels[: len(self.metric.labels) - self.attributes]
         if len(labels) != len(names) or any(name not in labels for name in names):
@@ -170,7 +170,7 @@ class Family:
         return key if key in self._used else self._new_key(key)
 
     def used(self) -> Mapping[Key, float]:
-        """When each of the metric's series was last asked for, by its label values."""
+        """The time of last use of each of the metric's series, by its label values."""
         return self._used
 
     def remove(self, key: Key) -> None:

@@ -494,8 +494,8 @@ EXPECTED_PARTITIONS = gauge(
     "partitions",
 )
 
-# Processes, with the names that all clients of Prometheus give these metrics. A tap has several processes: a label tells
-# them apart, except in the start time, which must not be added up.
+# Processes, with the names that all clients of Prometheus give these metrics. A tap has several processes: a label
+# distinguishes them, except in the start time, which must not be added up.
 
 
 def _process(name: str, kind: Kind, help: str, unit: str, *labels: str) -> Metric:
@@ -560,5 +560,5 @@ def with_attributes(metric: Metric, attributes: Sequence[str]) -> Metric:
 
 
 def attributes_of(metric: Metric, attributes: Sequence[str]) -> int:
-    """How many of a metric's labels, its last ones, are attributes."""
+    """The number of a metric's labels that are attributes; they are its last labels."""
     return len(attributes) if metric.name in ATTRIBUTED else 0

@@ -71,7 +71,7 @@ class TextFormat:
                 yield f"{self._begin(metric.name, _labels(names, key))} {_number(value)}\n"
 
     def _histogram(self, metric: Metric, before: str, after: str, histogram: Histogram) -> Iterator[str]:
-        """`before`, `after`: the labels that stand before and after that of the bound."""
+        """The lines of a histogram. `before`, `after`: the labels before and after the label of the bound."""
         begin = self._begin(f"{metric.name}_bucket", f'{before}{"," if before else ""}{_BOUND}="').removesuffix("}")
         end = f'"{"," if after else ""}{after}}} '
         labels = ",".join([part for part in (before, after) if part])

@@ -1,8 +1,8 @@
-"""What records cost. Prices are of the day on which a stream started: those of a file of the operator, else genai-prices.
+"""The cost of records, at prices of the day on which a stream started: from the operator's file, else from genai-prices.
 
 rates.py       prices of one model on one day, and what the tokens of a record cost by them
 catalogue.py   finds them in genai-prices
-sellers.py     says whose list holds for an upstream
+sellers.py     the seller whose list holds for an upstream
 price_file.py  reads them from the operator's file (--prices)
 pricing.py     chooses between the two for a record; adds what is billed apart from tokens
 """

@@ -1,7 +1,7 @@
 """Finds prices in genai-prices: by seller, model, service tier, region and time. It never fetches newer ones.
 
 A price that the list does not know is no price: a tier, a speed, a region or a kind of tokens without a price of its own is
-not charged as the standard one.
+not charged at the standard price.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _STANDARD = frozenset({None, "default", "standard", "standard_only", "auto", "on
 # Speeds that are charged at the standard price. Anthropic's fast mode has prices of its own.
 _USUAL = frozenset({None, "standard"})
 # What a region adds: Anthropic charges 1.1 times all token prices for inference in the US only
-# (platform.claude.com/docs/en/about-claude/pricing, "Data residency pricing"), those of fast mode included. Other regions
+# (platform.claude.com/docs/en/about-claude/pricing, "Data residency pricing"), prices of fast mode included. Other regions
 # have no known price.
 _ANYWHERE = frozenset({None, "global", "not_available"})
 _REGIONS: Mapping[tuple[str, str | None], Decimal] = {("anthropic", "us"): Decimal("1.1")}
@@ -58,10 +58,11 @@ _KEPT = 4_096
 
 
 class Offer(NamedTuple):
-    """What was used. `upstream`: its name; `host`: of the upstream; `provider`: the provider that the operator names for it.
+    """The use to be priced.
 
-    `is_named`: the host is not known, so that the name counts in its place if it is a host or a seller's. `model`: the one
-    that answered; `asked`: the one in the request.
+    `upstream`: its name; `host`: of the upstream; `provider`: the provider that the operator names for it. `is_named`: the
+    host is not known, so that the name counts in its place if it is a host or a seller's. `model`: the model that answered;
+    `asked`: the requested model.
     """
 
     upstream: str | None
@@ -96,7 +97,7 @@ def rates_of(offer: Offer, started: datetime | None) -> Rates | Unpriced:
     at = _hour_of(provider.id, model.id, started)
     context = _context(offer)
     special = _context(offer, is_special=True)
-    is_own = any(model is one for one in provider.models)
+    is_own = any(model is listed for listed in provider.models)
     if special and not (is_own and _has_variant(model, at, special, context)):
         return Unpriced.NO_TIER_PRICE
     prices = model.get_prices(at, context if is_own else None)
@@ -122,7 +123,7 @@ def _model_of(seller: Seller, offer: Offer) -> Any | Unpriced:
     """The model in the seller's list, or why there is none.
 
     A request to Bedrock names the region of a model, its response does not. An application inference profile, which the
-    request may name instead, has a region that only its owner knows.
+    request may name instead, has a region that only its owner can look up.
     """
     if seller.provider.id != "aws":
         return _found(seller, offer.model) or Unpriced.NO_MODEL
@@ -159,16 +160,16 @@ def _hour_of(provider: str, model: str, started: datetime) -> datetime:
 def _context(offer: Offer, *, is_special: bool = False) -> dict[str, str]:
     """The tier and the speed, by the list's names. `is_special`: only what is not charged at the standard price."""
     tier, speed = offer.service_tier, offer.speed
-    found: dict[str, str] = {}
+    context: dict[str, str] = {}
     if tier is not None and not (is_special and tier in _STANDARD):
-        found["processing" if tier == "batch" else "service_tier"] = tier
+        context["processing" if tier == "batch" else "service_tier"] = tier
     if speed is not None and not (is_special and speed in _USUAL):
-        found["speed"] = speed
-    return found
+        context["speed"] = speed
+    return context
 
 
 def _has_variant(model: Any, started: datetime, special: Mapping[str, str], context: Mapping[str, str]) -> bool:
-    """Whether one variant is for all that is special: two variants say nothing about a request that is both."""
+    """Whether a single variant covers everything special: two variants give no price for a request that is both."""
     return any(
         (variant.constraint is None or variant.constraint.active(started))
         and special.items() <= variant.when.items() <= context.items()
@@ -177,7 +178,7 @@ def _has_variant(model: Any, started: datetime, special: Mapping[str, str], cont
 
 
 def _has_searches(model: Any) -> bool:
-    """Whether there are several prices of a web search (Perplexity): usage does not say which kind of search it was."""
+    """Whether there are several prices of a web search (Perplexity): usage does not show which kind of search it was."""
     return any("search_type" in variant.when for variant in model.price_variants or ())
 
 
@@ -193,9 +194,9 @@ def _date(model: Any, started: datetime) -> str | None:
     """The day from which the price holds; None if the list gives none, as for the first price of a model."""
     if not isinstance(model.prices, list):
         return None
-    for one in reversed(model.prices):
-        if one.constraint is None or one.constraint.active(started):
-            begin = getattr(one.constraint, "start_date", None)
+    for price in reversed(model.prices):
+        if price.constraint is None or price.constraint.active(started):
+            begin = getattr(price.constraint, "start_date", None)
             return None if begin is None else str(begin.isoformat())
     return None
 

@@ -87,7 +87,7 @@ class PriceFile:
         return None if upstream is None else self.upstreams.get(upstream)
 
     def has_no_price(self, upstream: str | None) -> bool:
-        """Whether the file says that no list price holds for an upstream."""
+        """Whether no list price holds for an upstream, by the file."""
         return self.provider_of(upstream) == NONE
 
 
@@ -106,93 +106,93 @@ def load_prices(path: Path) -> PriceFile:
         raise UsageFault(f"the price file {path}: {min(unknown)} is not known: it holds [upstreams] and [[price]]")
     try:
         upstreams = _upstreams(known.get("upstreams", {}))
-        given = known.get("price", [])
-        if not isinstance(given, list):
+        entries = known.get("price", [])
+        if not isinstance(entries, list):
             raise ValueError("price must be a list: write [[price]]")
-        prices = [_price(path.name, number, one) for number, one in enumerate(given, 1)]
+        prices = [_price(path.name, number, entry) for number, entry in enumerate(entries, 1)]
     except ValueError as error:
         raise UsageFault(f"the price file {path}: {error}") from None
     ordered = sorted(enumerate(prices), key=lambda numbered: (numbered[1].first, numbered[0]), reverse=True)
     return PriceFile(upstreams, tuple(price for _, price in ordered))
 
 
-def _upstreams(given: object) -> dict[str, str]:
-    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given.values()):
+def _upstreams(providers: object) -> dict[str, str]:
+    if not isinstance(providers, dict) or not all(isinstance(name, str) for name in providers.values()):
         raise ValueError('[upstreams] has lines of the form upstream = "provider"')
-    for upstream, provider in given.items():
+    for upstream, provider in providers.items():
         if provider != NONE and not is_provider(provider):
             raise ValueError(
                 f"upstreams: {upstream}: genai-prices knows no provider {provider!r}; {NONE!r} is none of them"
             )
-    return given
+    return providers
 
 
-def _price(file: str, number: int, given: Any) -> OwnPrice:
-    place = f"price {number}"
-    if not isinstance(given, dict):
-        raise ValueError(f"{place} is not a table")
-    if unknown := given.keys() - _KEYS:
-        raise ValueError(f"{place}: {min(unknown)} is not known: use {', '.join(sorted(_KEYS))}")
+def _price(file: str, number: int, entry: Any) -> OwnPrice:
+    where = f"price {number}"
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where} is not a table")
+    if unknown := entry.keys() - _KEYS:
+        raise ValueError(f"{where}: {min(unknown)} is not known: use {', '.join(sorted(_KEYS))}")
     for name in _CHOICES:
-        if not isinstance(given.get(name, ""), str) or (name == "model" and not given.get(name)):
-            raise ValueError(f"{place}: {name} must be text")
-    first, end = _day(place, given, "from"), _day(place, given, "until")
+        if not isinstance(entry.get(name, ""), str) or (name == "model" and not entry.get(name)):
+            raise ValueError(f"{where}: {name} must be text")
+    first, end = _day(where, entry, "from"), _day(where, entry, "until")
     if first is None:
-        raise ValueError(f"{place}: from is missing: the day from which the price holds")
+        raise ValueError(f"{where}: from is missing: the day from which the price holds")
     if end is not None and end <= first:
-        raise ValueError(f"{place}: until must be later than from")
-    kinds: dict[str, Any] = {kind: _rate(place, given, kind) for kind in _KINDS}
+        raise ValueError(f"{where}: until must be later than from")
+    kinds: dict[str, Any] = {kind: _rate(where, entry, kind) for kind in _KINDS}
     rates = Rates(
-        source=f"{file}: {given['model']}",
+        source=f"{file}: {entry['model']}",
         date=first,
-        request=of_request(_number(place, given, "request") or Decimal(0)),
+        request=of_request(_number(where, entry, "request") or Decimal(0)),
         **kinds,
     )
     if rates.input is None or rates.output is None:
-        raise ValueError(f"{place}: input and output are required (0 for what costs nothing)")
+        raise ValueError(f"{where}: input and output are required (0 for what costs nothing)")
     return OwnPrice(
-        given["model"],
-        given.get("upstream"),
-        given.get("service_tier"),
-        given.get("region"),
+        entry["model"],
+        entry.get("upstream"),
+        entry.get("service_tier"),
+        entry.get("region"),
         first,
         end,
         rates,
-        given.get("speed"),
+        entry.get("speed"),
     )
 
 
-def _day(place: str, given: Mapping[str, object], name: str) -> str | None:
-    value = given.get(name)
+def _day(where: str, entry: Mapping[str, object], name: str) -> str | None:
+    value = entry.get(name)
     if value is None:
         return None
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise ValueError(f"{place}: {name} must be a date, as in {name} = 2026-11-01")
+        raise ValueError(f"{where}: {name} must be a date, as in {name} = 2026-11-01")
     return value.isoformat()
 
 
-def _rate(place: str, given: Mapping[str, object], kind: str) -> Rate | None:
-    base = _number(place, given, kind)
-    tiers = given.get("above", [])
+def _rate(where: str, entry: Mapping[str, object], kind: str) -> Rate | None:
+    base = _number(where, entry, kind)
+    tiers = entry.get("above", [])
     if not isinstance(tiers, list) or not all(isinstance(tier, dict) for tier in tiers):
-        raise ValueError(f"{place}: above must be a list of tables")
+        raise ValueError(f"{where}: above must be a list of tables")
     above: list[tuple[int, Decimal]] = []
     for tier in tiers:
         if tier.keys() - {*_KINDS, "input_tokens"}:
-            raise ValueError(f"{place}: above has input_tokens and prices")
+            raise ValueError(f"{where}: above has input_tokens and prices")
         start = tier.get("input_tokens")
         if not isinstance(start, int) or isinstance(start, bool) or start < 0:
-            raise ValueError(f"{place}: above: input_tokens must be a whole number")
-        price = _number(f"{place}: above", tier, kind)
+            raise ValueError(f"{where}: above: input_tokens must be a whole number")
+        price = _number(f"{where}: above", tier, kind)
         if price is not None:
             above.append((start, price))
     if base is None and above:
-        raise ValueError(f"{place}: {kind} has a price above a number of tokens, and none below")
+        raise ValueError(f"{where}: {kind} has a price above a number of tokens, and none below")
     return None if base is None else Rate.of(base, tuple(sorted(above)))
 
 
-def _number(place: str, given: Mapping[str, object], name: str) -> Decimal | None:
-    value = given.get(name)
+def _number(where: str, entry: Mapping[str, object], name: str) -> Decimal | None:
+    value = entry.get(name)
     if value is None:
         return None
     try:
@@ -200,5 +200,5 @@ def _number(place: str, given: Mapping[str, object], name: str) -> Decimal | Non
     except InvalidOperation:
         number = None
     if number is None or not number.is_finite() or not 0 <= number <= _MAX_PRICE:
-        raise ValueError(f"{place}: {name} must be a number of USD from 0 to {_MAX_PRICE}")
+        raise ValueError(f"{where}: {name} must be a number of USD from 0 to {_MAX_PRICE}")
     return number

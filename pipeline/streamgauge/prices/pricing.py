@@ -1,4 +1,4 @@
-"""What a record costs: by the operator's own prices if one of them matches, else by the list.
+"""The cost of a record: by the operator's own prices if one of them matches, else by the list.
 
 A record may also bill parts apart from its tokens, or in place of them: the parts of its usage. A part with a price enters
 the cost; any other is named in `Cost.lacks`. An input that is billed in place of the reported one (Cohere) is priced in its
@@ -49,7 +49,7 @@ def billed(row: LedgerRow) -> LedgerRow:
 
 
 def with_parts(cost: Cost, row: LedgerRow, rates: Rates, rates_of: Callable[[LedgerRow], Rates | Unpriced]) -> Cost:
-    """The cost of a record's tokens, and that of its parts. `rates`: those of its model; `rates_of`: those of a row."""
+    """The cost of a record's tokens, with the cost of its parts. `rates`: of its model; `rates_of`: the rates of a row."""
     lacks = dict.fromkeys(cost.lacks)
     for part in row.parts:
         kind = part.get("type")
@@ -70,12 +70,12 @@ def with_parts(cost: Cost, row: LedgerRow, rates: Rates, rates_of: Callable[[Led
     return replace(cost, lacks=tuple(lacks)) if lacks else cost
 
 
-def _plus(cost: Cost, given: int, made: int) -> Cost:
+def _plus(cost: Cost, input_cost: int, output_cost: int) -> Cost:
     """The cost with more on each side. A side that was not reported stays so unless something is added."""
     return replace(
         cost,
-        input=cost.input if not given else (cost.input or 0) + given,
-        output=cost.output if not made else (cost.output or 0) + made,
+        input=cost.input if not input_cost else (cost.input or 0) + input_cost,
+        output=cost.output if not output_cost else (cost.output or 0) + output_cost,
     )
 
 
@@ -94,7 +94,7 @@ def _searches(part: Part) -> int | None:
 
 
 def _step(part: Part, row: LedgerRow, rates: Rates, rates_of: Callable[[LedgerRow], Rates | Unpriced]) -> Cost | None:
-    """What a step with tokens of its own costs, by its own model if it names one; None if that is not known."""
+    """The cost of a step with tokens of its own, by its own model if it names one; None if it is not known."""
     tokens = {member: whole_number(part.get(member)) for member in (*_INPUT, "output_tokens")}
     if tokens["input_tokens"] is None or tokens["output_tokens"] is None:
         return None
@@ -134,7 +134,7 @@ _KEPT = 4_096
 
 
 class Prices:
-    """Says what records cost. `own`: the operator's prices; `report`: takes an error of the list, once."""
+    """Computes the cost of records. `own`: the operator's prices; `report`: takes an error of the list, once."""
 
     def __init__(self, own: PriceFile = NO_PRICES, report: Callable[[Exception], None] = lambda _: None) -> None:
         self._own = own
@@ -158,7 +158,7 @@ class Prices:
         return rates if isinstance(rates, Unpriced) else self.cost_by(rates, row)
 
     def cost_by(self, rates: Rates, row: LedgerRow) -> Cost | Unpriced:
-        """What the tokens and parts of a record cost by the rates of its model."""
+        """The cost of the tokens and parts of a record, by the rates of its model."""
         cost = rates.cost_of(billed(row) if row.parts else row)
         return with_parts(cost, row, rates, self.rates_of) if row.parts and isinstance(cost, Cost) else cost
 

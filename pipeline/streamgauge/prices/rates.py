@@ -1,10 +1,10 @@
-"""The prices of one model on one day, and what a record costs by them. Exact: whole numbers, rounded once at the end. Pure.
+"""The prices of one model on one day, and the cost of a record by them. Exact: whole numbers, rounded once at the end. Pure.
 
 A record's tokens are priced in groups of one kind each. The kinds are the names of prices in `Rates`. The kind of a token
 follows from its side, from the cache, and from its modality, as far as the provider reports them:
 
 - A modality that the usage lists has its tokens. If the listed tokens are fewer than the whole, the others are text, image or
-  video, but of no modality that is listed. They are audio only if the provider says so.
+  video, but of no modality that is listed. They are audio only if the provider reports audio.
 - Cached tokens are of the modalities that the usage lists for them. If it lists none, and the input holds more than text,
   it is not known which tokens were read from the cache.
 - A document may be read as text or as images.
@@ -129,7 +129,7 @@ class Rate:
 
     @classmethod
     def of(cls, base: Decimal, above: tuple[tuple[int, Decimal], ...] = (), factor: Decimal = Decimal(1)) -> "Rate":
-        """From prices of a million tokens in USD, times a factor."""
+        """The rate for prices of a million tokens in USD, times a factor."""
         return cls(_whole(base, factor), tuple((start, _whole(price, factor)) for start, price in above))
 
     def at(self, input_tokens: int | None) -> int | None:
@@ -153,7 +153,7 @@ def of_request(price: Decimal, factor: Decimal = Decimal(1)) -> int:
 
 
 class CacheEffect(NamedTuple):
-    """What the prompt cache changed in the cost of input, in 10**-12 USD: `saved` by reading from it, `added` by writing."""
+    """The effect of the prompt cache on the cost of input (10**-12 USD): `saved` by reading from it, `added` by writing."""
 
     saved: int
     added: int
@@ -203,7 +203,7 @@ class Rates:
     lacks: tuple[str, ...] = ()
 
     def cost_of(self, row: LedgerRow) -> Cost | Unpriced:
-        """What the reported tokens of a record cost, or why that is not known: no side was reported, a price is missing."""
+        """The cost of a record's reported tokens, or why it is not known: no side was reported, or a price is missing."""
         input_cost = output_cost = None
         if row.input_tokens is not None:
             input_cost = self._side(input_groups(row), row.input_tokens, self.request)
@@ -219,11 +219,11 @@ class Rates:
         return Cost(input_cost, output_cost, self.source, self.date, lacks=self.lacks)
 
     def cost_of_searches(self, searches: int) -> int:
-        """What so many web searches cost, in 10**-12 USD."""
+        """The cost of this many web searches (10**-12 USD)."""
         return searches * (self.search or 0) // _ROUNDED
 
     def cache_effect_of(self, row: LedgerRow) -> CacheEffect:
-        """What the prompt cache changed in the cost of a record's input. Tokens change nothing if a price is missing, or if
+        """The effect of the prompt cache on the cost of a record's input. Tokens change nothing if a price is missing, or if
         it depends on their kind, which is not known.
         """
         saved = added = 0
@@ -236,13 +236,13 @@ class Rates:
         return CacheEffect(max(saved, 0) // _ROUNDED, max(added, 0) // _ROUNDED)
 
     def _cache_change(self, group: Group, input_tokens: int | None) -> int:
-        """What the cache adds to the price of a token of a group; 0 if that is not known."""
+        """The surcharge of the cache on a token of a group (negative if cheaper); 0 if it is not known."""
         changes = [self._change_of(kind, input_tokens) for kind in group.kinds]
         others = {self._change_of(kind, input_tokens) for kind in group.others} - {None}
         return 0 if len({*changes, *others}) > 1 else changes[0] or 0
 
     def _change_of(self, kind: str, input_tokens: int | None) -> int | None:
-        """What the cache adds to the price of a token of a kind; None if a price is not known."""
+        """The surcharge of the cache on a token of a kind (negative if cheaper); None if a price is not known."""
         uncached = _READ.get(kind) or _WRITTEN.get(kind)
         if uncached is None:
             return 0
@@ -252,8 +252,8 @@ class Rates:
     @cached_property
     def _rates(self) -> Mapping[str, Rate | None]:
         """The rate of each kind."""
-        given, made = (None, None) if self.is_list else (self.input, self.output)
-        write, cached = self.cache_write or given, self.input_cached or given
+        input_rate, output_rate = (None, None) if self.is_list else (self.input, self.output)
+        write, cached = self.cache_write or input_rate, self.input_cached or input_rate
         image, video = self.input_image or self.input, self.input_video or self.input
         # In a list a modality that has its own price of input has its own price of cached input.
         cached_image, cached_video, cached_audio = (
@@ -264,7 +264,7 @@ class Rates:
             "input": self.input,
             "input_image": image,
             "input_video": video,
-            "input_audio": self.input_audio or given,
+            "input_audio": self.input_audio or input_rate,
             "input_cached": cached,
             "input_cached_image": self.input_cached_image or cached_image,
             "input_cached_video": cached_video,
@@ -272,9 +272,9 @@ class Rates:
             "cache_write": write,
             "cache_write_1h": self.cache_write_1h or (None if self.is_list else write),
             "output": self.output,
-            "output_image": self.output_image or made,
-            "output_video": self.output_video or made,
-            "output_audio": self.output_audio or made,
+            "output_image": self.output_image or output_rate,
+            "output_video": self.output_video or output_rate,
+            "output_audio": self.output_audio or output_rate,
             "reasoning": self.reasoning or self.output,
         }
 

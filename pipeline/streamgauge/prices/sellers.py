@@ -27,7 +27,7 @@ Factor = Callable[[str], Decimal | Unpriced]
 
 @dataclass(frozen=True)
 class Region:
-    """A host of a provider at which other prices hold than those of the list."""
+    """A host of a provider whose prices differ from the list."""
 
     host: re.Pattern[str]
     provider: str
@@ -35,21 +35,21 @@ class Region:
 
 
 def _openai(model: str) -> Decimal | Unpriced:
-    """A tenth more for models released on or after 5 March 2026: gpt-5.4 and later.
+    """The factor of regions: a tenth more for models released on or after 5 March 2026: gpt-5.4 and later.
 
     developers.openai.com/api/docs/guides/data-residency. The list has no days of release, so a model whose name does not
-    say its generation has no known price.
+    show its generation has no known price.
     """
     if re.match(r"o[134]\b|gpt-[34]\b|gpt-3\.5|gpt-4[.o]|chatgpt-4o|codex-mini|text-embedding-(3|ada)", model):
         return _ONCE
-    found = re.match(r"gpt-(\d+)(?:\.(\d+))?(?:-|\Z)", model)
-    if found is None or "image" in model:
+    version = re.match(r"gpt-(\d+)(?:\.(\d+))?(?:-|\Z)", model)
+    if version is None or "image" in model:
         return _NOT_KNOWN
-    return _TENTH_MORE if (int(found[1]), int(found[2] or 0)) >= (5, 4) else _ONCE
+    return _TENTH_MORE if (int(version[1]), int(version[2] or 0)) >= (5, 4) else _ONCE
 
 
 def _vertex(model: str) -> Decimal | Unpriced:
-    """Of Anthropic's models a tenth more since Sonnet 4.5; of Google's no price for regions is known.
+    """The factor of regions: a tenth more for Anthropic's models since Sonnet 4.5; not known for Google's models.
 
     platform.claude.com/docs/en/about-claude/pricing, "Third-party platform pricing".
     """
@@ -63,7 +63,7 @@ def _list_price(model: str) -> Decimal | Unpriced:
 
 
 def _bedrock(model: str) -> Decimal | Unpriced:
-    """The list has entries of their own for some models in regions and everywhere; its other prices are those of the US."""
+    """The factor of regions: 1 for models that the list has by region; else not known, since other prices are for the US."""
     return _ONCE if model.startswith(BEDROCK_REGIONS) else _NOT_KNOWN
 
 
@@ -162,8 +162,8 @@ def _of_host(host: str) -> Any | None:
     origin = f"https://{host}"
     for provider in _snapshot().providers:
         for path in _PATHS:
-            found = re.match(provider.api_pattern, origin + path)
-            if found is not None and found.end() >= len(origin):
+            match = re.match(provider.api_pattern, origin + path)
+            if match is not None and match.end() >= len(origin):
                 return provider
     return None
 

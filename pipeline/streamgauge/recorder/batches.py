@@ -27,7 +27,7 @@ class BatchHandler(Protocol):
         """Count data that is no batch. Its connection is closed after this call."""
 
     def disconnected(self, source: int) -> None:
-        """End the open streams of a connection that has ended, by whichever side."""
+        """End the open streams of a connection that has ended, on either side."""
 
 
 class Batches(asyncio.Protocol):

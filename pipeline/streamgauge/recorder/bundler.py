@@ -60,7 +60,7 @@ class Bundler:
             for slot in slots:
                 dead_in.setdefault(slot % SLOTS, []).append(dead_instance)
         first = int.from_bytes(instance) % SLOTS
-        others = [slot for place in range(SLOTS) if (slot := (first + place) % SLOTS) not in dead_in]
+        others = [slot for offset in range(SLOTS) if (slot := (first + offset) % SLOTS) not in dead_in]
         self._order = [*sorted(dead_in), *others]
         self._slots = {slot: _Slot(slot, dead_in.get(slot, []), now_ns) for slot in self._order[: max(len(dead_in), 1)]}
         self._slot_of: dict[bytes, int] = {}
@@ -105,7 +105,7 @@ class Bundler:
 
     @property
     def ready(self) -> int:
-        """How many full bundles wait to be taken."""
+        """The number of full bundles that wait to be taken."""
         return len(self._ready)
 
     def take_ready(self) -> list[Bundle]:
@@ -121,16 +121,16 @@ class Bundler:
 
     def _place(self, segment: Segment, now_ns: int) -> int:
         """The slot of a segment's stream."""
-        place = self._slot_of.get(segment.stream)
-        if place is None:
+        slot = self._slot_of.get(segment.stream)
+        if slot is None:
             self._next = (self._next + 1) % self._wanted
-            place = self._order[self._next]
-            if place not in self._slots:
-                self._slots[place] = _Slot(place, [], now_ns)
-            self._slot_of[segment.stream] = place
+            slot = self._order[self._next]
+            if slot not in self._slots:
+                self._slots[slot] = _Slot(slot, [], now_ns)
+            self._slot_of[segment.stream] = slot
         if segment.end is not None:
             del self._slot_of[segment.stream]
-        return place
+        return slot
 
     def _measure(self, now_ns: int) -> None:
         """Set over how many slots new streams are spread, by the rate of about the last second."""
@@ -166,7 +166,7 @@ def size_of(segment: Segment) -> int:
 
 
 def reads_of(bundle: Bundle) -> int:
-    """How many reads a bundle holds, as the balance counts them."""
+    """The number of reads in a bundle, as the balance counts them."""
     return sum(len(segment.reads) for segment in bundle.segments)
 
 

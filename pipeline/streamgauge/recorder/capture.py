@@ -55,17 +55,18 @@ class RecordedStream:
     """One stream. All stamps in its segments are nanoseconds since the request began.
 
     Reads, dropped reads and the ending wait in their order until `process_waiting` processes all of them or a part. A method
-    may raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
+    may raise because of a bug: the caller then calls `fail`. After that nothing raises.
 
-    `ready_bytes`: the approximate size of what `take` would return. `place`: its ordinal number. `party`: who sent the
-    request, if the tap knows. `behind`: set by the recorder for a stream that has more waiting than one turn processes.
+    `ready_bytes`: the approximate size of what `take` would return. `ordinal`: its number, counted by the recorder. `party`:
+    the sender of the request, if the tap knows it. `behind`: set by the recorder for a stream that has more waiting than one
+    turn processes.
     """
 
-    def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, place: int = 0) -> None:
-        """`place`: the stream's ordinal number, which spreads streams over the flushes."""
+    def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, ordinal: int = 0) -> None:
+        """`ordinal`: the number of the stream, which spreads streams over the flushes."""
         self.stream = stream
-        self.place, self.party = place, opened.party
-        self._flush_phase = place % FLUSHES_PER_SEGMENT
+        self.ordinal, self.party = ordinal, opened.party
+        self._flush_phase = ordinal % FLUSHES_PER_SEGMENT
         self.ready_bytes = 0
         self.behind = False
         self.body_capped = False
@@ -130,7 +131,7 @@ class RecordedStream:
         """As `add_read`, for reads that the tap sent in one message: they are sent at the next flush."""
         self._waiting += reads
         self._is_urgent = True
-        size = sum([len(one.data) for one in reads])
+        size = sum([len(read.data) for read in reads])
         self._waiting_data += size
         return size * self._weight + WAITING_BYTES * len(reads)
 
@@ -163,7 +164,7 @@ class RecordedStream:
     def process_waiting(self, most: int | None = None) -> int:
         """Process waiting reads until about `most` work is done (unit: `MaskedEvents.work`; None: all). Returns the work.
 
-        An exception from it is an internal error; the reads after the one that caused it still wait then.
+        An exception from it is an internal error; the reads after its cause then still wait.
         """
         response, work = self._response, 0
         while response is not None and self._waiting and (most is None or work < most):
@@ -187,7 +188,7 @@ class RecordedStream:
                     break
         finally:
             read = self._reads[before:]
-            self.ready_bytes += sum([len(one.content) for one in read]) + READ_BYTES * len(read)
+            self.ready_bytes += sum([len(item.content) for item in read]) + READ_BYTES * len(read)
             self._weight = CODED if response.is_coded else 1
             self._remove_waiting(len(read))
         return work
@@ -207,7 +208,7 @@ class RecordedStream:
 
     def drop_waiting(self) -> int:
         """Drop the waiting reads and mark them as missing. Returns how many reads were dropped."""
-        holes = [one.reads for one in self._waiting if isinstance(one, ReadsDropped)]
+        holes = [item.reads for item in self._waiting if isinstance(item, ReadsDropped)]
         reads = len(self._waiting) - len(holes)
         self._waiting, self._waiting_data, self._holes = [], 0, 0
         if self._response is None:
@@ -242,8 +243,8 @@ class RecordedStream:
         self._response = self._request = None
 
     @property
-    def is_blind(self) -> bool:
-        """Whether it has failed: waiting and later reads can only be dropped, with `drop_waiting`."""
+    def failed(self) -> bool:
+        """True after a capture error: waiting and later reads can then only be dropped (`drop_waiting`)."""
         return self._response is None
 
     @property
@@ -253,7 +254,7 @@ class RecordedStream:
 
     @property
     def oversized_events(self) -> int:
-        """How many events so far were discarded: over their size limit, or for lack of space in the budget."""
+        """The number of events discarded so far: over their size limit, or for lack of space in the budget."""
         return 0 if self._response is None else self._response.oversized_events
 
     def _stream_ending(self, reported: ExchangeEnding, response: Response, final: FinalContent) -> StreamEnding:

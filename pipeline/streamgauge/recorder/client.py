@@ -33,8 +33,8 @@ Batch = list[Message | Encoded]
 
 
 def stream_numbers() -> Iterator[int]:
-    """Numbers for the streams of this process. The process id in the high bits makes them differ from those of other
-    processes, and of an earlier process of this tap, for as long as a recorder may remember them.
+    """Numbers for the streams of this process. The process id in the high bits makes them differ from the numbers of
+    other processes, and of an earlier process of this tap, as long as a recorder may know them.
     """
     return itertools.count((os.getpid() & 0xFFFFFF) << 36)
 
@@ -76,7 +76,7 @@ class RecorderClient:
 
     @property
     def waiting_reads(self) -> int:
-        """How many reads wait, in all batches."""
+        """The number of reads that wait, in all batches."""
         return sum(_reads_of(batch) for batch, _ in self._batches) + _reads_of(self._open_batch)
 
     def admits(self, party: Party | None) -> bool:
@@ -157,14 +157,14 @@ class RecorderClient:
         path = self._path()
         if not is_our_directory(os.path.dirname(path)):  # noqa: PTH120 - no Path keeps it short
             return False  # missing, or another user's, who would receive the captured data
-        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        one.settimeout(self._timeout_s)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(self._timeout_s)
         try:
-            one.connect(path)
+            connection.connect(path)
         except OSError:  # it has not started, or has ended, or its backlog is full
-            one.close()
+            connection.close()
             return False
-        self._socket = one
+        self._socket = connection
         return True
 
     def send_batch(self) -> bool:

@@ -1,4 +1,4 @@
-"""Bounds the time that streams which are behind may use for their turns. Pure: the caller has the clock.
+"""The CPU quota of backlogged streams (streams that are behind). Pure: the caller has the clock.
 
 A stream that is behind has more waiting than one turn processes. Its events may be many and costly, and need not be recorded
 as fast as they arrived. Streams that are behind share half of the recorder's time, and about half of the time of the process
@@ -21,7 +21,7 @@ LINE_NS = 4_000
 
 
 class Credit:
-    """Time for turns: `grant` at each flush, `charge` after each turn. A turn may run as long as credit is `left`."""
+    """The quota: `grant` at each flush, `charge` after each turn. A turn may run as long as credit is `left`."""
 
     def __init__(self) -> None:
         self._left_ns = MAX_CREDIT_NS

@@ -34,13 +34,13 @@ _SPLIT_BLANK_LINE = 3
 
 
 def _end_of_first(decoded: bytes) -> int:
-    """Where the pending block may end: after the first blank line, or at the end of the bytes."""
-    found = _BLANK_LINE.search(decoded)
-    return found.end() if found else len(decoded)
+    """The position where the pending block may end: after the first blank line, or at the end of the bytes."""
+    blank = _BLANK_LINE.search(decoded)
+    return blank.end() if blank else len(decoded)
 
 
 def _end_of_blocks(decoded: bytes) -> int:
-    """Where the last whole block ends; 0 if none does. Finds LF and CRLF line ends."""
+    """The end of the last whole block; 0 if there is none. Finds LF and CRLF line ends."""
     return max([decoded.rfind(blank) + len(blank) if blank in decoded else 0 for blank in (b"\n\n", b"\r\n\r\n")])
 
 
@@ -184,13 +184,13 @@ class MaskedEvents:
 
     def _seek(self, data: bytes) -> bytes:
         """The events after the next blank line, as of `feed`, and before them the mark of an event that was discarded."""
-        found = _BLANK_LINE.search(data)
-        if found is None:
+        blank = _BLANK_LINE.search(data)
+        if blank is None:
             self._after_gap = data[-_SPLIT_BLANK_LINE:]
             return b""
         mark = write_event(_DISCARDED) if self._evicted else b""
         self._after_gap, self._evicted = None, False
-        return mark + self.feed(data[found.end() :])
+        return mark + self.feed(data[blank.end() :])
 
     def _charge_event(self, decoded: bytes, *, new_event: bool) -> None:
         """Charge the unfinished event to the budget, and discard the event if the budget has no space for it.

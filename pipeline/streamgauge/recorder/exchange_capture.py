@@ -268,8 +268,8 @@ def attributes_in(headers: Headers, attributes: Sequence[Attribute]) -> list[tup
     """The request's attributes, by name: of each header the first field counts."""
     if not attributes:
         return []
-    first = dict(reversed(kept_headers(headers, frozenset(one.header for one in attributes))))
-    return [(one.name, first[one.header]) for one in attributes if one.header in first]
+    first = dict(reversed(kept_headers(headers, frozenset(attribute.header for attribute in attributes))))
+    return [(attribute.name, first[attribute.header]) for attribute in attributes if attribute.header in first]
 
 
 def _text(raw: str | bytes) -> str:

@@ -1,4 +1,4 @@
-"""Which new streams are captured while the recorder is behind: those of parties that have less than their share. Pure.
+"""Fair shares: while the recorder is behind, only parties that have less than their share begin new streams. Pure.
 
 A party is a client's address, and within it an identity: the name by which the proxy authenticated the client, or its
 credential with its tenant. Streams that are not captured are refused whole, from their beginning. So the room that is left
@@ -27,7 +27,7 @@ LEAST_SHARE, LEAST_SHARING, _INTERVALS = 16 * 1024, 8, 4
 
 
 class Party(NamedTuple):
-    """Who sent a request. `identity`: empty if nothing but the address is known."""
+    """The sender of a request. `identity`: empty if nothing but the address is known."""
 
     address: str
     identity: str = ""
@@ -52,8 +52,8 @@ class FairShares:
     def admits(self, party: Party, held: int) -> bool:
         """Whether a new stream of `party` is captured, while `held` bytes wait.
 
-        Identities can be invented, addresses hardly: if several addresses have streams that wait, one with less than its
-        share is always admitted.
+        Identities are easy to invent, addresses are not: if several addresses have streams that wait, an address with less
+        than its share is always admitted.
         """
         self._first = self._first or party
         self._several = self._several or party != self._first
@@ -74,12 +74,12 @@ class FairShares:
         return self._several and held >= self._crowded
 
     def of_reads(self, held: int, streams: int) -> int:
-        """How many bytes the reads of one of `streams` streams may have until the next flush, if it is `crowded`."""
+        """The bytes that the reads of one of `streams` streams may have until the next flush, if it is `crowded`."""
         left = self._reads_end - held
         return max(LEAST_SHARE, left // (_INTERVALS * max(streams, LEAST_SHARING)))
 
     def room_of_reads(self, held: int) -> int:
-        """How many bytes of reads may be gathered elsewhere while `held` bytes wait: with several parties not beyond
+        """The bytes of reads that may be gathered elsewhere while `held` bytes wait: with several parties not beyond
         READS_END, but always a part of the rest, for streams that keep to their shares.
         """
         left = self._capacity - held

@@ -40,12 +40,12 @@ def previous_key(data_dir: Path) -> bytes | None:
 def _read(path: Path, purpose: str) -> bytes:
     """The key in a file. `purpose`: why an operator would remove the file."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a pipe must not block
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise UnusableKeyError(f"the key {path} is not a regular file: remove it {purpose}")
-        if others := others_who_may(found, READ | WRITE):
+        if others := others_who_may(status, READ | WRITE):
             raise UnusableKeyError(
-                f"{others} can read or change the key {path} (mode {mode_of(found)}): chmod 600 {shlex.quote(str(path))},"
+                f"{others} can read or change the key {path} (mode {mode_of(status)}): chmod 600 {shlex.quote(str(path))},"
                 f" or remove it {purpose} if others may know it"
             )
         key = file.read(_BYTES + 1)

@@ -83,7 +83,7 @@ class LoopClient(RecorderClient):
         return has
 
     def share_of(self, streams: int) -> int:
-        """How many bytes each of this many streams may put within FLUSH_S: all, unless it is `crowded`."""
+        """The bytes that each of this many streams may put within FLUSH_S: no limit unless it is `crowded`."""
         return self._shares.of_reads(self.held, streams) if self.crowded else sys.maxsize
 
     def schedule_flush(self) -> None:
@@ -94,12 +94,12 @@ class LoopClient(RecorderClient):
 
     @property
     def room(self) -> int:
-        """How many more bytes may be put before `full` is set."""
+        """The number of bytes that may still be put before `full` is set."""
         return max(self._capacity - BATCH_BYTES - self.held - self._open_bytes, 0)
 
     @property
     def room_of_reads(self) -> int:
-        """How many bytes of reads the pump may hold: half of `room`, since the relay's own messages need room too; less if
+        """The bytes of reads that the pump may hold: half of `room`, since the relay's own messages need room too; less if
         other streams would lose it.
         """
         return max(min(self.room // 2, self._shares.room_of_reads(self.held)), 0)

@@ -166,7 +166,7 @@ class RecorderProcess:
             self._take_turns(FLUSH_TURNS_NS)
 
     def next_work_s(self) -> float:
-        """When to call `run_due_work` (seconds from now); 0 if turns are due: the loop first reads its sockets."""
+        """The time until `run_due_work` is due (seconds); 0 if turns are due: the loop first reads its sockets."""
         return 0 if self._has_turns else max(self._late_ns - self._since_due_flush_ns, 0) / 1e9
 
     def run_due_work(self) -> None:
@@ -322,13 +322,13 @@ async def _upkeep(process: RecorderProcess) -> None:
 
 async def _first(*awaitables: Awaitable[object]) -> None:
     """Wait until the first of these is done. Raises what it raised."""
-    waiting = [asyncio.ensure_future(one) for one in awaitables]
+    waiting = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for one, awaitable in zip(waiting, awaitables, strict=True):
-        if one in pending and one is not awaitable:
-            one.cancel()
-    for one in done:
-        one.result()
+    for future, awaitable in zip(waiting, awaitables, strict=True):
+        if future in pending and future is not awaitable:
+            future.cancel()
+    for future in done:
+        future.result()
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> None:
@@ -344,7 +344,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> N
 
 
 def _run(settings: RecorderSettings) -> int:
-    """Record, then exit; the returned code is that of a start that failed. Raises OSError and UnusableKeyError."""
+    """Record, then exit; returns only if the start failed, with its exit code. Raises OSError and UnusableKeyError."""
     data_dir = settings.data_dir
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)

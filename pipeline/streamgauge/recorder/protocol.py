@@ -26,8 +26,8 @@ MAX_REQUEST_BODY = 16 * 1024 * 1024
 class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     """A request began. `at_ns` is time zero: the read with its first byte. `wall_ns`: UTC, at the same moment.
 
-    `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
-    those of REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
+    `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only of
+    REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
     the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
     tenant, so that its agent can warn if its own setting differs. `attributes`: names and values of the request's
     attributes, as the tap read them from the request's headers. `client_name`: the name by which the proxy authenticated the
@@ -123,7 +123,7 @@ class ResponseReads(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=Fals
 class ResponseHead(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
     """The response's head, from a tap that does not read the wire. Each ResponseRead after it holds bytes of the body.
 
-    `at_ns`: when the head was received. `status`: None if a recording has none. `headers`: lower-case names, only those of
+    `at_ns`: when the head was received. `status`: None if a recording has none. `headers`: lower-case names, only of
     RESPONSE_HEADERS. `content-encoding` names the coding that the body still has; absent if the body was decoded.
     """
 

@@ -64,15 +64,15 @@ def reset_ns(value: str, response_time: Callable[[], datetime | None]) -> int | 
     """
     if len(value) > _MAX_CHARS:
         return None
-    found: int | None
+    duration_ns: int | None
     if seconds := _SECONDS.fullmatch(value):
-        found = _in_ns(seconds[1], seconds[2], "s")
+        duration_ns = _in_ns(seconds[1], seconds[2], "s")
     elif _DURATION.fullmatch(value):
-        found = sum(_in_ns(*step.groups()) for step in _STEP.finditer(value))
+        duration_ns = sum(_in_ns(*step.groups()) for step in _STEP.finditer(value))
     else:
         now, then = response_time(), _time(value.upper())
-        found = None if now is None or then is None else max((then - now) // _MICROSECOND, 0) * 1000
-    return found if found is not None and found <= MAX_SAFE_INTEGER else None
+        duration_ns = None if now is None or then is None else max((then - now) // _MICROSECOND, 0) * 1000
+    return duration_ns if duration_ns is not None and duration_ns <= MAX_SAFE_INTEGER else None
 
 
 def _in_ns(whole: str, fraction: str | None, unit: str) -> int:

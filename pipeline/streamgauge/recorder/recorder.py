@@ -6,7 +6,7 @@ either in a segment or counted in `dropped`.
 Streams take turns. A stream's reads are processed up to TURN_WORK at a time. A stream that has more than that is behind:
 the rest waits, and the caller gives the streams that are behind one `turn` after another, when it has time for them. So a
 stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES bounds the waiting reads of all streams
-behind; beyond it reads are dropped, counted as `recorder_behind`: those of the clients that have the most.
+behind; beyond it reads are dropped, counted as `recorder_behind`, first of the clients that have the most.
 """
 
 import secrets
@@ -178,7 +178,7 @@ class Recorder:
             work = capture.process_waiting(most)
         except Exception as error:  # noqa: BLE001 - as above
             self._fault(capture, error)
-        if capture.is_blind:
+        if capture.failed:
             self.dropped[DropReason.CAPTURE_FAULT] += capture.drop_waiting()
         self._behind.pop(capture, None)
         capture.behind = capture.waits
@@ -217,7 +217,9 @@ class Recorder:
 
         def order(capture: RecordedStream) -> tuple[int, int, int]:
             party, waiting = capture.party, capture.waiting_bytes
-            return (waiting, waiting, 0) if party is None else (addresses[party.address], parties[party], capture.place)
+            return (
+                (waiting, waiting, 0) if party is None else (addresses[party.address], parties[party], capture.ordinal)
+            )
 
         for capture in sorted(self._behind, key=order, reverse=True):
             if self._behind_bytes <= most:
@@ -285,8 +287,8 @@ class Recorder:
             self._refused_from[source] = min(stream, self._refused_from.get(source, stream))
             return
         self._begun += 1
-        given = opened.stream_id
-        made = given if given is not None and len(given) == ID_BYTES else self._new_id(opened.wall_ns)
+        derived = opened.stream_id
+        made = derived if derived is not None and len(derived) == ID_BYTES else self._new_id(opened.wall_ns)
         capture = RecordedStream(made, opened, self._settings, self._begun)
         self._open[key] = capture
         self._changed[capture] = None

@@ -75,7 +75,7 @@ _MEMBERS = dict.fromkeys(
 
 
 class CaptureSettings(msgspec.Struct, frozen=True):
-    """How a recorder captures.
+    """The settings of capture.
 
     `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id. `full_share`: the part of the
     streams (0 to 1) that `capture` = full applies to; the others are masked. `tenant_source`: the order in which the name of
@@ -94,9 +94,9 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     previous_key: bytes | None = None
 
     def capture_of(self, stream: bytes) -> Literal["masked", "full"]:
-        """How a stream is captured, by its id (16 bytes): always the same for the same id and share.
+        """The capture of a stream, by its id (16 bytes): always the same for the same id and share.
 
-        A stream that is captured in full with one share is so with every larger one.
+        A stream that is captured in full with a share is captured in full with every larger share.
         """
         if self.capture == "full" and int.from_bytes(stream[-_CHOSEN_BYTES:]) >= self.full_share * 256**_CHOSEN_BYTES:
             return "masked"
@@ -108,7 +108,7 @@ _CHOSEN_BYTES = 4
 
 
 def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Literal["masked", "full"]) -> Opening:
-    """What is known when the request begins. `capture`: how this stream is captured."""
+    """The facts that are known when the request begins. `capture`: of this stream."""
     # If a name occurs twice, the first one counts. Blanks around a value are not part of it (RFC 9110, 5.5).
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
@@ -138,10 +138,10 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
     )
 
 
-def _attributes(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _attributes(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The attributes with valid names and with values, at most MAX_ATTRIBUTES; of a name that occurs twice the first."""
     known: dict[str, str] = {}
-    for name, value in given:
+    for name, value in pairs:
         safe = safe_id(value.strip(" \t"))
         if is_attribute_name(name) and safe is not None and len(known) < MAX_ATTRIBUTES:
             known.setdefault(name, safe)
@@ -177,7 +177,7 @@ def _tenant(
 
 
 def _tenant_of(credential: str | None, settings: CaptureSettings) -> str | None:
-    """The entry of a credential in `tenants`, under the present key or the one before a rotation."""
+    """The entry of a credential in `tenants`, under the present key or the previous key."""
     if credential is None or not settings.tenants:
         return None
     keys = (settings.key, settings.previous_key)
@@ -190,7 +190,7 @@ def _credential(headers: dict[str, str], parameters: dict[str, str]) -> str | No
     scheme, _, value = headers.get("authorization", "").partition(" ")
     bearer = value.strip() if scheme.lower() == "bearer" else ""
     candidates = (bearer, *(headers.get(name, "").strip() for name in _KEY_HEADERS), parameters.get("key", ""))
-    return next((one for one in candidates if one), None)
+    return next((candidate for candidate in candidates if candidate), None)
 
 
 @lru_cache(256)
@@ -209,10 +209,10 @@ def _bytes(text: str) -> bytes:
 
 def _trace_of(traceparent: str) -> tuple[str | None, str | None]:
     """The trace and the caller's span that the header names; None for both if it is not valid."""
-    found = _TRACEPARENT.fullmatch(traceparent.strip())
-    if found is None or found[1] == "ff" or (found[1] == "00" and found[4]):
+    match = _TRACEPARENT.fullmatch(traceparent.strip())
+    if match is None or match[1] == "ff" or (match[1] == "00" and match[4]):
         return None, None
-    return (found[2], found[3]) if found[2].strip("0") and found[3].strip("0") else (None, None)
+    return (match[2], match[3]) if match[2].strip("0") and match[3].strip("0") else (None, None)
 
 
 def _attempt(retries: str) -> int | None:

@@ -72,7 +72,7 @@ class Response:
         self._reader = ResponseReader(method)
         self._raw_head: ResponseHead | None = None
         self._head_stamp: int | None = None
-        self._reported_events: bool | None = None  # whether `head` was set as that of an event stream
+        self._reported_events: bool | None = None  # whether `head` was set as the head of an event stream
         self._expected = Expected.EVENTS
         self._decoder: BodyDecoder | None = None
         self._first: bytes | None = b""  # the content's first bytes, until they show its kind
@@ -126,15 +126,15 @@ class Response:
             decoder, events = self._decoder, self._events
             worked = 0 if events is None else events.work
             self._step_bytes = self._decoding = 0
-            one = wire_reads[at]
+            wire_read = wire_reads[at]
             together = _together(wire_reads, at)
             if self._part is not None:
                 read = self._continue_part(self._part)
             elif events is None or decoder is None or self._lost:
-                read = self.read(_since(one, zero_ns), one.data)
+                read = self.read(_since(wire_read, zero_ns), wire_read.data)
                 yield_cpu()
             elif decoder.is_coded or decoder.fault is not None or together < 2:
-                read = self.read(_since(one, zero_ns), one.data)
+                read = self.read(_since(wire_read, zero_ns), wire_read.data)
             else:
                 self._read_together(wire_reads[at : at + together], zero_ns, reads, decoder, events)
                 at += together
@@ -208,7 +208,7 @@ class Response:
         events: MaskedEvents,
     ) -> None:
         """Process several reads of an event stream without a coding, all together."""
-        wire = [one.data for one in wire_reads]
+        wire = [wire_read.data for wire_read in wire_reads]
         bodies = decoder.feed_each(wire)
         contents = events.feed_each(bodies)
         sizes = map(len, wire) if self.on_wire else repeat(0)
@@ -364,17 +364,17 @@ class Response:
 
 
 def _together(wire_reads: Sequence[ResponseRead | StampedRead], at: int) -> int:
-    """How many reads from the one at `at` are processed together."""
+    """The number of reads from index `at` on that are processed together."""
     size = 0
-    for count, one in enumerate(islice(wire_reads, at, at + AT_ONCE)):
-        size += len(one.data)
+    for count, wire_read in enumerate(islice(wire_reads, at, at + AT_ONCE)):
+        size += len(wire_read.data)
         if size > BYTES_AT_ONCE:
             return count
     return min(len(wire_reads) - at, AT_ONCE)
 
 
 def _step_end(decoded: bytes, begin: int, size: int) -> int:
-    """Where a step of about `size` bytes ends: after a whole event if possible, since a part of an event takes longer."""
+    """The end of a step of about `size` bytes: after a whole event if possible, since a part of an event takes longer."""
     for blank in (b"\n\n", b"\n\r\n") if begin + size < len(decoded) else ():
         end = decoded.rfind(blank, begin, begin + size)
         if end >= 0:
@@ -389,7 +389,7 @@ def _since(wire_reads: ResponseRead | StampedRead, zero_ns: int | None) -> int |
 
 def _since_each(wire_reads: Sequence[ResponseRead | StampedRead], zero_ns: int | None) -> Sequence[int | None]:
     """The stamps of many reads, as `_since` gives them."""
-    stamps = [one.at_ns for one in wire_reads if one.at_ns is not None]
+    stamps = [wire_read.at_ns for wire_read in wire_reads if wire_read.at_ns is not None]
     if zero_ns is None or len(stamps) < len(wire_reads) or min(stamps) < zero_ns:
-        return [_since(one, zero_ns) for one in wire_reads]
+        return [_since(wire_read, zero_ns) for wire_read in wire_reads]
     return [at_ns - zero_ns for at_ns in stamps]

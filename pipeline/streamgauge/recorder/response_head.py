@@ -32,7 +32,7 @@ class Expected(Enum):
 
     EVENTS = auto()  # an event stream, or a recording of one, unless it begins like JSON or HTML
     EVENTS_OF_ERROR = auto()  # an error with an event stream's content type: an event stream only if it begins like one
-    OTHER = auto()  # another content type, or none: an event stream only if its first lines are those of one
+    OTHER = auto()  # another content type, or none: an event stream only if it begins like one
     NO_EVENTS = auto()  # an error
 
 
@@ -91,10 +91,10 @@ def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | N
 def _has_usual_field(first: bytes, *, over: bool) -> bool | None:
     """Whether one of the usual fields follows lines with which an event stream may begin.
 
-    MAX_SNIFF_BYTES of such lines alone also count as an event stream: one that sends keep-alive comments for a long time.
+    MAX_SNIFF_BYTES of such lines alone also count as an event stream, which may send only comments for a long time.
     """
-    found = _LEADING_LINES.match(first)
-    rest = first[found.end() :] if found else first
+    leading = _LEADING_LINES.match(first)
+    rest = first[leading.end() :] if leading else first
     if rest.startswith(_USUAL_FIELDS):
         return True
     may_continue = not rest.strip(_BLANKS) or _begins_with(_FIELDS, rest, over=False) is not False
@@ -159,7 +159,7 @@ def _date(value: str) -> datetime | None:
 
 
 def _response_time(headers: Mapping[str, str], stamp_ns: int | None, began_wall_ns: int | None) -> datetime | None:
-    """When the response was sent: its own Date, whose clock is that of its other times; else when its head came."""
+    """The time of a response: its Date header (same clock as the reset times), else the arrival time of the head."""
     own = _date(headers.get("date", ""))
     if own is not None:
         return own.replace(tzinfo=own.tzinfo or UTC)

@@ -1,7 +1,7 @@
 """Puts bundles into the spool, in order. If the spool is full, or the disk fails, reads are dropped and counted.
 
-If a bundle's reads do not fit, reads are dropped: by policy those of the oldest bundles that wait in the spool, or the
-bundle's own. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that count the drop.
+If a bundle's reads do not fit, reads are dropped: by policy from the oldest bundles that wait in the spool, or from the
+bundle itself. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that count the drop.
 If even that does not fit, bundles in the spool lose their reads under both policies: the oldest, or the newest. While the
 disk refuses everything, bundles wait here; when they are too many, they wait without their reads. At the end the writer
 drops the reads of bundles that still wait, and puts heads and ends into the reserved disk space (spool/reserve.py).
@@ -53,10 +53,10 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What was lost when the writer was closed, as it is counted, and the system's error (empty: the spool is full).
+    """The losses when the writer was closed, as they are counted, and the system's error (empty: the spool is full).
 
-    `reads`: the dropped reads; `streams`: how many streams lost data; `without_record`: how many streams have nothing in
-    the spool.
+    `reads`: the dropped reads; `streams`: the number of streams that lost data; `without_record`: the number of streams that
+    have nothing in the spool.
     """
 
     reads: int
@@ -146,8 +146,8 @@ class SpoolWriter:
         self._count_unstored(list(self._unstored))
         self._waiting.clear()
         self._waiting_bytes = 0
-        streams = {one.stream for bundle in (*discarded, *missing) for one in bundle.segments}
-        begun = {one.stream for bundle in missing for one in bundle.segments if one.opening is not None}
+        streams = {segment.stream for bundle in (*discarded, *missing) for segment in bundle.segments}
+        begun = {segment.stream for bundle in missing for segment in bundle.segments if segment.opening is not None}
         return Lost(sum(map(reads_of, discarded)), len(streams), len(begun), reason, error)
 
     def drop_old_reads(self) -> bool:
@@ -184,7 +184,7 @@ class SpoolWriter:
         """Put the bundles that fit, from the front. Returns whether any bundle was put.
 
         `running`: the entry of unfinished instances for rows that are not the last; `last`: the entry that goes with the
-        last row. An entry is written only when it differs from the one in the spool.
+        last row. An entry is written only when it differs from the entry in the spool.
         """
         fitting = self._fitting()
         known = last if len(fitting) == len(self._waiting) else running
@@ -198,7 +198,7 @@ class SpoolWriter:
             self._refusals.written()
         offered = [self._waiting.popleft() for _ in fitting]
         # The space may have shrunk since it was measured. Refused rows stay first in the queue.
-        refused = [offered[place] for place in put.refused]
+        refused = [offered[index] for index in put.refused]
         self._waiting.extendleft(reversed(refused))
         self._waiting_bytes += sum([item.cost for item in refused]) - sum([item.cost for item in offered])
         if not refused:
@@ -210,13 +210,13 @@ class SpoolWriter:
         rows: list[NewRow] = []
         used = 0
         room = self._spool.room() if self._waiting else Room(0, 0)
-        for place in range(len(self._waiting)):
-            item = self._waiting[place]
+        for index in range(len(self._waiting)):
+            item = self._waiting[index]
             room = self._with_room(room, item, used)
             too_large = item.cost > min(room.reads - used, self._spool.most_at_once)
             if item.row.reads and too_large and self._spool.failure is None:
                 self._waiting_bytes -= item.cost
-                item = self._waiting[place] = self._strip_reads(item)
+                item = self._waiting[index] = self._strip_reads(item)
                 self._waiting_bytes += item.cost
                 room = self._with_room(room, item, used)
             if used + item.cost > (room.reads if item.row.reads else room.vital):

@@ -1,4 +1,4 @@
-"""Why a response is not captured, by its request's path and its Content-Type.
+"""The reason why a response is not captured, by its request's path and its Content-Type.
 
 A model's API has more than the endpoints of `core.dialects`: providers bill embeddings, images and audio as well, and some
 stream in formats that are not read. Such a response is `format`, and not `not_llm`: a bill has money for it.
@@ -30,4 +30,4 @@ def why_not_captured(target: str, content_types: Iterable[str]) -> NotCaptured:
     if _UNREAD.search(target.partition("?")[0]):
         return NotCaptured.FORMAT
     types = (part.partition(";")[0].strip().lower() for value in content_types for part in value.split(","))
-    return NotCaptured.FORMAT if any(one in _STREAMS for one in types) else NotCaptured.NOT_LLM
+    return NotCaptured.FORMAT if any(media_type in _STREAMS for media_type in types) else NotCaptured.NOT_LLM

@@ -27,7 +27,7 @@ _UNTRUSTED = (2, 18, 19, 20, 21, 27)
 
 
 class Invalid(StrEnum):
-    """Why the certificate of a server is invalid, as a part of a sentence."""
+    """Reasons why the certificate of a server is invalid, as parts of a sentence."""
 
     UNTRUSTED = "is not signed by a trusted CA"
     EXPIRED = "has expired"
@@ -53,10 +53,10 @@ def why_invalid(fault: ssl.SSLCertVerificationError) -> Invalid:
 def state_of(path: Path) -> State | None:
     """A value that changes with each version of a file (mtime in ns, size, inode); None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @contextmanager

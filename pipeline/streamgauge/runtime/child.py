@@ -1,4 +1,4 @@
-"""What a command and its child processes share: the child's settings, signals, and sentences for the operator.
+"""The interface of a command and its child processes: the child's settings, signals, and sentences for the operator.
 
 A parent gives a child its settings as a line of JSON: a dataclass, which may hold paths.
 """

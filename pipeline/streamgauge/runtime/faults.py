@@ -66,7 +66,7 @@ class FaultReports:
             places = places_with_causes(error)
             sentence = f"internal error in {where}: {described(error)}"
             fault = {"error": described(error), "traceback": places}
-            _LOG.error("%s", "\n".join([sentence, *[f"  {place}" for place in places]]), extra={"fault": fault})
+            _LOG.error("%s", "\n".join([sentence, *[f"  {frame}" for frame in places]]), extra={"fault": fault})
         elif now - self._logged.get(kind, (now, 0))[0] >= REPEAT_S:
             before = self._logged[kind][1]
             self._logged[kind] = now, count
@@ -109,12 +109,12 @@ def places_with_causes(error: BaseException) -> list[str]:
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
     """The error, then the exceptions that caused it."""
-    one: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(1 + MAX_CAUSES):
-        if one is None:
+        if cause is None:
             return
-        yield one
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 _reports = FaultReports()

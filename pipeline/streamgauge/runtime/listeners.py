@@ -49,7 +49,7 @@ class Listeners:
     def __init__(self, sockets: list[socket.socket]) -> None:
         self._sockets = sockets
         self.address = bound_address(sockets[0])
-        self.fds = [one.fileno() for one in sockets]
+        self.fds = [listener.fileno() for listener in sockets]
 
     def fd_of(self, relay: int) -> int:
         """The descriptor of the socket for the relay of this number."""
@@ -57,8 +57,8 @@ class Listeners:
 
     def close(self) -> None:
         """Close this process's copies. The kernel accepts connections until each process has closed its copies."""
-        for one in self._sockets:
-            one.close()
+        for listener in self._sockets:
+            listener.close()
 
     def __enter__(self) -> Self:
         return self
@@ -82,8 +82,8 @@ def open_listeners(address: Address, option: str, relays: int = 1) -> Listeners:
         for _ in range(relays):
             sockets.append(_bind(bound, shared=True))
     except OSError as error:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
         raise not_available(str(bound), option, error) from None
     return Listeners(sockets)
 
@@ -120,13 +120,13 @@ def bound_address(bound: socket.socket) -> str:
 
 
 def _bind(address: Address, *, shared: bool = False) -> socket.socket:
-    family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+    family, _, _, _, socket_address = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        made.bind(place)
+        made.bind(socket_address)
         made.listen(BACKLOG)
     except OSError:
         made.close()

@@ -14,11 +14,11 @@ from pathlib import Path
 READ, WRITE = 0o4, 0o2
 
 
-def others_who_may(found: os.stat_result, rights: int) -> str | None:
+def others_who_may(status: os.stat_result, rights: int) -> str | None:
     """The users besides the owner who have one of `rights`, named for a sentence; None if there are none."""
-    if found.st_mode & rights:
+    if status.st_mode & rights:
         return "every user of this host"
-    group = _shared_group(found.st_gid) if found.st_mode >> 3 & rights else None
+    group = _shared_group(status.st_gid) if status.st_mode >> 3 & rights else None
     return f"the members of the group {group}" if group else None
 
 
@@ -35,23 +35,23 @@ def _shared_group(number: int) -> str | None:
     return None if is_own and set(group.gr_mem) <= {user, "root"} else group.gr_name
 
 
-def mode_of(found: os.stat_result) -> str:
+def mode_of(status: os.stat_result) -> str:
     """The mode as chmod takes it."""
-    return f"{stat.S_IMODE(found.st_mode):04o}"
+    return f"{stat.S_IMODE(status.st_mode):04o}"
 
 
-def owner_of(found: os.stat_result) -> str:
+def owner_of(status: os.stat_result) -> str:
     """The owner's name, or the owner's number if there is no name."""
     try:
-        return pwd.getpwuid(found.st_uid).pw_name
+        return pwd.getpwuid(status.st_uid).pw_name
     except KeyError:
-        return str(found.st_uid)
+        return str(status.st_uid)
 
 
 def is_our_directory(path: str | os.PathLike[str]) -> bool:
     """Whether this is a directory of this user in which no other user, except root, can add or replace a file."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and others_who_may(found, WRITE) is None
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and others_who_may(status, WRITE) is None

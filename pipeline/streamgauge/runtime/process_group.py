@@ -45,7 +45,7 @@ _STDIN, _STDOUT = 0, 1
 
 
 def streams_drain_s(drain_s: float) -> float:
-    """How much of a drain timeout open streams may use; the rest is for writing the data (seconds)."""
+    """The part of a drain timeout that open streams may use; the rest is for writing the data (seconds)."""
     return max(drain_s - RESERVE_S, drain_s / 2)
 
 
@@ -231,8 +231,8 @@ class Group:
 
     @property
     def exit_code(self) -> int:
-        """The command's exit code after `stop`: not 0 if the recorder served then, and its own code does not say that it has
-        written its last rows. One that had crashed before, and was being started again, had none to write.
+        """The command's exit code after `stop`: not 0 if the recorder served then, and its own code does not report that
+        it has written its last rows. A recorder that had crashed, and was being started again, had none to write.
         """
         process = self._recorder.process
         wrote = process is None or process.returncode == DONE or not self._recorder_served
@@ -289,7 +289,7 @@ class Group:
             self._say(f"the {child.name} did not stop in time and was killed")
             await child.kill()
             return
-        if code not in (DONE, UNAVAILABLE):  # UNAVAILABLE: it has said itself what it could not do
+        if code not in (DONE, UNAVAILABLE):  # UNAVAILABLE: it has reported itself what failed
             self._say(f"the {child.name} ended unexpectedly while it was stopped ({_ended(code)})")
 
 

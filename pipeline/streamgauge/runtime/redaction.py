@@ -45,8 +45,8 @@ def redacted_text(text: str) -> str:
     return re.sub(r"\S+", _redacted_word, text) + (f"{_PEM}{_HIDDEN}" if pem else "")
 
 
-def _redacted_word(found: re.Match[str]) -> str:
-    word = found[0]
+def _redacted_word(match: re.Match[str]) -> str:
+    word = match[0]
     ats = list(_AT.finditer(word))
     if ats and ":" in word[: ats[-1].start()]:
         quotes = word[: len(word) - len(word.lstrip("\"'("))]

@@ -116,13 +116,13 @@ def _remove_unused(directory: Path) -> None:
 
 def _is_ours(directory: Path) -> bool:
     """Whether a tap of this user made the directory, by its name, place, owner, mode and contents. Raises OSError."""
-    found = directory.lstat()
+    status = directory.lstat()
     return (
         directory.name.startswith(_PREFIX)
         and directory.parent.resolve() == Path(tempfile.gettempdir()).resolve()
-        and stat.S_ISDIR(found.st_mode)
-        and stat.S_IMODE(found.st_mode) == 0o700
-        and found.st_uid == os.geteuid()
+        and stat.S_ISDIR(status.st_mode)
+        and stat.S_IMODE(status.st_mode) == 0o700
+        and status.st_uid == os.geteuid()
         and all(file.name == SOCKET and file.is_socket() for file in directory.iterdir())
     )
 

@@ -51,7 +51,7 @@ _CURES = {
 
 
 class _Session(requests.Session):
-    """Remembers the last answer, of which the exporter tells success or failure only."""
+    """Keeps the last answer, of which the exporter reports success or failure only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class SpanSender:
         gather_s: float = _GATHER_S,
         pause_s: float = _PAUSE_S,
     ) -> None:
-        # The exporter logs every failed request, with what the receiver answered. One sentence of ours says what to do.
+        # The exporter logs every failed request, with what the receiver answered. One sentence of ours has the cure.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL + 1)
         self.url = url if url.endswith(_PATH) else url + _PATH
         self._count = count

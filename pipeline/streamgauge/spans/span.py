@@ -1,6 +1,6 @@
 """A record as an OpenTelemetry span: a pure function of its JSON, so that the same record gives the same span, ids included.
 
-Names are those of the semantic conventions for generative AI, v1.41; what they do not name is below `streamgauge.`.
+Names are from the semantic conventions for generative AI, v1.41; what they do not name is below `streamgauge.`.
 https://github.com/open-telemetry/semantic-conventions/blob/v1.41.0/docs/gen-ai/gen-ai-spans.md
 A value that the record does not know is no attribute. A span has no text of prompts or completions, and no key: a record
 has none, even with `--capture full`.
@@ -46,7 +46,7 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class NoSpanError(ValueError):
-    """No span can be made of a record: it is not a record of this version, or it does not say when the stream began."""
+    """No span can be made of a record: it is not a record of this version, or it lacks the start of the stream."""
 
 
 class _Request(msgspec.Struct):
@@ -82,9 +82,13 @@ class _Timing(msgspec.Struct):
     end_s: _Moment | None = None
 
     def last_known_s(self) -> float:
-        """When the stream ended; if that is not known, the last time that is."""
+        """The end of the stream; if it is not known, the last known time."""
         known = (self.request_sent_s, self.headers_s, self.first_event_s, self.last_token_s, self.finish_s)
-        return self.end_s if self.end_s is not None else max((one for one in known if one is not None), default=0.0)
+        return (
+            self.end_s
+            if self.end_s is not None
+            else max((time_s for time_s in known if time_s is not None), default=0.0)
+        )
 
 
 class _Usage(msgspec.Struct):
@@ -207,7 +211,7 @@ def _attributes(known: _Known, addresses: Addresses) -> dict[str, Value | None]:
     operation, provider = OPERATIONS.get(known.dialect, UNKNOWN_OPERATION)
     request, usage, timing = known.request or _Request(), known.usage, known.timing
     host, port = _address(known.upstream, addresses)
-    reasons = (one.finish_reason_raw or one.finish_reason for one in known.choices)
+    reasons = (choice.finish_reason_raw or choice.finish_reason for choice in known.choices)
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": provider,
@@ -218,7 +222,7 @@ def _attributes(known: _Known, addresses: Addresses) -> dict[str, Value | None]:
         "gen_ai.request.choice.count": None if request.n == 1 else request.n,
         "gen_ai.response.model": known.response_model,
         "gen_ai.response.id": known.response_id,
-        "gen_ai.response.finish_reasons": tuple(one for one in reasons if one is not None),
+        "gen_ai.response.finish_reasons": tuple(reason for reason in reasons if reason is not None),
         "gen_ai.response.time_to_first_chunk": timing.first_event_s if known.streaming else None,
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -257,8 +261,8 @@ def _address(upstream: str | None, addresses: Addresses) -> tuple[str | None, in
     known = addresses.get(upstream or "")
     if known is not None:
         return known
-    found = _HOST_AND_PORT.fullmatch(upstream or "")
-    return (found[1], int(found[2])) if found else (None, None)
+    match = _HOST_AND_PORT.fullmatch(upstream or "")
+    return (match[1], int(match[2])) if match else (None, None)
 
 
 def _events(known: _Known, start: int, end: int) -> Iterator[Event]:

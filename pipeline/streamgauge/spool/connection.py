@@ -116,8 +116,8 @@ class SpoolFile:
         """Force all earlier writes to the disk: after this call they survive a power cut."""
         # Not the database's own file: closing any descriptor of that would drop SQLite's locks in this process.
         with suppress(OSError):  # a disk that refuses this also refuses writes, which report it
-            for place in (self._path.with_name(f"{self._path.name}-wal"), self._path.parent):
-                opened = os.open(place, os.O_RDONLY)
+            for path in (self._path.with_name(f"{self._path.name}-wal"), self._path.parent):
+                opened = os.open(path, os.O_RDONLY)
                 try:
                     os.fsync(opened)
                 finally:

@@ -66,7 +66,7 @@ def checksum(row: int, slot: int, reads: int, put_s: int, value: bytes) -> int:
 
 
 def with_checksum(value: bytes) -> bytes:
-    """A value of the `meta` table as it is stored: after its checksum."""
+    """A value of the `meta` table in its stored form: after its checksum."""
     return zlib.crc32(value).to_bytes(_CRC_BYTES) + value
 
 
@@ -111,7 +111,7 @@ def _header(path: Path) -> bytes:
 
 
 def is_of_this_version(path: Path) -> bool:
-    """Whether the header of an existing file is that of a spool of this version."""
+    """Whether an existing file has the header of a spool of this version."""
     header = _header(path)
     return int.from_bytes(header[_VERSION]) == _LAYOUT and int.from_bytes(header[_ID]) == _APPLICATION
 

@@ -54,6 +54,6 @@ def _create(path: Path, layout: bytes, size: int) -> None:
 
 def _aside(path: Path) -> Path:
     number = 1
-    while (place := path.with_name(f"{path.name}.other-{number}")).exists():
+    while (aside := path.with_name(f"{path.name}.other-{number}")).exists():
         number += 1
-    return place
+    return aside

@@ -26,7 +26,7 @@ from streamgauge.spool.response_counters import ResponseCounters, response_file
 
 
 class DropReason(StrEnum):
-    """Why a read that was seen will not be delivered. Add at the end: the order is the file's layout."""
+    """Reasons why a seen read is not delivered. Add at the end: the order is the file's layout."""
 
     RECORDER_BEHIND = "recorder_behind"  # a buffer before the recorder, or a bound inside it, was full
     RECORDER_GONE = "recorder_gone"  # the recorder has no such stream: it was restarted, or the socket broke
@@ -66,7 +66,7 @@ class Incident(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Why a relay answered a request by itself: the code in its response. Add at the end: the order is the file's layout."""
+    """Codes in a relay's own answers to requests. Add at the end: the order is the file's layout."""
 
     MALFORMED_REQUEST = "malformed_request"
     METHOD_REFUSED = "method_refused"
@@ -122,15 +122,15 @@ _APPS = range(len(_OF_TAP), len(ROLES))
 
 _REGION = 64  # slots of a role: seen, delivered, reasons, incidents and refusals, with space for more
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
-_DROPPED_SLOTS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
+_DROPPED_SLOTS = {reason: _DROPPED + index for index, reason in enumerate(DropReason)}
 _SENT = _REGION - 1  # how many of its reads a relay has sent to a recorder
 _SEEN_BY_PUMP = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
 _HEADS, _HEADS_NS = _REGION - 4, _REGION - 5  # heads of responses that a relay passed on, and how long that took (ns)
 _CLIENTS, _CLIENTS_MOST = _REGION - 6, _REGION - 7  # connections of clients that a relay has, and may have: states
 _SEEN_SLOTS = (_SEEN, _SEEN_BY_PUMP)
-_INCIDENT_SLOTS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
-_REFUSAL_SLOTS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
+_INCIDENT_SLOTS = {incident: _INCIDENTS + index for index, incident in enumerate(Incident)}
+_REFUSAL_SLOTS = {refusal: _REFUSED + index for index, refusal in enumerate(Refusal)}
 # The first word: "SGCOUNT" and the layout's version. A file with another word has another layout.
 _LAYOUT = b"SGCOUNT3"
 _SLOTS = 1 + len(ROLES) * _REGION
@@ -171,8 +171,8 @@ class Counters:
 
     def pump_seen_word(self) -> memoryview:
         """The one-word slot in which the role's pump thread counts the reads that it sees. Release it before `close`."""
-        place = self._base + _SEEN_BY_PUMP
-        return self._words[place : place + 1]
+        word = self._base + _SEEN_BY_PUMP
+        return self._words[word : word + 1]
 
     def delivered(self, reads: int) -> None:
         """Count reads that were delivered."""
@@ -184,8 +184,8 @@ class Counters:
 
     def mirror_delivered(self, total: int) -> None:
         """Set the slot to the spool's own total; the slot never decreases."""
-        place = self._base + _DELIVERED
-        self._words[place] = max(total, self._words[place])
+        word = self._base + _DELIVERED
+        self._words[word] = max(total, self._words[word])
 
     def sent_to_recorder(self, reads: int) -> None:
         """Count reads that this relay sent to its recorder: from then on the recorder accounts for them."""
@@ -204,7 +204,7 @@ class Counters:
             self.dropped(DropReason.CRASH, lost)
 
     def _own_dropped(self) -> int:
-        return sum(self._words[self._base + place] for place in _DROPPED_SLOTS.values())
+        return sum(self._words[self._base + slot] for slot in _DROPPED_SLOTS.values())
 
     def dropped(self, reason: DropReason, reads: int = 1) -> None:
         """Count reads that will not be delivered."""
@@ -253,7 +253,7 @@ def read_balance(path: Path) -> Balance:
     then never negative.
     """
     with _Snapshot(path) as slots:
-        dropped = {reason.value: slots.total(place) for reason, place in _DROPPED_SLOTS.items()}
+        dropped = {reason.value: slots.total(slot) for reason, slot in _DROPPED_SLOTS.items()}
         delivered = slots.total(_DELIVERED)
         seen = slots.total(*_SEEN_SLOTS)
     return Balance(seen, delivered, seen - delivered - sum(dropped.values()), dropped)
@@ -262,13 +262,13 @@ def read_balance(path: Path) -> Balance:
 def read_incidents(path: Path) -> dict[str, int]:
     """Handled faults by incident, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
-        return {incident.value: slots.total(place) for incident, place in _INCIDENT_SLOTS.items()}
+        return {incident.value: slots.total(slot) for incident, slot in _INCIDENT_SLOTS.items()}
 
 
 def read_refusals(path: Path) -> dict[Refusal, int]:
     """Requests that relays answered by themselves, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
-        return {refusal: slots.total(place) for refusal, place in _REFUSAL_SLOTS.items()}
+        return {refusal: slots.total(slot) for refusal, slot in _REFUSAL_SLOTS.items()}
 
 
 def read_heads_passed_on(path: Path) -> tuple[int, int]:
@@ -323,7 +323,7 @@ def _close_all_balances(path: Path) -> None:
         for role in _TAP:
             base = 1 + role * _REGION
             words = any_role._words
-            dropped = sum(words[base + place] for place in _DROPPED_SLOTS.values()) if role < MAX_RELAYS else 0
+            dropped = sum(words[base + slot] for slot in _DROPPED_SLOTS.values()) if role < MAX_RELAYS else 0
             words[base + _CLIENTS] = words[base + _CLIENTS_MOST] = 0
             words[base + _SENT] = max(words[base] + words[base + _SEEN_BY_PUMP] - dropped, 0)
 
@@ -374,7 +374,7 @@ class _Snapshot:
     def total(self, *places: int, roles: range = _ALL_ROLES) -> int:
         if self._words is None:
             return 0
-        return sum(self._words[1 + role * _REGION + place] for role in roles for place in places)
+        return sum(self._words[1 + role * _REGION + slot] for role in roles for slot in places)
 
     def __enter__(self) -> Self:
         return self

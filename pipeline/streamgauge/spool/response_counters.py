@@ -23,12 +23,12 @@ from streamgauge.spool.mapped_file import WORD, map_existing, open_mapped
 
 
 class NotCaptured(StrEnum):
-    """Why a response has no record. Add at the end: the order is the files' layout.
+    """Reasons why a response has no record. Add at the end: the order is the files' layout.
 
     A share of streams that is not kept in full (`--full-share`) is no reason: each of those streams has its record.
     """
 
-    NOT_LLM = "not_llm"  # neither the request's path nor the response is that of a model
+    NOT_LLM = "not_llm"  # neither the request's path nor the response is a model's
     FORMAT = "format"  # a model's endpoint, or an event stream, of a format that is not read
     REFUSED = "refused"  # the relay answered by itself: `streamgauge_tap_refused_total` has the code
     PROTOCOL = "protocol"  # another protocol than HTTP/1.1, such as a WebSocket, that passes beside the tap
@@ -43,7 +43,7 @@ class NotCaptured(StrEnum):
     CRASH = "crash"  # a relay or an application was killed before it had sent the beginning of the stream
 
 
-# The role of the assembler in `up`; the others are those of read_counters.py.
+# The role of the assembler in `up`; read_counters.py has the others.
 ASSEMBLER = "assembler"
 
 # The name of an upstream that is not known, and of those beyond MAX_UPSTREAMS, as in metrics.
@@ -71,7 +71,7 @@ class Responses(msgspec.Struct):
 
     @property
     def captured(self) -> int:
-        """Those that have a record, or will have one."""
+        """The responses that have a record, or will have one."""
         return self.seen - self.not_captured.total()
 
 
@@ -88,7 +88,7 @@ class ResponseCounters:
         self._entries = {name: base for base, name in _names(self._words, self._map)}
 
     def seen(self, upstream: str | None) -> None:
-        """Count a response of this upstream: one that will have a record, unless a reason is counted later."""
+        """Count a response of this upstream. It will have a record, unless a reason is counted later."""
         self._words[self._entry(upstream) + _SEEN] += 1
 
     def handed_over(self, upstream: str | None) -> None:
@@ -108,7 +108,7 @@ class ResponseCounters:
     def close_unsent(self) -> None:
         """Count what an ended process in this role saw and did not hand over to a recorder (`crash`)."""
         for base in self._entries.values():
-            known = self._words[base + _HANDED] + sum(self._words[base + place] for place in _PLACES.values())
+            known = self._words[base + _HANDED] + sum(self._words[base + word] for word in _PLACES.values())
             lost = self._words[base + _SEEN] - known
             if lost > 0:
                 self._words[base + _PLACES[NotCaptured.CRASH]] += lost
@@ -124,18 +124,18 @@ class ResponseCounters:
         base = self._entries.get(name)
         if base is None:
             cut = name.encode()[:MAX_NAME].decode("utf-8", "ignore")
-            place = len(set(self._entries.values()))
-            if cut not in self._entries and place >= MAX_UPSTREAMS - 1:
-                cut, place = OTHER, MAX_UPSTREAMS - 1
+            number = len(set(self._entries.values()))
+            if cut not in self._entries and number >= MAX_UPSTREAMS - 1:
+                cut, number = OTHER, MAX_UPSTREAMS - 1
             base = self._entries.get(cut)
             if base is None:
-                base = self._entries[cut] = self._made(place, cut.encode())
+                base = self._entries[cut] = self._made(number, cut.encode())
             if len(self._entries) < 2 * MAX_UPSTREAMS:  # a cut name is found at once the next time
                 self._entries[name] = base
         return base
 
-    def _made(self, place: int, name: bytes) -> int:
-        base = 1 + place * _ENTRY
+    def _made(self, number: int, name: bytes) -> int:
+        base = 1 + number * _ENTRY
         at = (base + _NAME) * WORD
         self._map[at : at + len(name)] = name
         self._words[base + _LENGTH] = len(name)
@@ -145,21 +145,21 @@ class ResponseCounters:
 def read_responses(counters_path: Path) -> dict[str, Responses]:
     """The responses by upstream, summed over the processes; empty if there are none. Raises OSError if a file cannot be read.
 
-    A reason is counted after the response was seen, so the reasons are read first: never are there more of them.
+    A reason is counted after the response was seen, so reasons are read first: there are never more of them than responses.
     """
-    found: dict[str, Responses] = {}
+    by_upstream: dict[str, Responses] = {}
     for path in sorted(response_file(counters_path, "recorder").parent.glob("*")):
         mapped = None if path.name.startswith(".") else map_existing(path, _LAYOUT, _SIZE, write=False)
         if mapped is None:
             continue
         with mapped, memoryview(mapped) as raw, raw.cast("Q") as words:
             for base, name in _names(words, mapped):
-                responses = found.setdefault(name, Responses())
-                for reason, place in _PLACES.items():
-                    if count := words[base + place]:
+                responses = by_upstream.setdefault(name, Responses())
+                for reason, word in _PLACES.items():
+                    if count := words[base + word]:
                         responses.not_captured[reason] += count
                 responses.seen += words[base + _SEEN]
-    return found
+    return by_upstream
 
 
 def response_file(counters_path: Path, role: str) -> Path:
@@ -169,10 +169,10 @@ def response_file(counters_path: Path, role: str) -> Path:
 
 def _names(words: memoryview, mapped: mmap.mmap) -> list[tuple[int, str]]:
     """The first word and the name of each entry in use."""
-    found = []
-    for place in range(MAX_UPSTREAMS):
-        base = 1 + place * _ENTRY
+    names = []
+    for number in range(MAX_UPSTREAMS):
+        base = 1 + number * _ENTRY
         if length := words[base + _LENGTH]:
             at = (base + _NAME) * WORD
-            found.append((base, bytes(mapped[at : at + min(length, MAX_NAME)]).decode("utf-8", "replace")))
-    return found
+            names.append((base, bytes(mapped[at : at + min(length, MAX_NAME)]).decode("utf-8", "replace")))
+    return names

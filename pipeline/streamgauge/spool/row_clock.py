@@ -2,7 +2,7 @@
 
 The clock is the host's running time (sleep included) plus an offset that is constant until the next boot. Only the time
 between two boots is taken from the wall clock, and only if that went forward. If the stored clock cannot be read, a new
-one continues at the time of the last row: rows may then wait longer, and none is dropped early.
+clock continues at the time of the last row: rows may then wait longer, and none is dropped early.
 """
 
 import functools
@@ -57,7 +57,7 @@ def _boot() -> str:
 
 
 def age_now(connection: sqlite3.Connection, now: Moment) -> int:
-    """What the age clock shows (seconds). Call it in a transaction that may write: it stores the clock every NOTE_S."""
+    """The time of the age clock (seconds). Call it in a transaction that may write: it stores the clock every NOTE_S."""
     clock = _noted(connection)
     if clock is not None and clock.boot == now.boot:
         age = now.up_s + clock.offset_s
@@ -73,8 +73,8 @@ def age_now(connection: sqlite3.Connection, now: Moment) -> int:
 
 
 def _noted(connection: sqlite3.Connection) -> _Clock | None:
-    found = connection.execute("SELECT value FROM meta WHERE key=?", (_KEY,)).fetchone()
+    row = connection.execute("SELECT value FROM meta WHERE key=?", (_KEY,)).fetchone()
     try:
-        return _DECODER.decode(without_checksum(found[0]) or b"") if found else None
+        return _DECODER.decode(without_checksum(row[0]) or b"") if row else None
     except msgspec.DecodeError:
         return None

@@ -139,7 +139,7 @@ class Spool:
 
     @property
     def most_in_flight(self) -> int:
-        """How many bytes of values the delivering process may have taken and not marked as done."""
+        """The bytes of values that the delivering process may have taken and not marked as done."""
         return self._most // IN_FLIGHT_PART
 
     def put(self, rows: Sequence[NewRow], meta: dict[str, bytes] | None = None) -> Put:
@@ -203,14 +203,14 @@ class Spool:
         return taken
 
     def peek(self, after: int, max_bytes: int) -> list[Row]:
-        """The rows that `take` would give, for a reader that delivers nothing: their reads may still be dropped for space."""
-        found: list[Row] = []
+        """Read rows without claiming them: their reads may still be dropped for space."""
+        rows: list[Row] = []
 
         def work(connection: Connection) -> None:
-            found[:] = _read_rows(connection, after, max_bytes)[0]
+            rows[:] = _read_rows(connection, after, max_bytes)[0]
 
         self._file.run(work)
-        return found
+        return rows
 
     def done(self, ids: Sequence[int]) -> int:
         """Remove delivered rows and count their reads, in one transaction. Gives how many reads."""
@@ -230,32 +230,32 @@ class Spool:
 
     def get(self, key: str) -> bytes | None:
         """An entry of `meta`; None if there is none, or it is damaged."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
 
         def work(connection: Connection) -> None:
             rows = connection.execute("SELECT value FROM meta WHERE key=?", (key,))
-            found.extend(without_checksum(row[0]) for row in rows)
+            values.extend(without_checksum(row[0]) for row in rows)
 
         self._file.run(work)
-        return found[-1] if found else None
+        return values[-1] if values else None
 
     def set(self, key: str, value: bytes) -> bool:
         """Store an entry in `meta`. False if the disk refused it."""
         return self.put((), {key: value}).failure is None
 
     def waiting(self) -> Waiting:
-        """The contents of the spool; all zero if it cannot be read. Never waits for another thread that uses the spool: then
-        the result is that of the last call.
+        """The contents of the spool; all zero if it cannot be read. Never waits for another thread that uses the spool:
+        then it returns the result of the last call.
         """
-        found: list[Waiting] = []
+        results: list[Waiting] = []
 
         def work(connection: Connection) -> None:
             _, _, rows, reads, size = totals(connection)
             file_bytes = pragma_number(connection, "page_count") * pragma_number(connection, "page_size")
-            found.append(Waiting(rows, reads, size, file_bytes))
+            results.append(Waiting(rows, reads, size, file_bytes))
 
         if self._file.run_if_free(work):
-            self._waiting = found[-1] if found else _NOTHING
+            self._waiting = results[-1] if results else _NOTHING
         return self._waiting
 
     def sync(self) -> None:
@@ -272,16 +272,16 @@ class Spool:
         Gives the reads delivered (None: that number is damaged), the reads waiting, and whether a damaged file was replaced
         since the last call of `store_delivered`; None if the file cannot be read.
         """
-        found: list[tuple[int | None, int, bool]] = []
+        results: list[tuple[int | None, int, bool]] = []
 
         def work(connection: Connection) -> int:
             lost, waiting = purge(connection)
             delivered, damaged = delivered_total(connection)
-            found.append((delivered, waiting, damaged))
+            results.append((delivered, waiting, damaged))
             return lost
 
         self._drop_reads(DropReason.SPOOL_DAMAGED, work)
-        return found[-1] if found and self.failure is None else None
+        return results[-1] if results and self.failure is None else None
 
     def store_delivered(self, delivered: int) -> None:
         """Store the delivered total of a balance that was just closed, and clear the mark of a replaced file."""
@@ -310,24 +310,24 @@ class Spool:
         """The rows that fit, and the indexes of those that do not."""
         taken: list[NewRow] = []
         refused: list[int] = []
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             cost = cost_of(row.value)
             too_large = not row.vital and cost > self.most_at_once
             if too_large or used + cost > (self._most if row.vital else self._most_reads):
-                refused.append(place)
+                refused.append(index)
             else:
                 used += cost
                 taken.append(row)
         return taken, refused
 
     def _has_after(self, after: int) -> bool:
-        found: list[bool] = []
+        results: list[bool] = []
 
         def work(connection: Connection) -> None:
-            found.append(bool(connection.execute("SELECT 1 FROM rows WHERE id > ? LIMIT 1", (after,)).fetchall()))
+            results.append(bool(connection.execute("SELECT 1 FROM rows WHERE id > ? LIMIT 1", (after,)).fetchall()))
 
         self._file.run(work)
-        return bool(found and found[-1])
+        return bool(results and results[-1])
 
     def _remove(self, ids: Sequence[int], *, delivered: bool) -> int:
         removed: list[int] = []

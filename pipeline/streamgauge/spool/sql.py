@@ -28,7 +28,7 @@ Lighter = Callable[[bytes], bytes | None]
 
 
 class Failure(StrEnum):
-    """Why the disk refused an operation."""
+    """Reasons why the disk refused an operation."""
 
     DISK_FULL = "disk_full"
     READ_ONLY = "read_only"
@@ -47,8 +47,8 @@ def insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]
     if last is None:
         raise DamagedError("the spool's last row id is missing")
     new = [
-        (place, slot, reads, put_s, checksum(place, slot, reads, put_s, value), value)
-        for place, (slot, reads, value) in enumerate(rows, last[0] + 1)
+        (row_id, slot, reads, put_s, checksum(row_id, slot, reads, put_s, value), value)
+        for row_id, (slot, reads, value) in enumerate(rows, last[0] + 1)
     ]
     connection.executemany(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", new)
     add_waiting(connection, 1, [(reads, len(value)) for _, reads, value in rows])
@@ -70,13 +70,13 @@ def remove(connection: sqlite3.Connection, ids: Sequence[int], *, delivered: boo
     """
     removed: list[tuple[int, int]] = []
     for start in range(0, len(ids), _IDS_AT_ONCE):
-        some = list(ids[start : start + _IDS_AT_ONCE])
-        these = f"FROM rows WHERE id IN ({','.join('?' * len(some))})"
-        found = connection.execute(f"SELECT reads, length(value) {these}", some).fetchall()
-        deleted = connection.execute(f"DELETE {these}", some).rowcount
-        if deleted < len(some) and set(some) & {row[0] for row in connection.execute("SELECT +id FROM rows")}:
+        batch = list(ids[start : start + _IDS_AT_ONCE])
+        these = f"FROM rows WHERE id IN ({','.join('?' * len(batch))})"
+        removed_rows = connection.execute(f"SELECT reads, length(value) {these}", batch).fetchall()
+        deleted = connection.execute(f"DELETE {these}", batch).rowcount
+        if deleted < len(batch) and set(batch) & {row[0] for row in connection.execute("SELECT +id FROM rows")}:
             raise DamagedError("a row is not where it should be")
-        removed += found
+        removed += removed_rows
     add_waiting(connection, -1, removed)
     reads = sum(reads for reads, _ in removed)
     if delivered:
@@ -92,17 +92,17 @@ def strip_reads(
     want: int | None = None,
     put_before: int | None = None,
 ) -> int:
-    """Drop the reads of up to STRIP_ROWS waiting rows that were not taken; the rows stay. Gives how many reads.
+    """Drop the reads of up to STRIP_ROWS waiting rows that were not taken; the rows stay. Returns the number of reads.
 
     `want`: stop when so many bytes were freed. `put_before`: only rows put before that time of the age clock (seconds). A
     damaged row stays as it is: `take` removes it.
     """
     freed = lost = 0
     changed = 0
-    for place in _with_reads(connection, order):
+    for row_id in _with_reads(connection, order):
         if changed == STRIP_ROWS or (want is not None and freed >= want):
             break
-        row = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id=?", (place,)).fetchone()
+        row = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id=?", (row_id,)).fetchone()
         if row is None:
             raise DamagedError("a row is not where it should be")
         _, slot, reads, put_s, _, value = row
@@ -112,8 +112,8 @@ def strip_reads(
         if lighter_value is None:
             continue
         # Not an update: SQLite merges pages only when a row is removed, and each stripped row would keep a page.
-        connection.execute("DELETE FROM rows WHERE id=?", (place,))
-        stripped = (place, slot, 0, put_s, checksum(place, slot, 0, put_s, lighter_value), lighter_value)
+        connection.execute("DELETE FROM rows WHERE id=?", (row_id,))
+        stripped = (row_id, slot, 0, put_s, checksum(row_id, slot, 0, put_s, lighter_value), lighter_value)
         connection.execute(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", stripped)
         add_waiting(connection, -1, [(reads, len(value))])
         add_waiting(connection, 1, [(0, len(lighter_value))])
@@ -160,8 +160,8 @@ def purge(connection: sqlite3.Connection) -> tuple[int, int]:
             rows, reads, size, last = rows + 1, reads + row[2], size + len(row[5]), row[0]
         else:
             damaged_ids.append(row[0])
-    for place in damaged_ids:
-        if not connection.execute("DELETE FROM rows WHERE id=?", (place,)).rowcount:
+    for row_id in damaged_ids:
+        if not connection.execute("DELETE FROM rows WHERE id=?", (row_id,)).rowcount:
             raise DamagedError("a row is not where it should be")
     connection.execute(
         "UPDATE totals SET waiting_rows=?, waiting_reads=?, waiting_bytes=?, taken=min(taken, ?)",

@@ -20,7 +20,7 @@ from enum import StrEnum
 
 
 class Activity(StrEnum):
-    """What a partition's task does; also the metric's label value."""
+    """Activities of a partition's task; also values of the metric's label."""
 
     WAITING = "waiting"
     DECODING = "decoding"

@@ -92,7 +92,7 @@ class Assignment:
 
     @property
     def unready(self) -> str | None:
-        """Why no messages are accepted, as a part of a sentence; None if they are."""
+        """The reason why no messages are accepted, as a part of a sentence; None if they are."""
         if self._draining:
             return "it is stopping"
         if not self._recovered:

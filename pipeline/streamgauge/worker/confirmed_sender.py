@@ -26,7 +26,7 @@ class ConfirmedSender:
 
     `store_refused` durably stores a message elsewhere if the broker refuses it permanently; it returns False if there is
     no other place for it. `tries` grows with each retry and each slow send, so that the watchdog can distinguish a
-    partition that waits for the broker from one that is stuck.
+    partition that waits for the broker from a stuck partition.
     """
 
     def __init__(self, producer: Producer, store_refused: Callable[[Message], Awaitable[bool]]) -> None:
@@ -84,7 +84,7 @@ class ConfirmedSender:
                 await self._producer.renew(generation)
 
     async def wait_and_forget(self, timeout_s: float) -> None:
-        """Wait for the sends in flight, for at most `timeout_s` seconds, and forget all messages."""
+        """Wait for the sends in flight, for at most `timeout_s` seconds, and discard all messages."""
         waiting = {future for _, _, future in self._pending if not future.done()}
         self._pending.clear()
         if waiting:

@@ -37,7 +37,7 @@ _BYTES_PER_S = 16 * 1024 * 1024
 _PAUSES = 4
 # The shortest time between two log lines about dead letters (seconds).
 _REPEAT_S = 60.0
-# How often a partition that has stopped counts as one that waits for a good reason (seconds): the watchdog sees it.
+# How often a stopped partition reports to the watchdog that it waits for a good reason (seconds).
 _STOPPED_S = 1.0
 # How long the broker may take to confirm a dead letter before that counts as an error (seconds): electing a partition
 # leader takes some seconds.
@@ -49,7 +49,7 @@ class DeadLetters:
 
     `limit`, `alone_s`: see ForeignRun. `waiting`: the number of unreadable messages that wait, because the topic accepts none
     or their partition has stopped; at most one per partition. `tries` grows meanwhile, so that the watchdog can distinguish a
-    worker that waits from one that is stuck.
+    waiting worker from a stuck worker.
     """
 
     def __init__(
@@ -195,13 +195,13 @@ def _reason_of(error: KafkaError) -> str:
 
 
 class ForeignRun:
-    """Foreign messages of a partition: bundles in the format of another version, since the last one that could be read.
+    """Foreign messages of a partition: bundles in the format of another version, since its last readable bundle.
 
     If taps were upgraded before the workers, every message of a partition is foreign, and the partition is to stop
     (decision 39). A client that may write the topic can forge foreign messages; it must not be able to stop a partition that
     taps use. So a partition stops only if no bundle could be read for some time, in which each tap sends several heartbeats.
-    Damaged messages, those of other programs, and bundles on which the assembler fails do not count: taps of a later version
-    are not their cause.
+    Damaged messages, messages of other programs, and bundles on which the assembler fails do not count: taps of a later
+    version are not their cause.
 
     `limit`: how many there may be, 0 for no limit; `alone_s`: for how long at least no bundle could be read (seconds, by the
     timestamps that the broker gives to messages).

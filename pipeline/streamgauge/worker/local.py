@@ -143,7 +143,7 @@ class LocalLoop:
 
     @property
     def open_streams(self) -> int:
-        """How many streams have begun and have no record yet."""
+        """The number of streams that have begun and have no record yet."""
         return self._assembler.open_streams
 
     @property

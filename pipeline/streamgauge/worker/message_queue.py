@@ -1,4 +1,4 @@
-"""Queue of messages that were received and are not processed, which knows their memory.
+"""Queue of messages that were received and are not processed; it counts their memory.
 
 A hostile producer may send large keys, many headers, or many empty messages, so the value's size is not enough.
 """
@@ -6,7 +6,7 @@ A hostile producer may send large keys, many headers, or many empty messages, so
 from collections import deque
 from typing import Any
 
-# The objects of a message, with those of Faust and aiokafka, beside its content (bytes).
+# The objects of a message, also in Faust and aiokafka, beside its content (bytes).
 _MESSAGE_BYTES = 1024
 # A header's name and value as objects (bytes).
 _HEADER_BYTES = 150

@@ -29,7 +29,7 @@ class OffsetCommits:
         self._pending[partition] = offset
 
     def forget(self) -> None:
-        """Forget uncommitted offsets, because the partitions were revoked; their next owner reads the messages again."""
+        """Discard uncommitted offsets, because the partitions were revoked; their next owner reads the messages again."""
         self._pending.clear()
         self.committed.clear()
 

@@ -109,7 +109,7 @@ class OffsetTracker:
     async def _skip_expired(self, offset: int | None = None) -> None:
         """Report messages that expired before they were read, and advance the due offset past them.
 
-        Messages at `offset` and above do not count, because the one at `offset` has arrived.
+        Messages at `offset` and above do not count, because the message at `offset` has arrived.
         """
         begins = (await self._log.begins(self._topic, [self._partition]))[self._partition]
         begins = begins if offset is None else min(begins, offset)

@@ -89,7 +89,7 @@ class Worker:
 
     @property
     def unready(self) -> str | None:
-        """Why the worker is not ready, as a part of a sentence; None if it is."""
+        """The reason why the worker is not ready, as a part of a sentence; None if it is."""
         if self.watchdog.stuck is not None:
             return f"it is stuck: {self.watchdog.stuck.why}"
         if self._fault is not None:
@@ -141,7 +141,7 @@ class Worker:
         self.watchdog.expect_end(self._settings.drain_timeout + _END_S)
 
     def _step_s(self, steps: int) -> float:
-        """How long one stop step may take (seconds), if `steps` steps, including it, are still to come."""
+        """The time limit of a stop step (seconds), if `steps` steps, including it, are still to come."""
         if self._deadline is None:
             return _STOP_TIMEOUT_S
         return min(_STOP_TIMEOUT_S, max(self._deadline - _TEARDOWN_S - time.monotonic(), 0.0) / steps)

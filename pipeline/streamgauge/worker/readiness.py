@@ -19,7 +19,7 @@ _NAMED = 3
 
 
 class Owners:
-    """Whether each partition has an owner, as the group's coordinator knows; `check` asks it.
+    """Whether each partition has an owner, by the group's coordinator; `check` asks it.
 
     `consumers`: one for each topic that the worker reads.
     """
@@ -48,7 +48,7 @@ class Owners:
 
     @property
     def problem(self) -> str | None:
-        """Why the worker is not ready, as a part of a sentence; None if nothing is wrong."""
+        """The reason why the worker is not ready, as a part of a sentence; None if nothing is wrong."""
         epoch = self._consumers[0].assignment_epoch
         if epoch is not None and epoch == self._checked_epoch:
             return self._missing

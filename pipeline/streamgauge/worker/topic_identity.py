@@ -94,9 +94,9 @@ class TopicIdentityCheck:
         return False
 
     def _compare(
-        self, number: int, committed_id: str | None, topic_id: str, place: tuple[int, int, int | None]
+        self, number: int, committed_id: str | None, topic_id: str, offsets: tuple[int, int, int | None]
     ) -> None:
-        committed, begins, applied = place
+        committed, begins, applied = offsets
         segments = f"{self._topics.segments}/{number}"
         if committed_id is None:
             if applied is not None and applied >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
@@ -127,7 +127,7 @@ _REMEDY_STATE = (
 
 
 class TopicsMonitor:
-    """Checks, while the worker runs, whether its topics are still those of its start.
+    """Checks, while the worker runs, whether its topics are still the same as at its start.
 
     `unread`: returns the number of messages not read yet. `fail` is called with the WorkerError that has to end the worker.
     """

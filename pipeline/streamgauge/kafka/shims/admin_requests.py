@@ -1,4 +1,4 @@
-"""Requests for which aiokafka's admin client has no method, or one that hides errors.
+"""Requests for which aiokafka's admin client has no method, or a method that hides errors.
 
 Written for aiokafka 0.13 to 0.14. No public report. Its Metadata stops at version 5: topic ids need version 10 (KIP-516,
 Kafka 2.8), the authorized operations version 8 (KIP-430). Its DescribeGroups reads a response without the authorized

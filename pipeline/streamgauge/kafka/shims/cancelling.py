@@ -37,7 +37,7 @@ async def close_client(client: Any) -> None:
 
 
 def error_of(future: "asyncio.Future[Any]") -> BaseException | None:
-    """How a done future failed: its error, or CancelledError if it was cancelled. None if it has a result."""
+    """The error of a done future; CancelledError if it was cancelled. None if it has a result."""
     return asyncio.CancelledError() if future.cancelled() else future.exception()
 
 

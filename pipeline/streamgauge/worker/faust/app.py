@@ -117,7 +117,7 @@ def _credentials(brokers: Brokers) -> Credentials | None:
 
 
 def _topic(app: faust.App, name: str) -> TopicT:
-    """A topic of raw bytes. Without acks, because checkpoints commit the offsets (`consumer.py` says why)."""
+    """A topic of raw bytes. Without acks, because checkpoints commit the offsets (see `consumer.py`)."""
     return app.topic(
         name,
         key_type=bytes,

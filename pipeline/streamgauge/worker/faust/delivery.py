@@ -6,7 +6,7 @@ https://github.com/faust-streaming/faust/issues/216 (closed) was such a loss in 
 Faust may drop fetched messages without a seek back: when a rebalance stops the flow, when it clears its queues, and when a
 message that was in delivery before a seek moves the read offset past it. The recovery then continues after the lost
 messages, and the state lacks their entries. Offsets alone do not show it, because a compacted changelog has gaps. So each
-message is compared with the one that was fetched before it.
+message is compared with the message that was fetched before it.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ PartitionName = tuple[str, int]  # topic and partition
 
 
 class Rewind(NamedTuple):
-    """What the recovery has: `offset` is the last message that it got together with all before it.
+    """The position of a recovery: `offset` is the last message that it got together with all before it.
 
     `is_lost`: whether later messages are lost, so that reading has to start again after `offset`. Otherwise the consumer is
     about to fetch them.

@@ -85,7 +85,7 @@ class Recovery(FaustRecovery):
             waiting.cancel()
 
     async def _seek_offsets(self, consumer: Any, tps: set[TP], offsets: Mapping[TP, int], title: str) -> None:
-        """As Faust's, and tells the consumer which messages the recovery has."""
+        """As Faust's, and reports to the consumer which messages the recovery has."""
         await consumer.seek_after({tp: offsets[tp] for tp in tps})
 
     async def check_delivery(self, tp: TP, offset: int) -> None:

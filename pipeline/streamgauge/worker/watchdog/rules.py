@@ -26,7 +26,7 @@ BLOCKED_S = 30.0
 
 
 class Cause(StrEnum):
-    """Why the watchdog ended a worker; also the metric's label value."""
+    """Causes for which the watchdog ended a worker; also values of the metric's label."""
 
     LOOP = "loop"  # an event loop is blocked, or the probe does not return
     COMMIT = "commit"  # messages wait, and the committed offset stays

@@ -256,10 +256,10 @@ def _places(task: "asyncio.Task[Any]") -> list[str]:
     places: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(places) < _FRAMES:
-        frame = next((found for name in _FRAME if (found := getattr(awaited, name, None)) is not None), None)
+        frame = next((value for name in _FRAME if (value := getattr(awaited, name, None)) is not None), None)
         if frame is not None:
             places.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
-        awaited = next((found for name in _AWAITED if (found := getattr(awaited, name, None)) is not None), None)
+        awaited = next((value for name in _AWAITED if (value := getattr(awaited, name, None)) is not None), None)
     return places
 
 
@@ -276,7 +276,7 @@ _MAX_COUNTS_BYTES = 4096
 
 
 class StuckExitCounts:
-    """How often the watchdog ended one group member, by cause, in the file `path`, for the metrics of the next start.
+    """Counts of how often the watchdog ended one group member, by cause, in the file `path`, for the next start's metrics.
 
     A stuck worker may not be scraped any more, and its successor starts with empty counters. Without the file, the metrics
     would not show why workers restart. Adds the counts of earlier processes to `metrics` at once.
