@@ -35,7 +35,7 @@ async def check_clock(installation: Installation) -> Sequence[Finding]:
 
 
 async def _differences(installation: Installation) -> list[tuple[float, str]]:
-    """Our clock minus that of each other host that gives a time (seconds), with the host's name."""
+    """The differences between our clock and each other host's (seconds), with the host's name."""
     differences = []
     others = [
         upstream

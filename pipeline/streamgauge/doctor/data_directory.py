@@ -94,7 +94,7 @@ def _gib(size: int) -> str:
     return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / 1024**2:.1f} MiB"
 
 
-# Characters of the fingerprint: enough to tell keys apart.
+# Characters of the fingerprint: enough to distinguish keys.
 _SHOWN = 16
 
 

@@ -223,7 +223,7 @@ class Shipper:
         return self._backoff.failed() if self._monitor.problem else _RETRY_S
 
     async def _learn_partitions(self) -> int:
-        """Return the partition count to use: the present one, or an earlier and smaller one that must stay in use.
+        """Return the partition count to use: the present count, or an earlier and smaller count that must stay in use.
 
         An earlier count stays in use while rows wait in the spool, and for the life of this instance, because a stream must
         not move to another partition.

@@ -43,7 +43,7 @@ class Unpriced(StrEnum):
     NO_SELLER = "no_seller"
     """No seller is known for its upstream, or the operator's file says that it has none: an own server, a gateway."""
     NO_MODEL = "no_model"
-    """It names no model, or one that the seller's list does not have."""
+    """It names no model, or a model that the seller's list does not have."""
     NO_START = "no_start"
     """It has no start, so the day of its price is not known."""
     NO_TIER_PRICE = "no_tier_price"
@@ -106,7 +106,7 @@ class Cost:
 
     @classmethod
     def of_json(cls, value: object) -> "Cost | None":
-        """The decoded value of a record's `cost`. It does not tell the sides apart: all counts as the input's.
+        """The decoded value of a record's `cost`. It does not distinguish the sides: all counts as input.
 
         Raises msgspec.ValidationError, also for a cost that does not fit 64 bits.
         """

@@ -204,7 +204,7 @@ class PageBudgets:
             self._remove_idle(family, gone, idle)
 
     def _note_uses(self) -> None:
-        """Advance the times of last use of values and pairs to those of their series."""
+        """Update the times of last use of values and pairs from their series."""
         for family in self.families:
             names = family.metric.labels
             opened = [(index, self._known[name]) for index, name in enumerate(names) if label_of(name).open]

@@ -1,11 +1,11 @@
 """Starts, watches, restarts and stops the processes of a tap: the recorder and the relays.
 
 Each child is `python -m MODULE`: it reads one line of JSON settings from its stdin, writes `ready` to its stdout, and ends
-when its stdin ends, so that no child outlives this process. SIGTERM asks it to finish. Its messages go to stderr.
+when its stdin ends, so that no child outlives this process. At SIGTERM it finishes its work. Its messages go to stderr.
 
     start             a child that does not become ready is an error, and all are stopped again
     unexpected end    the child is started again, after a pause that grows with each failed start
-    stop              relays first, then the recorder; a child that does not end in time is killed; one that crashes is named
+    stop              relays first, then the recorder; a child that does not end in time is killed, and a crash is logged
 """
 
 import asyncio

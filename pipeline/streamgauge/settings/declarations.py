@@ -46,7 +46,7 @@ from streamgauge.settings.types import declared as _set
 # What the topics have where neither a setting nor an existing topic says otherwise.
 DEFAULT_PARTITIONS = 8
 DEFAULT_REPLICAS = 3
-# A worker's default admin address. It differs from that of a tap, which may run on the same host.
+# A worker's default admin address. It differs from a tap's, since both may run on one host.
 WORKER_ADMIN = Address(host="127.0.0.1", port=9465)
 
 Part = TypeVar("Part")

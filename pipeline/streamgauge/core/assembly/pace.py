@@ -8,8 +8,8 @@ numbers decide:
 no text of reasoning, a summary by its events, a withheld part        hidden
 as many events of reasoning as tokens of it                           streamed
 a single event; fewer characters than tokens                          hidden: the tokens did not come one after the other
-a model that is documented (`streams_reasoning`)                  as documented
-a dialect whose events do not tell a summary from reasoning           unknown, so there is no time per token
+a model that is documented (`streams_reasoning`)                      as documented
+a dialect without signs of a summary in its events                    unknown, so there is no time per token
 any other                                                             streamed
 
 If the count of reasoning tokens is missing, all output tokens count, unless a part of them was not visible.

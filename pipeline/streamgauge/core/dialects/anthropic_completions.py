@@ -52,8 +52,8 @@ class AnthropicCompletions(DialectDefaults):
 
     def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
         """A completion by its stop reason, which comes after the text."""
-        told = {**first_members(head), **last_members(tail, b"{", "stop_reason"), "completion": ""}
-        return told if self.recognises(event, told) else None
+        members = {**first_members(head), **last_members(tail, b"{", "stop_reason"), "completion": ""}
+        return members if self.recognises(event, members) else None
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports the one completion; a body always ends the stream."""

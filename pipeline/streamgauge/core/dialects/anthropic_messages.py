@@ -118,7 +118,7 @@ class AnthropicMessages(DialectDefaults):
     may_summarise = True  # platform.claude.com/docs, extended thinking: summarized thinking
     usage = UsageRules(
         spec=_KEEP_USAGE,
-        # The second names are those of OpenAI's chat, from gateways that keep them.
+        # The second names are from OpenAI's chat: some gateways keep them.
         input=("input_tokens", "prompt_tokens"),
         input_parts=("cache_creation_input_tokens", "cache_read_input_tokens"),
         output=("output_tokens", "completion_tokens"),

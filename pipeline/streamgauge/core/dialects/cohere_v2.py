@@ -98,10 +98,10 @@ class CohereV2(DialectDefaults):
         """A message-end, or another event of a known type."""
         first, opening = first_members(head), b'{"delta":{'
         last = last_members(tail, opening, "finish_reason") or last_members(tail, opening, "usage")
-        told = {**first, **last}
-        if type_of(event, told) != "message-end":
-            return {} if self.recognises(event, told) else None
-        return {**told, "delta": {**_object(first.get("delta")), **_object(last.get("delta"))}}
+        members = {**first, **last}
+        if type_of(event, members) != "message-end":
+            return {} if self.recognises(event, members) else None
+        return {**members, "delta": {**_object(first.get("delta")), **_object(last.get("delta"))}}
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports content, plan and calls, which are lists in a whole response."""

@@ -121,7 +121,7 @@ class Sink(Protocol):
         indexed: bool = True,
         in_pieces: bool = False,
     ) -> None:
-        """Reports a tool call of a choice: one that is known by its `key`, or a new one. `key` None always begins a new one.
+        """Reports a tool call of a choice: a known call with this `key`, or a new call. `key` None always begins a new call.
 
         `client`: the client has to execute the call. `json` False: its arguments are by contract not JSON text. `empty`: the
         call came with an empty object, which is the value of its arguments if no others follow. `indexed` False: the key is

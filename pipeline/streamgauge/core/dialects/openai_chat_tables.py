@@ -75,7 +75,7 @@ _KEEP_CHUNK: dict[str, Spec] = {
     "latency_checkpoint": dict.fromkeys(_LATENCIES, Kind.NUMBER),
 }
 # Members that hold the chunk, or the whole response: SAP's orchestration service (help.sap.com, SAP AI Core: streaming), in
-# its second and its first version. Its other members tell of the modules that ran before and after the model.
+# its second and its first version. Its other members describe the modules that ran before and after the model.
 WRAPPERS: tuple[str, ...] = ("final_result", "orchestration_result")
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,

@@ -370,7 +370,7 @@ def _calls_in(output: object) -> bool:
 
 
 def _call_of(item: Data) -> WholeCall | None:
-    """The call that an item is; None if it is none."""
+    """An item as a call; None if it is no call."""
     kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
     if not isinstance(kind, str) or not (isinstance(name, str) or kind in _NAMELESS_CALLS):
         return None

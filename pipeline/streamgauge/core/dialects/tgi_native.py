@@ -60,10 +60,10 @@ class TGINative(DialectDefaults):
 
     def outline_of(self, event: str, head: bytes, tail: bytes) -> Data | None:
         """A terminal by its generated_text, with the token before it and the details after it."""
-        told = {**first_members(head), **last_members(tail, b"{", "details")}
+        members = {**first_members(head), **last_members(tail, b"{", "details")}
         if begins_text(head, "generated_text"):
-            told["generated_text"] = ""
-        return told if self.recognises(event, told) and isinstance(told.get("generated_text"), str) else None
+            members["generated_text"] = ""
+        return members if self.recognises(event, members) and isinstance(members.get("generated_text"), str) else None
 
     def read_body(self, data: Data, sink: Sink) -> None:
         """Reports `generated_text`, and ends the stream."""

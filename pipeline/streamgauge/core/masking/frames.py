@@ -94,7 +94,7 @@ class Frame:
 
 
 def _numbers(column: Sequence[bytes]) -> Sequence[bytes | None]:
-    """Each whole number as it is; None for a value that is none, or that may be too large."""
+    """Each whole number unchanged; None for any other value, and for a number that may be too large."""
     return [value if value.isdigit() and value[0] != _ZERO and len(value) <= _MAX_DIGITS else None for value in column]
 
 

@@ -21,7 +21,7 @@ from streamgauge.worker.settings import WorkerSettings
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# Heartbeats per session. A heartbeat's response tells a member that another one has left, so the interval is the delay.
+# Heartbeats per session. A heartbeat's response reports that another member has left, so the interval is the delay.
 _BEATS = 10
 # How long a consumer may fetch nothing before aiokafka removes it from the group (seconds): practically without limit. A
 # worker without partitions fetches nothing, and aiokafka never joins again after such a removal

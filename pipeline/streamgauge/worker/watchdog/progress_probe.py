@@ -38,7 +38,7 @@ class MonitoredTopic(Protocol):
         """Whether the partitions are assigned, and ready to be processed."""
 
     def recovery_progress(self) -> tuple[int, ...]:
-        """Numbers that change while a recovery makes progress; empty if there is none to make."""
+        """Numbers that change while a recovery makes progress; empty without a recovery."""
 
     def tries(self) -> Mapping[int, int]:
         """The retries of each assigned partition: a partition with retries is not stuck."""
