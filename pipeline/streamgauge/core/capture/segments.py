@@ -149,7 +149,7 @@ class Loss(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Ending(StrEnum):
-    """How a captured exchange ended, as its tap reports it."""
+    """The ending of a captured exchange: how it ended, as its tap reports it."""
 
     COMPLETE = "complete"  # the response is whole by its framing (close-delimited bodies: a clean EOF)
     RESET = "reset"  # the upstream broke the framing, by reset or early EOF, or sent no head
