@@ -7,6 +7,7 @@ from streamgauge.recorder.loop_client import BATCH_BYTES, QUIET_S, RESERVE
 from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import Incident, read_balance
 from tests.taps.proxy.rig import (
+    PATIENCE_S,
     RawRecorder,
     RawUpstream,
     RunningRelay,
@@ -78,7 +79,10 @@ def test_the_reserve_is_bounded_as_well(tmp_path: Path) -> None:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=capacity)
         with RunningRelay(settings) as relay:
             ask(relay, SSE, streams)
-            held = relay.call(lambda: relay.relay.recorder.held)
+            # What is gathered for a batch counts once the batch is closed.
+            deadline = time.monotonic() + PATIENCE_S
+            while (held := relay.call(lambda: relay.relay.recorder.held)) <= capacity and time.monotonic() < deadline:
+                time.sleep(0.01)
             assert capacity < held < most
             balance = read_balance(tmp_path / "counters")
             assert balance.seen >= streams and balance.dropped["recorder_behind"] > 100
