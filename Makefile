@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site test test-fast test-long test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,15 +15,28 @@ help:  ## show this
 demo: $(DEMO)  ## play simulated providers through the real tap, print what is seen
 	$(BIN)/streamgauge demo
 
-test: $(INSTALLED) test-parts  ## format, lint, and the tests, with a real Kafka of their own; without those of test-long
+# Most tests wait for programs that they start: three run at a time for each core, beside one broker. Tests that share what is
+# costly to make have a group, and the short tests come last (tests/conftest.py).
+WORKERS ?= $$((3 * $$(nproc)))
+DISTRIBUTED := --dist loadgroup --no-loadscope-reorder
+# Without compiled files each test process, and each program that a test starts, would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+test: $(INSTALLED) test-parts tests/__pycache__  ## format, lint, and all tests, with a real Kafka of their own (12 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@mkdir -p build
-	./scripts/run_tests
+	$(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n $(WORKERS) $(DISTRIBUTED) --durations 30 --junitxml build/tests.xml
 
-test-long: $(INSTALLED) test-parts  ## the tests that take longest: of faults, of the benchmarks and of the chaos tool
-	@mkdir -p build
-	./scripts/run_tests long
+test-fast: $(INSTALLED)  ## the tests that start no program and compute briefly, with few generated examples (a minute)
+	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m 'not slow'
+
+P ?= tests/core/http1
+t: $(INSTALLED)  ## the tests of the path P, with few generated examples: make t P=tests/core/http1
+	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q $(P)
+
+# In a new clone one process compiles the tests: several at the same time would each compile all of them.
+tests/__pycache__: $(INSTALLED)
+	$(BIN)/pytest -q --collect-only > /dev/null
 
 # What tests need beside Python's packages.
 test-parts: $(INSTALLED)
@@ -52,13 +65,8 @@ wheels: $(INSTALLED)  ## build the sdist, the wheel for manylinux and the one fo
 sbom: $(INSTALLED)  ## write the software bill of materials of what runs into dist/ (CycloneDX)
 	./scripts/make_sbom
 
-# Few generated examples; and without the compiled files of the run before, each process compiles all tests again.
-FEW := PYTHONDONTWRITEBYTECODE= STREAMGAUGE_FEW_EXAMPLES=1
-test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about a minute)
-	$(FEW) $(BIN)/pytest --fast -q -n 3 --dist loadscope
-
 coverage: $(INSTALLED)  ## how many branches of the core its fast tests reach; fails below 95 %
-	$(FEW) $(BIN)/pytest --fast -q -n 2 --dist loadscope tests/core -k 'not on_how_the_bytes_come' --cov
+	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m 'not slow' tests/core --cov
 
 check: $(INSTALLED)  ## format, lint, strict types, analysis of the C code, known vulnerabilities of dependencies
 	$(BIN)/ruff format --check .
@@ -84,9 +92,9 @@ generated: $(INSTALLED)  ## write again what is generated: the record's structs 
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
 
-properties: $(INSTALLED)  ## the property tests with all their examples; make test tries a third of them
-	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 --dist loadscope -m hypothesis
-	STREAMGAUGE_ALL_EXAMPLES=1 $(BIN)/pytest -q -n 3 tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py tests/ledger/test_totals.py
+properties: $(INSTALLED)  ## the property tests and the vectors with many examples; make test tries a third of them
+	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m hypothesis
+	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests and responses, SECONDS each (60)

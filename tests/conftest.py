@@ -1,42 +1,61 @@
-"""What all tests share."""
+"""What all tests share: their environment, the profiles of Hypothesis, the order of a run, and the logs of what failed."""
 
+import functools
 import gc
 import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import certifi
 import pytest
-from hypothesis import settings
 
-from streamgauge.core.assembly.assembler import Assembler
-from streamgauge.core.record import Record
-from tests import fast, kept_logs
-from tests.cores import Cores
-from tests.few import examples
-from tests.spreading import ByCost
-from tests.streams import bundles_of, chat_segments
+if TYPE_CHECKING:
+    from streamgauge.core.record import Record
 
-# No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
-settings.register_profile("untimed", settings.default, deadline=None, max_examples=examples(100))
-settings.load_profile("untimed")
+# A run of a few tests takes seconds: this module, and those below, import nothing that only some tests need.
+pytest_plugins = ["tests.kafka_broker.fixtures", "tests.postgres.fixtures"]
+
+HERE = Path(__file__).parent
+# Folders whose tests are `slow`: nearly all of them start programs or compute for many seconds.
+SLOW = tuple(
+    HERE / name
+    for name in (
+        "audit/world",
+        "bench",
+        "blackbox",
+        "chaos",
+        "deploy",
+        "differential",
+        "faults",
+        "fuzz",
+        "install",
+        "integration",
+        "taps/contract",
+        "taps/proxy/isolation",
+        "taps/proxy/native",
+        "worker/simulation",
+        "worker/watchdog",
+    )
+)
+# Fixtures that start a broker, and those that start another server or mount a disk: their tests are `slow` too.
+BROKERS = frozenset({"kafka", "own_broker", "secured"})
+SERVERS = BROKERS | {"own_postgres", "postgres", "small_disk"}
+
+# Examples that Hypothesis generates for each property, by profile (HYPOTHESIS_PROFILE).
+EXAMPLES = {"few": 5, "tests": 30, "many": 100}
+
+# What a failed test shows of each log (characters), and of how many: those written last.
+LOG_TAIL, LOGS_SHOWN = 4_000, 8
+
+_LAST_LINE = "-----END CERTIFICATE-----\n"
 
 # A shell ignores Ctrl-C for what it runs in the background, and programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-pytest_plugins = ["tests.kafka_broker.fixtures", "tests.postgres.fixtures"]
-
-_LAST_LINE = "-----END CERTIFICATE-----\n"
-
-_NO_PROCESSES = pytest.StashKey[fast.NoProcesses]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="only tests that start no process and compute briefly")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,28 +69,30 @@ def pytest_configure(config: pytest.Config) -> None:
     authority = Path(folder.name, "authority.pem")
     authority.write_text("".join(Path(certifi.where()).read_text().partition(_LAST_LINE)[:2]))
     os.environ |= {"SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": folder.name}
-    if config.getoption("--fast"):
-        config.stash[_NO_PROCESSES] = fast.NoProcesses()
+
+
+# --- collection -----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _set_up_hypothesis() -> None:
+    """No test is timed: machines are shared. What Hypothesis chooses beside that stays: in CI the same examples each time."""
+    from hypothesis import settings
+
+    for name, count in EXAMPLES.items():
+        settings.register_profile(name, settings.default, deadline=None, max_examples=count)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Hypothesis is imported for the first module that uses it."""
+    if "hypothesis" in module_path.read_text():
+        _set_up_hypothesis()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A slow file or folder is not even imported."""
-    if config.getoption("--fast") and fast.is_slow(collection_path.relative_to(config.rootpath).as_posix()):
-        return True
-    return None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--fast"):
-        slow = [item for item in items if fast.is_slow(item.nodeid, getattr(item, "fixturenames", ()))]
-        items[:] = [item for item in items if item not in slow]
-        config.hook.pytest_deselected(items=slow)
-
-
-def _forget_variables() -> None:
-    """Test modules have read theirs when they were imported. The command line refuses unknown ones, and reads the others."""
-    for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
-        del os.environ[name]
+    """With `-m "not slow"` the modules of slow folders are not even imported."""
+    return True if config.option.markexpr == "not slow" and collection_path in SLOW else None
 
 
 def pytest_collection() -> None:
@@ -79,64 +100,74 @@ def pytest_collection() -> None:
     gc.disable()
 
 
+def _shares_a_fixture(item: pytest.Function) -> bool:
+    """Whether a fixture of the test is made once for its module."""
+    return any(known[-1].scope == "module" for known in item._fixtureinfo.name2fixturedefs.values())
+
+
+def _group(item: pytest.Item) -> str:
+    """Tests that share what is costly to make are run by one process (`xdist_group`): its name, or "" for a test alone."""
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests by their folder and fixtures, and orders them: the short ones come last, so that all processes of a run
+    end at the same time.
+    """
+    for item in items:
+        names = frozenset(getattr(item, "fixturenames", ()))
+        if not SERVERS.isdisjoint(names) or any(item.path.is_relative_to(folder) for folder in SLOW):
+            item.add_marker(pytest.mark.slow)
+        if not BROKERS.isdisjoint(names):
+            item.add_marker(pytest.mark.kafka)
+        if _group(item):
+            continue
+        if "secured" in names:
+            item.add_marker(pytest.mark.xdist_group("secured"))
+        elif isinstance(item, pytest.Function) and _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix()))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Slow tests of one folder start the same programs: mixed, they want the cores at different moments.
+        items.sort(key=lambda item: (not item.get_closest_marker("slow"), not _group(item), _mixed(item)))
+
+
+def _mixed(item: pytest.Item) -> int:
+    return crc32((_group(item) or item.nodeid).encode())
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays until the end: to visit it takes the garbage collector 0.4 s each time."""
     gc.enable()
-    _forget_variables()
+    # Test modules have read theirs when they were imported. The command line refuses unknown ones, and reads the others.
+    for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
+        del os.environ[name]
     gc.collect()
     gc.freeze()
 
 
-def _without_processes(item: pytest.Item) -> Generator[None, Any, Any]:
-    """With `--fast`, a test that starts a process fails."""
-    if _NO_PROCESSES not in item.config.stash:
-        return (yield)
-    with item.config.stash[_NO_PROCESSES].refused():
-        return (yield)
+# --- a test ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _without_processes(item))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _without_processes(item))
-
-
-_CORES = Cores()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """In a run of several test processes, a test that starts programs begins, with its limit of time, when the cores have
-    room.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ and fast.is_slow(item.nodeid, getattr(item, "fixturenames", ())):
-        _CORES.wait_for_room()
-    return (yield)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost | None:
-    return ByCost(config, log) if config.getoption("dist") == "loadscope" else None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Generator[None, Any, Any]:
-    """A test that failed shows the ends of its processes' logs, and keeps them."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that failed shows the ends of the logs in its `tmp_path`, which pytest keeps for the next runs."""
     report = yield
-    if report.failed:
-        report.sections += kept_logs.keep(f"{item.nodeid}-{call.when}", getattr(item, "funcargs", {}).get("tmp_path"))
-    if call.when == "teardown":
-        kept_logs.forget()
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        logs = [log for pattern in ("*.log", "*.err") for log in folder.rglob(pattern) if log.stat().st_size]
+        for log in sorted(logs, key=lambda log: log.stat().st_mtime)[-LOGS_SHOWN:]:
+            report.sections.append((f"end of {log}", log.read_bytes()[-LOG_TAIL:].decode(errors="replace")))
     return report
 
 
 @pytest.fixture
-def a_record() -> Record:
+def a_record() -> "Record":
     """The record of one whole chat stream."""
+    from streamgauge.core.assembly.assembler import Assembler
+    from tests.streams import bundles_of, chat_segments
+
     assembler = Assembler()
     [record] = [
         one for at, bundle in enumerate(bundles_of(chat_segments(1))) for one in assembler.apply(at, at, bundle)

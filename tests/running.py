@@ -18,8 +18,7 @@ from unittest import mock
 
 from streamgauge.cli.main import main
 from streamgauge.ledger import LedgerUnavailableError, open_ledger
-from tests import kept_logs
-from tests.starting import ForkedProcess, Process, fits_a_fork
+from tests.forks import ForkedProcess, Process, fits_a_fork
 
 # The machine is shared: what takes a second alone may take this long (seconds).
 PATIENCE_S = 60.0
@@ -27,7 +26,7 @@ PATIENCE_S = 60.0
 # Flags that a test may omit; the environment of the test run must not reach the command.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
 
-# Tests in which a command may be a fork of a process that has imported it (tests/starting.py): they are of what it does
+# Tests in which a command may be a fork of a process that has imported it (tests/forks.py): they are of what it does
 # while it runs. In all others, and where its command line is looked at, it is started as a user starts it.
 _OF_WHAT_RUNS = tuple(
     f"tests/{name}/"
@@ -194,7 +193,6 @@ def start(
     """Any command that stays, with its stderr in a log. `around`: a command that runs it, with its own arguments."""
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / f"{data_dir.name}.log"
-    kept_logs.add(log)
     variables = {**CLEAN, **environment}
     with log.open("a") as errors:
         begins = log.stat().st_size

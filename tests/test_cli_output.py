@@ -16,6 +16,8 @@ from streamgauge.errors import BUG, DONE, UNAVAILABLE
 from tests.cli.test_main import UP
 from tests.running import PATIENCE_S, wait_for
 
+pytestmark = pytest.mark.slow
+
 EVENTS = (
     b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
     b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{},'

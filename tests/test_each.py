@@ -1,11 +1,10 @@
-"""Many cases in one test (tests/each.py), and some of many cases (tests/few.py)."""
+"""Many cases in one test."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.each import check_each, each
-from tests.few import examples, some
 
 
 def test_every_case_is_tried_and_each_that_fails_is_named() -> None:
@@ -27,11 +26,3 @@ def test_every_case_is_tried_and_each_that_fails_is_named() -> None:
 def test_the_cases_share_what_fixtures_give(case: str, tmp_path: Path) -> None:
     (tmp_path / case).touch()
     assert sorted(path.name for path in tmp_path.iterdir()) == list("ab"[: "ab".index(case) + 1])
-
-
-def test_some_cases_are_the_same_in_one_run_and_others_for_another_name() -> None:
-    chosen = some(range(1_000), "a")
-    assert chosen == some(range(1_000), "a") == sorted(chosen)
-    assert len(chosen) == examples(1_000)
-    assert len(chosen) == 1_000 or chosen != some(range(1_000), "b")
-    assert some(range(3)) == [0, 1, 2]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.running import PATIENCE_S, wait_for
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 needs_flock = pytest.mark.skipif(shutil.which("flock") is None, reason="there is no flock here")

@@ -4,6 +4,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streamgauge.audit.findings import Finding, Findings
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Ours
@@ -113,6 +115,7 @@ def test_independent_requests_with_one_body_are_not_billed_twice(tmp_path: Path)
     assert one.streams == (stream_id(3), stream_id(4), stream_id(11), stream_id(12))
 
 
+@pytest.mark.slow
 def test_all_streams_that_cost_many_times_the_mean_are_counted(tmp_path: Path) -> None:
     rows = [with_cost(make_row(number, usage=make_usage(1, 1)), "0.0001") for number in range(12_000)]
     rows[:130] = [with_cost(make_row(number), "1") for number in range(130)]

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests import kept_logs
 from tests.integration.synthetic import SyntheticTap, distinct
 from tests.integration.workers import WorkerProcess
 from tests.kafka_broker.broker import Broker
@@ -154,10 +153,9 @@ class Run:
         self._say(f"{self._records()} records of {self._written}")
 
     def _say(self, what: str) -> None:
-        """Prints it with the worker's log, of which a copy is kept: the last line of a stuck worker is long."""
-        sections = kept_logs.keep(f"outages-{self._seed}-{time.monotonic_ns()}", self._folder / "worker")
-        lines = "\n".join(line[:400] for line in self._worker.log.splitlines()[-12:])
-        sys.stderr.write(f"{what}:\n{lines}\n" + "".join(f"{title}\n" for title, _ in sections))
+        """Prints it with the end of the worker's log."""
+        lines = "\n".join(self._worker.log.splitlines()[-12:])
+        sys.stderr.write(f"{what}:\n{lines}\n")
         sys.stderr.flush()
 
     def _write(self, bundles: Sequence[tuple[int, bytes]]) -> None:

@@ -29,6 +29,8 @@ from tests.processes import children
 from tests.running import CLEAN, PATIENCE_S, Running, start, wait_for, wait_until_ready
 from tests.taps.talk import EVENTS
 
+pytestmark = pytest.mark.slow
+
 ANY_ADMIN = ("--admin", "127.0.0.1:0")
 # For a stop that nothing delays, and for one that open streams delay (seconds).
 QUICK_S, LONG_S = 3.0, 60.0

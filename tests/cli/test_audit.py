@@ -39,6 +39,8 @@ from tests.audit.world.traffic import later
 from tests.ledger.rows import make_row
 from tests.running import command
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Path(__file__).parent.parent.parent / "schemas" / "audit.v1.json"
 END = later(FIRST, DAYS)
 Audit = Callable[..., tuple[int, str, str]]

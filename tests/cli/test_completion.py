@@ -14,6 +14,8 @@ from streamgauge.cli.main import main
 from streamgauge.errors import DONE, USAGE
 from tests.running import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 # What bash does after a tab: it calls the function of `complete`.
 _BASH = """
 source ~/.bashrc

@@ -162,6 +162,7 @@ def test_wrong_usage_is_2(words: list[str]) -> None:
     assert (done.returncode, done.stdout) == (USAGE, "")
 
 
+@pytest.mark.slow
 def test_the_doctor_of_a_tap_imports_no_database_and_no_prices() -> None:
     code = (
         "import sys; from streamgauge.cli.main import main; main(['doctor', 'tap', '--kafka', '127.0.0.1:1']);"

@@ -13,6 +13,8 @@ from streamgauge.cli.extras import MODULES
 from streamgauge.errors import DONE, FOUND, UNAVAILABLE
 from tests.running import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 # Commands that do their work with a plain installation; what they import must be in it.
 PLAIN = (
     "tap", "tap packets", "topics create", "topics describe", "deadletter list", "replay", "recount", "assets", "config show",

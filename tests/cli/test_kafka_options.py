@@ -11,6 +11,8 @@ from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Mechanism, Protocol
 from tests.running import command
 
+pytestmark = pytest.mark.slow
+
 SECRET = "a-secret-nobody-may-see"
 
 

@@ -22,6 +22,8 @@ from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_timing, make_usage
 from tests.running import command, here
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:

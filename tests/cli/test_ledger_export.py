@@ -23,6 +23,8 @@ from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import make_usage
 from tests.running import CLEAN, command
 
+pytestmark = pytest.mark.slow
+
 # What the table has beside what an export has: the cost's two sides, and the record, which Parquet has.
 NOT_EXPORTED = {"cost_input", "cost_output", "cost_unknown", "record"}
 

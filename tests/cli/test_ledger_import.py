@@ -17,6 +17,8 @@ from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT
 from tests.running import command
 
+pytestmark = pytest.mark.slow
+
 
 def line(number: int, **changes: object) -> bytes:
     """A record as `replay` prints it."""

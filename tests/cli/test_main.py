@@ -23,6 +23,8 @@ from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE
 from tests.each import each
 from tests.running import command, here, start, start_up, wait_for
 
+pytestmark = pytest.mark.slow
+
 # A port on which no process listens.
 UNREACHABLE = "127.0.0.1:1"
 ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")

@@ -81,10 +81,12 @@ def imported_by(*words: str) -> set[str]:
     return set(done.stdout.rpartition("IMPORTED ")[2].split())
 
 
+@pytest.mark.slow
 def test_the_version_needs_no_parser() -> None:
     assert imported_by("--version") & (HEAVY | {"argparse", "rich"}) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("--help",), ("up", "--help"), ("worker", "--help"), ("deadletter", "list", "--help")]
 )
@@ -92,6 +94,7 @@ def test_help_imports_no_module_that_a_command_needs_to_run(words: tuple[str, ..
     assert imported_by(*words) & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_help_into_a_pipe_is_plain() -> None:
     for words in (["worker"], ["up"], ["ledger", "query"]):
         done = subprocess.run(

@@ -19,6 +19,8 @@ from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
 from tests.running import PATIENCE_S, Running, start_up, wait_for
 
+pytestmark = pytest.mark.slow
+
 SEGFAULT = -signal.SIGSEGV
 PUMP_OFF = 'streamgauge_tap_incidents_total{kind="pump_off"}'
 

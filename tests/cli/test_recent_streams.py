@@ -80,6 +80,7 @@ def test_a_ledger_that_cannot_be_read_stops_nothing(ledger: Ledger, tmp_path: Pa
     assert datetime.fromisoformat(hour.since).timestamp() == pytest.approx(time.time(), abs=60)
 
 
+@pytest.mark.slow
 def test_up_shows_the_last_hour_after_a_restart(tmp_path: Path) -> None:
     with provider() as small:
         for before in (0, 2):

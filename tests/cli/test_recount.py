@@ -11,6 +11,8 @@ from tests.recount.test_recount import MODEL, stream
 from tests.recount.tokenizers import published
 from tests.running import command
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:

@@ -12,6 +12,8 @@ from tests.running import command, here
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parent.parent / "vectors"
 CHAT = (VECTORS / "openai-chat" / "happy.sse").read_bytes()
 MESSAGES = (VECTORS / "anthropic-messages" / "happy.sse").read_bytes()

@@ -6,9 +6,13 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from streamgauge.spool import Spool
 from tests.integration.provider import BEGIN, REST, provider
 from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
+
+pytestmark = pytest.mark.slow
 
 # A port on which no broker listens.
 UNREACHABLE = "127.0.0.1:1"

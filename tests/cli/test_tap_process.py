@@ -23,6 +23,8 @@ from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
 from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def small() -> Iterator[Provider]:

@@ -16,6 +16,8 @@ from tests.running import start, wait_for
 from tests.taps.packets.talking import WHOLE, asking
 from tests.taps.packets.wire import Line, pcap, read, records
 
+pytestmark = pytest.mark.slow
+
 # A port on which no broker listens.
 UNREACHABLE = "127.0.0.1:1"
 

@@ -148,6 +148,7 @@ def test_a_worker_s_state_continues(written: Path) -> None:
         assert assembler.open_streams == 0
 
 
+@pytest.mark.slow
 def test_a_data_directory_of_up_continues(written: Path, tmp_path: Path) -> None:
     """The real command on its spool, state, ledger, counters and key."""
     data = tmp_path / "data"

@@ -33,6 +33,8 @@ from tests.kafka_broker.fixtures import PARTITIONS, make_topics
 from tests.ports import free_port
 from tests.running import Running, start, wait_for, wait_until_ready
 
+pytestmark = pytest.mark.slow
+
 PROMETHEUS = Path(__file__).parents[2] / "dashboards" / "prometheus"
 
 # Two minutes become ten seconds: longer than anything takes that is no outage.

@@ -9,6 +9,8 @@ from dashboards.source.one_stream import ONE_STREAM
 
 from tests.dashboards.demo_system import ask_prometheus, filled, results, watched_demo
 
+pytestmark = pytest.mark.slow
+
 # A round of the demo takes half a minute alone; the second one makes rates of what happens once in a round.
 PATIENCE_S = 150.0
 

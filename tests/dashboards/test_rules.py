@@ -25,6 +25,8 @@ from tests.dashboards.alert_cases import CASES, HEALTHY, HEALTHY_CASE, Case, Fir
 from tests.dashboards.promql import check, check_recorded, named, recorded_names
 from tests.each import each
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "dashboards" / "prometheus"
 RUNBOOKS = ROOT / "docs" / "runbooks"

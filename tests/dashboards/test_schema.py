@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Path(__file__).parent / "schema"
 OPTIONS = ("--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022")
 

@@ -26,6 +26,8 @@ from tests.metrics.records import make_record, make_timing
 from tests.ports import free_port
 from tests.taps.proxy.pki import make_pki
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LATENCIES = [metric.name for metric in TABLE if metric.kind is Kind.HISTOGRAM and "model" in metric.labels]
 RULES = ROOT / "dashboards" / "prometheus" / "rules"

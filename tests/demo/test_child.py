@@ -8,10 +8,14 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from streamgauge_demo.child import simulator_process
 from streamgauge_demo.driver import Clients, drive
 from streamgauge_demo.scenarios import BY_MODEL
 from streamgauge_demo.tally import Seen
+
+pytestmark = pytest.mark.slow
 
 # A process of ours starts, or ends, within this on a busy machine (seconds).
 PROCESS_S = 60

@@ -11,6 +11,8 @@ from streamgauge.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE
 from streamgauge_demo.scenarios import SCENARIOS
 from tests.running import command, here, start, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, DONE)])
 def test_a_demo_that_is_interrupted_does_not_end_as_expected(number: int, code: int, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from streamgauge_demo.tally import Seen
 from streamgauge_demo.verdict import client_differences
 from tests.demo.running import simulator
 
+pytestmark = pytest.mark.slow
+
 A_FEW = [
     BY_MODEL[model] for model in ("nanogpt/chat-two", "nimbus/messages-reset", "sansa/whole", "local/text-logprobs")
 ]

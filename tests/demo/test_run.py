@@ -21,6 +21,8 @@ from streamgauge_demo.verdict import Json
 from tests.demo.running import QUICK
 from tests.running import start_up
 
+pytestmark = pytest.mark.slow
+
 # Longer than any quick scenario pauses.
 OPTIONS = ("--upstream-idle-timeout", "5", "--drain-timeout", "5")
 

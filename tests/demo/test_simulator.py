@@ -22,6 +22,8 @@ from tests.demo.raw import exchange, request_bytes
 from tests.demo.running import simulator
 from tests.each import each
 
+pytestmark = pytest.mark.slow
+
 # A process of ours starts, or ends, within this on a busy machine (seconds).
 PROCESS_S = 60
 

@@ -62,6 +62,7 @@ def _extra(scenario: Scenario) -> dict[str, object]:
     return headers
 
 
+@pytest.mark.slow
 @each(SCENARIOS, lambda scenario: scenario.model)
 def test_the_record_is_what_the_scenario_defines(scenario: Scenario, running: Simulator) -> None:
     raw = exchange(scenario, running.url)

@@ -17,6 +17,8 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.docs.stage import Stage, scenarios
 from tests.kafka_broker.administration import delete_topics
 
+pytestmark = pytest.mark.slow
+
 RUN = {page: [block for block in blocks(page) if block.is_run or block.mark == "file"] for page in PAGES}
 RUNBOOKS = sorted(ROOT.glob("docs/runbooks/*.md"))
 WITH_COMMANDS = [page for page, found in RUN.items() if page not in RUNBOOKS and any(block.is_run for block in found)]
@@ -54,18 +56,13 @@ def relative(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def unit(page: Path) -> str:
-    """The page in the name of its test. A slash would make all pages one unit of work (tests/spreading.py)."""
-    return relative(page).replace("/", " ")
-
-
 @pytest.fixture(scope="session")
 def providers() -> Iterator[Simulator]:
     with simulator(scenarios=scenarios()) as started:
         yield started
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=unit)
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=relative)
 def test_the_commands_of_a_page_run(
     page: Path, tmp_path: Path, providers: Simulator, request: pytest.FixtureRequest
 ) -> None:

@@ -18,6 +18,8 @@ from tests.ports import free_port
 from tests.running import start, start_up, wait_until_ready
 from tests.runtime.test_certificates import Locked
 
+pytestmark = pytest.mark.slow
+
 _NGINX = """
 worker_processes 1;
 daemon off;

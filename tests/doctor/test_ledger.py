@@ -53,6 +53,7 @@ def test_versions(version: int, level: str, says: str, file: Path, tmp_path: Pat
     assert (state.version, state.writable) == (version, True), "and it was not converted"
 
 
+@pytest.mark.slow
 def test_a_ledger_that_another_process_writes_to_is_ok(file: Path, tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")

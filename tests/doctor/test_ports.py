@@ -4,6 +4,8 @@ import socket
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import pytest
+
 from streamgauge.doctor.ports import reached_at
 from streamgauge.runtime.listeners import Address
 from tests.doctor.examined import FAIL, OK, WARN, found, installation
@@ -11,6 +13,8 @@ from tests.doctor.test_upstreams import tls
 from tests.http_serving import LocalServer, Quiet, serving
 from tests.running import start_up
 from tests.taps.proxy.pki import make_pki
+
+pytestmark = pytest.mark.slow
 
 
 class _Nothing(Quiet, BaseHTTPRequestHandler):

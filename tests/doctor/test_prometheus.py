@@ -12,6 +12,8 @@ from tests.ports import free_port
 from tests.running import start_up, wait_for
 from tests.taps.proxy.rig import RawUpstream
 
+pytestmark = pytest.mark.slow
+
 RULES = Path(__file__).parents[2] / "dashboards" / "prometheus" / "rules" / "streamgauge.yml"
 
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")

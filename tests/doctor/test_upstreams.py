@@ -125,6 +125,7 @@ def test_a_wrong_certificate_is_told_with_its_cure(
     assert (seen.level, says in seen.says, cure in seen.cure) == (level, True, True), seen
 
 
+@pytest.mark.slow
 def test_servers_that_cannot_be_used(tmp_path: Path) -> None:
     def closes(one: socket.socket) -> None:
         receive_head(one)

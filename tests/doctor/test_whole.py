@@ -11,6 +11,8 @@ from tests.ports import free_port
 from tests.running import here, start, start_tap, wait_until_ready
 from tests.taps.proxy.rig import RawUpstream
 
+pytestmark = pytest.mark.slow
+
 
 def dated(one: socket.socket) -> None:
     """Answers with the date of the answer, not with that of the test's beginning."""

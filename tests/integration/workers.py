@@ -2,14 +2,15 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests import kept_logs
-from tests.starting import ForkedProcess, Process, fits_a_fork, run_fresh
+from tests.forks import ForkedProcess, Process, fits_a_fork
 
 # Time until a worker is ready, with room for a machine that runs other tests (seconds).
 _READY_S = 60
@@ -19,7 +20,7 @@ _STOP_S = 60
 class WorkerProcess:
     """A running worker. `log`: what it wrote to stderr; `metrics`: what it printed at its end.
 
-    `fresh`: in a new interpreter, also where a fork would do (tests/starting.py).
+    `fresh`: in a new interpreter, also where a fork would do (tests/forks.py).
     """
 
     def __init__(
@@ -36,10 +37,13 @@ class WorkerProcess:
         self._stdout = self._stderr.with_suffix(".out")
         self._stdout.touch()
         self._stderr.touch()
-        kept_logs.add(self._stderr)
-        given = (module, [json.dumps(settings)], self._stdout, self._stderr)
-        may_fork = not fresh and fits_a_fork(os.environ)
-        self.process: Process = ForkedProcess(*given, os.environ) if may_fork else run_fresh(*given)
+        self.process: Process
+        if not fresh and fits_a_fork(os.environ):
+            self.process = ForkedProcess(module, [json.dumps(settings)], self._stdout, self._stderr, os.environ)
+        else:
+            words = [sys.executable, "-m", module, json.dumps(settings)]
+            with self._stderr.open("ab") as errors, self._stdout.open("ab") as output:
+                self.process = subprocess.Popen(words, stdout=output, stderr=errors)
 
     @property
     def log(self) -> str:

@@ -137,6 +137,7 @@ def test_what_is_sent_back_is_the_message(kafka: str, prefix: str) -> None:
     assert [(one.partition, one.key, one.value) for one in back] == [(2, None, b"one"), (2, b"key", None)]
 
 
+@pytest.mark.slow
 def test_a_broker_that_goes_away_meanwhile_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "CONFIRM_S", 2.0)
     confirmed = []

@@ -243,6 +243,7 @@ def calls(path: Path, names: set[str]) -> list[ast.Call]:
     ]
 
 
+@pytest.mark.slow
 def test_every_client_of_kafka_is_made_with_the_brokers_own_options() -> None:
     made = [(path, call) for path in sorted(PACKAGE.rglob("*.py")) for call in calls(path, CLIENTS)]
     assert len(made) >= 6
@@ -254,6 +255,7 @@ def test_every_client_of_kafka_is_made_with_the_brokers_own_options() -> None:
     assert "broker_credentials" in {given.arg for given in app.keywords}
 
 
+@pytest.mark.slow
 def test_the_bare_address_of_the_settings_is_read_in_one_place() -> None:
     """A client that uses settings.kafka alone as the address would connect in plain text."""
     for path in sorted(PACKAGE.rglob("*.py")):

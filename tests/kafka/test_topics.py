@@ -65,6 +65,7 @@ def test_a_broker_that_is_not_there_is_one_sentence() -> None:
             asyncio.run(call)
 
 
+@pytest.mark.slow
 def test_broker_that_hangs_during_a_request_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker waits for a broker that is away; one that refuses ends it."""
     monkeypatch.setattr(administration, "REQUEST_TIMEOUT_MS", 2_000)

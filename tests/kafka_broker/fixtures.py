@@ -5,16 +5,17 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from streamgauge.kafka import topics
-from streamgauge.kafka.faults import BrokerUnreachableError
-from tests.kafka_broker.administration import delete_topics
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.jars import NoBrokerError
-from tests.kafka_broker.secured import Secured
+
+# Each test process loads this module, and few use a broker: a client of Kafka is imported where it is used.
+if TYPE_CHECKING:
+    from tests.kafka_broker.secured import Secured
 
 # Enough for two workers to share, few enough to be quick to recover.
 PARTITIONS = 4
@@ -33,8 +34,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """The session's broker with TLS, log-ins and an authorizer. `tests/spreading.py` has its tests run in one process."""
+def secured(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Secured]":
+    """The session's broker with TLS, log-ins and an authorizer. One process of a run has all of its tests."""
+    from tests.kafka_broker.secured import Secured
+
     broker = Secured(tmp_path_factory.mktemp("secured"))
     try:
         yield broker.start()
@@ -47,6 +50,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.fixture
 def prefix(kafka: str) -> Iterator[str]:
     """A prefix under which this test's topics have been made, with PARTITIONS partitions. They are deleted afterwards."""
+    from tests.kafka_broker.administration import delete_topics
+
     prefix = make_topics(kafka)
     yield prefix
     asyncio.run(delete_topics(kafka, prefix))
@@ -73,6 +78,9 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
 
 def make_topics(bootstrap: str, partitions: int = PARTITIONS) -> str:
     """Creates the topics under a new prefix, and returns it. Waits for a broker that does not answer yet."""
+    from streamgauge.kafka import topics
+    from streamgauge.kafka.faults import BrokerUnreachableError
+
     prefix = f"test-{uuid.uuid4().hex[:12]}"
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(BrokerUnreachableError):

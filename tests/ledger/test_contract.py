@@ -28,12 +28,12 @@ from streamgauge.ledger import (
     open_ledger,
 )
 from streamgauge.ledger.cost import PROVIDER, Unpriced
-from tests.ledger.places import PLACES, fresh_url
+from tests.ledger.places import PLACES, SCHEMES, fresh_url
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_timing, make_usage
 
 
-@pytest.fixture(params=sorted(LEDGERS))
+@pytest.fixture(params=SCHEMES)
 def url(request: pytest.FixtureRequest) -> str:
     return fresh_url(request, request.param)
 

@@ -17,7 +17,6 @@ import pytest
 
 from streamgauge.core.record import encode_record
 from streamgauge.ledger import (
-    LEDGERS,
     Inserted,
     LedgerRow,
     LedgerUnavailableError,
@@ -29,7 +28,7 @@ from streamgauge.ledger import (
 from streamgauge.ledger.postgresql import PostgresqlLedger
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
-from tests.ledger.places import fresh_url
+from tests.ledger.places import SCHEMES, fresh_url
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import make_record, make_usage
 
@@ -205,7 +204,7 @@ def changed(row: LedgerRow, record: dict[str, Any]) -> LedgerRow:
     return replace(row, record=json.dumps(record).encode())
 
 
-@pytest.fixture(params=sorted(LEDGERS))
+@pytest.fixture(params=SCHEMES)
 def url(request: pytest.FixtureRequest) -> str:
     return fresh_url(request, request.param)
 
@@ -352,6 +351,7 @@ def test_a_later_version_is_refused_and_left_alone(url: str, other: int) -> None
     assert database.contents() == before
 
 
+@pytest.mark.slow
 def test_processes_that_open_it_at_once_convert_it_once(version: int, url: str) -> None:
     if version != OLD[-1]:
         return  # the lock is the same for all versions
@@ -362,6 +362,7 @@ def test_processes_that_open_it_at_once_convert_it_once(version: int, url: str) 
     assert len(database.contents()[3]) == 500
 
 
+@pytest.mark.slow
 def test_processes_that_make_it_at_once_make_it_once(url: str) -> None:
     program = "import sys; from streamgauge.ledger import open_ledger; open_ledger(sys.argv[1])"
     openers = [subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT) for _ in range(3)]

@@ -15,6 +15,8 @@ from streamgauge.ledger.postgresql_tls import VERIFIED, tls_of
 from tests.doctor.examined import OK, WARN, found, installation
 from tests.postgres.server import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "the-ledgers-password"
 # Codes of the requests for TLS and for GSS encryption (PostgreSQL's protocol, "Message Formats").
 ENCRYPTION = {struct.pack("!I", code) for code in (80877103, 80877104)}

@@ -50,6 +50,7 @@ def test_the_file_and_its_log_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert modes == dict.fromkeys(("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"), 0o600)
 
 
+@pytest.mark.slow
 def test_processes_share_one_file_from_its_first_moment(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     writers = [start_writer(path, first, first + 200) for first in (0, 100, 200)]
@@ -62,6 +63,7 @@ def test_processes_share_one_file_from_its_first_moment(tmp_path: Path) -> None:
         assert len(list(ledger.query())) == 400
 
 
+@pytest.mark.slow
 def test_what_was_confirmed_before_a_kill_is_there(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     writer = start_writer(path, 0, 100_000)

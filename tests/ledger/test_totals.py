@@ -22,10 +22,11 @@ from streamgauge.ledger.resumption import UsagePart
 from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import records
 from streamgauge.ledger.totals import totals_of
-from tests.few import ONE_OF
 from tests.ledger.counting import count_once
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
+
+pytestmark = pytest.mark.slow
 
 
 def total(*keys: Any, **known: Any) -> Total:
@@ -124,7 +125,7 @@ def counted_in(memory: Connection, rows: Sequence[LedgerRow]) -> list[int | None
 @pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
 def test_totals_read_every_record_that_may_have_been_resumed(memory: Connection, resumed_from: str) -> None:
     # Every third case: as 3 and 4 have no common divisor, each four of the values meet in some of them.
-    cases = itertools.islice(itertools.product(VALUES, repeat=5), 0, None, min(ONE_OF, 3))
+    cases = itertools.islice(itertools.product(VALUES, repeat=5), 0, None, 3)
     for digest, response_id, origin_digest, origin_id, last_event_id in cases:
         known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
         resumed = make_row(2, tenant="resumed", usage=make_usage(2, 2), **known)

@@ -24,6 +24,8 @@ from tests.live.serving import Served, serving
 from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, partly_priced_process, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
 

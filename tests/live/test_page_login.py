@@ -14,6 +14,8 @@ from tests.live.shown import busy_process
 from tests.live.test_page import opened
 from tests.taps.proxy.pki import make_pki
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

@@ -273,6 +273,7 @@ def test_a_fault_of_the_page_does_not_reach_the_assembler(process: Process, monk
     assert process.view.overview().hour.streams == 0
 
 
+@pytest.mark.slow
 def test_what_a_process_keeps_is_bounded() -> None:
     """Four thousand streams of 40 reads, 500 open at a time: what the table of decision 33 allows."""
     process = Process()

@@ -70,6 +70,7 @@ def test_a_request_without_the_attribute_and_a_caller_that_knows_none() -> None:
         metrics.add(STREAMS, 0, upstream="u", model="m", dialect="d")
 
 
+@pytest.mark.slow
 def test_100_000_values_stay_within_their_budget_and_the_page() -> None:
     metrics, record = Metrics(attributes=["agent", "session"]), make_record()
     for number in range(100_000):
@@ -85,6 +86,7 @@ def test_100_000_values_stay_within_their_budget_and_the_page() -> None:
     assert page.value("streamgauge_metric_labels_cut_total", label="agent") > 390_000
 
 
+@pytest.mark.slow
 def test_attributes_leave_the_models_their_series() -> None:
     """Three hundred models times fifty agents do not fit: then new series lose their agent, and keep their model."""
     metrics = Metrics(attributes=["agent"])

@@ -66,6 +66,7 @@ def pairs_of(page: ReadPage, name: str) -> set[tuple[str, str]]:
     return {(upstream, model) for upstream, model in found if model not in (OTHER, "unknown")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("upstreams", "models", "names"), [(1, 500, "off"), (20, 25, "v1.41"), (20, 25, "latest"), (100, 5, "off")]
 )
@@ -82,6 +83,7 @@ def test_a_page_holds_500_pairs_in_each_histogram_of_latency(upstreams: int, mod
     assert page.value(CUT, label="model") == page.value(CUT, label="upstream") == 0
 
 
+@pytest.mark.slow
 def test_100_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
     metrics, sent = Metrics(), Counter[str]()
     for number in range(100_000):
@@ -104,6 +106,7 @@ def test_100_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
     assert page.value(CUT, label="upstream") == 0
 
 
+@pytest.mark.slow
 def test_what_is_idle_is_given_back_where_a_new_name_needs_it() -> None:
     clock = Clock()
     metrics = Metrics(clock=clock)
@@ -139,6 +142,7 @@ def test_an_upstream_that_is_gone_makes_room_and_begins_at_0_when_it_returns() -
     assert read_at_once(metrics.render()).value("streamgauge_bursts_total", upstream="host-3") == 0
 
 
+@pytest.mark.slow
 def test_names_that_clients_invent_leave_500_pairs_to_served_models() -> None:
     metrics = Metrics()
     unserved = {"response_model": None, "usage": ABSENT, "counts": make_counts(token_events=0), "outcome": "http_error"}
@@ -151,6 +155,7 @@ def test_names_that_clients_invent_leave_500_pairs_to_served_models() -> None:
     assert len(shown) - 500 == UNSERVED_SERIES // SERIES_OF_A_PAIR
 
 
+@pytest.mark.slow
 def test_an_upstream_that_serves_any_name_leaves_room_for_the_models_of_others() -> None:
     """Nobody but the client who invents them uses these names, and each of them is served."""
     metrics = Metrics()
@@ -169,6 +174,7 @@ def test_an_upstream_that_serves_any_name_leaves_room_for_the_models_of_others()
     assert pairs_of(read_at_once(metrics.render()), STREAMS) == shown
 
 
+@pytest.mark.slow
 def test_details_become_other_before_models_do() -> None:
     metrics = Metrics(attributes=["agent"])
     for number in range(20_000):
@@ -189,6 +195,7 @@ def test_details_become_other_before_models_do() -> None:
     assert page.value(CUT, label="model") == 0
 
 
+@pytest.mark.slow
 def test_an_idle_detail_makes_room_for_a_new_one() -> None:
     clock = Clock()
     metrics = Metrics(attributes=["agent"], clock=clock)
@@ -204,6 +211,7 @@ def test_an_idle_detail_makes_room_for_a_new_one() -> None:
     ) == 1  # fmt: skip
 
 
+@pytest.mark.slow
 def test_forged_values_of_closed_labels_stay_below_the_page() -> None:
     metrics = Metrics()
     for number in range(20_000):

@@ -265,6 +265,7 @@ def altered(raw: bytes, chance: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_malformed_request_is_logged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

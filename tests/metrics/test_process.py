@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.process import process_metrics
 from streamgauge.metrics.prometheus import Metrics
@@ -27,6 +29,7 @@ def test_the_page_has_what_the_system_says_of_this_process() -> None:
     assert time.time() - 86_400 < page.value("process_start_time_seconds") <= time.time() + 2
 
 
+@pytest.mark.slow
 def test_children_of_one_name_are_added_up_and_one_that_has_ended_is_left_out() -> None:
     metrics = Metrics()
     program = [sys.executable, "-c", "input()"]

@@ -66,6 +66,7 @@ def test_both_formats_say_the_same() -> None:
     assert read_page(metrics.render()) == read_page(metrics.page(OPENMETRICS).body, openmetrics=True)
 
 
+@pytest.mark.slow
 def test_l1_100_000_models_stay_within_their_budget_and_the_page() -> None:
     metrics = Metrics()
     for number in range(100_000):
@@ -124,6 +125,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", get_args(OtelNames))
 @pytest.mark.parametrize("accept", ["", "openmetrics", "dots", "protobuf"])
 def test_l1_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, accept: str) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from streamgauge.core.record import RateLimit, Record
 from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_SERIES
 from streamgauge.metrics.prometheus import Metrics
@@ -100,6 +102,7 @@ def test_an_unknown_key_and_an_unknown_start() -> None:
     assert read_page(metrics.render()).value(REMAINING, upstream="nimbus", credential_id="unknown", kind="tokens") > 0
 
 
+@pytest.mark.slow
 def test_20_000_keys_stay_within_the_budget_and_the_page() -> None:
     metrics = Metrics()
     for number in range(20_000):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, RequestFacts, Segment, StreamEnding
@@ -21,6 +22,8 @@ from streamgauge_demo.scenarios import SCENARIOS
 from streamgauge_demo.truth import Ended, Told, Wrote
 from tests.metrics.pages import ReadPage, read_page
 from tests.streams import INSTANCE, stream_id
+
+pytestmark = pytest.mark.slow
 
 STREAMS = 10_000
 SCRIPT = Path(__file__).parent / "histograms_from_truth.py"

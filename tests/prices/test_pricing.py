@@ -21,7 +21,6 @@ from streamgauge.prices import Prices
 from streamgauge.prices.catalogue import _rate
 from streamgauge.prices.price_file import load_prices
 from streamgauge.prices.rates import Rates
-from tests.few import examples
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 
@@ -274,7 +273,7 @@ PRICED = [
 ]
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.data())
 def test_costs_are_those_of_the_lists_own_calculation(data: st.DataObject) -> None:
     """For usage whose parts fit, and models without prices for what records do not have (images, searches)."""

@@ -64,6 +64,7 @@ def test_the_oldest_body_evicts_no_other() -> None:
     assert (first.capped, second.capped) == (True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "size"), [(16, 16 * MIB), (300, MIB), (5_000, 60 * KIB), (20_000, 14 * KIB)])
 @pytest.mark.parametrize("wanted", [3_000, 100 * KIB, MIB, 12 * MIB])
 def test_stalled_bodies_are_evicted_for_a_new_one_of_any_size(count: int, size: int, wanted: int) -> None:

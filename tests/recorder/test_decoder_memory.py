@@ -21,6 +21,8 @@ from tests.running import wait_for
 from tests.taps import talk
 from tests.taps.talk import BODY, EVENTS, SSE, arrivals, ended, gzip_flushed, head, opened, sent
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["started"]  # a fixture
 
 KIB, MIB = 1024, 1024 * 1024

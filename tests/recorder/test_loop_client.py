@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from streamgauge.recorder.loop_client import BATCH_BYTES, QUIET_S, RESERVE
 from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import Incident, read_balance
@@ -17,6 +19,8 @@ from tests.taps.proxy.rig import (
     receive,
     settings_for,
 )
+
+pytestmark = pytest.mark.slow
 
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(
     *[b"data: %d\n\n" % number for number in range(20)]

@@ -30,6 +30,8 @@ from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
 
+pytestmark = pytest.mark.slow
+
 # For what takes milliseconds; generous, since the machine may be busy (s).
 PATIENCE_S = 30.0
 MIB = 1024 * 1024

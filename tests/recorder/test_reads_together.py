@@ -14,7 +14,6 @@ from streamgauge.recorder.events import MaskedEvents
 from streamgauge.recorder.protocol import Message, ResponseHead, ResponseRead, ResponseReads, StampedRead
 from streamgauge.recorder.recorder import Recorder
 from tests.core.assembly.altered import damage
-from tests.few import examples
 from tests.taps import talk
 
 NAMES = [dialect.name for dialect in DIALECTS]
@@ -108,13 +107,12 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     return one.path, [*reads, LAST]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(ways(), st.sampled_from(["masked", "full"]), st.sampled_from([2, 7, 1000]))
 def test_with_any_bytes_in_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
     same(*way, capture, every)
 
 
-@settings(max_examples=examples(100), deadline=None)
 @given(ways(), st.sampled_from(["masked", "full"]), st.data())
 def test_reads_that_waited_together(way: tuple[str, list[bytes]], capture: str, data: st.DataObject) -> None:
     path, reads = way

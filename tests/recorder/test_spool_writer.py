@@ -381,6 +381,7 @@ def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Sp
     return out, spool
 
 
+@pytest.mark.slow
 def test_at_the_end_a_full_disk_costs_reads_and_the_reserved_space_takes_heads_and_ends(
     small_disk: SmallDisk, counters: Counters, tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from streamgauge.recount import token_counter
 from streamgauge.recount.token_counter import TokenCounter, certain_end, without_surrogates
 from streamgauge.recount.tokenizer import Tokenizer
 from tests.each import each
-from tests.few import examples
 from tests.recount.tokenizers import PUBLISHED, SPLITS, published, small
 
 # Each class of characters that the expressions distinguish, and what is special in one of them.
@@ -55,7 +54,6 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("window")
 def test_a_small_vocabulary(family: str) -> None:
     @given(TEXTS | NARROW, SIZES, st.integers(0, 5))
-    @settings(max_examples=examples(100))
     @example("文AAAA" * 20, [1], 0)
     @example("\u0301AAAA\u0301AA'll", [2], 0)
     @example("=\u0301==========", [3], 0)
@@ -80,7 +78,7 @@ def test_a_published_vocabulary(name: str) -> None:
     tokenizer = published(name)
 
     @given(TEXTS | NARROW, SIZES)
-    @settings(max_examples=examples(25))
+    @settings(max_examples=settings.default.max_examples // 3)
     def agree(text: str, sizes: list[int]) -> None:
         assert counted(tokenizer, text, sizes) == tokenizer.count(without_surrogates(text))
 
@@ -101,6 +99,7 @@ LONG = [
 ]
 
 
+@pytest.mark.slow
 @each(product(PUBLISHED, LONG), lambda case: f"{case[0]} {case[1][:3]!r}")
 def test_long_runs(case: tuple[str, str]) -> None:
     name, text = case

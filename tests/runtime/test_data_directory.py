@@ -144,6 +144,7 @@ def test_one_owner_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_children_that_inherited_it_keep_it(tmp_path: Path) -> None:
     with DataDirLock(tmp_path) as lock:
         child = subprocess.Popen(

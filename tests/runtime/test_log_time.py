@@ -33,6 +33,7 @@ def test_a_log_record_with_more_lines_has_one_time(capsys: pytest.CaptureFixture
     assert re.fullmatch(r"\S+Z streamgauge: no disk\n", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_each_line_of_up_and_of_its_relay(tmp_path: Path) -> None:
     import urllib.error
     import urllib.request

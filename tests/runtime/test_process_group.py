@@ -14,6 +14,8 @@ from streamgauge.runtime import process_group as group_module
 from streamgauge.runtime.process_group import HANGS_S, RESERVE_S, Child, Group, streams_drain_s
 from tests.running import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:

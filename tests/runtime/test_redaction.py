@@ -87,6 +87,7 @@ def test_no_part_of_a_password_before_an_at_sign_is_shown(before: str, inside: s
     assert CANARY not in redacted_value(f"{before}:{inside}{CANARY}{after}@{host}")
 
 
+@pytest.mark.slow
 def test_a_long_text_takes_no_longer_than_its_length() -> None:
     """Time that grew with the square of the length would be minutes here."""
     for word in (":", "@", ":@", "?", "?x", "%4", "-----BEGIN"[:-1]):

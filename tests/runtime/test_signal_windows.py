@@ -20,6 +20,8 @@ from tests.running import CLEAN, PATIENCE_S, Running, start, wait_for, wait_unti
 from tests.taps.packets.test_conversation import WHOLE, asking
 from tests.taps.packets.wire import Line, pcap
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(__file__).with_name("signal_window.c")
 UP = ("up", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
 

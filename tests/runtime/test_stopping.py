@@ -21,6 +21,8 @@ from streamgauge.runtime.stopping import SAME_S, StopSignal
 from tests.integration.provider import BEGIN, provider
 from tests.running import PATIENCE_S, Running, start, start_tap, start_up, wait_for
 
+pytestmark = pytest.mark.slow
+
 # Nothing listens there.
 NO_BROKER = "127.0.0.1:1"
 # Far less than the drain timeout of 30 s, and much on a busy machine (seconds).

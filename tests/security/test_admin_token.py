@@ -15,6 +15,8 @@ from tests.processes import children
 from tests.running import Running, command, start, wait_for
 from tests.running import start_tap as running_tap
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "canary-40417-x-0123456789"
 WRONG = "canary-40418-x-0123456789"
 PATHS = ("/metrics", "/", "/streams", "/nothing")

@@ -18,6 +18,8 @@ from tests.kafka_broker.reading import write_all
 from tests.processes import children
 from tests.running import CLEAN, Running, command, start, start_tap, wait_for, wait_until_ready
 
+pytestmark = pytest.mark.slow
+
 # An application with the httpx tap: one stream. Its argument is the provider's URL.
 APPLICATION = """
 import sys, httpx

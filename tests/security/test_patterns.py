@@ -60,6 +60,7 @@ def patterns() -> Iterator[Found]:
                 yield Found(f"{path.relative_to(PACKAGE)}:{node.lineno}", text, 0)
 
 
+@pytest.mark.slow
 def test_no_pattern_of_the_package_is_exponential() -> None:
     every = list(patterns())
     assert len({found.text for found in every}) > 100

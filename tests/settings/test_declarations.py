@@ -615,6 +615,7 @@ def refusals(flags: dict[str, object], settings_file: Path | None = None) -> lis
     return []
 
 
+@pytest.mark.slow
 @each(TABLE)
 def test_no_error_quotes_a_password(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "settings.toml"

@@ -12,6 +12,8 @@ from tests.integration.test_up import Stream
 from tests.running import Running, start_up, wait_for
 from tests.spans.collector import BUILD_S, Collector, collector_program, running_collector
 
+pytestmark = pytest.mark.slow
+
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TOKEN = "a-token-of-the-receiver"
 

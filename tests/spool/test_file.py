@@ -15,6 +15,8 @@ from streamgauge.spool import NewRow, Spool, close_balance_after_crash
 from streamgauge.spool.file import DAMAGED_KEPT
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -20,6 +21,8 @@ from streamgauge.spool import NewRow, Spool, close_balance_after_crash, close_ba
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 from streamgauge.spool.row_clock import Moment
 from streamgauge.spool.sql import STRIP_ROWS
+
+pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
 MOST = MIB

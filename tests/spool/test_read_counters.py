@@ -22,6 +22,8 @@ from streamgauge.spool.read_counters import (
     read_incidents,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_nothing_counted_is_all_zero(tmp_path: Path) -> None:
     balance = read_balance(tmp_path / "counters")

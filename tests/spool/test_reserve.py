@@ -8,6 +8,8 @@ import pytest
 from streamgauge.spool.reserve import RESERVE_BYTES, RESERVE_PART, Reserve
 from tests.faults.small_disk import SmallDisk, small_disk
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["small_disk"]
 MIB = 1024 * 1024
 

@@ -13,6 +13,8 @@ import pytest
 from streamgauge.spool import RESERVE, Failure, NewRow, Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 
 

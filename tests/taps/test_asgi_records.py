@@ -62,6 +62,7 @@ def through_asgi(
     return as_json(record_of(segments_of("full", client.messages)))
 
 
+@pytest.mark.slow
 def test_a_vector_gives_its_expected_record(client: FakeClient) -> None:
     def gives_its_record(vector: Vector) -> None:
         client.messages.clear()

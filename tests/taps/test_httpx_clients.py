@@ -22,6 +22,8 @@ from tests.demo.running import simulator
 from tests.each import check_each
 from tests.running import start_up, wait_for
 
+pytestmark = pytest.mark.slow
+
 Kind = Literal["sync", "async"]
 KINDS: tuple[Kind, ...] = ("sync", "async")
 # Without the scenarios of the relay's own time-outs: this tap has none, its client has.

@@ -51,6 +51,8 @@ from tests.taps.proxy.rig import (
 from tests.taps.talk import BODY as ANSWER
 from tests.taps.talk import EVENTS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("leave_after", [1, 3])
 def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, leave_after: int) -> None:

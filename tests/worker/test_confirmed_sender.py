@@ -14,6 +14,8 @@ from streamgauge.worker.faults import StateRefusedError
 from tests.faults.mock_kafka import POLICY_VIOLATION, PRODUCE, UNKNOWN, MockCluster, mock_cluster
 from tests.running import wait_for
 
+pytestmark = pytest.mark.slow
+
 _TOPIC = "records"
 
 

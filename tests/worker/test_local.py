@@ -158,6 +158,7 @@ def test_a_state_that_fails_for_a_while_loses_nothing(
     assert record["integrity"]["complete"]
 
 
+@pytest.mark.slow
 def test_a_spool_that_fails_is_logged_and_retried(life: Life, data_dir: Path) -> None:
     put(data_dir, *whole(2))
     blocker = sqlite3.connect(data_dir / "spool.sqlite", isolation_level=None)

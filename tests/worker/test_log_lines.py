@@ -14,6 +14,8 @@ from streamgauge.worker.log_lines import OneLine
 from streamgauge.worker.process import Worker
 from streamgauge.worker.settings import WorkerSettings
 
+pytestmark = pytest.mark.slow
+
 
 class Kept(logging.Handler):
     """The lines as the worker writes them."""

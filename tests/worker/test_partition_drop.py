@@ -17,6 +17,8 @@ from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.partition import Partition, PartitionContext
 from streamgauge.worker.partition_offsets import ReadContext
 
+pytestmark = pytest.mark.slow
+
 # How long a partition may take to be dropped (seconds): its task is cancelled again each second.
 _DROPPED_S = 20.0
 

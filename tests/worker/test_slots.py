@@ -10,6 +10,8 @@ import pytest
 from streamgauge.worker.faults import SlotsTakenError
 from streamgauge.worker.slots import MAX_SLOTS, Slot
 
+pytestmark = pytest.mark.slow
+
 _HOLD = (
     "import sys, time; from pathlib import Path; from streamgauge.worker.slots import Slot;"
     "slot = Slot(Path(sys.argv[1])); print(slot.instance_id, flush=True); time.sleep(60)"

@@ -9,6 +9,8 @@ import pytest
 from tests.audit.invoices.large import KINDS, parts, write
 from tests.audit.invoices.samples import BY_NAME
 
+pytestmark = pytest.mark.slow
+
 # Files of these sizes are read (bytes), and the larger one may take this much more memory (bytes): less than its text.
 SMALL, LARGE = 2_000_000, 6_000_000
 MORE = 3_500_000

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.assembly import assembler as assembling
@@ -19,7 +19,6 @@ from streamgauge.core.assembly.state_codec import offset_of
 from streamgauge.core.capture.segments import Bundle, Read, Segment
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
-from tests.few import examples
 from tests.streams import (
     INSTANCE,
     MS,
@@ -57,7 +56,6 @@ def test_every_stream_has_its_record() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 20), st.lists(st.integers(0, 10_000), max_size=30))
-@settings(deadline=None, max_examples=examples(60))
 def test_repeated_bundles_change_nothing(seed: int, per_bundle: int, repeats: list[int]) -> None:
     bundles = bundles_of(interleaved(10, seed), per_bundle)
     log = list(bundles)
@@ -68,7 +66,6 @@ def test_repeated_bundles_change_nothing(seed: int, per_bundle: int, repeats: li
 
 
 @given(st.integers(0, 2**32), st.permutations(range(12)))
-@settings(deadline=None, max_examples=examples(60))
 def test_bundles_out_of_order_give_the_same_records(seed: int, order: list[int]) -> None:
     bundles = bundles_of(interleaved(6, seed), per_bundle=2)
     shuffled = [bundles[place] for place in order if place < len(bundles)] + bundles[12:]
@@ -76,7 +73,6 @@ def test_bundles_out_of_order_give_the_same_records(seed: int, order: list[int])
 
 
 @given(st.integers(0, 2**32), st.sets(st.integers(0, 60), max_size=8), st.integers(1, 9))
-@settings(deadline=None, max_examples=examples(60))
 def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
     seed: int, crashes: set[int], every: int
 ) -> None:

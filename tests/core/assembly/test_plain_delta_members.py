@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from bench.wires import wire
+from hypothesis import settings
 
 from streamgauge.core.dialects import BY_NAME
 from tests.core.assembly.test_plain_deltas import NAMES, canonical, same
-from tests.few import ONE_OF
 
 _ABSENT = object()
 _VALUES: tuple[Any, ...] = ("", 0, None, [], True, "x", 1.5, _ABSENT)
 # At each path one of this many values is tried; the next path begins with the next value.
-_EVERY = min(4, ONE_OF)
+_EVERY = {"few": 4, "many": 1}.get(settings.get_current_profile_name(), 3)
 
 Path = tuple[str | int, ...]
 

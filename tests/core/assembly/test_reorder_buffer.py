@@ -3,7 +3,7 @@
 from unittest.mock import patch
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.assembly import assembler as assembling
@@ -11,7 +11,6 @@ from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, WAIT_NS, Ass
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, size_of
 from streamgauge.core.capture.segments import Bundle, Ending, Loss, Read, Segment, StreamEnding
 from streamgauge.core.record import encode_record
-from tests.few import examples
 from tests.streams import INSTANCE, opening
 
 # Three streams of one bucket and two of another.
@@ -48,7 +47,6 @@ def counted(assembler: Assembler) -> None:
 
 
 @given(STEPS, st.integers(1, 9))
-@settings(deadline=None, max_examples=examples(150))
 def test_the_sums_equal_a_full_count_also_after_a_load(steps: list[list[Segment] | str], every: int) -> None:
     """One assembler reads all of the log; another is dumped and loaded in between, and has the same sums."""
     with patch.object(assembling, "MAX_WAITING_BYTES", BOUND):

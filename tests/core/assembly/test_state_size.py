@@ -47,6 +47,7 @@ def test_the_uncounted_content_of_a_stream_is_bounded_as_documented() -> None:
     assert 280_000 < len(assembler.dump(0)) - 60_000 < 400_000 - 60_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("like", [FAT, TALKING], ids=["words", "calls"])
 def test_a_forged_bundle_does_not_fill_a_bucket(like: Segment) -> None:
     assembler = Assembler()

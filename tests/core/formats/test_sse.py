@@ -304,6 +304,7 @@ def test_a_line_that_never_ends_does_not_grow_memory(line: bytes) -> None:
     assert list(map(without_cut, decoder.feed(b"\n\ndata: a\n\n"))) == [expected, Event(data=b"a")]
 
 
+@pytest.mark.slow
 def test_lines_that_never_end_in_a_blank_one_do_not_grow_memory() -> None:
     cap = MAX_EVENT_BYTES // 16
     decoder = SseDecoder(cap)

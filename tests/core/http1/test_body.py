@@ -26,7 +26,6 @@ from streamgauge.core.http1.framing import Chunked, Plain, Unframed
 from tests.core import cuts
 from tests.core.http1.hostile_codings import EMPTY_FRAME, brotli_tables, dense, window_filled
 from tests.core.http1.test_coding_members import counted
-from tests.few import examples
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -64,7 +63,7 @@ def decode(pieces: list[bytes], coding: str | None) -> tuple[bytes, int, DecodeF
 @given(data=DATA, places=cuts.places())
 @example(data=b"", places=[])
 @example(data=b"a" * 300_000, places=[3, 5])
-@settings(max_examples=examples(40))
+@settings(max_examples=settings.default.max_examples // 3)
 def test_a_body_is_decoded_in_any_pieces(name: str, data: bytes, places: list[int]) -> None:
     wire = ENCODE[name](data)
     assert decode(cuts.at(wire, places), HEADER[name]) == (data, len(wire), None, True)
@@ -80,7 +79,7 @@ def test_byte_by_byte_and_at_each_split(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gzip", "x-gzip", "zstd"])
 @given(parts=st.lists(DATA, min_size=1, max_size=4), places=cuts.places())
-@settings(max_examples=examples(30))
+@settings(max_examples=settings.default.max_examples // 3)
 def test_several_members_are_one_body(name: str, parts: list[bytes], places: list[int]) -> None:
     wire = b"".join(ENCODE[name](part) for part in parts)
     assert decode(cuts.at(wire, places), name) == (b"".join(parts), len(wire), None, True)
@@ -156,7 +155,6 @@ def test_each_flush_gives_its_event_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENCODE)
 @given(data=st.data())
-@settings(max_examples=examples(60))
 def test_damage_is_found_and_the_output_does_not_depend_on_splits(name: str, data: st.DataObject) -> None:
     wire = bytearray(b"".join(flushed(name.removeprefix("x-"), EVENTS[:30])))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -303,6 +301,7 @@ def test_p4_a_bomb_does_not_grow_memory(coding: str) -> None:
     assert decoder.fault is DecodeFault.BOMB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gzip", "br", "zstd"])
 def test_a_long_body_does_not_grow_memory(name: str) -> None:
     """The input that is kept in case of damage is bounded."""
@@ -539,7 +538,7 @@ def test_bad_framing_returns_the_memory() -> None:
 
 @pytest.mark.parametrize("name", ENCODE)
 @given(data=DATA, sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8), places=cuts.places())
-@settings(max_examples=examples(20))
+@settings(max_examples=settings.default.max_examples // 3)
 def test_chunks_and_coding_are_cut_independently(name: str, data: bytes, sizes: list[int], places: list[int]) -> None:
     wire, rest, body = b"", ENCODE[name](data), 0
     while rest:

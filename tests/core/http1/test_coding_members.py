@@ -18,6 +18,7 @@ from tests.core.http1.hostile_codings import EMPTY_FRAME, brotli_tables, dense, 
 KIB, MIB = 1024, 1024 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_decoder_uses_no_more_memory_than_it_estimates(case: str) -> None:
     """Resident memory of a process that decodes the same body many times; a tenth is allowed for the allocators."""

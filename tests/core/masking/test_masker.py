@@ -16,7 +16,6 @@ from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import HALF_EVENT, Event
 from streamgauge.core.masking.masker import Masker
 from tests.core.masking.interpreted import interpreted
-from tests.few import examples
 
 CANARY = "CANARY-7f3a"
 JSON = st.recursive(
@@ -211,7 +210,7 @@ def shaped_of(name: str) -> list[tuple[Spec, st.SearchStrategy[object]]]:
     return [(spec, shaped(spec)) for spec in (BY_NAME[name].keep, BY_NAME[name].keep_body)]
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(st.data())
 @pytest.mark.parametrize("name", [dialect.name for dialect in DIALECTS])
 def test_a_filter_applies_its_spec(name: str, data: st.DataObject) -> None:

@@ -18,6 +18,8 @@ from streamgauge.taps.inprocess.agent import Agent
 from tests.processes import children, runs
 from tests.running import CLEAN, PATIENCE_S, start, wait_for, wait_until_ready
 
+pytestmark = pytest.mark.slow
+
 # A port on which no broker listens.
 UNREACHABLE = "127.0.0.1:1"
 KAFKA = {"STREAMGAUGE_KAFKA": UNREACHABLE, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}

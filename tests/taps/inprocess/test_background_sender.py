@@ -28,7 +28,6 @@ from streamgauge.taps.inprocess import background_sender as sender_module
 from streamgauge.taps.inprocess.background_sender import PIECE_BYTES, BackgroundSender
 from streamgauge.taps.inprocess.capture import start_capture
 from streamgauge.taps.inprocess.counter_slot import TooManyError
-from tests.few import examples
 from tests.taps.asking import WHOLE
 from tests.taps.inprocess.rig import (
     PATIENCE_S,
@@ -396,7 +395,7 @@ def test_a_bug_at_a_read_makes_only_its_stream_incomplete(tmp_path: Path, monkey
     assert read_incidents(tmp_path / "counters")["capture_fault"] == 1
 
 
-@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("rrrRbfle")), max_size=60),
     st.lists(st.integers(0, 60)),

@@ -16,6 +16,8 @@ from tests.taps.inprocess.rig import PATIENCE_S, balance_of, recorder_at, report
 from tests.taps.proxy.rig import arrived
 from tests.taps.talk import BODY, EVENTS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def no_senders_stay() -> Iterator[None]:

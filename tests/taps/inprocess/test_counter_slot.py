@@ -20,6 +20,8 @@ from streamgauge.spool.read_counters import (
 )
 from streamgauge.taps.inprocess.counter_slot import CounterSlot, TooManyError
 
+pytestmark = pytest.mark.slow
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

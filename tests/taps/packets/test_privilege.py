@@ -10,6 +10,8 @@ import pytest
 from streamgauge.taps.packets.privilege import CAP_NET_RAW
 from tests.taps.packets.privileged import captures_packets
 
+pytestmark = pytest.mark.slow
+
 TRIAL = """
 import ctypes, struct, subprocess, sys
 from streamgauge.taps.packets.privilege import drop_net_raw

@@ -34,6 +34,8 @@ from tests.taps.proxy.rig import (
     settings_for,
 )
 
+pytestmark = pytest.mark.slow
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 GET = b"GET /x HTTP/1.1\r\nHost: c\r\n\r\n"
 ANY = Address(host="127.0.0.1", port=0)

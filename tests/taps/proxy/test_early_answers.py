@@ -123,12 +123,14 @@ def refuse_early(folder: Path, sent: Sent, answer: bytes, pump: bool) -> None:
     judge(early, upstream.connections, sent[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
 def test_h4_the_connection_is_not_used_again(tmp_path: Path, sent: Sent, answer: bytes) -> None:
     refuse_early(tmp_path, sent, answer, pump=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
 def test_h4_the_connection_is_not_used_again_without_the_pump(tmp_path: Path, sent: Sent) -> None:
     refuse_early(tmp_path, sent, ANSWERS["401"], pump=False)

@@ -21,6 +21,8 @@ from tests.taps.proxy.refusals import REFUSALS, why_refused
 from tests.taps.proxy.stories import Step, Story, Talk
 from tests.taps.proxy.troubles import INNER, PLANS
 
+pytestmark = pytest.mark.slow
+
 # Requests of one part: 100,000 in CI, the same ones each time; others in each run elsewhere. There the second 10,000 reach
 # 0.4 % more branches of the relay.
 PARTS = 10 if os.environ.get("CI") else 5

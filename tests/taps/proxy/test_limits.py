@@ -24,6 +24,8 @@ from tests.taps.proxy.rig import (
 )
 from tests.taps.proxy.test_process import RelayProcess, running
 
+pytestmark = pytest.mark.slow
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 PROMPT = 100_000_000
 PIECE = bytes(range(256)) * 256

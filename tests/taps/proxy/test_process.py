@@ -37,6 +37,8 @@ from tests.taps.proxy.rig import (
     settings_for,
 )
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SSE = HEAD + chunked(*[b"data: %d\n\n" % number for number in range(20)])
 UNFRAMED = HEAD.replace(b"Transfer-Encoding: chunked\r\n", b"") + b"x"

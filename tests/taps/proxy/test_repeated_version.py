@@ -64,6 +64,7 @@ def test_a_relay_says_it_once_and_forwards_the_path(tmp_path: Path) -> None:
     assert line.endswith("if the upstream answers 404, leave it out of one of them")
 
 
+@pytest.mark.slow
 def test_up_says_it_at_the_start(tmp_path: Path) -> None:
     with (
         RawUpstream(answering(ANSWER)) as upstream,

@@ -8,7 +8,6 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Opening, Segment, StreamEnding
 from streamgauge.core.record import Record, encode_record
 from streamgauge.taps.replay import CHUNK_BYTES, replay
-from tests.few import examples
 from tests.taps import talk
 from tests.taps.talk import BODY, EVENTS, SSE, answer, arrivals, ended, head, opened, recorded
 
@@ -68,7 +67,7 @@ def test_everything_else_is_an_event_stream(body: bytes) -> None:
     assert stream.head.event_stream
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_segments_do_not_depend_on_how_the_file_is_read(data: st.DataObject) -> None:
     body = data.draw(st.sampled_from([BODY, BODY[:-1], BODY * 400, b"{" + BODY, b"", b"\xef\xbb\xbf" + BODY]))

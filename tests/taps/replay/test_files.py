@@ -20,7 +20,6 @@ from streamgauge.taps.replay import files
 from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.files import recordings_in
 from tests.each import check_each
-from tests.few import examples
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import SSE_HEADERS, WRITERS, Sample, plain, records_in
 from tests.taps.talk import BODY
@@ -230,7 +229,7 @@ BEGINNINGS = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=4 * settings.default.max_examples)
 @given(beginning=st.sampled_from(BEGINNINGS), rest=st.binary(max_size=300))
 def test_any_bytes_give_records_or_a_sentence(
     beginning: bytes, rest: bytes, tmp_path_factory: pytest.TempPathFactory
@@ -238,7 +237,7 @@ def test_any_bytes_give_records_or_a_sentence(
     attempt(beginning + rest, tmp_path_factory)
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=4 * settings.default.max_examples)
 @given(data=st.data())
 def test_a_recording_that_was_damaged_gives_records_or_a_sentence(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -1,13 +1,8 @@
-"""Starts modules as processes of their own: as `python -m MODULE ARGUMENT...` does, or as a fork of a process that has
-imported what they need.
+"""Processes that run a module as `python -m MODULE ARGUMENT...` does, as forks of a process that has imported what they need.
 
 To import what `up` needs takes 0.3 s of CPU, and Faust takes 0.6 s; a whole run starts more than 600 such processes.
-
-`python -m tests.starting MODULE ARGUMENT...` runs a module without collecting garbage during the imports, as `streamgauge`
-does: that would take a tenth of a second, each time.
 """
 
-import gc
 import multiprocessing.connection
 import os
 import runpy
@@ -20,7 +15,15 @@ from pathlib import Path
 from typing import Protocol
 
 _FORK_SERVER = multiprocessing.get_context("forkserver")
-_FORK_SERVER.set_forkserver_preload(["tests.imported_before_forks"])
+_FORK_SERVER.set_forkserver_preload(
+    [
+        "streamgauge.cli.tap",
+        "streamgauge.cli.up",
+        "streamgauge.cli.worker",
+        "streamgauge.worker.faust.app",
+        "streamgauge.worker.process",
+    ]
+)
 
 
 class Process(Protocol):
@@ -89,14 +92,6 @@ def fits_a_fork(environment: Mapping[str, str]) -> bool:
     return _of_interpreter(environment) == _OF_THIS_INTERPRETER
 
 
-def run_fresh(module: str, arguments: Sequence[str], stdout: Path, stderr: Path) -> Process:
-    """A module in a new interpreter: its CPU time and memory are those that a user sees."""
-    with stderr.open("ab") as errors, stdout.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.starting", module, *arguments], stdout=output, stderr=errors
-        )
-
-
 def _run_with(
     module: str, arguments: list[str], stdout: Path, stderr: Path, environment: dict[str, str], folder: Path
 ) -> None:
@@ -106,14 +101,5 @@ def _run_with(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    _run(module, arguments)
-
-
-def _run(module: str, arguments: Sequence[str]) -> None:
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    gc.disable()
-    _run(sys.argv[1], sys.argv[2:])
