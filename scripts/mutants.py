@@ -196,7 +196,8 @@ class Copy:
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "pipeline"),
             "CI": "true",
-            "STREAMGAUGE_FEW_EXAMPLES": "1",
+            "HYPOTHESIS_PROFILE": "few",
+            "STREAMGAUGE_FEW_EXAMPLES": "1",  # what earlier versions of the tests read
         }
         command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         return subprocess.run(
