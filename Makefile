@@ -31,12 +31,12 @@ test-fast: $(INSTALLED)  ## the tests that start no program and compute briefly,
 	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m 'not slow'
 
 P ?= tests/core/http1
-t: $(INSTALLED)  ## the tests of the path P, with few generated examples: make t P=tests/core/http1
-	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q $(P)
+t: $(INSTALLED)  ## the tests of the path P that are not slow, with few generated examples: make t P=tests/core/http1
+	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q -m 'not slow' $(P)
 
 # In a new clone one process compiles the tests: several at the same time would each compile all of them.
-tests/__pycache__: $(INSTALLED)
-	$(BIN)/pytest -q --collect-only > /dev/null
+tests/__pycache__: | $(INSTALLED)
+	$(BIN)/pytest -q --collect-only > /dev/null || true
 
 # What tests need beside Python's packages.
 test-parts: $(INSTALLED)
@@ -163,7 +163,7 @@ site: $(INSTALLED)  ## the documents as a site with a search, in build/site; fai
 	$(BIN)/python -m scripts.build_site build/site
 
 faults: $(INSTALLED)  ## every fault of docs/reliability.md at its full length, four at a time (an hour)
-	STREAMGAUGE_FAULTS=full $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n 4 --dist loadscope --durations 60 $$($(BIN)/python -m tests.faults.rows tests)
+	STREAMGAUGE_FAULTS=full $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n 4 $(DISTRIBUTED) --durations 60 $$($(BIN)/python -m tests.faults.rows tests)
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back

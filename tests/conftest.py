@@ -44,6 +44,8 @@ SLOW = tuple(
 # Fixtures that start a broker, and those that start another server or mount a disk: their tests are `slow` too.
 BROKERS = frozenset({"kafka", "own_broker", "secured"})
 SERVERS = BROKERS | {"own_postgres", "postgres", "small_disk"}
+# Servers of a session whose tests are run by one process, so that they are started once.
+SHARED = frozenset({"postgres", "secured"})
 
 # Examples that Hypothesis generates for each property, by profile (HYPOTHESIS_PROFILE).
 EXAMPLES = {"few": 5, "tests": 30, "many": 100}
@@ -100,6 +102,11 @@ def pytest_collection() -> None:
     gc.disable()
 
 
+@functools.cache
+def _is_in_a_slow_folder(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in SLOW)
+
+
 def _shares_a_fixture(item: pytest.Function) -> bool:
     """Whether a fixture of the test is made once for its module."""
     return any(known[-1].scope == "module" for known in item._fixtureinfo.name2fixturedefs.values())
@@ -118,23 +125,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         names = frozenset(getattr(item, "fixturenames", ()))
-        if not SERVERS.isdisjoint(names) or any(item.path.is_relative_to(folder) for folder in SLOW):
+        if not SERVERS.isdisjoint(names) or _is_in_a_slow_folder(item.path):
             item.add_marker(pytest.mark.slow)
         if not BROKERS.isdisjoint(names):
             item.add_marker(pytest.mark.kafka)
         if _group(item):
             continue
-        if "secured" in names:
-            item.add_marker(pytest.mark.xdist_group("secured"))
+        if shared := names & SHARED:
+            item.add_marker(pytest.mark.xdist_group(min(shared)))
         elif isinstance(item, pytest.Function) and _shares_a_fixture(item):
             item.add_marker(pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix()))
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Slow tests of one folder start the same programs: mixed, they want the cores at different moments.
-        items.sort(key=lambda item: (not item.get_closest_marker("slow"), not _group(item), _mixed(item)))
+        items.sort(key=_turn)
 
 
-def _mixed(item: pytest.Item) -> int:
-    return crc32((_group(item) or item.nodeid).encode())
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """When it is a test's turn: groups, other slow tests, short tests. Slow tests of one folder start the same programs:
+    mixed, they want the cores at different moments.
+    """
+    if not item.get_closest_marker("slow"):
+        return 2, 0
+    return (0 if _group(item) else 1), crc32((_group(item) or item.nodeid).encode())
 
 
 def pytest_collection_finish() -> None:

@@ -34,6 +34,8 @@ from tests.contracts.making import FOLDER, PAGED, declared_metrics, formats, mak
 from tests.metrics.pages import read_page
 from tests.running import start_up, wait_for
 
+pytestmark = pytest.mark.xdist_group("contracts")
+
 SCHEMAS = FOLDER.parent.parent / "schemas"
 WRITTEN = sorted(
     (one for one in FOLDER.iterdir() if re.fullmatch(r"v\d+", one.name)), key=lambda one: int(one.name[1:])
@@ -58,7 +60,7 @@ RENAMED_METRICS: dict[str, str] = {}
 REMOVED_METRICS: dict[str, str] = {}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def just_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What this version writes."""
     folder = tmp_path_factory.mktemp("contracts") / "now"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 LIMIT, FLOOD = 20, 50
 # After this time without progress a worker is stuck (seconds); it retries once a second.
-STUCK_S = 10.0
+STUCK_S = 8.0
 STOPS = "stops at offset"
 
 
@@ -127,6 +127,6 @@ def test_d3_a_partition_that_has_stopped_is_not_stuck(kafka: str, prefix: str, t
     write(kafka, prefix, foreign(FLOOD))
     with worker(tmp_path, **settings(kafka, prefix, foreign_alone_s=0.0, stuck_s=STUCK_S)) as process:
         wait_for(lambda: STOPS in process.log, "a partition that has stopped")
-        time.sleep(2 * STUCK_S)
+        time.sleep(1.5 * STUCK_S)
         assert process.process.poll() is None, process.log
         ends_well(process)

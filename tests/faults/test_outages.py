@@ -32,7 +32,7 @@ pytestmark = pytest.mark.kafka
 FIRST_RECORD_S = 15.0
 # The shortest session that a broker accepts by default; how long Faust waits for each step of a recovery, which must be
 # longer; and an outage that is longer than both (seconds).
-SESSION_S, STEP_S, OUTAGE_S = 6.0, 8.0, length(16.0, 35.0)
+SESSION_S, STEP_S, OUTAGE_S = 6.0, 8.0, length(10.0, 35.0)
 STREAMS = 100
 # The share of these streams' messages after which the first streams have ended (per cent).
 MOST = 80
@@ -193,7 +193,7 @@ def test_k10_state_replaces_expired_offsets(kafka: str, prefix: str, tmp_path: P
     assert len(asyncio.run(read_all(kafka, f"{prefix}.deadletter"))) == 1
     with worker(tmp_path, **settings, stuck_s=8.0) as next_life:
         next_life.wait_ready()
-        time.sleep(20)
+        time.sleep(12)
         assert next_life.stop() == 0, next_life.log
 
 

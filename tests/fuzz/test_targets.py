@@ -1,4 +1,4 @@
-"""Every target runs: its seeds without atheris, and about a second under atheris."""
+"""The seeds of every target hold, and a target runs under atheris; `make fuzz` runs all of them."""
 
 import functools
 import subprocess
@@ -43,12 +43,12 @@ def test_mutations_are_reproducible_and_change_something() -> None:
 
 def test_atheris_finds_nothing_in_a_moment(tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="atheris is not installed: `make check` does it, on Linux on x86-64")
-    command = [sys.executable, "-m", "tests.fuzz", "all", "--seconds", str(SECONDS), "--seeds", str(SEEDS)]
+    command = [sys.executable, "-m", "tests.fuzz", "stream", "--seconds", str(SECONDS), "--seeds", str(SEEDS)]
     ran = subprocess.run(
         [*command, "--corpus", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
-    assert ran.stderr.count("stat::number_of_executed_units") == len(NAMES)
+    assert ran.stderr.count("stat::number_of_executed_units") == 1
 
 
 def test_an_unknown_target_is_refused() -> None:

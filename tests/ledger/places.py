@@ -18,8 +18,9 @@ def _postgresql(request: pytest.FixtureRequest) -> str:
 # How the URL of a fresh ledger is made for each scheme.
 PLACES: dict[str, Callable[[pytest.FixtureRequest], str]] = {"sqlite": _sqlite, "postgresql": _postgresql}
 
-# The same as parameters of a fixture: tests on the server are slow.
-SCHEMES = [pytest.param(name, marks=pytest.mark.slow) if name == "postgresql" else name for name in sorted(PLACES)]
+# The same as parameters of a fixture: tests on the server are slow, and one process has them.
+_ON_A_SERVER = (pytest.mark.slow, pytest.mark.xdist_group("postgres"))
+SCHEMES = ["sqlite", pytest.param("postgresql", marks=_ON_A_SERVER)]
 
 
 def fresh_url(request: pytest.FixtureRequest, scheme: str) -> str:
