@@ -273,7 +273,7 @@ PRICED = [
 ]
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.data())
 def test_costs_are_those_of_the_lists_own_calculation(data: st.DataObject) -> None:
     """For usage whose parts fit, and models without prices for what records do not have (images, searches)."""

@@ -107,7 +107,7 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     return one.path, [*reads, LAST]
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(ways(), st.sampled_from(["masked", "full"]), st.sampled_from([2, 7, 1000]))
 def test_with_any_bytes_in_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
     same(*way, capture, every)

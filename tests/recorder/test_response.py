@@ -46,7 +46,7 @@ def outcome(messages: list[Message], kind: str, every: int = 3) -> tuple[object,
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 @given(data=st.data())
 def test_the_result_does_not_depend_on_the_split(framing: str, data: st.DataObject) -> None:
     wire = FRAMINGS[framing](BODY, EVENTS)
@@ -176,7 +176,7 @@ CODED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("coding", CODED)
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 @given(data=st.data())
 def test_a_reported_body_is_decoded_however_it_is_split(coding: str, data: st.DataObject) -> None:
     coded = CODED[coding](BODY)

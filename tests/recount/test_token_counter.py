@@ -78,7 +78,7 @@ def test_a_published_vocabulary(name: str) -> None:
     tokenizer = published(name)
 
     @given(TEXTS | NARROW, SIZES)
-    @settings(max_examples=settings.default.max_examples // 3)
+    @settings(max_examples=settings().max_examples // 3)
     def agree(text: str, sizes: list[int]) -> None:
         assert counted(tokenizer, text, sizes) == tokenizer.count(without_surrogates(text))
 

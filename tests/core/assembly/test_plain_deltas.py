@@ -161,7 +161,7 @@ def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
     return [block + b"\n\n" for block in again.split(b"\n\n")[:-1]], one.path
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(damaged(), st.integers(0, 2**32))
 def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: int) -> None:
     events, path = stream
@@ -175,7 +175,7 @@ def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
     return [write_event(masker.event(event)) for event in alter(draw, one)], one.path
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(altered(), st.integers(0, 2**32))
 def test_what_an_event_tells_in_between_is_told_back(stream: tuple[list[bytes], str], seed: int) -> None:
     events, path = stream
@@ -238,7 +238,7 @@ def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
     return events, [block + b"\n\n" for block in read.split(b"\n\n")[:-1]], masked
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(of_other_words(), st.integers(0, 2**32))
 def test_an_event_with_another_word(streams: tuple[list[bytes], list[bytes], bool], seed: int) -> None:
     first, second, masked = streams
@@ -349,7 +349,7 @@ _FORGED = (
 )
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(st.one_of(st.just(_DELTA), st.sampled_from(_FORGED)), max_size=12), st.integers(0, 2**32))
 def test_no_event_continues_in_the_next_one(data: list[bytes], seed: int) -> None:
     same([b"data: " + one + b"\n\n" for one in (_DELTA, _DELTA, *data, _DELTA)], seed, masked=False)

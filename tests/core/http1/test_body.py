@@ -63,7 +63,7 @@ def decode(pieces: list[bytes], coding: str | None) -> tuple[bytes, int, DecodeF
 @given(data=DATA, places=cuts.places())
 @example(data=b"", places=[])
 @example(data=b"a" * 300_000, places=[3, 5])
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 def test_a_body_is_decoded_in_any_pieces(name: str, data: bytes, places: list[int]) -> None:
     wire = ENCODE[name](data)
     assert decode(cuts.at(wire, places), HEADER[name]) == (data, len(wire), None, True)
@@ -79,7 +79,7 @@ def test_byte_by_byte_and_at_each_split(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gzip", "x-gzip", "zstd"])
 @given(parts=st.lists(DATA, min_size=1, max_size=4), places=cuts.places())
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 def test_several_members_are_one_body(name: str, parts: list[bytes], places: list[int]) -> None:
     wire = b"".join(ENCODE[name](part) for part in parts)
     assert decode(cuts.at(wire, places), name) == (b"".join(parts), len(wire), None, True)
@@ -538,7 +538,7 @@ def test_bad_framing_returns_the_memory() -> None:
 
 @pytest.mark.parametrize("name", ENCODE)
 @given(data=DATA, sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8), places=cuts.places())
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 def test_chunks_and_coding_are_cut_independently(name: str, data: bytes, sizes: list[int], places: list[int]) -> None:
     wire, rest, body = b"", ENCODE[name](data), 0
     while rest:

@@ -102,14 +102,14 @@ def test_nearly_all_deltas_are_masked_without_decoding(name: str, ends: bytes, m
         assert masked == b"".join(written([whole], one.path or None, frames=False))
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
 def test_a_damaged_stream_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
     one = wire(name, 40)
     same(damage(data.draw, one.events), one.path or None, seed)  # type: ignore[arg-type]
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
 def test_an_altered_stream_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
     one = wire(name, 40)
@@ -160,7 +160,7 @@ def templated(draw: st.DrawFn) -> list[bytes]:
     return [*one.events[:2], *events, *one.events[2:]]
 
 
-@settings(max_examples=8 * settings.default.max_examples)
+@settings(max_examples=8 * settings().max_examples)
 @given(templated(), st.sampled_from([None, "/chat/completions", "/responses"]))
 def test_any_value_at_any_place(blocks: list[bytes], path: str | None) -> None:
     expected = written(blocks, path, frames=False)

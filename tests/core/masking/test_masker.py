@@ -210,7 +210,7 @@ def shaped_of(name: str) -> list[tuple[Spec, st.SearchStrategy[object]]]:
     return [(spec, shaped(spec)) for spec in (BY_NAME[name].keep, BY_NAME[name].keep_body)]
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 @given(st.data())
 @pytest.mark.parametrize("name", [dialect.name for dialect in DIALECTS])
 def test_a_filter_applies_its_spec(name: str, data: st.DataObject) -> None:

@@ -67,7 +67,7 @@ def test_everything_else_is_an_event_stream(body: bytes) -> None:
     assert stream.head.event_stream
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings().max_examples // 3)
 @given(data=st.data())
 def test_segments_do_not_depend_on_how_the_file_is_read(data: st.DataObject) -> None:
     body = data.draw(st.sampled_from([BODY, BODY[:-1], BODY * 400, b"{" + BODY, b"", b"\xef\xbb\xbf" + BODY]))

@@ -229,7 +229,7 @@ BEGINNINGS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(beginning=st.sampled_from(BEGINNINGS), rest=st.binary(max_size=300))
 def test_any_bytes_give_records_or_a_sentence(
     beginning: bytes, rest: bytes, tmp_path_factory: pytest.TempPathFactory
@@ -237,7 +237,7 @@ def test_any_bytes_give_records_or_a_sentence(
     attempt(beginning + rest, tmp_path_factory)
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(data=st.data())
 def test_a_recording_that_was_damaged_gives_records_or_a_sentence(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
