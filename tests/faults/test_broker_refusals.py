@@ -51,8 +51,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses as in production, but shorter."""
     monkeypatch.setattr(backoff, "FIRST_S", 0.1)
     monkeypatch.setattr(backoff, "LONGEST_S", 0.4)
-    monkeypatch.setattr(shipper, "_DENIED_S", 1.0)
-    monkeypatch.setattr(shipper, "_STUCK_S", 3.0)
+    monkeypatch.setattr(shipper, "DENIED_S", 1.0)
+    monkeypatch.setattr(shipper, "STUCK_S", 3.0)
 
 
 def shipped(broker: MockCluster, tap: Tap) -> Balance:

@@ -120,8 +120,8 @@ def test_broker_is_checked_only_after_a_log_line(logged: Logged) -> None:
 
 def test_the_number_of_a_line_comes_without_a_further_line(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waited for the next one, for hours."""
-    monkeypatch.setattr(log_throttle, "_REPEAT_S", 1.0)
-    monkeypatch.setattr(log_throttle, "_CHECK_EVERY_S", 0.1)
+    monkeypatch.setattr(log_throttle, "REPEAT_S", 1.0)
+    monkeypatch.setattr(log_throttle, "CHECK_EVERY_S", 0.1)
 
     async def run() -> None:
         running = asyncio.create_task(BrokerMonitor("127.0.0.1:9", is_up, "it is waited for").run())

@@ -51,7 +51,7 @@ def test_a_row_that_is_sent_alone_and_never_confirmed_is_sent_again(
 ) -> None:
     """The shipper waited for its confirmation without limit."""
     monkeypatch.setattr(backoff, "FIRST_S", 0.01)
-    monkeypatch.setattr(shipper, "_STUCK_S", 0.5)
+    monkeypatch.setattr(shipper, "STUCK_S", 0.5)
 
     async def one_partition(*_: object) -> int:
         return 1

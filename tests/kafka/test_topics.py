@@ -120,7 +120,7 @@ def test_topics_that_were_made_are_waited_for_until_the_brokers_list_them(monkey
         return answers.pop(0)
 
     monkeypatch.setattr(topics, "existing_topics", seen)
-    monkeypatch.setattr(topics, "_LIST_POLL_S", 0.0)
+    monkeypatch.setattr(topics, "LIST_POLL_S", 0.0)
     asyncio.run(topics._wait_until_listed(None, ["a", "b"]))
     assert len(answers) == 1, "one that may not be described is not waited for"
 

@@ -164,7 +164,7 @@ def test_a_partition_that_cannot_be_made_now_is_made_later_with_the_records_of_i
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long report uses the table: nothing waits for it longer than two seconds, and nothing is lost."""
-    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
     with open_ledger(database.url) as ledger:
         with psycopg.connect(database.url) as report:
             report.execute("SELECT count(*) FROM records").fetchone()

@@ -138,7 +138,7 @@ def test_the_spool_has_the_running_instance_between_transactions_of_one_call(
     place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash there would leave no record of the instance, so its open streams would wait for its next bundle."""
-    monkeypatch.setattr(spool_writer, "_AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(spool_writer, "AT_ONCE_BYTES", 1)
     spool = Spool(place / "spool.sqlite")
     found: list[dict[bytes, list[int]]] = []
     put = spool.put

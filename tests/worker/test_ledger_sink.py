@@ -102,8 +102,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def test_a_paused_partition_is_fetched_again_when_no_queued_record_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_sink, "_FULL", 4)
-    monkeypatch.setattr(ledger_sink, "_LOW", 2)
+    monkeypatch.setattr(ledger_sink, "FULL", 4)
+    monkeypatch.setattr(ledger_sink, "LOW", 2)
 
     async def work() -> None:
         made = Sink(committed=100, begin=0)

@@ -95,7 +95,7 @@ async def nudged(heard: int, end: int) -> None:
 
 @pytest.fixture
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_offsets, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(partition_offsets, "PATIENCE_S", 0.0)
 
 
 @pytest.mark.usefixtures("without_patience")

@@ -123,8 +123,8 @@ def test_a_readable_bundle_is_found_after_more_than_the_queue_holds(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client can stop a partition that no tap uses, and write more than the queue holds. The next tap must end that."""
-    monkeypatch.setattr(partition_module, "_FULL_BYTES", 20_000)
-    monkeypatch.setattr(partition_module, "_LOW_BYTES", 5_000)
+    monkeypatch.setattr(partition_module, "FULL_BYTES", 20_000)
+    monkeypatch.setattr(partition_module, "LOW_BYTES", 5_000)
     foreign = [b"SG\x02 %d" % number for number in range(100)]
     log, broker = SegmentsLog([*foreign, READABLE, READABLE]), Broker()
     asyncio.run(processed(log, broker, len(log.values), Assembler()))
@@ -136,8 +136,8 @@ def test_a_readable_bundle_is_found_after_more_than_the_queue_holds(
 
 
 def test_without_a_readable_bundle_it_stays_stopped_and_holds_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_module, "_FULL_BYTES", 20_000)
-    monkeypatch.setattr(partition_module, "_LOW_BYTES", 5_000)
+    monkeypatch.setattr(partition_module, "FULL_BYTES", 20_000)
+    monkeypatch.setattr(partition_module, "LOW_BYTES", 5_000)
     log, broker = SegmentsLog([b"SG\x02 %d" % number for number in range(1_000)]), Broker()
     with pytest.raises(TimeoutError):
         asyncio.run(processed(log, broker, LIMIT + 1, Assembler(), within_s=4.0))

@@ -17,11 +17,11 @@ from streamgauge.runtime.faults import described, report_fault
 _LOG = logging.getLogger("streamgauge.kafka")
 
 # The shortest time between two lines of one kind (seconds): often enough to be seen, too seldom to fill a disk.
-_REPEAT_S = 60.0
+REPEAT_S = 60.0
 # The number of kinds that are counted separately; the libraries have some dozens. All further kinds count as one.
 _KINDS = 256
 # How often the broker's connection is checked, while it is down or a library has logged a warning (seconds).
-_CHECK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 # The shortest time between two diagnoses of why the broker does not answer (seconds).
 _DIAGNOSE_EVERY_S = 5.0
 # How much of a library's line is kept (characters).
@@ -73,7 +73,7 @@ class LogThrottle(logging.Handler):
         """Return and remove the lines that may be passed on at `now` (seconds, monotonic)."""
         self.acquire()
         try:
-            due = [kind for kind in self._lines if now - self._passed_at.get(kind, -_REPEAT_S) >= _REPEAT_S]
+            due = [kind for kind in self._lines if now - self._passed_at.get(kind, -REPEAT_S) >= REPEAT_S]
             self._passed_at.update(dict.fromkeys(due, now))
             due_lines = [self._lines.pop(kind) for kind in due]
         finally:
@@ -147,7 +147,7 @@ class BrokerMonitor:
                     self.report(is_up, None if is_up else await self._diagnose())
             else:
                 self._pass_on()
-            await asyncio.sleep(_CHECK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
 
     async def _diagnose(self) -> str | None:
         """The reason why the broker does not answer. Diagnoses are rare: each logs in, and the broker may lock us out."""

@@ -60,11 +60,11 @@ _POLL_S = 0.25
 # How soon an unreachable broker is tried again (seconds).
 _RETRY_S = 1.0
 # How soon a send is tried again after the broker denied it, which only an operator can change (seconds).
-_DENIED_S = 10.0
+DENIED_S = 10.0
 # How many times a bundle that fails alone, without a known reason, is sent: about half a minute with the pauses.
 _TRIES_ALONE = 5
 # After this time without a confirmation from a broker that answers, the shipper starts again (seconds): three requests.
-_STUCK_S = 30.0
+STUCK_S = 30.0
 # How long a stop waits for a broker that is unreachable or refuses (seconds): one more attempt, as all rows are on disk.
 UNREACHABLE_S = 1.0
 # How often a stop checks whether the broker is unreachable (seconds).
@@ -274,7 +274,7 @@ class Shipper:
         now = asyncio.get_running_loop().time()
         if not self._in_flight or not self._monitor.connected:
             self._progress_s = now
-        elif now - self._progress_s > _STUCK_S:
+        elif now - self._progress_s > STUCK_S:
             self._broken = True
 
     async def _send_row(self, row: Row) -> bool:
@@ -348,7 +348,7 @@ class Shipper:
         elif meaning is Meaning.DENIED:
             self._denied = True
             self._set_problem(f"the broker denies writes to {self._topic} ({type(error).__name__}): grant Write on it")
-            await self._pause(_DENIED_S)
+            await self._pause(DENIED_S)
         else:
             await self._pause(self._backoff.failed())
         return False

@@ -68,7 +68,7 @@ DEFAULT_PREFIX = Settings.topic_prefix
 
 # Brokers list a new topic some milliseconds after its creation: the most polls for it, and the pause (seconds).
 _LIST_POLLS = 100
-_LIST_POLL_S = 0.1
+LIST_POLL_S = 0.1
 
 # Error codes of the protocol.
 _TOPIC_EXISTS = 36  # TOPIC_ALREADY_EXISTS
@@ -229,7 +229,7 @@ async def _wait_until_listed(admin: AIOKafkaAdminClient, names: Sequence[str]) -
         seen, denied_names = await existing_topics(admin, names)
         if {*seen, *denied_names} >= set(names):
             return
-        await asyncio.sleep(_LIST_POLL_S)
+        await asyncio.sleep(LIST_POLL_S)
 
 
 async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:

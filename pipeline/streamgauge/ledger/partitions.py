@@ -35,7 +35,7 @@ PREPARING = 0x5367_6C65_6467_6572
 # longer does not stop the writers: their records go to `records_default`, and a later attempt moves them.
 _LOCK_TIMEOUT = "2s"
 # The pause after an attempt that failed (seconds).
-_AGAIN_S = 60.0
+AGAIN_S = 60.0
 # SQLSTATE of lock_not_available, and of duplicate_table: a table that is no partition has the partition's name.
 _TIMED_OUT, _NAME_TAKEN = "55P03", "42P07"
 
@@ -227,7 +227,7 @@ class Partitions:
             state = getattr(error.orig, "sqlstate", None)
             if state not in (_TIMED_OUT, _NAME_TAKEN):
                 raise
-            self._not_before[day] = time.monotonic() + _AGAIN_S
+            self._not_before[day] = time.monotonic() + AGAIN_S
             table = f"records_{day.replace('-', '')}"
             _LOG.warning(
                 "%s has no partition for %s yet, so its records are stored in records_default: %s",

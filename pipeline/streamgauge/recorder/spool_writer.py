@@ -27,7 +27,7 @@ from streamgauge.spool.response_counters import NotCaptured
 # without reads, which are about a hundred thousand heads and ends.
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 # Rows of one transaction (bytes): a disk writes them in a moment. Small spools have smaller transactions.
-_AT_ONCE_BYTES = 4 * 1024 * 1024
+AT_ONCE_BYTES = 4 * 1024 * 1024
 # When reads in the spool are dropped for space, this much is freed at once (bytes): a few bundles, 10 ms of work.
 _ROOM_BYTES = 256 * 1024
 # If the reserved space does not hold all of the last rows, they are put in smaller transactions, down to this size
@@ -94,7 +94,7 @@ class SpoolWriter:
         self._settings = settings or SpoolSettings()
         self._spool, self._counters = spool, counters
         self._refusals, self._reserve = refusals, reserve
-        self._at_once = min(_AT_ONCE_BYTES, spool.most_at_once)
+        self._at_once = min(AT_ONCE_BYTES, spool.most_at_once)
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._stored_instances: dict[bytes, list[int]] | None = None

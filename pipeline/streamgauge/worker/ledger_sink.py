@@ -31,9 +31,9 @@ _GATHER_S = 0.05
 # After how long without a record the sink checks for missed messages (seconds).
 _CHECK_S = 1.0
 # Queued records: above the first number, fetching pauses until fewer than the second are queued.
-_FULL, _LOW = 5_000, 1_000
+FULL, LOW = 5_000, 1_000
 # The same limits in bytes: a record has some KiB, but a forged one may be as large as its topic allows.
-_FULL_BYTES, _LOW_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
+FULL_BYTES, LOW_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
 # How soon a failed insert is tried again (seconds).
 _RETRY_S = 1.0
 
@@ -140,7 +140,7 @@ class LedgerSink:
         self._queue.put(message)
         self._idle.clear()
         self._wake.set()
-        if len(self._queue) > _FULL or self._queue.size_bytes > _FULL_BYTES:
+        if len(self._queue) > FULL or self._queue.size_bytes > FULL_BYTES:
             self._paused.add(message.partition)
             self._consumer.pause(message.partition)
 
@@ -187,7 +187,7 @@ class LedgerSink:
             offsets = self._trackers.get(message.partition)
             if offsets is not None and await offsets.accept(message.offset):
                 batch.append(message)
-        if self._paused and len(self._queue) < _LOW and self._queue.size_bytes < _LOW_BYTES:
+        if self._paused and len(self._queue) < LOW and self._queue.size_bytes < LOW_BYTES:
             for partition in self._paused:
                 self._consumer.resume(partition)
             self._paused.clear()

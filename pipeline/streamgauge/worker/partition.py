@@ -48,8 +48,8 @@ from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 _LOG = logging.getLogger("streamgauge.worker")
 
 # Queued messages (bytes): above the first limit, fetching pauses until the queue is below the second.
-_FULL_BYTES = 4 * 1024 * 1024
-_LOW_BYTES = 1024 * 1024
+FULL_BYTES = 4 * 1024 * 1024
+LOW_BYTES = 1024 * 1024
 # The next checkpoint waits while the last one's state is larger than this share of the bytes read since, but not longer
 # than _MAX_TIMES the shortest checkpoint interval.
 _STATE_SHARE = 0.1
@@ -147,11 +147,11 @@ class Partition:
         if is_of_this_format(message.value):
             self._readable_offset = max(message.offset, self._readable_offset)
         searches = self._stopped and not self._readable_follows()
-        if searches and self._queue.size_bytes > _FULL_BYTES:
+        if searches and self._queue.size_bytes > FULL_BYTES:
             return
         self._queue.put(message)
         self._wake.set()
-        if self._queue.size_bytes > _FULL_BYTES and not self._paused and not searches:
+        if self._queue.size_bytes > FULL_BYTES and not self._paused and not searches:
             self._paused = True
             self._context.reading.consumer.pause(self._number)
 
@@ -207,7 +207,7 @@ class Partition:
 
     def _dequeue(self) -> Any:
         message = self._queue.take()
-        if self._queue.size_bytes < _LOW_BYTES:
+        if self._queue.size_bytes < LOW_BYTES:
             self._resume()
         return message
 

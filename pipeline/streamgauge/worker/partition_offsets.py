@@ -25,7 +25,7 @@ from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.log import Log
 
 # How long no message may arrive although the log continues (seconds): one fetch takes a second at most.
-_PATIENCE_S = 2.0
+PATIENCE_S = 2.0
 # Interval of attempts while the broker does not answer (seconds).
 _RETRY_S = 1.0
 
@@ -132,8 +132,8 @@ class OffsetTracker:
         self._quiet_since = asyncio.get_running_loop().time()
 
     def _is_quiet(self) -> bool:
-        """Whether the due message has not arrived for _PATIENCE_S."""
-        return asyncio.get_running_loop().time() - self._quiet_since >= _PATIENCE_S
+        """Whether the due message has not arrived for PATIENCE_S."""
+        return asyncio.get_running_loop().time() - self._quiet_since >= PATIENCE_S
 
     async def _seek_back(self) -> None:
         await self._consumer.seek(self._partition, self.next_offset)

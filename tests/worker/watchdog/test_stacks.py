@@ -63,7 +63,7 @@ def test_a_thread_that_runs_no_python_has_its_name(ends: threading.Event) -> Non
 def test_tasks_of_the_same_name_have_a_stack_each_and_too_many_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watchdog, "_TASKS", 4)
+    monkeypatch.setattr(watchdog, "TASKS", 4)
 
     async def waits() -> None:
         await asyncio.Event().wait()

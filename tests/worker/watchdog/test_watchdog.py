@@ -120,26 +120,26 @@ def test_stuck_worker_with_a_running_loop_stops_in_order() -> None:
     (fault,) = end_in_order(dog, obeys=True)
     assert "t/0 has stayed at offset 1" in str(fault)
     assert causes == [Cause.COMMIT]
-    dog._thread.join(20)
+    assert dog.join(20)
     assert codes == []
 
 
 def test_worker_that_does_not_stop_in_order_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._GRACE_S", 1.0)
+    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog.GRACE_S", 1.0)
     codes: list[int] = []
     dog = Watchdog(stuck_s=2.0, end=codes.append)
     end_in_order(dog, obeys=False)
-    dog._thread.join(20)
+    assert dog.join(20)
     assert codes == [StuckError.exit_code]
 
 
 def test_probe_that_does_not_return_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._PROBE_S", 2.0)
+    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog.PROBE_S", 2.0)
     codes: list[int] = []
     dog = Watchdog(end=codes.append)
     dog.report(Probe(broker_answers=False))
     dog.start()
-    dog._thread.join(20)
+    assert dog.join(20)
     assert codes == [StuckError.exit_code]
     assert dog.stuck is not None
     assert dog.stuck.cause is Cause.LOOP
@@ -154,7 +154,7 @@ def test_closed_loop_is_not_checked() -> None:
     dog.start()
     time.sleep(4)
     dog.stop()
-    dog._thread.join(20)
+    assert dog.join(20)
     assert codes == []
 
 
@@ -162,5 +162,4 @@ def test_stopped_watchdog_checks_no_more(tmp_path: Path) -> None:
     dog = Watchdog(end=lambda code: None)
     dog.start()
     dog.stop()
-    dog._thread.join(20)
-    assert not dog._thread.is_alive()
+    assert dog.join(20)

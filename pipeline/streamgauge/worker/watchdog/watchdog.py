@@ -30,9 +30,9 @@ _LOG = logging.getLogger("streamgauge.worker")
 _CHECK_EVERY_S = 1.0
 _MAX_ELAPSED_S = 2 * _CHECK_EVERY_S
 # How long a progress probe may take before it counts as hung (seconds): its requests and their retries.
-_PROBE_S = 120.0
+PROBE_S = 120.0
 # How long a worker whose event loop still runs may take to end in order (seconds): it stops Faust and the producers.
-_GRACE_S = 40.0
+GRACE_S = 40.0
 # How long writing the last log line may take (seconds): stderr may be a full pipe.
 _LOG_S = 2.0
 
@@ -67,6 +67,11 @@ class Watchdog:
     def stop(self) -> None:
         """End the checks."""
         self._over.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; whether it has ended by then."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def watch(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         """Also check whether this event loop runs. `fail` is called on the first loop given. Idempotent for one loop."""
@@ -112,7 +117,7 @@ class Watchdog:
             return self._detector.apply(probe, since + elapsed_s)
         if self._since_probe_s is not None:
             self._since_probe_s += elapsed_s
-            if self._since_probe_s >= _PROBE_S:
+            if self._since_probe_s >= PROBE_S:
                 return Stuck(Cause.LOOP, f"its self-check has not finished for {self._since_probe_s:.0f} s")
         return None
 
@@ -133,9 +138,9 @@ class Watchdog:
         self._end(fault.exit_code)
 
     def _ends_in_order(self, fault: StuckError) -> bool:
-        """Call `fail` on the worker's loop; whether the worker then stopped the watchdog within _GRACE_S."""
+        """Call `fail` on the worker's loop; whether the worker then stopped the watchdog within GRACE_S."""
         if self._loops and self._loops[0].call(self.fail, fault):
-            return self._over.wait(_GRACE_S)
+            return self._over.wait(GRACE_S)
         return False
 
 
@@ -177,7 +182,7 @@ class _LoopCheck:
 # The most frames of a stack, counted from the innermost.
 _FRAMES = 20
 # The most tasks of an event loop: a worker has some dozens, and one with all partitions some hundreds.
-_TASKS = 1_000
+TASKS = 1_000
 # How much of a task's name is kept (characters): Faust puts the whole coroutine into some names.
 _NAME = 80
 # The threads of this process by id, including those that run no Python. Linux only; it is in memory, not on a disk.
@@ -202,10 +207,10 @@ def stacks_of(loops: Mapping[str, asyncio.AbstractEventLoop]) -> dict[str, list[
         _add(stacks, f"thread {name}", [])
     for name, loop in loops.items():
         tasks = _tasks(loop)
-        for task in tasks[:_TASKS]:
+        for task in tasks[:TASKS]:
             _add(stacks, f"{name}, task {task.get_name()[:_NAME]}", _places(task))
-        if len(tasks) > _TASKS:
-            _add(stacks, f"{name}, {len(tasks) - _TASKS} more tasks", [])
+        if len(tasks) > TASKS:
+            _add(stacks, f"{name}, {len(tasks) - TASKS} more tasks", [])
     return stacks
 
 
