@@ -41,16 +41,6 @@ CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reas
 AIM = 0.5 / 0.24
 
 
-class NoAgents:
-    """Starts no agent, and expects none."""
-
-    def recorder_unreachable(self, data_dir: Path) -> None:
-        pass
-
-    def will_start(self, data_dir: Path) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
 class Cost:
     """CPU seconds of one reading."""
@@ -207,7 +197,7 @@ def row(way: Way, chunks: int, rounds: int, sender: BackgroundSender) -> list[st
 def rows(chunks: int, rounds: int, data_dir: Path) -> Iterator[list[str]]:
     """Yields the table's rows as they are measured."""
     yield ["tap", "caller", "process", "share of httpcore", "above the wrapper, us", "of the aim"]
-    sender = BackgroundSender(data_dir, NoAgents())
+    sender = BackgroundSender(data_dir)
     for way in WAYS:
         yield row(way, chunks, rounds, sender)
     sender.close(5.0)

@@ -19,7 +19,7 @@ DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted(ROOT.glob("docs/**/*.md")
 BEGINNINGS = (ROOT, PACKAGE)
 
 # Variables of ours that are not settings: `cli/main.py` reads them, or taps in applications do.
-OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT", "STREAMGAUGE_TAP_NAME"}
+OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_TAP_NAME"}
 OTHER_VARIABLES |= {"STREAMGAUGE_KAFKA_PASSWORD", "STREAMGAUGE_ADMIN_TOKEN"}  # secrets, and so no settings
 OTHER_VARIABLES |= {"STREAMGAUGE_SCREENSHOTS"}  # of a test
 OTHER_VARIABLES |= {"STREAMGAUGE_FAULTS"}  # of tests

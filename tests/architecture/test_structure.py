@@ -121,7 +121,6 @@ EDGES: dict[str, set[str]] = {
     "recorder/cpu_yield.py": set(),
     "recorder/installation_key.py": set(),
     "taps/asgi.py": set(),
-    "taps/inprocess/agent.py": set(),
     "taps/packets/privilege.py": set(),
     "taps/packets/process.py": set(),
     "taps/packets/ring.py": set(),

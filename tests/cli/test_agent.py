@@ -6,8 +6,6 @@ import re
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,7 +24,7 @@ from streamgauge.recorder.protocol import (
 )
 from tests.cli.test_tap import UNREACHABLE
 from tests.processes import children
-from tests.running import CLEAN, PATIENCE_S, Running, start, wait_for, wait_until_ready
+from tests.running import PATIENCE_S, Running, start, wait_for, wait_until_ready
 from tests.taps.talk import EVENTS
 
 pytestmark = pytest.mark.slow
@@ -208,62 +206,3 @@ def test_an_agent_without_its_socket_does_not_start(tmp_path: Path) -> None:
     with start("up", ["--agent", *ANY_ADMIN, "--data-dir", str(data_dir)], data_dir) as running:
         assert running.process.wait(PATIENCE_S) == 3
         assert f"the data directory {data_dir} cannot be used" in running.log
-
-
-# --- a child of an application --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def child(data_dir: Path, *options: str, environment: Mapping[str, str] = {}) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [
-        "tap",
-        "--child",
-        "--kafka",
-        UNREACHABLE,
-        "--data-dir",
-        str(data_dir),
-        "--drain-timeout",
-        str(QUICK_S),
-        *options,
-    ]
-    data_dir.mkdir()
-    with (data_dir.parent / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streamgauge", *command],
-            stdin=subprocess.PIPE,
-            stderr=log,
-            env={**CLEAN, **environment},
-        )
-    with process:
-        yield process
-        process.kill()
-
-
-def log_of(data_dir: Path) -> str:
-    return (data_dir.parent / "log").read_text()
-
-
-def test_a_child_ends_with_its_stdin_and_has_no_relay_for_any_environment(tmp_path: Path) -> None:
-    data_dir = tmp_path / "data"
-    with child(data_dir, *ANY_ADMIN, environment={"STREAMGAUGE_UPSTREAM": "http://127.0.0.1:1"}) as process:
-        wait_for((data_dir / "run" / "recorder.sock").exists, "its socket")
-        with Application(data_dir) as application:
-            application.begin(1)
-            application.end(1)
-            assert process.stdin is not None
-            process.stdin.close()
-            assert process.wait(PATIENCE_S) == 0
-        assert "it relays nothing" in log_of(data_dir)
-
-
-def test_a_child_runs_without_an_admin_port_that_is_in_use_and_opens_it_once_it_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data_dir = tmp_path / "data"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with child(data_dir, "--admin", address):
-            wait_for((data_dir / "run" / "recorder.sock").exists, "its socket")
-            assert f"{address} is in use" in log_of(data_dir)
-            taken.close()
-            wait_for(lambda: f"metrics at http://{address}/metrics" in log_of(data_dir), "its metrics")

@@ -15,9 +15,6 @@ import pytest
 from streamgauge.cli import tap_announcements, tap_process
 from streamgauge.cli.settings_sources import load
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.metrics.declarations import MetricSource
-from streamgauge.metrics.http_server import AdminServer
-from streamgauge.metrics.prometheus import Metrics
 from streamgauge.spool.read_counters import Counters, read_balance
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
@@ -175,29 +172,3 @@ def test_counters_of_applications_are_settled_again_after_a_bug(
     assert [message.splitlines()[0] for message in caplog.messages if "internal error" in message] == [
         "internal error in the closing of applications' balances: LookupError"
     ]
-
-
-def test_the_admin_port_is_retried_after_a_bug(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    made: list[AdminServer] = []
-
-    def make() -> AdminServer:
-        made.append(AdminServer(Metrics((MetricSource.TAP,)), lambda: True))
-        if len(made) < 3:
-            raise LookupError("a bug")
-        return made[-1]
-
-    monkeypatch.setattr(tap_process, "ADMIN_RETRY_S", 0.01)
-    settings = load({"admin": "127.0.0.1:0", "data_dir": str(tmp_path)}, None)
-
-    async def work() -> None:
-        trying = asyncio.create_task(tap_process._admin_when_free(make, settings))
-        async with asyncio.timeout(PATIENCE_S):
-            while len(made) < 3 and not trying.done():  # noqa: ASYNC110 - the task has no event to wait for
-                await asyncio.sleep(0.01)
-        assert not trying.done()
-        await tap_process._cancel(trying)
-
-    asyncio.run(work())
-    assert [message.splitlines()[0] for message in caplog.messages] == ["internal error in the admin port: LookupError"]

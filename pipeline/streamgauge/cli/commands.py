@@ -77,8 +77,6 @@ def _dialects() -> tuple[str, ...]:
 _AGENT = Option(
     "--agent", "run no proxy: receive what the httpx and ASGI integrations capture in applications", kind=bool
 )
-# For taps in applications: the agent ends when its stdin ends.
-_CHILD = Option("--child", "end when stdin ends", kind=bool, hidden=True)
 _RECORDINGS = Option(
     "paths",
     "response bodies, HAR files, vcrpy cassettes, mitmproxy flows, packet captures or a tap's spool; the content shows which",
@@ -202,9 +200,7 @@ COMMANDS = {
             (_AGENT,),
         ),
         _packets("up"),
-        Command(
-            "tap", "tap", "run the proxy, and send what it captures to Kafka", epilogs.TAP_EPILOG, (_AGENT, _CHILD)
-        ),
+        Command("tap", "tap", "run the proxy, and send what it captures to Kafka", epilogs.TAP_EPILOG, (_AGENT,)),
         _packets("tap"),
         Command("worker", "worker", "make records and metrics of what taps sent to Kafka", epilogs.WORKER_EPILOG),
         Command("top", "top", "show the open streams of a running process, in the terminal", epilogs.TOP_EPILOG, _TOP),

@@ -1,7 +1,6 @@
 """`streamgauge tap`: relay LLM traffic, and ship the captured data to Kafka.
 
-With --agent it is an agent, which ships the data that taps in applications capture. With --child it is an agent that such a
-tap started: it ends when its stdin ends.
+With --agent it is an agent, which ships the data that taps in applications capture.
 """
 
 import asyncio
@@ -39,14 +38,14 @@ def run(settings: Settings, args: Arguments) -> int:
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up` without Kafka")
     log_with_times(logging.INFO)
-    settings = tap_settings(settings, args, agent=args.agent or args.child)
-    return asyncio.run(_run(settings, brokers_of(settings), args.child))
+    settings = tap_settings(settings, args, agent=args.agent)
+    return asyncio.run(_run(settings, brokers_of(settings)))
 
 
-async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
-    stop = stop_signal("tap", settings, with_stdin=child)
+async def _run(settings: Settings, brokers: Brokers) -> int:
+    stop = stop_signal("tap", settings)
     metrics = Metrics((MetricSource.TAP,))
-    async with watched_tap(settings, metrics, admin_may_wait=child) as (tap, watch):
+    async with watched_tap(settings, metrics) as (tap, watch):
         shipper = shipper_of(tap, settings, brokers, metrics, watch)
         announce("tap", tap, settings)
         await ship_until(stop, shipper, tap, settings, lambda: say_stopping("tap", settings))
@@ -56,7 +55,7 @@ async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
 
 @contextlib.asynccontextmanager
 async def watched_tap(
-    settings: Settings, metrics: Metrics, *, admin_may_wait: bool = False, capturing: Capturing | None = None
+    settings: Settings, metrics: Metrics, *, capturing: Capturing | None = None
 ) -> AsyncIterator[tuple[Tap, TapWatch]]:
     """As `running_tap`, with the page of streams; give the watch to `shipper_of`."""
     watches: list[TapWatch] = []
@@ -67,9 +66,7 @@ async def watched_tap(
             watches.append(TapWatch("tap", spool, settings.select(Limits), responses=partial(responses_of, counters)))
         return LivePages(watches[0].ask)
 
-    async with running_tap(
-        settings, metrics, lambda: True, admin_may_wait=admin_may_wait, capturing=capturing, pages=pages
-    ) as tap:
+    async with running_tap(settings, metrics, lambda: True, capturing=capturing, pages=pages) as tap:
         pages(tap.spool)
         try:
             yield tap, watches[0]

@@ -36,8 +36,7 @@ def announce(command: str, tap: Tap, settings: Settings) -> None:
             )
     if settings.upstream and settings.pump == "auto" and not BUILT:
         say(f"{command}: the pump (native C code) was not built at installation: the relay uses more CPU without it")
-    if tap.admin_url is not None:
-        say(f"{command}: {tap.pages}, data in {settings.data_dir}")
+    say(f"{command}: {tap.pages}, data in {settings.data_dir}")
 
 
 def say_undelivered(command: str, settings: Settings) -> None:

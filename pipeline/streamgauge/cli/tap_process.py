@@ -7,7 +7,6 @@ applications capture. They find it at DATA_DIR/run/recorder.sock, through a link
 
 import asyncio
 import contextlib
-import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -47,11 +46,8 @@ from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.request import TOKEN_HEADER
 from streamgauge.taps.proxy.tls import upstream_context
 
-# Interval of attempts to open an admin port that is in use (seconds): its owner may be an agent that is about to end.
-ADMIN_RETRY_S = 10.0
 # Interval at which the balances of ended applications are closed (seconds): about as often as metrics are read.
 CLOSE_BALANCES_S = 10.0
-
 
 # Makes the processes that capture, from the recorder's socket and a descriptor that each of them must inherit.
 Capturing = Callable[[str, int], list[Child]]
@@ -65,7 +61,7 @@ class Tap:
     spool: Spool
     metrics: Metrics
     address: str | None  # where clients connect; an agent has none
-    admin_url: str | None  # None: another process has the port, and opening it is retried
+    admin_url: str
 
     @property
     def pages(self) -> str:
@@ -105,15 +101,13 @@ async def running_tap(
     metrics: Metrics,
     is_ready: Callable[[], bool],
     *,
-    admin_may_wait: bool = False,
     capturing: Capturing | None = None,
     pages: Callable[[Spool], Pages] = lambda _: no_pages,
 ) -> AsyncIterator[Tap]:
     """Runs a tap while the block runs, then stops it. Raises StreamgaugeError.
 
-    /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `admin_may_wait`: if the admin port
-    is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed. `pages`: makes
-    what the admin port shows besides, from the spool.
+    /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `capturing`: makes the processes that
+    capture if nothing is relayed. `pages`: makes what the admin port shows besides, from the spool.
     """
     check_keys(settings)
     check_certificates(settings)
@@ -133,23 +127,19 @@ async def running_tap(
         metrics.register(_spool_source(spool, settings))
         group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
         metrics.register(process_metrics(lambda: group.processes))
-
-        def admin() -> AdminServer:
-            return AdminServer(
-                metrics,
-                lambda: group.serving and is_ready(),
-                hosts=settings.admin_host,
-                pages=pages(spool),
-                access=access,
-            )
-
-        start_admin = _admin_or_later if admin_may_wait else _admin_now
-        admin_url = await start_admin(stack, admin, settings)
+        admin = AdminServer(
+            metrics,
+            lambda: group.serving and is_ready(),
+            hosts=settings.admin_host,
+            pages=pages(spool),
+            access=access,
+        )
+        await start_admin_port(stack, admin, settings)
         settling = reported_task("the closing of applications' balances", _close_app_balances(counters))
         stack.push_async_callback(_cancel, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
-        yield Tap(group, spool, metrics, clients.address if clients else None, admin_url)
+        yield Tap(group, spool, metrics, clients.address if clients else None, admin.url)
 
 
 def check_certificates(settings: Settings) -> None:
@@ -174,42 +164,6 @@ def check_certificates(settings: Settings) -> None:
             )
     except ValueError as error:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
-
-
-async def _admin_now(
-    stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
-) -> str | None:
-    admin = make()
-    await start_admin_port(stack, admin, settings)
-    return admin.url
-
-
-async def _admin_or_later(
-    stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
-) -> str | None:
-    """Opens the admin port; if it is in use, retries in the background until it is free."""
-    try:
-        return await _admin_now(stack, make, settings)
-    except Unavailable as error:
-        say(f"{error}; capture works, but there are no metrics until the address is free")
-    trying = reported_task("the wait for the admin port", _admin_when_free(make, settings))
-    stack.push_async_callback(_cancel, trying)
-    return None
-
-
-async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        while True:
-            await asyncio.sleep(ADMIN_RETRY_S)
-            try:
-                url = await _admin_now(stack, make, settings)
-            except Unavailable:
-                continue
-            except Exception as error:  # noqa: BLE001 - the tap continues without metrics, and tries again
-                report_fault("the admin port", error)
-                continue
-            say(f"metrics at {url}/metrics")
-            await asyncio.Event().wait()
 
 
 async def _close_app_balances(counters: Path) -> None:
@@ -367,15 +321,9 @@ def _spool_source(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sam
     return read
 
 
-def stop_signal(command: str, settings: Settings, *, with_stdin: bool = False) -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once and prints what remains.
-
-    `with_stdin`: the end of stdin, whose other end a parent holds, sets it, too.
-    """
-    stop = StopSignal(command, say, lambda: _what_remains(settings.data_dir)).stop
-    if with_stdin:
-        _watch_parent(asyncio.get_running_loop(), stop)
-    return stop
+def stop_signal(command: str, settings: Settings) -> asyncio.Event:
+    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once and prints what remains."""
+    return StopSignal(command, say, lambda: _what_remains(settings.data_dir)).stop
 
 
 def _what_remains(data_dir: Path) -> str:
@@ -383,14 +331,3 @@ def _what_remains(data_dir: Path) -> str:
     return (
         f"open streams are cut off; {waiting} reads stay in the spool until the next start with --data-dir {data_dir}"
     )
-
-
-def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    stdin = sys.stdin.fileno()
-
-    def readable() -> None:
-        if not os.read(stdin, 4096):
-            loop.remove_reader(stdin)
-            stop.set()
-
-    loop.add_reader(stdin, readable)

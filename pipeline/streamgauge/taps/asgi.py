@@ -10,7 +10,6 @@ Messages pass unchanged and without delay. The tap sends what it captures to the
     STREAMGAUGE_TAP_NAME        the upstream name of this application in records (default: app)
     STREAMGAUGE_TENANT_HEADER   the request header that names the tenant
     STREAMGAUGE_ATTRIBUTE       attributes of requests, as NAME=HEADER[,NAME=HEADER...]
-    STREAMGAUGE_KAFKA           start an agent if none runs (see taps/inprocess/agent.py)
 
 Times are the server's: zero is the call of the application; a piece is stamped when the application sends it. The ending
 follows from ASGI events (https://asgi.readthedocs.io/en/latest/specs/www.html):

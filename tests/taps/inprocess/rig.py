@@ -18,22 +18,6 @@ PATIENCE_S = 30.0
 SSE_HEAD = [("Content-Type", "text/event-stream"), ("X-Request-Id", "req_7"), ("Set-Cookie", "secret")]
 
 
-class NoAgents:
-    """Starts no agent. `reports`: how often a sender reported that no recorder can be reached. `will_start` returns
-    `will_start`.
-    """
-
-    def __init__(self, *, will_start: bool = False) -> None:
-        self.reports = 0
-        self._will_start = will_start
-
-    def recorder_unreachable(self, data_dir: Path) -> None:
-        self.reports += 1
-
-    def will_start(self, data_dir: Path) -> bool:
-        return self._will_start
-
-
 def recorder_at(data_dir: Path) -> RawRecorder:
     """A recorder where an agent's recorder would listen; not started."""
     (data_dir / "run").mkdir(parents=True, exist_ok=True)

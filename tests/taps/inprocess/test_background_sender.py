@@ -1,5 +1,6 @@
 """The sender's thread: with a recorder, without one, with one that stops; the application never waits for it."""
 
+import itertools
 import logging
 import os
 import shutil
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.client import RecorderClient
 from streamgauge.recorder.protocol import (
     ExchangeEnding,
     Message,
@@ -31,7 +33,6 @@ from streamgauge.taps.inprocess.counter_slot import TooManyError
 from tests.taps.asking import WHOLE
 from tests.taps.inprocess.rig import (
     PATIENCE_S,
-    NoAgents,
     balance_of,
     reads_of,
     recorder_at,
@@ -60,7 +61,7 @@ def threads() -> list[str]:
 
 def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, NoAgents())
+        sender = BackgroundSender(tmp_path)
         assert threads() == []
         running = [threading.Thread(target=lambda: [report_stream(sender) for _ in range(20)]) for _ in range(5)]
         for thread in running:
@@ -79,12 +80,15 @@ def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
     assert balance_of(tmp_path).seen == balance_of(tmp_path).waiting == 100 * len(EVENTS)
 
 
-def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
-    agents = NoAgents()
-    sender = BackgroundSender(tmp_path, agents)
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sender = BackgroundSender(tmp_path)
     open_one = report_stream(sender, end=False)
     report_stream(sender)
-    wait_until(lambda: agents.reports > 0)
+    wait_until(lambda: bool(warnings_in(caplog)))
     with recorder_at(tmp_path) as recorder:
         recorder.ended(1)
         open_one.end(1, Ending.COMPLETE)
@@ -93,8 +97,53 @@ def test_a_recorder_that_starts_later_gets_everything(tmp_path: Path) -> None:
     assert balance_of(tmp_path).dropped["recorder_gone"] == 0
 
 
+def test_a_missing_agent_is_logged_once_an_outage_with_the_command_that_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sender_module, "RETRY_S", 0.05)
+    data_dir = tmp_path / "the data"
+    sender = BackgroundSender(data_dir)
+    report_stream(sender)
+    wait_until(lambda: bool(warnings_in(caplog)))
+    time.sleep(0.3)  # several attempts
+    [line] = warnings_in(caplog)
+    assert line.startswith(
+        f"streamgauge: no agent runs at {data_dir}: streams are not affected, and up to 32 MiB of captured data wait in"
+    )
+    assert f"`streamgauge up --agent --data-dir '{data_dir}'`" in line
+    assert f"`streamgauge tap --agent --data-dir '{data_dir}' --kafka HOST:PORT`" in line
+    with recorder_at(data_dir) as recorder:
+        recorder.ended()
+    report_stream(sender)
+    wait_until(lambda: len(warnings_in(caplog)) == 2)
+    with recorder_at(data_dir) as recorder:
+        recorder.ended()
+        sender.close(PATIENCE_S)
+    assert warnings_in(caplog) == [line, line]
+
+
+def test_attempts_to_connect_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[float] = []
+
+    def refused(self: RecorderClient) -> bool:
+        attempts.append(time.monotonic())
+        return False
+
+    monkeypatch.setattr(RecorderClient, "connect", refused)
+    monkeypatch.setattr(sender_module, "RETRY_S", 0.3)
+    sender = BackgroundSender(tmp_path)
+    began = time.monotonic()
+    open_one = report_stream(sender, end=False)
+    while time.monotonic() - began < 1.0:  # reads arrive, so the thread has turns
+        open_one.read(1, b"x")
+        time.sleep(0.001)
+    assert len(attempts) > 1
+    assert all(later - earlier >= 0.3 for earlier, later in itertools.pairwise(attempts))
+    sender.close(PATIENCE_S)
+
+
 def test_a_recorder_that_never_starts_costs_only_reads(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, NoAgents(), capacity=50_000)
+    sender = BackgroundSender(tmp_path, capacity=50_000)
     for _ in range(30):
         report_stream(sender, *[bytes(1_000)] * 10)
     wait_until(lambda: balance_of(tmp_path).seen == 300)
@@ -108,20 +157,8 @@ def test_a_recorder_that_never_starts_costs_only_reads(tmp_path: Path) -> None:
     assert balance.dropped["recorder_gone"] == 300 - balance.dropped["recorder_behind"]
 
 
-def test_an_expected_recorder_is_waited_for_at_the_end(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, NoAgents(will_start=True))
-    report_stream(sender)
-    recorder = recorder_at(tmp_path)
-    later = threading.Timer(0.5, recorder.start)
-    later.start()
-    sender.close(PATIENCE_S)
-    later.join()
-    assert arrived(recorder.ended()) == BODY
-    recorder.stop()
-
-
 def test_a_recorder_that_restarts_is_connected_again(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, NoAgents())
+    sender = BackgroundSender(tmp_path)
     with recorder_at(tmp_path) as recorder:
         report_stream(sender)
         recorder.ended()
@@ -135,7 +172,7 @@ def test_a_recorder_that_restarts_is_connected_again(tmp_path: Path) -> None:
 
 def test_the_reads_of_a_slow_recorder_are_bounded_and_dropped_ones_reported(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, NoAgents(), capacity=300_000)
+        sender = BackgroundSender(tmp_path, capacity=300_000)
         recorder.hold()
         streams = [start_capture(sender, seen_request()) for _ in range(10)]
         for number in range(400):
@@ -157,7 +194,7 @@ def test_the_reads_of_a_slow_recorder_are_bounded_and_dropped_ones_reported(tmp_
 def test_an_idle_sender_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_module, "IDLE_S", 0.2)
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, NoAgents())
+        sender = BackgroundSender(tmp_path)
         report_stream(sender)
         recorder.ended()
         wait_until(lambda: sender._client is not None and not sender.connected)
@@ -175,7 +212,7 @@ def test_an_idle_sender_holds_no_connection_and_takes_no_time(tmp_path: Path, mo
 
 def test_a_flush_sends_what_was_reported(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, NoAgents())
+        sender = BackgroundSender(tmp_path)
         sender.flush(PATIENCE_S)  # no stream ever began: nothing to wait for
         for number in range(20):
             open_one = report_stream(sender, end=False)
@@ -189,7 +226,7 @@ def test_a_flush_sends_what_was_reported(tmp_path: Path) -> None:
 
 def test_an_unusable_data_directory_costs_only_the_capture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
-    sender = BackgroundSender(tmp_path / "file", NoAgents())
+    sender = BackgroundSender(tmp_path / "file")
     captures = []
     for _ in range(5):
         captures.append(report_stream(sender, *EVENTS * 100))
@@ -211,7 +248,7 @@ def test_a_response_that_is_only_counted_claims_no_slot_again_after_a_refusal(
         raise TooManyError("all slots are taken")
 
     monkeypatch.setattr(sender_module, "CounterSlot", taken)
-    sender = BackgroundSender(tmp_path, NoAgents())
+    sender = BackgroundSender(tmp_path)
     for _ in range(20):
         sender.count_response("up", NotCaptured.NOT_LLM)
         time.sleep(0.01)
@@ -223,7 +260,7 @@ def test_a_response_that_is_only_counted_claims_no_slot_again_after_a_refusal(
 
 def test_a_data_directory_that_is_created_again_is_used(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    sender = BackgroundSender(data, NoAgents())
+    sender = BackgroundSender(data)
     with recorder_at(data) as recorder:
         report_stream(sender)
         recorder.ended()
@@ -241,7 +278,7 @@ def test_a_bug_in_a_turn_does_not_end_the_thread(tmp_path: Path, monkeypatch: py
         raise ZeroDivisionError
 
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, NoAgents())
+        sender = BackgroundSender(tmp_path)
         report_stream(sender)
         recorder.ended()
         with monkeypatch.context() as broken:
@@ -254,7 +291,7 @@ def test_a_bug_in_a_turn_does_not_end_the_thread(tmp_path: Path, monkeypatch: py
 
 def test_after_its_end_streams_are_not_captured(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = BackgroundSender(tmp_path, NoAgents())
+        sender = BackgroundSender(tmp_path)
         before = report_stream(sender, end=False)
         sender.close(PATIENCE_S)
         after = report_stream(sender)
@@ -268,7 +305,7 @@ def test_after_its_end_streams_are_not_captured(tmp_path: Path) -> None:
 
 def test_one_thread_however_many_streams_begin_at_once(tmp_path: Path) -> None:
     for round_ in range(10):
-        sender, barrier = BackgroundSender(tmp_path / str(round_), NoAgents()), threading.Barrier(8)
+        sender, barrier = BackgroundSender(tmp_path / str(round_)), threading.Barrier(8)
 
         def begin(sender: BackgroundSender = sender, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
@@ -285,7 +322,7 @@ def test_one_thread_however_many_streams_begin_at_once(tmp_path: Path) -> None:
 
 
 def test_processes_use_different_stream_numbers(tmp_path: Path) -> None:
-    sender = BackgroundSender(tmp_path, NoAgents())
+    sender = BackgroundSender(tmp_path)
     numbers = [report_stream(sender).stream for _ in range(3)]
     assert numbers == [(os.getpid() & 0xFFFFFF) << 36 | at for at in range(3)]
     sender.close(PATIENCE_S)
@@ -309,7 +346,7 @@ class ByHand(BackgroundSender):
 
 
 def test_a_large_chunk_is_sent_in_pieces(tmp_path: Path) -> None:
-    sender, large = ByHand(tmp_path, NoAgents(), 1 << 30), bytes(range(256)) * (PIECE_BYTES // 100)
+    sender, large = ByHand(tmp_path, 1 << 30), bytes(range(256)) * (PIECE_BYTES // 100)
     capture = start_capture(sender, seen_request())
     capture.request_body(large)
     capture.request_sent(1, None, len(large))
@@ -329,17 +366,16 @@ def test_a_large_chunk_is_sent_in_pieces(tmp_path: Path) -> None:
 
 
 def test_an_empty_chunk_is_not_reported(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, NoAgents())
+    sender = ByHand(tmp_path)
     report_stream(sender, b"a", b"", b"b")
     assert reads_of(sender.turn()) == (2, 0)
     assert (balance_of(tmp_path).seen, sender._open_streams, sender._noted_bytes) == (2, set(), 0)
 
 
 def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, NoAgents())
+    sender = ByHand(tmp_path)
     capture = report_stream(sender, end=False)
-    sender._notes.clear()  # as when the data directory cannot be used
-    sender._refuse_reads()
+    sender._refuse_reads()  # as when the data directory cannot be used
     capture.read(1, b"x")
     capture.end(2, Ending.COMPLETE)
     assert reads_of(sender.turn()) == (0, 1)
@@ -349,7 +385,7 @@ def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
 
 
 def test_reads_that_are_waiting_at_the_end_are_counted_as_dropped(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, NoAgents())
+    sender = ByHand(tmp_path)
     report_stream(sender)
     sender._make_client()
     sender._close_inbox()
@@ -359,7 +395,7 @@ def test_reads_that_are_waiting_at_the_end_are_counted_as_dropped(tmp_path: Path
 
 
 def test_without_room_reads_are_dropped_in_order_and_counted(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path, NoAgents(), capacity=20_000)
+    sender = ByHand(tmp_path, capacity=20_000)
     for _ in range(4):
         report_stream(sender, *[bytes(200)] * 40)
         messages = sender.turn()
@@ -379,7 +415,7 @@ def test_a_bug_at_a_read_makes_only_its_stream_incomplete(tmp_path: Path, monkey
             raise ZeroDivisionError
         return real(data)
 
-    sender = ByHand(tmp_path, NoAgents())
+    sender = ByHand(tmp_path)
     monkeypatch.setattr(sender_module, "_pieces", raising)
     broken = report_stream(sender, b"a", b"\0" * 100_000, b"boom", b"b")
     whole = report_stream(sender)
@@ -405,7 +441,7 @@ def test_every_read_is_reported_or_counted(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]], turns: list[int], capacity: int
 ) -> None:
     folder = tmp_path_factory.mktemp("sender")
-    sender = ByHand(folder, NoAgents(), capacity)
+    sender = ByHand(folder, capacity)
     captures = [start_capture(sender, seen_request()) for _ in range(3)]
     ended: set[int] = set()
     seen = 0

@@ -64,7 +64,6 @@ def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
             text=True,
             timeout=2 * PATIENCE_S,
             check=False,
-            env={**os.environ, "STREAMGAUGE_AGENT": "external"},
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         return recorder.ended(streams)

@@ -10,8 +10,9 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import CAPACITY_BYTES, MESSAGE_BYTES
 from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestStarted
 from streamgauge.spool.read_counters import DropReason
+from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.inprocess.capture import start_capture
-from streamgauge.taps.inprocess.inbox import RESERVE, WAKE_BYTES, Inbox, Note, SharedCount
+from streamgauge.taps.inprocess.inbox import RESERVE, WAKE_BYTES, Inbox, Note
 from tests.taps.inprocess.rig import report_stream, seen_request
 
 
@@ -28,7 +29,7 @@ class Shelf(Inbox):
     def take(self, held: int = 0) -> list[Note]:
         """What the sender's thread does."""
         notes = self._take(len(self._notes))
-        self._account(self._noted_bytes, held)
+        self._hold(held)
         return notes
 
     @property
@@ -69,7 +70,7 @@ def test_a_chunk_of_a_wrong_type_ends_only_the_capture(chunk: object) -> None:
         (ReadsDropped(stream, 4), 0),
         (ExchangeEnding(stream, 5, Ending.COMPLETE), 0),
     ]
-    assert (shelf._faults.take(), shelf._dropped[DropReason.CAPTURE_FAULT].take()) == (1, 4)
+    assert shelf._take_counts() == ({DropReason.CAPTURE_FAULT: 4}, 1)
 
 
 def test_many_waiting_reads_wake_the_thread_and_are_bounded() -> None:
@@ -87,7 +88,7 @@ def test_many_waiting_reads_wake_the_thread_and_are_bounded() -> None:
     capture.read(count, b"again")
     stream = capture.stream
     assert shelf.take() == [(ReadsDropped(stream, count - taken), 0), (stream, count, b"again")]
-    assert shelf._dropped[DropReason.RECORDER_BEHIND].take() == count - taken
+    assert shelf._take_counts() == ({DropReason.RECORDER_BEHIND: count - taken}, 0)
 
 
 def test_bytes_held_by_batches_reduce_the_room() -> None:
@@ -102,19 +103,6 @@ def test_bytes_held_by_batches_reduce_the_room() -> None:
     report_stream(shelf)
     assert shelf.take(held=0) == []  # nothing is kept of a stream without a start
     assert (shelf.full, shelf.overfull) == (False, False)
-
-
-def test_the_sum_of_bytes_is_corrected_while_few_notes_wait() -> None:
-    shelf = Shelf()
-    capture = start_capture(shelf, seen_request())
-    for at in range(1_000):
-        capture.read(at, b"x")
-    shelf._noted_bytes += 12_345  # two threads added at the same time
-    shelf._account(len(shelf._take(500)) * (1 + MESSAGE_BYTES), 0)
-    assert shelf._noted_bytes > 12_345 + 400 * MESSAGE_BYTES
-    shelf._take(400)
-    shelf._account(0, 0)
-    assert shelf._noted_bytes == 101 * (1 + MESSAGE_BYTES)
 
 
 def test_starts_have_a_bounded_reserve() -> None:
@@ -133,7 +121,7 @@ def test_a_whole_response_in_one_chunk_fits() -> None:
     capture.read(1, bytes(64 * 1024 * 1024))
     capture.read(2, b"more")
     assert shelf.waiting == 2
-    assert shelf._dropped[DropReason.RECORDER_BEHIND].take() == 1
+    assert shelf._take_counts() == ({DropReason.RECORDER_BEHIND: 1}, 0)
 
 
 def test_after_the_end_nothing_is_kept() -> None:
@@ -154,18 +142,27 @@ def test_a_message_wakes_a_sleeping_thread() -> None:
 
 
 @pytest.mark.usefixtures("often")
-def test_shared_counters_lose_nothing() -> None:
-    count, threads, each = SharedCount(), 4, 20_000
-    taken, running = 0, True
+def test_counts_of_several_threads_lose_nothing() -> None:
+    shelf, threads, each = Shelf(), 4, 20_000
+    dropped = faults = uncaptured = 0
+    running = True
 
     def take() -> None:
-        nonlocal taken
-        while running:
-            taken += count.take()
+        nonlocal dropped, faults, uncaptured
+        while True:
+            last = not running
+            more, failed = shelf._take_counts()
+            dropped += sum(more.values())
+            faults += failed
+            uncaptured += sum(shelf._take_uncaptured().values())
+            if last:
+                return
 
     def add() -> None:
-        for _ in range(each):
-            count.add()
+        for at in range(each):
+            shelf.count_dropped(DropReason.PACKETS_LOST)
+            shelf.count_fault()
+            shelf.count_response(f"up-{at % 2}", NotCaptured.NOT_LLM)
 
     adding = [threading.Thread(target=add) for _ in range(threads)]
     taking = threading.Thread(target=take)
@@ -175,8 +172,52 @@ def test_shared_counters_lose_nothing() -> None:
         thread.join()
     running = False
     taking.join()
-    assert taken + count.take() == threads * each
-    assert count.take() == 0
+    assert (dropped, faults, uncaptured) == (threads * each,) * 3
+
+
+def test_a_thread_may_report_while_it_reports() -> None:
+    """As from a signal handler, or from a finalizer that runs while the thread holds the lock."""
+    shelf = Shelf()
+    inner = threading.Event()
+
+    class Reporting(list[Note]):
+        def append(self, note: Note) -> None:
+            super().append(note)
+            if not inner.is_set():
+                inner.set()
+                assert shelf.put_read(2, 1, b"inner")
+
+    shelf._notes = Reporting()
+    reporting = threading.Thread(target=lambda: shelf.put_read(1, 1, b"outer"), daemon=True)
+    reporting.start()
+    reporting.join(10)
+    assert not reporting.is_alive(), "it waits for itself"
+    assert shelf.take() == [(1, 1, b"outer"), (2, 1, b"inner")]
+    assert shelf._noted_bytes == 0
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    holding, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with shelf._lock:
+            holding.set()
+            release.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    holding.wait()
+    try:
+        shelf._forget()  # as in the child, in which the holder does not run
+        reporting = threading.Thread(target=lambda: capture.end(1, Ending.COMPLETE), daemon=True)
+        reporting.start()
+        reporting.join(10)
+        assert not reporting.is_alive()
+    finally:
+        release.set()
+        holder.join()
 
 
 @pytest.mark.usefixtures("often")
@@ -188,7 +229,7 @@ def test_notes_of_several_threads_are_taken_once_and_in_order() -> None:
     def take() -> None:
         while running or shelf.waiting:
             taken.extend(shelf._take(100))
-            shelf._account(0, 0)
+            shelf._hold(0)
 
     def report() -> None:
         capture = start_capture(shelf, seen_request())

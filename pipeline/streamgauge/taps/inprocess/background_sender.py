@@ -1,21 +1,21 @@
 """The thread that sends what captures in an application report: one for each data directory and process.
 
 while streams are open   it empties the inbox every FLUSH_S; up to every QUIET_S if there is nothing in it
-while messages wait      and no recorder is reachable, it tries to connect every RETRY_S
+while messages wait      and no recorder is reachable, it tries to connect every RETRY_S, and logs once how to start an agent
 otherwise                it closes the connection after IDLE_S, and sleeps without a timer
 
 This thread counts a read as seen.
 """
 
 import logging
+import shlex
 import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Protocol
 
 from streamgauge.errors import StreamgaugeError
-from streamgauge.recorder.client import CAPACITY_BYTES, MESSAGE_BYTES, RETRY_S, RecorderClient
+from streamgauge.recorder.client import CAPACITY_BYTES, RETRY_S, RecorderClient
 from streamgauge.recorder.protocol import (
     ExchangeEnding,
     Message,
@@ -55,22 +55,12 @@ PIECE_BYTES = 1024 * 1024
 _log = logging.getLogger("streamgauge")
 
 
-class Agents(Protocol):
-    """Starts agents if no recorder is reachable (agent.py)."""
-
-    def recorder_unreachable(self, data_dir: Path) -> None:
-        """Reports that no recorder is reachable. May start an agent; never raises."""
-
-    def will_start(self, data_dir: Path) -> bool:
-        """Whether this process starts the missing agent."""
-
-
 class BackgroundSender(Inbox):
     """The client of the recorder for an application's captures."""
 
-    def __init__(self, data_dir: Path, agents: Agents, capacity: int = CAPACITY_BYTES) -> None:
+    def __init__(self, data_dir: Path, capacity: int = CAPACITY_BYTES) -> None:
         super().__init__(capacity)
-        self._data_dir, self._agents = data_dir, agents
+        self._data_dir = data_dir
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._flushes: deque[threading.Event] = deque()  # set when everything has been sent
@@ -78,6 +68,7 @@ class BackgroundSender(Inbox):
         self._client: RecorderClient | None = None  # made when the slot is claimed
         self._open_streams: set[int] = set()
         self._next_attempt_s = 0.0
+        self._agent_is_missing = False  # and this was logged
         self._last_warning = ""
 
     @property
@@ -100,7 +91,7 @@ class BackgroundSender(Inbox):
             self._start()
 
     def flush(self, within_s: float) -> None:
-        """Sends everything noted so far. Waits at most `within_s` seconds, and not for a recorder that will not start."""
+        """Sends everything noted so far. Waits at most `within_s` seconds, and only for a recorder that is connected."""
         if self._thread is not None and self._thread.is_alive():
             done = threading.Event()
             self._flushes.append(done)
@@ -117,8 +108,7 @@ class BackgroundSender(Inbox):
 
     def after_fork(self) -> None:
         """Releases everything in a forked child: thread, connection, counter slot and open streams belong to the parent."""
-        self._close_inbox()
-        self._notes.clear()
+        self._forget()
         if self._client is not None:
             self._client.disconnect()
         if self._slot is not None:
@@ -155,7 +145,7 @@ class BackgroundSender(Inbox):
         if not client.empty and not client.connected:
             self._connect(client, flushing)
         self._send(client)
-        self._account(0, client.held)
+        self._hold(client.held)
         if self._open_streams:
             return FLUSH_S if busy or before is None else min(2 * before, QUIET_S)
         if not client.empty:
@@ -183,45 +173,40 @@ class BackgroundSender(Inbox):
 
     def _count_uncaptured(self, client: RecorderClient) -> bool:
         """Counts the responses that are not captured. Returns whether there were any."""
-        counted = False
-        for (upstream, reason), count in list(self._uncaptured.items()):
-            if responses := count.take():
-                client.counters.responses.passed(upstream, reason, responses)
-                counted = True
-        return counted
+        uncaptured = self._take_uncaptured()
+        for (upstream, reason), responses in uncaptured.items():
+            client.counters.responses.passed(upstream, reason, responses)
+        return bool(uncaptured)
 
     def _collect(self, client: RecorderClient) -> bool:
         """Makes batches of the notes that are in the inbox now. Returns whether there were any."""
-        for reason, count in self._dropped.items():
-            if reads := count.take():
-                client.counters.seen(reads)
-                client.counters.dropped(reason, reads)
-        if faults := self._faults.take():
+        dropped, faults = self._take_counts()
+        for reason, reads in dropped.items():
+            client.counters.seen(reads)
+            client.counters.dropped(reason, reads)
+        if faults:
             client.counters.happened(Incident.CAPTURE_FAULT, faults)
-        left = len(self._notes)
-        found = left > 0
-        while left > 0:
-            notes = self._take(TURN_NOTES)
-            left -= len(notes)
-            size = self._put_notes(client, notes)
-            self._account(size, client.held)
+        waiting = len(self._notes)
+        for _ in range(0, waiting, TURN_NOTES):
+            self._put_notes(client, self._take(TURN_NOTES))
+            self._hold(client.held)
             time.sleep(PAUSE_S)
         client.close_batch()
-        self._account(0, client.held)
-        return found
+        self._hold(client.held)
+        return waiting > 0
 
-    def _put_notes(self, client: RecorderClient, notes: list[Note]) -> int:
-        """Passes notes to the client. Returns their bytes with overhead."""
-        overhead = len(notes) * MESSAGE_BYTES
+    def _put_notes(self, client: RecorderClient, notes: list[Note]) -> None:
+        """Passes notes to the client."""
         reads = [note for note in notes if len(note) == 3]
         size = sum([len(data) for _, _, data in reads])
         if len(reads) == len(notes) and size <= BATCH_BYTES:  # as usual
             client.put_reads([ResponseRead(*read) for read in reads if read[2]], size)
-            return size + overhead
-        return sum([self._put_note(client, note) for note in notes]) + overhead
+        else:
+            for note in notes:
+                self._put_note(client, note)
 
-    def _put_note(self, client: RecorderClient, note: Note) -> int:
-        """Passes one note to the client. Returns its size. After a bug a read is dropped, and reported as dropped."""
+    def _put_note(self, client: RecorderClient, note: Note) -> None:
+        """Passes one note to the client. After a bug a read is dropped, and reported as dropped."""
         try:
             if len(note) == 2:
                 self._put_message(client, *note)
@@ -234,7 +219,6 @@ class BackgroundSender(Inbox):
             if len(note) == 3:
                 client.count_dropped(DropReason.CAPTURE_FAULT)
                 client.put(ReadsDropped(note[0], 1), 0)
-        return note[1] if len(note) == 2 else len(note[2])
 
     def _put_message(self, client: RecorderClient, message: Message, size: int) -> None:
         if isinstance(message, RequestStarted):
@@ -254,10 +238,13 @@ class BackgroundSender(Inbox):
         if now < self._next_attempt_s and not flushing:
             return
         if not client.connect():
-            if now >= self._next_attempt_s:
-                self._next_attempt_s = now + RETRY_S
-                self._agents.recorder_unreachable(self._data_dir)
-        elif self._slot is not None and not self._slot.is_current:
+            self._next_attempt_s = now + RETRY_S
+            if not self._agent_is_missing:
+                self._agent_is_missing = True
+                _log.warning("streamgauge: %s", _missing_agent(self._data_dir))
+            return
+        self._agent_is_missing = False
+        if self._slot is not None and not self._slot.is_current:
             self._claim_new_slot(client, self._slot)
 
     def _claim_new_slot(self, client: RecorderClient, before: CounterSlot) -> None:
@@ -286,7 +273,6 @@ class BackgroundSender(Inbox):
             what = "they are not captured" if self._client is None else "a part of the captured data may be lost"
             _log.warning("streamgauge: streams are not affected, but %s (%s)", what, warning)
         if self._client is None:
-            self._notes.clear()
             self._refuse_reads()
             return None
         try:
@@ -296,10 +282,9 @@ class BackgroundSender(Inbox):
         return RETRY_S
 
     def _finish(self, flushes: list[threading.Event], pause: float | None) -> float | None:
-        """Ends the flushes, unless data waits for a recorder that is reachable or expected. Returns the pause."""
+        """Ends the flushes, unless data waits for a recorder that is connected. Returns the pause."""
         client = self._client
-        waits = client is not None and not client.empty
-        if flushes and waits and (self.connected or self._agents.will_start(self._data_dir)):
+        if flushes and client is not None and client.connected and not client.empty:
             self._flushes.extend(flushes)
             return FLUSH_STEP_S
         for flush in flushes:
@@ -315,6 +300,17 @@ class BackgroundSender(Inbox):
         if not (self._asleep and (self._notes or self._flushes or self._ended)):
             self._wakeup.acquire(timeout=-1 if pause is None else pause)
         self._asleep = self._dormant = False
+
+
+def _missing_agent(data_dir: Path) -> str:
+    """The sentence for the log: what happens to the capture without an agent, and the commands that start one."""
+    options = f"--agent --data-dir {shlex.quote(str(data_dir))}"
+    return (
+        f"no agent runs at {data_dir}: streams are not affected, and up to {CAPACITY_BYTES // 1024**2} MiB of captured data"
+        " wait in this process until an agent runs; data beyond that, or still waiting when the process ends, is dropped and"
+        f" counted. Start an agent as this user: `streamgauge up {options}`, or with a broker `streamgauge tap {options}"
+        " --kafka HOST:PORT`"
+    )
 
 
 def _pieces(data: bytes) -> list[bytes]:

@@ -5,7 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-from streamgauge.taps.inprocess import agent
 from streamgauge.taps.inprocess.agent_location import DATA_DIR_VARIABLE, data_dir_of
 from streamgauge.taps.inprocess.background_sender import BackgroundSender
 
@@ -30,19 +29,18 @@ def sender_of(data_dir: Path | str | None = None) -> BackgroundSender:
 
 
 def finish(within_s: float = END_S) -> None:
-    """Sends everything noted so far, then ends the agents that this process started. Each wait is bounded.
+    """Sends everything noted so far. Waits at most `within_s` seconds for each sender.
 
     For a process that will end without running its exit handlers. Later streams are still captured.
     """
     for sender in list(_senders.values()):
         sender.flush(within_s)
-    agent.stop_agents()
 
 
 def _made(data_dir: Path) -> BackgroundSender:
     if os.getpid() not in _registered_processes:
         _register_exit_handlers()
-    return _senders.setdefault(data_dir, BackgroundSender(data_dir, agent))
+    return _senders.setdefault(data_dir, BackgroundSender(data_dir))
 
 
 def _register_exit_handlers() -> None:
@@ -58,7 +56,6 @@ def _end() -> None:
     while _senders:
         _senders.popitem()[1].close(END_S)
     _named.clear()
-    agent.stop_agents()
 
 
 def _after_fork() -> None:
