@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from streamgauge.recorder.process import RecorderProcess
 
 # A relay sends batches of about 64 KiB, or one read or piece of a request's body. A longer one is no batch (bytes).
 MAX_BATCH_BYTES = 64 * 1024 * 1024
@@ -14,31 +17,15 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 _LENGTH_BYTES = 4
 
 
-class BatchHandler(Protocol):
-    """Receives the batches of all connections. `source` is the number of the connection."""
-
-    def data_arrived(self) -> None:
-        """Called for each read of a socket, before its batches are passed on."""
-
-    def handle_batch(self, source: int, body: bytes) -> None:
-        """Process a batch, given without its length. Raises msgspec.DecodeError if it cannot be decoded."""
-
-    def count_bad_batch(self) -> None:
-        """Count data that is no batch. Its connection is closed after this call."""
-
-    def disconnected(self, source: int) -> None:
-        """End the open streams of a connection that has ended, on either side."""
-
-
 class Batches(asyncio.Protocol):
-    """One relay's connection: length-prefixed batches. Data that is no batch closes the connection.
+    """A relay's connection: length-prefixed batches. Data that is no batch closes the connection.
 
-    `on_close`: called when the connection has ended.
+    `source`: the number of the connection. `on_close`: called when the connection has ended.
     """
 
-    def __init__(self, source: int, handler: BatchHandler, on_close: Callable[["Batches"], None]) -> None:
+    def __init__(self, source: int, process: "RecorderProcess", on_close: Callable[["Batches"], None]) -> None:
         self.transport: asyncio.Transport | None = None
-        self._source, self._handler, self._on_close = source, handler, on_close
+        self._source, self._process, self._on_close = source, process, on_close
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -48,14 +35,14 @@ class Batches(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on the batches that `data` completes; buffer the beginning of the next one."""
-        self._handler.data_arrived()
+        self._process.data_arrived()
         self._buffer += data
         start = 0
         while (end := self._end_of_batch(start)) is not None:
             body = bytes(memoryview(self._buffer)[start + _LENGTH_BYTES : end])
             start = end
             try:
-                self._handler.handle_batch(self._source, body)
+                self._process.handle_batch(self._source, body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._refuse()
                 return
@@ -69,7 +56,7 @@ class Batches(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection. An unfinished batch is discarded: the relay sends it again."""
-        self._handler.disconnected(self._source)
+        self._process.disconnected(self._source)
         self._on_close(self)
 
     def _end_of_batch(self, start: int) -> int | None:
@@ -84,7 +71,7 @@ class Batches(asyncio.Protocol):
         return end if len(self._buffer) >= end else None
 
     def _refuse(self) -> None:
-        self._handler.count_bad_batch()
+        self._process.count_bad_batch()
         self._buffer.clear()
         if self.transport is not None:
             self.transport.abort()

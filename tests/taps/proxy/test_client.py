@@ -12,6 +12,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnding
+from streamgauge.taps.proxy.client import Client
 from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
@@ -516,6 +517,38 @@ def test_an_idle_client_is_closed_and_so_is_a_new_one(tmp_path: Path) -> None:
             assert receive_all(client) == b""
         with relay.connect() as client:
             assert receive_all(client) == b""
+
+
+def test_an_idle_client_costs_no_timer_and_its_next_head_has_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a response, its upstream connection is dropped first; a second connection never sends anything."""
+    checks: list[Client] = []
+    real = Client._tick
+
+    def counted(self: Client) -> None:
+        checks.append(self)
+        real(self)
+
+    monkeypatch.setattr(Client, "_tick", counted)
+    monkeypatch.setattr("streamgauge.taps.proxy.client.TICK_S", 0.02)
+    monkeypatch.setattr("streamgauge.taps.proxy.upstream.KEPT_S", 0.1)
+    with (
+        exchange_rig(tmp_path, echoing_path, header_timeout_s=0.2) as (relay, upstream, _),
+        relay.connect() as client,
+        relay.connect(),
+    ):
+        for _ in range(2):
+            client.sendall(get(b"/x"))
+            assert receive(client, len(ok(b"/x"))) == ok(b"/x")
+            time.sleep(0.5)
+            before = len(checks)
+            time.sleep(0.5)
+            assert len(checks) == before > 5, "it is checked while it keeps an upstream connection, and not later"
+        assert upstream.connections == 2
+        client.sendall(b"GET /x HTTP/1.1\r\nHo")
+        client.settimeout(PATIENCE_S)
+        assert receive_all(client).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_that_stops_is_reported_as_the_clients_fault(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Acceptor:
         serve: Callable[[socket.socket, str], None],
         refuse: Callable[[socket.socket], None],
     ) -> None:
-        self._own, self._others = own, {one.fileno(): one for one in others}
+        self._own, self._others = own, {listening.fileno(): listening for listening in others}
         self._connections = connections
         self._make_room, self._serve, self._refuse = make_room, serve, refuse
         self._loop = asyncio.get_running_loop()
@@ -52,10 +52,10 @@ class Acceptor:
         self._waited: set[int] = set()  # descriptors on which clients waited at the last check
         self._poll = select.poll()
         self._timer: asyncio.TimerHandle | None = None
-        for one in (own, *others):
-            one.setblocking(False)
-        for one in others:
-            self._poll.register(one, select.POLLIN)
+        for listening in (own, *others):
+            listening.setblocking(False)
+        for listening in others:
+            self._poll.register(listening, select.POLLIN)
         self.resume()
         if others:
             self._timer = self._loop.call_later(CHECK_S, self._check)
@@ -76,8 +76,8 @@ class Acceptor:
         for timer in (self._timer, self._rest):
             if timer is not None:
                 timer.cancel()
-        for one in (self._own, *self._others.values()):
-            one.close()
+        for listening in (self._own, *self._others.values()):
+            listening.close()
 
     def _pause(self) -> None:
         if self._accepting:
@@ -97,14 +97,14 @@ class Acceptor:
             self._accept(self._others[fd])
         self._waited = waiting
 
-    def _accept(self, one: socket.socket) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         for _ in range(AT_A_TIME):
             if self._connections.full:
                 self._make_room(None)
             if self._connections.full:
                 return
             try:
-                accepted, peer = one.accept()
+                accepted, peer = listening.accept()
             except OSError as error:  # no client waits, the client has left, or descriptors are short
                 if error.errno in _NOT_ENOUGH:
                     self._pause()

@@ -42,7 +42,7 @@ NO_NAMED_HEADERS = NamedHeaders()
 def named_headers(tenant_header: str | None, attributes: Sequence[Attribute]) -> NamedHeaders:
     """The headers of these settings."""
     tenant = tenant_header.lower().encode() if tenant_header else None
-    return NamedHeaders(tenant, tuple((one.name, one.header.encode()) for one in attributes))
+    return NamedHeaders(tenant, tuple((attribute.name, attribute.header.encode()) for attribute in attributes))
 
 
 class CapturedRequest(NamedTuple):
@@ -244,5 +244,5 @@ def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tup
 
 def _attributes(request: Request, attributes: tuple[tuple[str, bytes], ...]) -> list[tuple[str, str]]:
     """The request's attributes, by name: of each header the first field counts."""
-    found = ((name, request.values(header)) for name, header in attributes)
-    return [(name, values[0].decode("latin-1")) for name, values in found if values]
+    values = ((name, request.values(header)) for name, header in attributes)
+    return [(name, values[0].decode("latin-1")) for name, values in values if values]

@@ -7,27 +7,23 @@ could lose the response.
 
 import asyncio
 import time
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
-from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.spool.response_counters import NotCaptured
-from streamgauge.taps.proxy.capture_gate import NamedHeaders, count_uncaptured
-from streamgauge.taps.proxy.client_access import ClientAccess
-from streamgauge.taps.proxy.client_interface import NextState
-from streamgauge.taps.proxy.client_socket import has_closed_its_side, reset_at_close, unacknowledged_bytes
+from streamgauge.taps.proxy.capture_gate import count_uncaptured
 from streamgauge.taps.proxy.error_responses import error_response
-from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.limits import SHED_IDLE_S, SHED_SLOW_S, SHED_UNREAD_S, ByteBudget
-from streamgauge.taps.proxy.pump_handle import PumpHandle
+from streamgauge.taps.proxy.exchange import Exchange, NextState
+from streamgauge.taps.proxy.limits import SHED_IDLE_S, SHED_SLOW_S, SHED_UNREAD_S
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
-from streamgauge.taps.proxy.refusals import Refusals
-from streamgauge.taps.proxy.relay_settings import RelaySettings
-from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
-from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UpstreamPool
-from streamgauge.taps.proxy.wire import Wire
+from streamgauge.taps.proxy.request import RefusedError, Request
+from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, UpstreamPool
+from streamgauge.taps.proxy.wire import Wire, has_closed_its_side, reset_at_close, unacknowledged_bytes
 
-# Longest interval between two checks of a client's deadlines (seconds): a deadline may be noticed this late.
+if TYPE_CHECKING:
+    from streamgauge.taps.proxy.relay import Relay
+
+# Longest interval between two checks of a client that is not idle (seconds): its deadline may be noticed this late.
 TICK_S = 1.0
 # How long and how much a client may still send after a response that ends its connection (seconds, bytes).
 LINGER_S = 5.0
@@ -47,46 +43,17 @@ _NS = 1_000_000_000
 _LINGER_NS, _SHED_IDLE_NS = int(LINGER_S * _NS), int(SHED_IDLE_S * _NS)
 
 
-class RelayContext(Protocol):
-    """The part of the relay that a client's connection uses."""
-
-    routes: Routes
-    access: ClientAccess
-    settings: RelaySettings
-    named_headers: NamedHeaders
-    client_bytes: ByteBudget
-    recorder: LoopClient
-    pump: PumpHandle | None
-    refusals: Refusals
-    draining: bool
-
-    def connector(self, route: Route) -> Connector:
-        """The connector that all clients of the relay share for this upstream."""
-
-    def head_passed_on(self, took_ns: int) -> None:
-        """Counts the head of a response, written `took_ns` after it was read. Never raises."""
-
-    def version_repeated(self, route: Route) -> None:
-        """Logs that requests repeat the version that ends the upstream's URL, at most once a minute."""
-
-    def client_connected(self, client: "Client") -> None:
-        """Counts the client among those that a drain waits for."""
-
-    def client_disconnected(self, client: "Client") -> None:
-        """Frees the client's place in the limits. May be called more than once."""
-
-
 class Client(asyncio.Protocol):
-    """One client's connection. `address`: the address that it counts for, as `limits.address_of` gives it.
+    """A client's connection. `address`: the address that it counts for, as `limits.address_of` gives it.
 
     `blocked_ns`: since when the client's socket accepts no more data (monotonic ns); None if it does.
     """
 
     __slots__ = ("_charged", "_closed_ns", "_closing", "_exchange", "_idle_ns", "_linger_due_ns", "_lingered", "_loop",
-                 "_reader", "_reading_paused", "_relay", "_request", "_taken_ns", "_timer", "_unsent_seen", "address",
-                 "blocked_ns", "connected", "pool", "transport", "wire")  # fmt: skip
+                 "_reader", "_reading_paused", "_relay", "_request", "_sleeps", "_taken_ns", "_timer", "_unsent_seen",
+                 "address", "blocked_ns", "connected", "pool", "transport", "wire")  # fmt: skip
 
-    def __init__(self, relay: RelayContext, address: str) -> None:
+    def __init__(self, relay: "Relay", address: str) -> None:
         self.address = address
         self.connected = False
         self.transport: asyncio.Transport
@@ -106,6 +73,7 @@ class Client(asyncio.Protocol):
         self._closed_ns = 0  # when the relay began to close the connection (monotonic ns)
         self._taken_ns = 0  # while blocked: when the client was last seen to take bytes (monotonic ns)
         self._timer: asyncio.TimerHandle | None = None
+        self._sleeps = False  # the timer is set to the deadline of an idle client
         self._loop = asyncio.get_running_loop()
         self.pool = UpstreamPool(self._loop)
 
@@ -124,6 +92,8 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parses a read and handles its events; discards it while the connection is closing, or after a refusal."""
         at_ns = time.monotonic_ns()
+        if self._sleeps:
+            self._set_timer(TICK_S)
         if self._closing or self._reader.refused:
             self._discard(len(data))
             return
@@ -169,11 +139,11 @@ class Client(asyncio.Protocol):
     # Called by its exchange.
 
     def head_passed_on(self, took_ns: int) -> None:
-        """See ClientSide."""
+        """Called once, when the head of the response was written to the client, `took_ns` after it had been read."""
         self._relay.head_passed_on(took_ns)
 
     def exchange_over(self, next_state: NextState) -> None:
-        """Called when the exchange has ended, and its response was written, or the client has disconnected."""
+        """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
         if next_state is NextState.KEEP_ALIVE and not self._relay.draining:
@@ -188,7 +158,9 @@ class Client(asyncio.Protocol):
             self._close(lingering=exchange is not None and not exchange.request_complete)
 
     def send_error(self, refused: RefusedError, counted: bool = False) -> None:
-        """See ClientSide."""
+        """Writes the relay's own error response, and closes the connection after it. `counted`: the response is counted as
+        captured, or as not captured.
+        """
         self._relay.refusals.add(refused)
         if not counted:
             upstream = self._relay.routes.upstream_of(refused.target)
@@ -198,7 +170,7 @@ class Client(asyncio.Protocol):
         self._close(lingering=True)
 
     def response_refused(self, refused: RefusedError) -> None:
-        """See ClientSide."""
+        """Counts and logs a response that the relay stopped forwarding."""
         self._relay.refusals.add(refused, reset=True)
 
     def update_reading(self) -> None:
@@ -383,8 +355,26 @@ class Client(asyncio.Protocol):
             reset_at_close(self.transport)
         self.transport.abort()
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is in progress: only a read, or the relay, makes a deadline earlier. `_tick` checks the others."""
+        return (
+            self._exchange is None
+            and self.blocked_ns is None
+            and self.pool.is_empty
+            and not (self._closing or self._reader.in_head or self._reader.events)
+        )
+
+    def _set_timer(self, after_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sleeps = after_s > TICK_S
+        self._timer = self._loop.call_later(after_s, self._tick)
+
     def _tick(self) -> None:
-        """Handles a deadline that is overdue, and schedules the next check."""
+        """Handles a deadline that is overdue, and schedules the next check: of an idle client at its deadline, so that it
+        costs nothing until then.
+        """
         now = time.monotonic_ns()
         self.pool.sweep()
         # A blocked connection has unsent bytes. A size of 0 means that it was just lost: keep the last size.
@@ -403,8 +393,8 @@ class Client(asyncio.Protocol):
         if due is not None and now >= due:
             self._handle_deadline()
             due = self._next_deadline_ns()
-        wait = TICK_S if due is None else min(TICK_S, max(due - now, 1_000_000) / _NS)
-        self._timer = self._loop.call_later(wait, self._tick)
+        wait = TICK_S if due is None else max(due - now, 1_000_000) / _NS
+        self._set_timer(wait if self._is_idle else min(TICK_S, wait))
 
     def _next_deadline_ns(self) -> int | None:
         settings = self._relay.settings

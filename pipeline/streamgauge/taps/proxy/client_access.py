@@ -104,24 +104,24 @@ def certificate_name(certificate: object) -> str | None:
 def _token(request: Request) -> bytes:
     """The token of a request; empty if it has none, or several."""
     own = request.values(TOKEN_HEADER)
-    given = own or [
+    tokens = own or [
         value.strip(b" \t")[len(_BEARER) :]
         for value in request.values(b"proxy-authorization")
         if value.strip(b" \t")[: len(_BEARER)].lower() == _BEARER
     ]
-    return given[0].strip(b" \t") if len(given) == 1 else b""
+    return tokens[0].strip(b" \t") if len(tokens) == 1 else b""
 
 
 def _read(file: Path) -> dict[bytes, str]:
     """The names of clients, by the digest of each token."""
     try:
         with file.open("rb") as opened:
-            found, text = os.fstat(opened.fileno()), opened.read(MAX_FILE + 1)
+            status, text = os.fstat(opened.fileno()), opened.read(MAX_FILE + 1)
     except OSError as fault:
         raise ValueError(f"{file} cannot be read: {fault.strerror}") from None
-    if others := others_who_may(found, READ | WRITE):
+    if others := others_who_may(status, READ | WRITE):
         raise ValueError(
-            f"{others} can read or change {file} (mode {mode_of(found)}): chmod 600 {shlex.quote(str(file))}"
+            f"{others} can read or change {file} (mode {mode_of(status)}): chmod 600 {shlex.quote(str(file))}"
         )
     if len(text) > MAX_FILE:
         raise ValueError(f"{file} has more than {MAX_FILE} bytes")
@@ -130,7 +130,7 @@ def _read(file: Path) -> dict[bytes, str]:
     except (NotTomlError, msgspec.ValidationError):  # their texts may quote a token
         raise ValueError(f'{file} must contain lines of the form name = "token" or name = ["token", "token"]') from None
     names = [
-        (token, name) for name, given in clients.items() for token in ([given] if isinstance(given, str) else given)
+        (token, name) for name, tokens in clients.items() for token in ([tokens] if isinstance(tokens, str) else tokens)
     ]
     if not names:
         raise ValueError(f"{file} holds no token")

@@ -36,12 +36,12 @@ def climbs(path: bytes) -> bool:
 def _has_step_upwards(path: bytes) -> bool:
     if b"." not in path and path.isascii():
         return False
-    text = _OVERLONG.sub(lambda found: b"/" if found[1] else b".", path).decode(errors="replace")
+    text = _OVERLONG.sub(lambda matched: b"/" if matched[1] else b".", path).decode(errors="replace")
     names = (
         _END_OF_NAME.split(segment, maxsplit=1)[0] for segment in _SLASHES.split(unicodedata.normalize("NFKC", text))
     )
     return any(name.translate(_IGNORED) == ".." for name in names)
 
 
-def _as_utf8(found: re.Match[bytes]) -> bytes:
-    return chr(int(found[1], 16)).encode(errors="replace")
+def _as_utf8(matched: re.Match[bytes]) -> bytes:
+    return chr(int(matched[1], 16)).encode(errors="replace")

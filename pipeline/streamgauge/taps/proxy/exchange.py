@@ -7,6 +7,8 @@ client has disconnected.
 
 import asyncio
 import time
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.http1.framing import BodyPosition
@@ -14,15 +16,27 @@ from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses
 from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
-from streamgauge.taps.proxy.client_interface import ClientSide, NextState
 from streamgauge.taps.proxy.limits import BODY_RATE
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFraming
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UnreachableError, Upstream
 
+if TYPE_CHECKING:
+    from streamgauge.taps.proxy.client import Client
+
 # Safe methods: if a reused connection turns out to be dead, the relay sends the request again (RFC 9110, 9.2.2).
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+
+
+class NextState(Enum):
+    """The state of the client's connection after an exchange."""
+
+    KEEP_ALIVE = auto()  # it stays open for the next request
+    CLOSE = auto()  # the written bytes go out, then FIN
+    RESET = auto()  # the written bytes go out, then RST
+    GONE = auto()  # the client has closed it, or the relay is cutting it
+    ERROR_SENT = auto()  # the relay's own error response was written, and ends it
 
 
 class Exchange:
@@ -36,7 +50,7 @@ class Exchange:
                  "request_complete")  # fmt: skip
 
     def __init__(
-        self, client: ClientSide, request: Request, outgoing: Outgoing, connector: Connector, pump: PumpHandle | None
+        self, client: "Client", request: Request, outgoing: Outgoing, connector: Connector, pump: PumpHandle | None
     ) -> None:
         self.over = self.request_complete = False
         self.quiet_ns = time.monotonic_ns()
@@ -68,12 +82,12 @@ class Exchange:
     def begin(self, recorder: CaptureClient, named: NamedHeaders) -> None:
         """Reuses an idle connection of this client, or starts to connect. The next `flush` writes the pending bytes."""
         self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, named, self._client.address))
-        one = self._client.pool.take(self._connector)
-        self._reused = one is not None
-        if one is None:
+        upstream = self._client.pool.take(self._connector)
+        self._reused = upstream is not None
+        if upstream is None:
             self._connect()
         else:
-            self._attach(one)
+            self._attach(upstream)
 
     # The request, from the client.
 
@@ -257,7 +271,9 @@ class Exchange:
         self._client.head_passed_on(time.monotonic_ns() - at_ns)
 
     def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
-        """Called when the upstream's connection ends before the response is known to be complete. `fault` None: cleanly."""
+        """Called once, when the upstream's connection ends before the response is known to be complete. `fault` None: a clean
+        end, after which the HTTP framing decides whether the response is complete.
+        """
         self._upstream = None
         if fault is None and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, NextState.CLOSE)
@@ -273,7 +289,9 @@ class Exchange:
             self._finish(Ending.RESET, at_ns, next_state, fault or TransportFault.CLOSED)
 
     def upstream_blocked(self, blocked: bool) -> None:
-        """Called when the upstream's socket accepts no more of the request (`blocked`), or accepts it again."""
+        """Called when more than WRITE_BUFFER_BYTES of the request wait for the upstream's socket (`blocked`), and when none
+        wait any more.
+        """
         if not blocked:
             self.quiet_ns = time.monotonic_ns()
             self._report_sent()
@@ -290,28 +308,38 @@ class Exchange:
             self._pumped = None
 
     def sockets(self) -> tuple[int, int, int | None] | None:
-        """See `pump_handle.PumpOwner`: plain sockets without unsent data, once the request is complete."""
-        self._pump, one = None, self._upstream
-        if self.over or one is None or not self.request_complete or self._client.blocked_ns is not None:
-            return None
-        upstream, client = one.wire.idle_socket, self._client.wire.idle_socket
-        if upstream is None or client is None or not self._gate.may_be_pumped:
-            return None
-        one.pause_reading(True)
-        return upstream, client, self._gate.stream
+        """Returns the upstream's and the client's descriptor, and the stream's number if it is captured; None if the response
+        must not be handed to the pump: it takes plain sockets without unsent data, once the request is complete.
 
-    def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
-        """See `pump_handle.PumpOwner`."""
-        self._pumped, one = None, self._upstream
+        The exchange does not read or write these sockets until `returned`.
+        """
+        self._pump, upstream = None, self._upstream
+        if self.over or upstream is None or not self.request_complete or self._client.blocked_ns is not None:
+            return None
+        upstream_fd, client_fd = upstream.wire.idle_socket, self._client.wire.idle_socket
+        if upstream_fd is None or client_fd is None or not self._gate.may_be_pumped:
+            return None
+        upstream.pause_reading(True)
+        return upstream_fd, client_fd, self._gate.stream
+
+    def returned(
+        self, at_ns: int, position: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int
+    ) -> None:
+        """Called when the pump has returned the response. `data`: a read that was not captured, of which `sent` bytes went to
+        the client; `position`: of the body before it. `at_ns`: when the last read came (monotonic ns).
+
+        `reset`: the upstream's socket failed. `lost`: earlier reads that were dropped, and are not reported yet.
+        """
+        self._pumped, upstream = None, self._upstream
         self._gate.reads_dropped(lost)
         self.quiet_ns = max(self.quiet_ns, at_ns)
-        self._framing.continue_at(place)
-        assert one is not None
+        self._framing.continue_at(position)
+        assert upstream is not None
         if reset:
-            one.abort()
+            upstream.abort()
             self.upstream_ended(at_ns, TransportFault.RESET)
             return
-        one.pause_reading(False)
+        upstream.pause_reading(False)
         if data is not None:
             self.upstream_data(at_ns, data, sent)
 
@@ -327,8 +355,8 @@ class Exchange:
         """Whether the upstream's socket has accepted the whole request. An upstream that responds earlier may leave a part of
         the body unread, and read the next request on that connection as the rest of it: the connection is not reused.
         """
-        one = self._upstream
-        is_empty = one is not None and not one.transport.get_write_buffer_size()
+        upstream = self._upstream
+        is_empty = upstream is not None and not upstream.transport.get_write_buffer_size()
         return self.request_complete and not self._pending and is_empty
 
     def _state_after_incomplete(self) -> NextState:
@@ -340,7 +368,7 @@ class Exchange:
 
     async def _connect_and_attach(self) -> None:
         try:
-            one = await self._connector.connect()
+            upstream = await self._connector.connect()
         except UnreachableError as fault:
             self._connecting = None
             if not self.over:
@@ -350,20 +378,20 @@ class Exchange:
         self._connecting = None
         self._connected_ns = time.monotonic_ns()
         if self.over:
-            one.abort()
+            upstream.abort()
         else:
-            self._attach(one)
+            self._attach(upstream)
             self.flush()
             self._client.update_reading()
 
-    def _attach(self, one: Upstream) -> None:
-        if one.transport.is_closing():  # it ended in the same turn of the loop in which it connected
+    def _attach(self, upstream: Upstream) -> None:
+        if upstream.transport.is_closing():  # it ended in the same turn of the loop in which it connected
             self.upstream_ended(time.monotonic_ns(), TransportFault.CLOSED)
             return
-        self._upstream, one.exchange = one, self
+        self._upstream, upstream.exchange = upstream, self
         self.quiet_ns = time.monotonic_ns()
         if self._client.blocked_ns is not None:
-            one.pause_reading(True)
+            upstream.pause_reading(True)
 
     def _report_sent(self) -> None:
         """Reports the request as sent, once its last byte was written and the upstream's socket accepts more."""
@@ -385,8 +413,8 @@ class Exchange:
     def _complete(self, at_ns: int) -> None:
         may_keep = self._framing.may_keep_client(self._request.minor)
         if self._upstream is not None and may_keep and self._framing.persistent and self._reusable:
-            one, self._upstream = self._upstream, None
-            self._client.pool.put_back(one)
+            upstream, self._upstream = self._upstream, None
+            self._client.pool.put_back(upstream)
         keep = may_keep and self.request_complete and self._request.keep_alive
         self._finish(Ending.COMPLETE, at_ns, NextState.KEEP_ALIVE if keep else NextState.CLOSE)
 

@@ -7,7 +7,7 @@ is handed to the pump once at most. Where the pump was not built, no response is
 import asyncio
 import sys
 from collections import Counter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from streamgauge.core.http1.framing import BodyPosition
 from streamgauge.recorder.loop_client import BATCH_BYTES, LoopClient
@@ -15,6 +15,9 @@ from streamgauge.recorder.protocol import Encoded, ReadsDropped, ResponseReads
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 from streamgauge.taps.proxy.response import ResponseFraming
+
+if TYPE_CHECKING:
+    from streamgauge.taps.proxy.exchange import Exchange
 
 try:
     from streamgauge.taps.proxy.native._pump import Pump
@@ -35,32 +38,14 @@ _HELD_BYTES = 16 * 1024 * 1024
 _TURN_BYTES = 1024 * 1024
 
 
-class PumpOwner(Protocol):
-    """The part of an exchange that its PumpedResponse uses."""
-
-    def sockets(self) -> tuple[int, int, int | None] | None:
-        """Returns the upstream's and the client's descriptor, and the stream's number if it is captured; None if the response
-        must not be handed to the pump.
-
-        The exchange does not read or write these sockets until `returned`.
-        """
-
-    def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
-        """Called when the pump has returned the response. `data`: a read that was not captured, of which `sent` bytes went to
-        the client; `place` is the position before it. `at_ns`: when the last read came (monotonic ns).
-
-        `reset`: the upstream's socket failed. `lost`: earlier reads that were dropped, and are not reported yet.
-        """
-
-
 class PumpedResponse:
     """A response's body that is offered to the pump, or that the pump has."""
 
-    __slots__ = ("_framing", "_owner", "_pump", "_reads", "_token")
+    __slots__ = ("_exchange", "_framing", "_pump", "_reads", "_token")
 
-    def __init__(self, pump: "PumpHandle", owner: PumpOwner) -> None:
+    def __init__(self, pump: "PumpHandle", exchange: "Exchange") -> None:
         self._pump = pump
-        self._owner = owner
+        self._exchange = exchange
         self._framing: ResponseFraming | None = None
         self._reads = 0
         self._token: int | None = None
@@ -87,15 +72,17 @@ class PumpedResponse:
 
     def _start_pumping(self) -> None:
         framing, self._framing = self._framing, None
-        place = None if framing is None else framing.position
-        sockets = None if place is None else self._owner.sockets()
-        if place is not None and sockets is not None:
-            self._token = self._pump.hand_over(self, place, *sockets)
+        position = None if framing is None else framing.position
+        sockets = None if position is None else self._exchange.sockets()
+        if position is not None and sockets is not None:
+            self._token = self._pump.hand_over(self, position, *sockets)
 
-    def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
-        """Passes the response on to its exchange: see `PumpOwner.returned`."""
+    def returned(
+        self, at_ns: int, position: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int
+    ) -> None:
+        """Passes the response on to its exchange: see `Exchange.returned`."""
         self._token = None
-        self._owner.returned(at_ns, place, data, sent, reset, lost)
+        self._exchange.returned(at_ns, position, data, sent, reset, lost)
 
 
 class PumpHandle:
@@ -114,15 +101,15 @@ class PumpHandle:
         client.before_flush = self._collect_due
 
     def hand_over(
-        self, response: PumpedResponse, place: BodyPosition, upstream: int, client: int, stream: int | None
+        self, response: PumpedResponse, position: BodyPosition, upstream: int, client: int, stream: int | None
     ) -> int | None:
         """Hands two sockets to the pump, and returns their token. If the pump does not accept them, gives the response back
         to its exchange (`returned`), and returns None.
         """
         try:
-            token = self.pump.hand_over(upstream, client, stream is not None, stream or 0, *place)
+            token = self.pump.hand_over(upstream, client, stream is not None, stream or 0, *position)
         except (OSError, MemoryError, ValueError):
-            response.returned(0, place, None, 0, False, 0)
+            response.returned(0, position, None, 0, False, 0)
             return None
         self._pumped[token] = response, stream
         self._client.schedule_flush()

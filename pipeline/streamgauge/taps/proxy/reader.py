@@ -147,12 +147,12 @@ class RequestReader:
             least = at + MIN_PIECE
             if begun >= 0 or data.find(_END, at, least + len(_END) - 1) >= 0:
                 return min(least, len(data))
-            found = data.find(_END, least)
+            end = data.find(_END, least)
         elif begun >= 0:
             return at + begun + len(_END) - len(before)
         else:
-            found = data.find(_END, at)
-        return len(data) if found < 0 else found + len(_END)
+            end = data.find(_END, at)
+        return len(data) if end < 0 else end + len(_END)
 
     def _parse(self, piece: bytes) -> None:
         self._between += len(piece)

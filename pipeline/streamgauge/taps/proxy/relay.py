@@ -48,7 +48,7 @@ class Relay:
 
     def __init__(self, settings: RelaySettings, log: Callable[[str], None]) -> None:
         self._log = log
-        stripped = frozenset(one.header.encode() for one in settings.attribute if settings.strip_attributes)
+        stripped = frozenset(attribute.header.encode() for attribute in settings.attribute if settings.strip_attributes)
         self.routes = Routes(settings.upstreams, settings.single, stripped)
         self.named_headers = named_headers(settings.tenant_header, settings.attribute)
         self.settings = settings
@@ -166,7 +166,7 @@ class Relay:
             if len(self._search_at_ns) >= SEARCHES:
                 self._search_at_ns.clear()
             self._search_at_ns[address] = now + int(SEARCH_S * 1e9)
-        for _, client in sorted(useless, key=lambda one: one[0])[:SHED_AT_A_TIME]:
+        for _, client in sorted(useless, key=lambda pair: pair[0])[:SHED_AT_A_TIME]:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
             self.client_disconnected(client)
@@ -177,13 +177,15 @@ class Relay:
         places.
         """
         late = [
-            one for one, (of, began_ns) in self._handshakes.items() if address in (None, of) and began_ns < before_ns
+            accepted
+            for accepted, (of, began_ns) in self._handshakes.items()
+            if address in (None, of) and began_ns < before_ns
         ]
-        for one in late[:SHED_AT_A_TIME]:
-            del self._handshakes[one]
+        for accepted in late[:SHED_AT_A_TIME]:
+            del self._handshakes[accepted]
             self._counters.happened(Incident.CLIENT_SHED)
             with contextlib.suppress(OSError):  # the client has left
-                one.shutdown(socket.SHUT_RDWR)
+                accepted.shutdown(socket.SHUT_RDWR)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
@@ -205,7 +207,7 @@ class Relay:
         self._renewal_timer = asyncio.get_running_loop().call_later(CHECK_S, self._check_files)
 
     def connector(self, route: Route) -> Connector:
-        """Returns the connector of an upstream."""
+        """The connector that all clients of the relay share for this upstream."""
         return self._connectors[route]
 
     async def drain(self, timeout_s: float | None = None) -> None:
@@ -267,7 +269,7 @@ class Relay:
         self._empty.clear()
 
     def client_disconnected(self, client: Client) -> None:
-        """Frees the place of a client whose connection has ended, or was closed to make room."""
+        """Frees the place of a client whose connection has ended, or was closed to make room. May be called again."""
         if client in self._clients:
             self._clients.remove(client)
             self._released(client.address)

@@ -168,14 +168,14 @@ class Routes:
 
     def upstream_of(self, target: bytes) -> str | None:
         """The name in records of the upstream that a request's target names; None if it names none."""
-        found = self._named_in(target)
-        return None if found is None else found[0].recorded_name
+        named = self._named_in(target)
+        return None if named is None else named[0].recorded_name
 
     def _find(self, request: Request) -> tuple[Route, bytes]:
-        found = self._named_in(request.target)
-        if found is None:
+        named = self._named_in(request.target)
+        if named is None:
             raise RefusedError(Refusal.UNKNOWN_UPSTREAM, self._hint(request))
-        return found
+        return named
 
     def _named_in(self, target: bytes) -> tuple[Route, bytes] | None:
         """The upstream that a target names, and the target there; None if it names none."""

@@ -151,9 +151,9 @@ class ResponseFraming:
     def _is_middle(self, data: bytes) -> bool:
         """Follows a read in C. Returns False, and does not move the position, if it is not clearly from a body's middle."""
         position = None if self._follow is None else self.position
-        if self._follow is None or position is None or (found := self._follow(*position, data, 0)) is None:
+        if self._follow is None or position is None or (moved := self._follow(*position, data, 0)) is None:
             return False
-        self.continue_at(BodyPosition(*found))
+        self.continue_at(BodyPosition(*moved))
         return True
 
     def _take_head(self) -> None:

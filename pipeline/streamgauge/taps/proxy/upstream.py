@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 import time
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohappyeyeballs import start_connection
 
@@ -19,6 +19,9 @@ from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.proxy.limits import KEPT_MOST
 from streamgauge.taps.proxy.request import Route
 from streamgauge.taps.proxy.wire import Wire
+
+if TYPE_CHECKING:
+    from streamgauge.taps.proxy.exchange import Exchange
 
 # An idle connection is reused within this time (seconds). Common servers close idle connections after 5 s, and a
 # request fails if the server closes while it is on its way.
@@ -52,27 +55,16 @@ class UnreachableError(OSError):
         self.fault = fault
 
 
-class ResponseHandler(Protocol):
-    """The part of an exchange that its upstream connection calls. Stamps are monotonic ns, taken before anything else."""
-
-    def upstream_data(self, at_ns: int, data: bytes) -> None:
-        """Called for each read of the response, which is never empty."""
-
-    def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
-        """Called once. `fault` None: a clean end, after which the HTTP framing decides whether the response is complete."""
-
-    def upstream_blocked(self, blocked: bool) -> None:
-        """Called when more than WRITE_BUFFER_BYTES of the request wait for the socket, and when none wait any more."""
-
-
 class Upstream(asyncio.Protocol):
-    """One connection. `exchange`: the exchange that uses it; None while it is idle, since `idle_since` (loop time)."""
+    """A connection to an upstream. `exchange`: the exchange that uses it; None while it is idle, since `idle_since` (loop
+    time). Stamps are monotonic ns, taken before anything else.
+    """
 
     __slots__ = ("_poll", "blocked", "connector", "exchange", "idle_since", "transport", "wire")
 
     def __init__(self, connector: "Connector") -> None:
         self.connector = connector
-        self.exchange: ResponseHandler | None = None
+        self.exchange: Exchange | None = None
         self.blocked = False
         self.idle_since: float | None = None
         self.transport: asyncio.Transport
@@ -165,29 +157,34 @@ class UpstreamPool:
 
     def take(self, connector: "Connector") -> Upstream | None:
         """Returns the idle connection to that upstream, if it is still usable; None if there is none."""
-        one = self._idle.pop(connector, None)
-        if one is None:
+        upstream = self._idle.pop(connector, None)
+        if upstream is None:
             self._drop_beyond(KEPT_MOST - 1)  # the caller opens a new one
             return None
-        if not self._is_old(one) and one.usable():
-            one.idle_since = None
-            return one
-        one.abort()
+        if not self._is_old(upstream) and upstream.usable():
+            upstream.idle_since = None
+            return upstream
+        upstream.abort()
         return None
 
-    def put_back(self, one: Upstream) -> None:
+    def put_back(self, upstream: Upstream) -> None:
         """Keeps a connection whose exchange is complete for reuse; drops it if it may not be reused."""
-        if one.transport.is_closing() or one.blocked:
-            one.abort()
+        if upstream.transport.is_closing() or upstream.blocked:
+            upstream.abort()
             return
-        one.mark_idle(self._loop.time())
-        if one.connector.may_reuse(one):
-            self._idle[one.connector] = one
+        upstream.mark_idle(self._loop.time())
+        if upstream.connector.may_reuse(upstream):
+            self._idle[upstream.connector] = upstream
             self._drop_beyond(KEPT_MOST)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it keeps no connection."""
+        return not self._idle
 
     def sweep(self) -> None:
         """Drops connections that have been idle for too long."""
-        for connector in [connector for connector, one in self._idle.items() if self._is_old(one)]:
+        for connector in [connector for connector, upstream in self._idle.items() if self._is_old(upstream)]:
             self._idle.pop(connector).abort()
 
     def close(self) -> None:
@@ -198,8 +195,8 @@ class UpstreamPool:
         while len(self._idle) > most:
             self._idle.pop(next(iter(self._idle))).abort()
 
-    def _is_old(self, one: Upstream) -> bool:
-        return one.idle_since is None or self._loop.time() - one.idle_since >= KEPT_S
+    def _is_old(self, upstream: Upstream) -> bool:
+        return upstream.idle_since is None or self._loop.time() - upstream.idle_since >= KEPT_S
 
 
 class Connector:
@@ -222,22 +219,22 @@ class Connector:
         self._watch: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def may_reuse(self, one: Upstream) -> bool:
+    def may_reuse(self, upstream: Upstream) -> bool:
         """Whether a connection that has just become idle may be kept for its client's next request. If not, the connector
         watches it or drops it, and the caller must not use it.
         """
         if self._trusted:
             return True
         if self._watched is None and self._loop.time() >= self._distrusted_until:
-            self._watched = one
+            self._watched = upstream
             self._watch = self._loop.call_later(self._watch_s, self._stayed_open)
         else:
-            one.abort()
+            upstream.abort()
         return False
 
-    def closed_while_idle(self, one: Upstream, since: float) -> None:
+    def closed_while_idle(self, upstream: Upstream, since: float) -> None:
         """Called when the upstream has closed a connection that was idle since `since` (loop time)."""
-        if one is self._watched:
+        if upstream is self._watched:
             self._end_watch()
         now = self._loop.time()
         if now - since < EARLY_CLOSE_S:
@@ -289,13 +286,13 @@ class Connector:
         first that connects.
         """
         route = self._route
-        found = await self._loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
-        if len(found) == 1:
-            return await self._open(host=str(found[0][4][0]), port=route.port)
-        return await self._open(sock=await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_S))
+        addresses = await self._loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
+        if len(addresses) == 1:
+            return await self._open(host=str(addresses[0][4][0]), port=route.port)
+        return await self._open(sock=await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_S))
 
     async def _open(self, **where: Any) -> Upstream:
         if self._tls is not None:
             where |= {"ssl": self._tls, "server_hostname": self._route.host, "ssl_shutdown_timeout": TLS_SHUTDOWN_S}
-        _, one = await self._loop.create_connection(lambda: Upstream(self), **where)
-        return one
+        _, upstream = await self._loop.create_connection(lambda: Upstream(self), **where)
+        return upstream

@@ -1,10 +1,17 @@
-"""Writes to a connection's socket at once.
+"""Writes to a connection's socket at once, and asks the socket what the loop does not tell.
 
 uvloop writes only after the current callback has returned: work after a write to the transport would delay the bytes.
 """
 
 import asyncio
+import fcntl
 import os
+import select
+import socket
+import struct
+import termios
+
+_HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
 class Wire:
@@ -39,3 +46,22 @@ class Wire:
         if self._fd is None or transport.is_closing() or transport.get_write_buffer_size():
             return None
         return self._fd
+
+
+def has_closed_its_side(transport: asyncio.Transport) -> bool:
+    """Whether the client has ended its side, by the kernel: while reading is paused, the loop does not report it."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+def unacknowledged_bytes(transport: asyncio.Transport) -> int:
+    """Bytes that were written, and that the client's host has not acknowledged."""
+    fd = transport.get_extra_info("socket").fileno()
+    (queued,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
+    return int(queued) + transport.get_write_buffer_size()
+
+
+def reset_at_close(transport: asyncio.Transport) -> None:
+    """Lets the connection end with RST when it is closed."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _HARD_CLOSE)
