@@ -128,7 +128,6 @@ EDGES: dict[str, set[str]] = {
     "taps/proxy/capture_gate.py": set(),
     "taps/proxy/client.py": set(),
     "taps/proxy/client_access.py": set(),
-    "taps/proxy/client_socket.py": set(),
     "taps/proxy/acceptor.py": set(),
     "taps/proxy/exchange.py": set(),
     "taps/proxy/pump_handle.py": set(),
@@ -369,10 +368,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "recorder/protocol.py": ("recorder/test_process.py",),
     "taps/proxy/__main__.py": ("taps/proxy/test_process.py",),
     "taps/proxy/climbing.py": ("taps/proxy/test_request.py",),
-    "taps/proxy/client_socket.py": ("taps/proxy/test_client.py",),
     "taps/proxy/relay_settings.py": ("settings/test_declarations.py", "taps/proxy/test_process.py"),
     "taps/replay/contract.py": ("taps/replay/test_files.py",),
-    "taps/replay/json_parts.py": ("taps/replay/test_har.py", "taps/replay/test_cassette.py"),
     "taps/replay/members.py": ("taps/replay/test_cassette.py", "taps/replay/test_flows.py"),
     "worker/topic_identity.py": ("faults/test_log_faults.py",),
     "worker/": ("integration/test_worker.py",),  # agents do nothing without Faust and a broker

@@ -250,8 +250,8 @@ def _finishing(send: Send) -> Send:
     return finishing
 
 
-def _name(given: str | None) -> str:
-    if given and not _NAME.fullmatch(given):
-        _log.warning("streamgauge: %r is not an upstream name: use letters, digits, '.', '_' and '-'", given[:64])
+def _name(name: str | None) -> str:
+    if name and not _NAME.fullmatch(name):
+        _log.warning("streamgauge: %r is not an upstream name: use letters, digits, '.', '_' and '-'", name[:64])
         return _DEFAULT_NAME
-    return given or _DEFAULT_NAME
+    return name or _DEFAULT_NAME

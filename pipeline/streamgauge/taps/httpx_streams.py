@@ -237,9 +237,9 @@ class StreamClasses(NamedTuple):
     request: Callable[[Stream, RequestBodyCapture], CapturedRequestStream]
 
 
-def library_of(one: object) -> Any:
+def library_of(message: object) -> Any:
     """The library of a request or response. It is imported, since it made the object."""
-    modules = (kind.__module__.partition(".")[0] for kind in type(one).__mro__)
+    modules = (kind.__module__.partition(".")[0] for kind in type(message).__mro__)
     return sys.modules[next(name for name in modules if name in _LIBRARIES)]
 
 

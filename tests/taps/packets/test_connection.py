@@ -6,7 +6,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import ExchangeEnding, Message, ReadsDropped, RequestStarted, ResponseRead
-from streamgauge.taps.packets.connection import HOLE_NS, Connection, begins_request
+from streamgauge.taps.packets.connections import HOLE_NS, Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, RST, SYN
 from streamgauge.taps.packets.exchange import Reporting
 from tests.taps.packets.test_conversation import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from streamgauge.taps.replay.contract import Times
-from streamgauge.taps.replay.har_times import pages_of, stamps_of, times_of
+from streamgauge.taps.replay.har import pages_of, stamps_of, times_of
 
 STARTED = 1_700_000_000_250_000_000
 MS = 1_000_000

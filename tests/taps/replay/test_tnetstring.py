@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.taps.replay import tnetstring
+from streamgauge.taps.replay import flows
 from streamgauge.taps.replay.contract import BrokenRecording
-from streamgauge.taps.replay.tnetstring import MAX_DEPTH, values
+from streamgauge.taps.replay.flows import MAX_DEPTH, values
 from tests.taps.replay.recordings import netstring
 
 VALUES = st.recursive(
@@ -101,7 +101,7 @@ def test_nesting_is_bounded(depth: int, fits: bool) -> None:
 
 
 def test_a_size_without_its_bytes_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tnetstring, "MAX_VALUE_BYTES", 10)
+    monkeypatch.setattr(flows, "MAX_VALUE_BYTES", 10)
     with pytest.raises(BrokenRecording, match="it has 11 bytes, but the limit is 10"):
         read(b"11:abc")
     assert read(netstring(b"a" * 10)) == [b"a" * 10]

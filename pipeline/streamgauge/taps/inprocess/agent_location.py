@@ -17,13 +17,13 @@ _RUN = "run"
 _SOCKET = "recorder.sock"
 
 
-def data_dir_of(given: Path | str | None) -> Path:
-    """The data directory, absolute: `given`, else STREAMGAUGE_DATA_DIR, else `data_dir` of the settings file that
+def data_dir_of(argument: Path | str | None) -> Path:
+    """The data directory, absolute: `argument`, else STREAMGAUGE_DATA_DIR, else `data_dir` of the settings file that
     STREAMGAUGE_CONFIG names, else the command line's default.
 
     Never raises: a settings file that cannot be read is logged as a warning.
     """
-    named = given or os.environ.get(DATA_DIR_VARIABLE) or _settings_file_data_dir()
+    named = argument or os.environ.get(DATA_DIR_VARIABLE) or _settings_file_data_dir()
     return Path(named or default_data_dir()).absolute()
 
 
@@ -32,13 +32,13 @@ def _settings_file_data_dir() -> str | None:
     if not name:
         return None
     try:
-        found = parse_toml(Path(name).read_bytes()).get("data_dir")
+        data_dir = parse_toml(Path(name).read_bytes()).get("data_dir")
     except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         _LOG.warning(
             "the settings file %s cannot be read (%s): the default data directory is used instead", name, error
         )
         return None
-    return found if isinstance(found, str) else None
+    return data_dir if isinstance(data_dir, str) else None
 
 
 def recorder_socket(data_dir: Path) -> str:

@@ -22,10 +22,10 @@ def sender_of(data_dir: Path | str | None = None) -> BackgroundSender:
     Never raises, and starts no thread: the first stream starts it.
     """
     name = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    found = _named.get(name)
-    if found is None:
-        found = _named[name] = _made(data_dir_of(name))
-    return found
+    sender = _named.get(name)
+    if sender is None:
+        sender = _named[name] = _made(data_dir_of(name))
+    return sender
 
 
 def finish(within_s: float = END_S) -> None:

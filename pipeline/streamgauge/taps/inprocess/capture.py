@@ -52,9 +52,9 @@ def start_capture(
     capture = ExchangeCapture(client, request.upstream)
     try:
         tenant = tenant_header.lower() if tenant_header else None
-        given = list(request.headers) if attributes else request.headers  # it may be readable only once
-        found = attributes_in(given, attributes)
-        headers = kept_headers(given, REQUEST_HEADERS if tenant is None else REQUEST_HEADERS | {tenant})
+        seen = list(request.headers) if attributes else request.headers  # it may be readable only once
+        values = attributes_in(seen, attributes)
+        headers = kept_headers(seen, REQUEST_HEADERS if tenant is None else REQUEST_HEADERS | {tenant})
         wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
     except Exception as error:  # noqa: BLE001 - capture fails open
         capture.fail(error)
@@ -68,21 +68,21 @@ def start_capture(
         headers,
         tap=request.tap,
         tenant_header=tenant,
-        attributes=found,
+        attributes=values,
         host=request.host,
     )
     return capture
 
 
-def attributes_of(given: Mapping[str, str] | None) -> tuple[Attribute, ...]:
-    """The attributes of a tap in an application: header by name, as given in code, else of STREAMGAUGE_ATTRIBUTE.
+def attributes_of(headers: Mapping[str, str] | None) -> tuple[Attribute, ...]:
+    """The attributes of a tap in an application: `headers` by attribute name; if None, of STREAMGAUGE_ATTRIBUTE.
 
     Invalid ones are reported, and none is captured: a setting of the tap must not stop the application.
     """
     try:
-        written = os.environ.get(_ATTRIBUTE, "") if given is None else [f"{one}={given[one]}" for one in given]
-        found: tuple[Attribute, ...] = ATTRIBUTES.read(written)
-        return found
+        written = os.environ.get(_ATTRIBUTE, "") if headers is None else [f"{name}={headers[name]}" for name in headers]
+        attributes: tuple[Attribute, ...] = ATTRIBUTES.read(written)
+        return attributes
     except (ValueError, TypeError) as error:
         _log.warning("streamgauge: no attributes are captured: %s", error)
         return ()

@@ -2,7 +2,7 @@
 
 decode.py        one captured packet -> its TCP segment
 reassembly.py    one direction of a connection: segments -> bytes in order, and losses
-connection.py    both directions of one connection; connections.py: all of them
+connections.py   both directions of a connection, and all connections of a capture
 conversation.py  the HTTP on a connection; exchange.py: one request and its response, as the recorder gets it
 files.py         pcap and pcapng files; capture_filter.py ring.py clock.py: the kernel's capture, its filter and its stamps
 privilege.py     drops the capability when the capture is open

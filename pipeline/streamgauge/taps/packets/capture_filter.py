@@ -63,8 +63,8 @@ def filter_program(ports: Sequence[int]) -> bytes:
         _Step(_RETURN, 0, name="no"),
         _Step(_RETURN, _WHOLE_PACKET, name="yes"),
     ]
-    places = {step.name: place for place, step in enumerate(steps) if step.name}
-    return b"".join(_assembled(step, place, places) for place, step in enumerate(steps))
+    indexes = {step.name: index for index, step in enumerate(steps) if step.name}
+    return b"".join(_assembled(step, index, indexes) for index, step in enumerate(steps))
 
 
 def _either_port(load: int, at: int, ports: Sequence[int]) -> list[_Step]:
@@ -73,6 +73,6 @@ def _either_port(load: int, at: int, ports: Sequence[int]) -> list[_Step]:
     return [_Step(load, at), *equal, _Step(load, at + 2), *equal[:-1], equal[-1]._replace(other="no")]
 
 
-def _assembled(step: _Step, place: int, places: dict[str, int]) -> bytes:
-    then, other = (places[name] - place - 1 if name else 0 for name in (step.then, step.other))
+def _assembled(step: _Step, index: int, indexes: dict[str, int]) -> bytes:
+    then, other = (indexes[name] - index - 1 if name else 0 for name in (step.then, step.other))
     return _INSTRUCTION.pack(step.code, then, other, step.value)

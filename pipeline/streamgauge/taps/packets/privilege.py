@@ -25,7 +25,7 @@ def drop_net_raw() -> None:
     header = ctypes.create_string_buffer(struct.pack("=Ii", _VERSION_3, 0), 8)
     held = ctypes.create_string_buffer(_SETS.size)
     _checked(system.capget(header, held))
-    sets = [word & ~(1 << CAP_NET_RAW) if place < 3 else word for place, word in enumerate(_SETS.unpack(held.raw))]
+    sets = [word & ~(1 << CAP_NET_RAW) if index < 3 else word for index, word in enumerate(_SETS.unpack(held.raw))]
     _checked(system.capset(header, ctypes.create_string_buffer(_SETS.pack(*sets), _SETS.size)))
 
 

@@ -54,27 +54,27 @@ class Direction:
         """Whether all bytes before the sender's FIN have come, or are lost."""
         return self._fin is not None and self.position >= self._fin
 
-    def place(self, sequence: int) -> int:
+    def position_of(self, sequence: int) -> int:
         """The position nearest to a sequence number; negative before the beginning."""
         ahead = (sequence - self._base - self.position) % _MODULUS
         return self.position + (ahead if ahead < _HALF else ahead - _MODULUS)
 
     def add(self, sequence: int, payload: bytes, at_ns: int) -> list[Piece]:
         """Adds a segment's bytes. Returns the pieces that are readable now. Raises OutOfRangeError."""
-        place = self.place(sequence)
-        if place == self.position and not self._ahead:
+        start = self.position_of(sequence)
+        if start == self.position and not self._ahead:
             self.position += len(payload)
             return [payload]
-        if place - self.position > MAX_GAP_BYTES:
+        if start - self.position > MAX_GAP_BYTES:
             raise OutOfRangeError
-        if place < self.position:
-            payload, place = payload[self.position - place :], self.position
+        if start < self.position:
+            payload, start = payload[self.position - start :], self.position
         if not payload:
             return []
-        if place > self.position:
-            self._keep(place, payload, at_ns)
+        if start > self.position:
+            self._keep(start, payload, at_ns)
             return self._bounded()
-        fresh = payload[: self._ahead[0][0] - place] if self._ahead else payload
+        fresh = payload[: self._ahead[0][0] - start] if self._ahead else payload
         self.position += len(fresh)
         if len(fresh) < len(payload):
             self._keep(self.position, payload[len(fresh) :], at_ns)
@@ -82,20 +82,20 @@ class Direction:
 
     def acknowledge(self, sequence: int) -> list[Piece]:
         """Handles an acknowledgement by the other side. Returns the pieces before `sequence`. Raises OutOfRangeError."""
-        place = self.place(sequence)
+        start = self.position_of(sequence)
         if self._fin is not None:
-            place = min(place, self._fin)
-        if place <= self.position:
+            start = min(start, self._fin)
+        if start <= self.position:
             return []
-        if place - self.position > MAX_GAP_BYTES:
+        if start - self.position > MAX_GAP_BYTES:
             raise OutOfRangeError
-        return self._skip_to(place)
+        return self._skip_to(start)
 
     def finish(self, sequence: int) -> None:
         """Sets the sequence number of the sender's FIN."""
-        place = self.place(sequence)
-        if self._fin is None and 0 <= place - self.position <= MAX_GAP_BYTES:
-            self._fin = place
+        start = self.position_of(sequence)
+        if self._fin is None and 0 <= start - self.position <= MAX_GAP_BYTES:
+            self._fin = start
 
     def skip_holes(self) -> list[Piece]:
         """Stops waiting for holes. Returns the waiting bytes, with the losses between them."""
@@ -106,19 +106,19 @@ class Direction:
         self._budget.give_back(self.waiting)
         self._ahead, self.waiting, self.hole_ns = [], 0, None
 
-    def _keep(self, place: int, payload: bytes, at_ns: int) -> None:
+    def _keep(self, start: int, payload: bytes, at_ns: int) -> None:
         """Keeps the bytes that are new; bytes that were kept before stay unchanged."""
-        ahead, end = self._ahead, place + len(payload)
-        at = bisect_left(ahead, place, key=itemgetter(0))
-        if at and (before := ahead[at - 1][0] + len(ahead[at - 1][1])) > place:
-            payload, place = payload[before - place :], before
+        ahead, end = self._ahead, start + len(payload)
+        at = bisect_left(ahead, start, key=itemgetter(0))
+        if at and (before := ahead[at - 1][0] + len(ahead[at - 1][1])) > start:
+            payload, start = payload[before - start :], before
         fresh: list[tuple[int, bytes]] = []
-        while place < end:
+        while start < end:
             stop = min(end, ahead[at][0]) if at < len(ahead) else end
-            if stop > place:
-                fresh.append((place, payload[: stop - place]))
+            if stop > start:
+                fresh.append((start, payload[: stop - start]))
             beyond = stop if stop == end else ahead[at][0] + len(ahead[at][1])
-            payload, place, at = payload[beyond - place :], beyond, at + 1
+            payload, start, at = payload[beyond - start :], beyond, at + 1
         size = sum(len(piece) for _, piece in fresh)
         if size and not self._budget.take(size):
             return  # no room: these bytes are lost unless they are retransmitted
@@ -132,8 +132,8 @@ class Direction:
         """Removes what is next in order from the waiting bytes, as at most one piece."""
         taken: list[bytes] = []
         count = 0
-        for place, payload in self._ahead:
-            if place != self.position:
+        for start, payload in self._ahead:
+            if start != self.position:
                 break
             taken.append(payload)
             self.position += len(payload)
@@ -154,11 +154,11 @@ class Direction:
             return []
         return self._skip_to(self._ahead[0][0])
 
-    def _skip_to(self, place: int) -> list[Piece]:
+    def _skip_to(self, start: int) -> list[Piece]:
         """Returns everything up to this position, and what follows it in order."""
         pieces: list[Piece] = [*self._in_order()]
-        while self.position < place:
-            stop = min(self._ahead[0][0], place) if self._ahead else place
+        while self.position < start:
+            stop = min(self._ahead[0][0], start) if self._ahead else start
             pieces.append(stop - self.position)
             self.position = stop
             pieces += self._in_order()

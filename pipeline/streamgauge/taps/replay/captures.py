@@ -9,9 +9,8 @@ from streamgauge.recorder.request import CaptureSettings
 from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.packets.files import PcapFault, messages_of
 from streamgauge.taps.proxy.capture_gate import named_headers
-from streamgauge.taps.replay.contract import BrokenRecording, Tally
+from streamgauge.taps.replay.contract import BrokenRecording, Readable, Tally
 from streamgauge.taps.replay.exchange import TAP
-from streamgauge.taps.replay.tnetstring import Readable
 
 # Messages between two flushes: a packet makes at most one or two, so this is about 300 KiB at the usual sizes.
 _AT_ONCE = 256

@@ -8,8 +8,18 @@ response came; `recorded_at` is when the whole exchange was written.
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header, RecordedExchange, Tally
-from streamgauge.taps.replay.json_parts import decoded, items, members
-from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, status_of, text, to_bytes
+from streamgauge.taps.replay.members import (
+    decoded,
+    from_base64,
+    headers,
+    items,
+    mapping,
+    members,
+    place_of,
+    status_of,
+    text,
+    to_bytes,
+)
 
 # The name of the list of exchanges: in vcrpy; in VCR and betamax.
 LISTS = ("interactions", "http_interactions")
@@ -23,20 +33,20 @@ _Members = Mapping[object, object]
 def json_interactions(document: memoryview) -> Iterator[object]:
     """The interactions of a JSON cassette. Raises BrokenRecording."""
     outer = members(document)
-    found = next((one for name in LISTS if (one := items(outer.get(name))) is not None), None)
-    if found is None:
+    interactions = next((listed for name in LISTS if (listed := items(outer.get(name))) is not None), None)
+    if interactions is None:
         raise BrokenRecording("it is not a cassette: it has no list of interactions")
-    return map(decoded, found)
+    return map(decoded, interactions)
 
 
 def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[RecordedExchange]:
     """The exchanges of a cassette in order; `tally` counts those that cannot be read. Raises BrokenRecording."""
     unfolded_bytes = 0
-    for place, interaction in enumerate(interactions):
+    for index, interaction in enumerate(interactions):
         try:
             exchange = _exchange(mapping(interaction))
         except BrokenExchange as error:
-            tally.count_broken(f"interactions[{place}]", error)
+            tally.count_broken(f"interactions[{index}]", error)
             continue
         unfolded_bytes += len(exchange.body or b"") + len(exchange.request_body or b"")
         if unfolded_bytes > MAX_UNFOLDED_BYTES:
@@ -65,15 +75,15 @@ def _status(response: _Members) -> int | None:
     status = response.get("status")
     inner = status.get("code") if isinstance(status, Mapping) else None
     beside = response.get("status_code", response.get("code"))
-    number = next((one for one in (inner, beside) if one is not None), status)
+    number = next((code for code in (inner, beside) if code is not None), status)
     return status_of(number.split(" ", 1)[0] if isinstance(number, str) else number)
 
 
 def _headers(message: _Members) -> list[Header]:
     """Headers from a mapping: each name has one value, or a list of them."""
     pairs: list[tuple[object, object]] = []
-    for name, given in mapping(message.get("headers")).items():
-        pairs += [(name, value) for value in (given if isinstance(given, list) else [given])]
+    for name, values in mapping(message.get("headers")).items():
+        pairs += [(name, value) for value in (values if isinstance(values, list) else [values])]
     return headers(pairs)
 
 

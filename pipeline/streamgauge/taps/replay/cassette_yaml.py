@@ -11,9 +11,8 @@ from typing import Any, cast
 import yaml
 
 from streamgauge.taps.replay.cassette import LISTS
-from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Readable
 from streamgauge.taps.replay.members import from_base64
-from streamgauge.taps.replay.tnetstring import Readable
 
 # Limit of nesting levels in one interaction; a cassette has six.
 MAX_DEPTH = 32
@@ -37,7 +36,7 @@ def yaml_interactions(file: Readable) -> Iterator[object]:
         raise BrokenRecording(f"it is not valid YAML (position {error.position}: {error.reason})") from None
     except yaml.YAMLError:
         raise BrokenRecording("it is not valid YAML") from None
-    if not reader.found:
+    if not reader.has_list:
         raise BrokenRecording("it is not a cassette: it has no list of interactions")
 
 
@@ -45,7 +44,7 @@ class _Reader:
     """Builds values from the parser's events: mappings, lists, text, bytes, None. Invalid base64 becomes a BrokenExchange."""
 
     def __init__(self, file: Readable) -> None:
-        self.found = False
+        self.has_list = False
         self._events: Iterator[Any] = yaml.parse(cast(Any, file), Loader=_LOADER)
         self._anchors: dict[str, object] = {}
 
@@ -67,7 +66,7 @@ class _Reader:
                 self._value(value, 0)
 
     def _items(self) -> Iterator[object]:
-        self.found = True
+        self.has_list = True
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             yield self._value(event, 0)
 
@@ -87,19 +86,19 @@ class _Reader:
         return value
 
     def _sequence(self, depth: int) -> list[object]:
-        found: list[object] = []
+        values: list[object] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            found.append(self._value(event, depth + 1))
-        return found
+            values.append(self._value(event, depth + 1))
+        return values
 
     def _mapping(self, depth: int) -> dict[str, object]:
-        found: dict[str, object] = {}
+        members: dict[str, object] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             name = self._value(event, depth + 1)
             value = self._value(next(self._events), depth + 1)
             if isinstance(name, str):
-                found[name] = value
-        return found
+                members[name] = value
+        return members
 
     def _keep(self, anchor: str, value: object) -> None:
         if len(self._anchors) >= MAX_ANCHORS:

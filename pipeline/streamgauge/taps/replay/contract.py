@@ -1,7 +1,7 @@
 """The types that pass between the readers of recordings and their callers."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -17,6 +17,13 @@ class BrokenRecording(ValueError):
 
 class BrokenExchange(ValueError):
     """One exchange of a file cannot be read; others can. The text is the reason."""
+
+
+class Readable(Protocol):
+    """A file: only `read` is needed."""
+
+    def read(self, size: int, /) -> bytes:
+        """`size` bytes; fewer only at the end of the file."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -73,10 +80,10 @@ class Tally(msgspec.Struct):
     rows_removed: int = 0  # of a spool that was emptied while it was read
     may_be_body: bool | None = None  # of a raw body without a named dialect: whether it begins like one
 
-    def count_broken(self, place: str, why: BrokenExchange) -> None:
+    def count_broken(self, where: str, why: BrokenExchange) -> None:
         """Counts an exchange that cannot be read."""
         self.broken_exchanges += 1
-        self.first_broken = self.first_broken or f"{place}: {why}"
+        self.first_broken = self.first_broken or f"{where}: {why}"
 
 
 class Logged(NamedTuple):

@@ -69,7 +69,7 @@ def _report_request(
     body, size, times = exchange.request_body, exchange.request_bytes, exchange.times
     headers = [header for header in without_decoded_coding(exchange.request_headers, body) if header[0] in wanted]
     host = safe_id(exchange.host)
-    found = attributes_in(exchange.request_headers, attributes)
+    values = attributes_in(exchange.request_headers, attributes)
     capture.start(
         0,
         times.started_ns,
@@ -79,7 +79,7 @@ def _report_request(
         headers,
         tap=TAP,
         dialect=dialect,
-        attributes=found,
+        attributes=values,
         host=host,
     )
     if body is None:

@@ -139,10 +139,10 @@ def _exchanges(kind: Format, path: Path, file: _WithFirstBytes, tally: Tally) ->
 
 def _sibling_content(folder: Path, name: str) -> bytes | None:
     """The content of a file that an archive names, in the archive's own directory only; None if there is none."""
-    place = folder / name
-    if Path(name).name != name or not place.is_file() or place.stat().st_size > MAX_DOCUMENT_BYTES:
+    sibling = folder / name
+    if Path(name).name != name or not sibling.is_file() or sibling.stat().st_size > MAX_DOCUMENT_BYTES:
         return None
-    return place.read_bytes()
+    return sibling.read_bytes()
 
 
 def _is_called_one(file: Path) -> bool:

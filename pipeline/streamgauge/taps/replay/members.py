@@ -1,12 +1,18 @@
-"""Reads members of recordings by their expected type. A member of another type counts as missing."""
+"""Reads members of recordings by their expected type. A member of another type counts as missing.
+
+Parts of a large JSON document are decoded one at a time: the items of a list stay raw bytes until they are used.
+"""
 
 import base64
 import binascii
 import codecs
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from streamgauge.taps.replay.contract import BrokenExchange, Header
+import msgspec
+
+from streamgauge.core.formats.json_text import UNPARSED, parse
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header
 
 # Limit of header fields that are read from one head; clients stop at 100 to 1,000.
 MAX_FIELDS = 1_000
@@ -15,6 +21,47 @@ _MAX_NS = 2**53
 _MAX_WALL_NS = 2**63 - 1
 # Encodings of a body's text that are honoured; text in any other is written as UTF-8.
 _ONE_BYTE = frozenset(("iso8859-1", "cp1252"))
+
+_Decoder = msgspec.json.Decoder[dict[str, msgspec.Raw]] | msgspec.json.Decoder[list[msgspec.Raw]]
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def members(part: object) -> Mapping[str, object]:
+    """The members of an object, each a raw part; empty if it is not an object. Raises BrokenRecording if it is not JSON."""
+    whole = _decoded(part, _MEMBERS)
+    return whole if isinstance(whole, dict) else {}
+
+
+def items(part: object) -> Sequence[object] | None:
+    """The items of a list, each a raw part; None if it is not a list. Raises BrokenRecording if it is not JSON."""
+    whole = _decoded(part, _ITEMS)
+    return whole if isinstance(whole, list) else None
+
+
+def decoded(part: object) -> object:
+    """A part, decoded whole; UNPARSED if it is not JSON or is nested too deeply."""
+    return parse(bytes(part)) if isinstance(part, memoryview | msgspec.Raw) else part
+
+
+def _decoded(part: object, decoder: _Decoder) -> object:
+    if not isinstance(part, memoryview | msgspec.Raw):
+        return part
+    try:
+        return decoder.decode(part)
+    except msgspec.ValidationError:  # JSON of another shape
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _lenient(part, error)
+
+
+def _lenient(part: memoryview | msgspec.Raw, error: Exception) -> object:
+    """Decodes what is nearly JSON (NaN). Raises BrokenRecording, with the place, for anything else."""
+    whole = parse(bytes(part))
+    if whole is UNPARSED:
+        where = str(error) if isinstance(error, msgspec.DecodeError) else "it is nested too deeply"
+        raise BrokenRecording(f"it is not valid JSON ({where})")
+    return whole
 
 
 def mapping(value: object) -> Mapping[object, object]:
