@@ -13,7 +13,7 @@ Stamps = Literal["socket", "chunk", "piece", "kernel", "recorded"]
 
 
 class Tap(NamedTuple):
-    """`name`: the value of `tap` in records; `module`: below this package; `stamps`: what its stamps measure."""
+    """A kind of tap. `name`: the value of `tap` in records; `module`: below this package; `stamps`: what they measure."""
 
     name: str
     module: str

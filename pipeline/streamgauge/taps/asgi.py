@@ -63,7 +63,9 @@ _log = logging.getLogger("streamgauge")
 
 
 class TapMiddleware:
-    """Wraps an ASGI application. Other scopes than HTTP pass unchanged. The tap never raises and never changes a message."""
+    """ASGI middleware that captures LLM responses. Other scopes than HTTP pass unchanged. It never raises and never changes a
+    message.
+    """
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class TapMiddleware:
 
 
 class _Exchange:
-    """One request and its response. Capture starts at an LLM request; otherwise only at the head of an event stream."""
+    """A request and its response. Capture starts at an LLM request; otherwise only at the head of an event stream."""
 
     __slots__ = ("_body_bytes", "_capture", "_receive", "_request", "_send", "_sent", "_tap", "_undecided")
 

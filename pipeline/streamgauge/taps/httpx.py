@@ -60,7 +60,7 @@ class _Settings(NamedTuple):
 
 
 class _Tap(_AnyTransport):  # type: ignore[misc]
-    """Base of both transports. `inner`: the wrapped transport; None: the library's default transport."""
+    """Base class of both transports. `inner`: the wrapped transport; None: the library's default transport."""
 
     _default = "HTTPTransport"
 
@@ -161,7 +161,7 @@ class AsyncTapTransport(_Tap):
 
 
 class _Exchange:
-    """Captures one request and its response. No method raises."""
+    """A request and its response, with their capture. No method raises."""
 
     def __init__(self, settings: _Settings, request: _Request) -> None:
         self._began_ns = time.monotonic_ns()

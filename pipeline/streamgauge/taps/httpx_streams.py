@@ -39,7 +39,7 @@ Stream = Any
 
 
 class RequestBodyCapture:
-    """Captures a request's body while it is sent. Only the first time counts if the library sends it again."""
+    """The capture of a request's body while it is sent. Only the first time counts if the library sends it again."""
 
     def __init__(self, capture: ExchangeCapture | None, content: bytes | None) -> None:
         self._capture, self._content = capture, content

@@ -1,4 +1,5 @@
-"""The thread that sends what captures in an application report: one for each data directory and process.
+"""The background sender: a thread that sends the captures of an application to a recorder. One for each data directory and
+process.
 
 while streams are open   it empties the inbox every FLUSH_S; up to every QUIET_S if there is nothing in it
 while messages wait      and no recorder is reachable, it tries to connect every RETRY_S, and logs once how to start an agent

@@ -251,8 +251,8 @@ class Connection:
 
 
 class CaptureScope(msgspec.Struct, frozen=True):
-    """Which connections are followed. `ports`: the servers' ports, each with the name of its upstream; None: every HTTP/1
-    server. `idle_ns`: a silent exchange ends after this time.
+    """The scope of a capture: which connections are followed. `ports`: the servers' ports, each with the name of its
+    upstream; None: every HTTP/1 server. `idle_ns`: a silent exchange ends after this time.
 
     An upstream without a name is named by the server's address and port. Metrics limit the number of names: see the budget
     of the label `upstream` in metrics/declarations.py.

@@ -47,7 +47,7 @@ class Reporting:
 
 
 class PacketExchange:
-    """One exchange. `framing`: that of its response; `blind`: the end of the response cannot be found any more.
+    """A captured exchange. `framing`: that of its response; `blind`: the end of the response cannot be found any more.
 
     `facts`: what identifies the exchange in a file, besides its start.
     """

@@ -357,7 +357,9 @@ class Client(asyncio.Protocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether nothing is in progress: only a read, or the relay, makes a deadline earlier. `_tick` checks the others."""
+        """Whether the keep-alive deadline is the only one, so that no check is needed before it. Only a read from the client
+        ends this state; a drain, a limit or the client itself ends the connection.
+        """
         return (
             self._exchange is None
             and self.blocked_ns is None

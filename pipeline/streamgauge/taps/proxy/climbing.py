@@ -1,4 +1,4 @@
-"""Whether a path climbs: whether a server may read a '..' segment in it, and so leave the base path of an upstream.
+"""Path traversal: whether a server may read a '..' segment in a path, and so leave the base path of an upstream.
 
 Servers decode paths in their own ways: percent encoding once or several times, also of `%uXXXX` (IIS), overlong UTF-8, and
 compatible forms of Unicode; some end a segment at a semicolon (Java), cut it at NUL, or ignore blanks at its end (Windows).

@@ -40,7 +40,7 @@ class NextState(Enum):
 
 
 class Exchange:
-    """One exchange. `quiet_ns`: when data last moved (monotonic ns). `over`: it has ended, and sends nothing more."""
+    """An exchange of the relay. `quiet_ns`: when data last moved (monotonic ns). `over`: it has ended, and sends no more."""
 
     __slots__ = ("_blocked_ns", "_body_began_ns", "_body_bytes", "_body_paused_ns", "_client", "_connected_ns",
                  "_connecting", "_connector", "_expects_continue", "_framing", "_gate", "_gone_ns", "_head",

@@ -30,7 +30,7 @@ _END = b"\r\n\r\n"
 
 
 class Complete:
-    """The request is complete."""
+    """The event at the end of a request."""
 
 
 WHOLE = Complete()

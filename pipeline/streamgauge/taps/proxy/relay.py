@@ -44,7 +44,7 @@ CUT_S = 1.0
 
 
 class Relay:
-    """A relay. `serve` makes one; `drain` ends it."""
+    """The relay of a process. `serve` makes it; `drain` ends it."""
 
     def __init__(self, settings: RelaySettings, log: Callable[[str], None]) -> None:
         self._log = log

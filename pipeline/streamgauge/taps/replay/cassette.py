@@ -12,10 +12,10 @@ from streamgauge.taps.replay.members import (
     decoded,
     from_base64,
     headers,
+    host_and_target,
     items,
     mapping,
     members,
-    place_of,
     status_of,
     text,
     to_bytes,
@@ -56,7 +56,7 @@ def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Recorded
 
 def _exchange(interaction: _Members) -> RecordedExchange:
     request, response = mapping(interaction.get("request")), mapping(interaction.get("response"))
-    host, target = place_of(request.get("uri", request.get("url")))
+    host, target = host_and_target(request.get("uri", request.get("url")))
     return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),
         target=target,

@@ -19,11 +19,11 @@ from streamgauge.taps.replay.members import (
     decoded,
     from_base64,
     headers,
+    host_and_target,
     items,
     mapping,
     members,
     number,
-    place_of,
     since,
     size_of,
     status_of,
@@ -87,7 +87,7 @@ def _exchange(
     entry: Mapping[object, object], creator: str, pages: Mapping[str, Page], beside: ReadSibling
 ) -> RecordedExchange:
     request, response = mapping(entry.get("request")), mapping(entry.get("response"))
-    host, target = place_of(request.get("url"))
+    host, target = host_and_target(request.get("url"))
     request_body, size = _request_body(request, beside)
     status, body = status_of(response.get("status")), _response_body(response, beside)
     return RecordedExchange(

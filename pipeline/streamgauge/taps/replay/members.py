@@ -111,7 +111,7 @@ def wall(seconds: float | None) -> int | None:
     return round(seconds * 1e6) * 1000
 
 
-def place_of(url: object) -> tuple[str | None, str]:
+def host_and_target(url: object) -> tuple[str | None, str]:
     """The host and the target (path and query) of a URL. Raises BrokenExchange if it is not a URL."""
     try:
         parts = urlsplit(text(url) or "")
