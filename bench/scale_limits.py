@@ -22,7 +22,7 @@ import pytest
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.jars import NoBrokerError
 from tests.postgres.server import PostgresServer
-from tests.running import Running, start, wait_until_ready
+from tests.running import Running, start_worker, wait_until_ready
 
 from bench import scale_ledger
 from bench.document import replace_section, table, when_and_where
@@ -85,12 +85,9 @@ async def share(bootstrap: str, directory: Path, sizes: Sizes) -> Shared:
 
 @contextlib.contextmanager
 def _workers(bootstrap: str, prefix: str, directory: Path, count: int) -> Iterator[list[Running]]:
-    flags = ["--kafka", bootstrap, "--topic-prefix", prefix, "--admin", "127.0.0.1:0"]
     with contextlib.ExitStack() as stack:
         folders = [directory / f"worker-{number}" for number in range(count)]
-        workers = [
-            stack.enter_context(start("worker", [*flags, "--data-dir", str(folder)], folder)) for folder in folders
-        ]
+        workers = [stack.enter_context(start_worker(bootstrap, prefix, folder)) for folder in folders]
         for one in workers:
             wait_until_ready(one)
         yield workers

@@ -5,21 +5,19 @@ that of the parent, which assembles records.
 """
 
 import asyncio
-from contextlib import suppress
+import itertools
 from pathlib import Path
 
-from tests.running import Running, start_up
+from tests.client import request, talk
+from tests.running import Running, off_loop, start_up
 
 from bench.measure import cpu_seconds, tree
 from bench.scale_streams import PACE, REQUEST, stream_of
+from streamgauge_demo.provider import LAST_CHUNK, Exchange, Provider, chunk, head
 
 # How long the clients wait for a stream besides its own time (seconds).
 _PATIENCE_S = 120.0
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-_ASK = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n" % len(REQUEST)
-)
+_ASKED = request("/v1/chat/completions", REQUEST)
 _PARTS = {"relay": "streamgauge.taps.proxy", "recorder": "streamgauge.recorder"}
 
 
@@ -31,26 +29,21 @@ def measure(directory: Path, streams: int, events: int, capture: str, pace: floa
 async def _measure(directory: Path, streams: int, events: int, capture: str, pace: float) -> dict[str, float]:
     texts = [stream_of(events, number) for number in range(min(streams, 50))]
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                await reader.readuntil(b"\r\n\r\n")
-                await reader.readexactly(len(REQUEST))
-                served.append(None)
-                writer.write(_HEAD)
-                loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-                for place, event in enumerate(texts[len(served) % len(texts)]):
-                    await asyncio.sleep(max(0.0, began + place / pace - loop.time()))
-                    writer.write(b"%x\r\n%b\r\n" % (len(event), event))
-                writer.write(b"0\r\n\r\n")
-        writer.close()
+    numbers = itertools.count(1)
 
-    served: list[None] = []
-    upstream = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = upstream.sockets[0].getsockname()[1]
-    command = start_up(f"http://127.0.0.1:{port}", directory, "--capture", capture)
-    running = await asyncio.to_thread(command.__enter__)
-    try:
+    async def play(exchange: Exchange) -> None:
+        await exchange.read_body()
+        await exchange.send(head())
+        loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        for place, event in enumerate(texts[next(numbers) % len(texts)]):
+            await asyncio.sleep(max(0.0, began + place / pace - loop.time()))
+            await exchange.send(chunk(event))
+        await exchange.send(LAST_CHUNK)
+
+    async with (
+        Provider(play, keeps=False) as upstream,
+        off_loop(start_up(upstream.url, directory, "--capture", capture)) as running,
+    ):
         await asyncio.gather(*(_ask(running, delay=0.0) for _ in range(2)))  # connections and code are warm
         parts = _parts(running)
         before = {part: cpu_seconds(pid) for part, pid in parts.items()}
@@ -61,9 +54,6 @@ async def _measure(directory: Path, streams: int, events: int, capture: str, pac
         )
         records = await asyncio.to_thread(running.wait_for_records, streams + 2)
         spent = {part: cpu_seconds(pid) - before[part] for part, pid in parts.items()}
-    finally:
-        await asyncio.to_thread(command.__exit__, None, None, None)
-        upstream.close()
     if {record["outcome"] for record in records} != {"completed"}:
         raise SystemExit("a stream of the tap's load is not completed")
     return {part: seconds / streams * 1_000 for part, seconds in spent.items()}
@@ -71,16 +61,9 @@ async def _measure(directory: Path, streams: int, events: int, capture: str, pac
 
 async def _ask(running: Running, delay: float) -> None:
     await asyncio.sleep(delay)
-    host, _, port = running.url.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(_ASK + REQUEST)
-    tail = b""
-    while not tail.endswith(b"\r\n0\r\n\r\n"):
-        data = await reader.read(1 << 16)
-        if not data:
-            raise SystemExit("the tap closed a connection before the stream's end")
-        tail = (tail + data)[-16:]
-    writer.close()
+    received = await talk(running.url, [_ASKED], patience_s=_PATIENCE_S)
+    if received.end != "done":
+        raise SystemExit(f"a stream through the tap ended by {received.end}")
 
 
 def _parts(running: Running) -> dict[str, int]:

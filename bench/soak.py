@@ -22,7 +22,7 @@ from tests.faults.rig import Rig, records_on
 from tests.faults.traffic import Traffic
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import make_topics
-from tests.running import start_tap
+from tests.running import off_loop, start_tap
 
 from bench.soak_records import findings_of
 from bench.soak_traffic import Load
@@ -68,7 +68,7 @@ async def soak(
     try:
         prefix = await asyncio.to_thread(make_topics, broker.bootstrap)
         load = Load()
-        async with load.provider() as url, _tap(url, folder, broker.bootstrap, prefix) as rig:
+        async with load.provider() as upstream, _tap(upstream.url, folder, broker.bootstrap, prefix) as rig:
             await _run(rig, load, broker, result, up_s, down_s, surge)
             records = await records_on(broker.bootstrap, prefix)
     finally:
@@ -83,13 +83,10 @@ async def soak(
 @contextlib.asynccontextmanager
 async def _tap(url: str, folder: Path, bootstrap: str, prefix: str) -> AsyncIterator[Rig]:
     """Runs a tap in front of the provider, and stops it in order."""
-    context = start_tap("tap", {"p": url}, folder / "data", "--kafka", bootstrap, "--topic-prefix", prefix)
-    tap = await asyncio.to_thread(context.__enter__)
-    try:
+    command = start_tap("tap", {"p": url}, folder / "data", "--kafka", bootstrap, "--topic-prefix", prefix)
+    async with off_loop(command) as tap:
         yield Rig(tap, Traffic(url, f"{tap.url}/p"), prefix)
         assert await asyncio.to_thread(tap.stop) == 0, tap.log
-    finally:
-        await asyncio.to_thread(context.__exit__, None, None, None)
 
 
 async def _run(
@@ -111,16 +108,16 @@ async def _run(
     while time.monotonic() < ends:
         await asyncio.sleep(SAMPLE_S)
         watch.sample(time.monotonic() - began)
-        books = await asyncio.to_thread(rig.books)  # raises if the balance does not hold
-        result.most_waiting = max(result.most_waiting, int(books["waiting"]))
+        reads = await asyncio.to_thread(rig.tap.reads)  # raises if the balance does not hold
+        result.most_waiting = max(result.most_waiting, int(reads["waiting"]))
     await asyncio.gather(requests, more)
     stopping.set()
     await outages  # after the last one the broker is up
     await rig.deliver_all()
-    books = rig.books()
-    result.reads = int(books["seen"])
-    if set(books) != {"seen", "delivered", "waiting"}:
-        result.findings.append(f"reads were dropped: {books}")
+    reads = rig.tap.reads()
+    result.reads = int(reads["seen"])
+    if set(reads) != {"seen", "delivered", "waiting"}:
+        result.findings.append(f"reads were dropped: {reads}")
     result.verdicts = watch.verdicts()
 
 

@@ -1,28 +1,25 @@
 """The soak's provider and its clients: paced streams through a tap, each compared with what the provider sends."""
 
 import asyncio
-import contextlib
-import re
-import socket
-import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import msgspec
+from tests.client import Received, request, talk
 
-from bench.soak_load import LAST_CHUNK, TOKEN, Stream, chunks, token
+from bench.soak_load import TOKEN, Stream, chunks, token
+from streamgauge_demo.provider import Exchange, Provider, head
 
 # Between the events of a stream (seconds): some thousand streams begin and end in ten minutes.
 PACE_S = 0.02
 # If the provider can send this many events (20 s) after the client has left, the tap has not closed the connection.
 _ENDLESS = 1000
-# A stream is lost if its client receives nothing for this long (seconds).
-_SILENCE_S = 30.0
-_READ_BYTES = 65_536
+# A stream is lost if it takes longer (seconds).
+_PATIENCE_S = 60.0
 _PATH = "/v1/chat/completions"
-_NUMBER = b"x-soak"
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_NUMBER = "x-soak"
+_BODY = msgspec.json.encode({"model": "m-1", "stream": True, "messages": []})
 
 
 @dataclass
@@ -31,13 +28,8 @@ class Load:
 
     streams: list[Stream] = field(default_factory=list)
 
-    @contextlib.asynccontextmanager
-    async def provider(self) -> AsyncIterator[str]:
-        """Runs the provider and yields its URL."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        async with server:
-            host, port = server.sockets[0].getsockname()
-            yield f"http://{host}:{port}"
+    def provider(self) -> Provider:
+        return Provider(self._play, keeps=False)
 
     async def keep(self, url: str, concurrent: int, over: Callable[[], bool]) -> None:
         """Keeps `concurrent` streams open, one after the other, until `over()`. Then waits for the open ones to end."""
@@ -49,123 +41,48 @@ class Load:
 
         await asyncio.gather(*(one_after_the_other() for _ in range(concurrent)))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while not writer.is_closing():
-                await self._serve_one(reader, writer)
-        writer.close()
-
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        await reader.readexactly(_field(head, b"content-length"))
-        stream = self.streams[_field(head, _NUMBER)]
-        await _send_paced(writer, stream)
+    async def _play(self, exchange: Exchange) -> None:
+        await exchange.read_body()
+        stream = self.streams[int(exchange.request.headers[_NUMBER])]
+        await exchange.send(head())
+        for chunk in chunks(stream):
+            stream.sent += TOKEN in chunk
+            await exchange.send(chunk)
+            await asyncio.sleep(PACE_S)
         if stream.outcome == "client_abort":
-            await _send_until_closed(writer, stream)
+            await _send_until_closed(exchange, stream)
         elif stream.outcome == "upstream_reset":
-            _break(writer, reset=stream.second_variant)
+            await exchange.end("reset" if stream.second_variant else "close")
 
 
-def _field(head: bytes, name: bytes) -> int:
-    found = re.search(rb"\r\n%b: *(\d+)" % name, head)
-    if found is None:
-        raise ConnectionError(f"no {name.decode()}")
-    return int(found[1])
-
-
-# --- the provider ---------------------------------------------------------------------------------------------------
-
-
-async def _send_paced(writer: asyncio.StreamWriter, stream: Stream) -> None:
-    writer.write(_HEAD)
-    for chunk in chunks(stream):
-        writer.write(chunk)
-        stream.sent += TOKEN in chunk
-        await writer.drain()
-        await asyncio.sleep(PACE_S)
-
-
-async def _send_until_closed(writer: asyncio.StreamWriter, stream: Stream) -> None:
-    """Sends events until the tap closes the connection, because its client has left."""
+async def _send_until_closed(exchange: Exchange, stream: Stream) -> None:
+    """Sends events until the tap closes the connection, because its client has left: then `send` raises ConnectionError."""
     for place in range(stream.events, _ENDLESS):
-        writer.write(token(stream, place))
         stream.sent += 1
-        await writer.drain()  # raises ConnectionError when it is closed
+        await exchange.send(token(stream, place))
         await asyncio.sleep(PACE_S)
     stream.fault = f"{stream.name}: the tap did not close the provider's connection after its client left"
 
 
-def _break(writer: asyncio.StreamWriter, *, reset: bool) -> None:
-    """Ends the connection within the response, by a reset or in order."""
-    if reset:
-        connection: socket.socket = writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.close()
-
-
-# --- a client -------------------------------------------------------------------------------------------------------
-
-
 async def _request_stream(url: str, stream: Stream) -> None:
     """Runs one request. Anything wrong with its response is in the stream's `fault`."""
+    asked = request(f"{urlsplit(url).path}{_PATH}", _BODY, headers=f"{_NUMBER}: {stream.number}\r\n")
+
+    def leaves(received: Received) -> bool:
+        return stream.outcome == "client_abort" and received.raw.count(TOKEN) >= stream.events
+
+    how = "rst" if stream.second_variant else "fin"  # half of the clients that leave early do so by a reset
     try:
-        data = await _response(url, stream)
-    except (OSError, TimeoutError) as error:
+        received = await talk(url, [asked], leaves=leaves, leaves_by=how, patience_s=_PATIENCE_S)
+    except OSError as error:
         stream.fault = f"{stream.name}: its client raised {type(error).__name__}"
         return
-    body = data.partition(b"\r\n\r\n")[2]
-    stream.received = body.count(TOKEN)
+    if received.end == "silence" or (received.end == "rst" and stream.outcome != "upstream_reset"):
+        stream.fault = f"{stream.name}: its client's connection ended by {received.end}"
+        return
+    stream.received = received.body.count(TOKEN)
     sent = b"".join(chunks(stream))
     if stream.outcome == "client_abort":
         sent += b"".join(token(stream, place) for place in range(stream.events, max(stream.received + 1, stream.sent)))
-    if not (sent.startswith(body) if stream.cut else body == sent):
+    if not (sent.startswith(received.body) if stream.cut else received.body == sent):
         stream.fault = f"{stream.name}: its client received other bytes than the provider sent"
-
-
-async def _response(url: str, stream: Stream) -> bytes:
-    """What a client reads until the end, or until it leaves. Raises OSError, TimeoutError."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    data = b""
-    try:
-        writer.write(_request(address.path, stream))
-        while not _enough(data, stream):
-            async with asyncio.timeout(_SILENCE_S):
-                more = await _read(reader, stream)
-            data += more
-            if not more:
-                break
-    finally:
-        await _leave(writer, stream)
-    return data
-
-
-def _enough(data: bytes, stream: Stream) -> bool:
-    if stream.outcome == "client_abort":
-        return data.count(TOKEN) >= stream.events
-    return data.endswith(LAST_CHUNK)
-
-
-async def _read(reader: asyncio.StreamReader, stream: Stream) -> bytes:
-    try:
-        return await reader.read(_READ_BYTES)
-    except ConnectionResetError:
-        if stream.outcome != "upstream_reset":
-            raise
-        return b""
-
-
-async def _leave(writer: asyncio.StreamWriter, stream: Stream) -> None:
-    """Closes the client's connection; half of the clients that leave early do so by a reset."""
-    if stream.outcome == "client_abort" and stream.second_variant:
-        writer.transport.abort()
-    else:
-        writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-
-
-def _request(path: str, stream: Stream) -> bytes:
-    body = msgspec.json.encode({"model": "m-1", "stream": True, "messages": []})
-    head = f"POST {path}{_PATH} HTTP/1.1\r\nhost: soak\r\n{_NUMBER.decode()}: {stream.number}\r\n"
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body

@@ -12,23 +12,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from tests.running import start, start_tap, wait_until_ready
+from tests.client import Line, Received, request
+from tests.running import start_tap, start_worker, wait_until_ready
 
-from bench.load.answer import LAST_CHUNK, chunk
 from bench.wires import wire
 from bench.worker_kafka import PATIENCE_S, Arrived, Kafka, Records, UnexpectedError
 from bench.worker_logs import CHAT
+from streamgauge_demo.provider import LAST_CHUNK, Exchange, Provider, chunk, head
 
 _BODY = b'{"model":"gpt-4.1-mini","stream":true,"messages":[{"role":"user","content":"How is the water?"}]}'
-_REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-    b"x-number: %d\r\ncontent-length: %d\r\n\r\n"
-)
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: %b\r\ntransfer-encoding: chunked\r\n\r\n"
-# The largest response that a client accepts (bytes), far above their size.
-_ANSWER_BYTES = 4 * 1024 * 1024
 # How often the ledger is read (seconds), which is the largest error of its times.
 _CHECK_S = 0.01
 
@@ -43,38 +36,24 @@ class Pace:
     interval_s: float = 0.02
 
 
-class Upstream:
+class Upstream(Provider):
     """Sends paced streams. `ended`: when it wrote a stream's last bytes, by number."""
 
     def __init__(self, pace: Pace) -> None:
+        super().__init__(self._play, keeps=False)
         self._pace = pace
         self._chunks = [chunk(event) for event in wire(CHAT, pace.deltas).events]
         self.ended: dict[str, float] = {}
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves one connection."""
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                number = _header(head, b"x-number")
-                await reader.readexactly(int(_header(head, b"content-length")))
-                await self._stream(number, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    async def _stream(self, number: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(_HEAD % number)
+    async def _play(self, exchange: Exchange) -> None:
+        number = exchange.request.headers["x-number"]
+        await exchange.read_body()
+        await exchange.send(head(headers={"x-request-id": number}))
         for event in self._chunks[:-1]:
-            writer.write(event)
+            await exchange.send(event)
             await asyncio.sleep(self._pace.interval_s)
-        self.ended[number.decode()] = time.monotonic()
-        writer.write(self._chunks[-1] + LAST_CHUNK)
-        await writer.drain()
-
-
-def _header(head: bytes, name: bytes) -> bytes:
-    return head.lower().partition(b"\r\n" + name + b":")[2].partition(b"\r\n")[0].strip()
+        self.ended[number] = time.monotonic()
+        await exchange.send(self._chunks[-1] + LAST_CHUNK)
 
 
 @dataclass(frozen=True)
@@ -89,13 +68,11 @@ async def latencies(kafka: Kafka, directory: Path, pace: Pace) -> Latencies:
     """Measures both. Raises UnexpectedError unless each stream has one complete record in topic and ledger."""
     prefix = await kafka.make_topics()
     records = await kafka.records(prefix)
-    upstream = Upstream(pace)
-    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
     streams = pace.clients * pace.streams
-    async with server, _chain(kafka.bootstrap, prefix, directory, server.sockets[0].getsockname()[1]) as address:
+    async with Upstream(pace) as upstream, _chain(kafka.bootstrap, prefix, directory, upstream.url) as url:
         with closing(_Ledger(_ledger_in(directory))) as ledger:
             _, topic, rows = await asyncio.gather(
-                asyncio.gather(*(_client(address, place, pace) for place in range(pace.clients))),
+                asyncio.gather(*(_client(url, place, pace) for place in range(pace.clients))),
                 _until(streams, records),
                 _until(streams, ledger),
             )
@@ -149,24 +126,22 @@ def _ledger_in(directory: Path) -> Path:
 
 
 @asynccontextmanager
-async def _chain(bootstrap: str, prefix: str, directory: Path, upstream: int) -> AsyncIterator[tuple[str, int]]:
-    """Runs a tap and a worker as users start them. Yields the address of the tap."""
+async def _chain(bootstrap: str, prefix: str, directory: Path, upstream: str) -> AsyncIterator[str]:
+    """Runs a tap and a worker as users start them. Yields the URL of the tap."""
     kafka = ["--kafka", bootstrap, "--topic-prefix", prefix]
-    tap = start_tap("tap", f"http://127.0.0.1:{upstream}", directory / "tap", *kafka)
-    data_dir = directory / "worker"
-    options = ["--admin", "127.0.0.1:0", "--data-dir", str(data_dir), "--ledger", f"sqlite:///{_ledger_in(directory)}"]
-    with tap as running, start("worker", [*kafka, *options], data_dir) as worker:
+    tap = start_tap("tap", upstream, directory / "tap", *kafka)
+    ledger = ("--ledger", f"sqlite:///{_ledger_in(directory)}")
+    with tap as running, start_worker(bootstrap, prefix, directory / "worker", *ledger) as worker:
         wait_until_ready(worker)
-        url = urlsplit(running.url)
-        yield url.hostname or "", url.port or 0
+        yield running.url
 
 
-async def _client(address: tuple[str, int], place: int, pace: Pace) -> None:
+async def _client(url: str, place: int, pace: Pace) -> None:
     await asyncio.sleep(place * pace.interval_s * pace.deltas / pace.clients)  # so that streams do not all end together
-    reader, writer = await asyncio.open_connection(*address, limit=_ANSWER_BYTES)
-    try:
-        for number in range(pace.streams):
-            writer.write(_REQUEST % (place * pace.streams + number, len(_BODY)) + _BODY)
-            await asyncio.wait_for(reader.readuntil(b"\r\n" + LAST_CHUNK), PATIENCE_S)
-    finally:
-        writer.close()
+    async with Line(url) as line:
+        for number in range(place * pace.streams, (place + 1) * pace.streams):
+            received = Received()
+            await line.send(received, [request("/v1/chat/completions", _BODY, headers=f"x-number: {number}\r\n")])
+            await line.read_answer(received, patience_s=PATIENCE_S)
+            if received.end != "done":
+                raise UnexpectedError(f"the response of stream {number} ended by {received.end}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.workers import WorkerProcess, worker
-from tests.running import Running, start, wait_until_ready
+from tests.running import Running, start_worker, wait_until_ready
 
 from bench.measure import cores, cpu_seconds, peak_mib, started_on
 from bench.worker_kafka import PATIENCE_S, Kafka, Records, until
@@ -87,13 +87,10 @@ async def take_over(kafka: Kafka, directory: Path, streams: int, rounds: int) ->
     """Kills one of two `streamgauge worker`, each with its own data directory, for good. Raises UnexpectedError."""
     prefix = await kafka.make_topics()
     records, opened = await kafka.records(prefix), OpenStreams(streams, seed=streams)
-    flags = ["--kafka", kafka.bootstrap, "--topic-prefix", prefix, "--admin", "127.0.0.1:0"]
     with contextlib.ExitStack() as stack:
         with started_on(cores()[1]):
             folders = [directory / name for name in ("killed", "stays")]
-            killed, stays = (
-                stack.enter_context(start("worker", [*flags, "--data-dir", str(folder)], folder)) for folder in folders
-            )
+            killed, stays = (stack.enter_context(start_worker(kafka.bootstrap, prefix, folder)) for folder in folders)
         for process in (killed, stays):
             wait_until_ready(process)
         for process in (killed, stays):

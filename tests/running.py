@@ -1,6 +1,8 @@
 """Streamgauge as a user runs it: the command as a process, its addresses, its records."""
 
+import asyncio
 import contextlib
+import http.client
 import io
 import json
 import os
@@ -11,17 +13,24 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from unittest import mock
+from urllib.parse import urlsplit
 
 from streamgauge.cli.main import main
 from streamgauge.ledger import LedgerUnavailableError, open_ledger
 from tests.forks import ForkedProcess, Process, fits_a_fork
+from tests.processes import children
 
 # The machine is shared: what takes a second alone may take this long (seconds).
 PATIENCE_S = 60.0
+
+_T = TypeVar("_T")
+
+# A chat of the provider in tests/integration/provider.py.
+CHAT_BODY = b'{"model":"small-1","stream":true,"messages":[]}'
 
 # Flags that a test may omit; the environment of the test run must not reach the command.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
@@ -70,11 +79,53 @@ class Running:
             with error:
                 return error.code, error.read().decode()
 
+    @contextlib.contextmanager
+    def post(
+        self,
+        body: bytes | str = CHAT_BODY,
+        headers: Mapping[str, str] = {},
+        path: str = "/small/v1/chat/completions",
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Sends a request as a client of the tap: the response, whose head has come, on a connection of its own."""
+        address = urlsplit(self.url)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.request("POST", path, body, dict(headers))
+            with connection.getresponse() as response:
+                yield response
+
     def metrics(self) -> dict[str, float]:
         """Each series of /metrics by its line's beginning."""
         _, page = self.get("/metrics")
         lines = [line for line in page.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    def reads(self) -> dict[str, float]:
+        """The reads in the metrics: seen, delivered, waiting, and dropped by reason. Asserts that they are in balance."""
+        page = self.metrics()
+        reads = {state: page[f"streamgauge_tap_reads_{state}_total"] for state in ("seen", "delivered")}
+        reads["waiting"] = page["streamgauge_tap_reads_waiting"]
+        dropped = {
+            name.split('"')[1]: value
+            for name, value in page.items()
+            if name.startswith("streamgauge_tap_reads_dropped_total") and value
+        }
+        assert reads["seen"] == reads["delivered"] + reads["waiting"] + sum(dropped.values()), (reads, dropped)
+        return reads | dropped
+
+    def settled(self) -> dict[str, float]:
+        """As `reads`, once there are some and none waits."""
+        return dict(
+            wait_for(lambda: (reads := self.reads())["waiting"] == 0 < reads["seen"] and reads, "settled balance")
+        )
+
+    def memory(self) -> int:
+        """The resident memory of the command and of each process that it started (bytes)."""
+        return sum(map(resident_memory, (self.process.pid, *children(self.process.pid))))
+
+    def peak_memory(self) -> int:
+        """As `memory`, the largest so far of each."""
+        return sum(map(_peak_memory, (self.process.pid, *children(self.process.pid))))
 
     def records(self) -> list[dict[str, Any]]:
         """The ledger's records. Not by `ledger query`, which has tests of its own: a process takes 0.2 s of CPU to start."""
@@ -99,6 +150,30 @@ class Running:
         """Sends a signal and waits; gives the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
+
+
+def resident_memory(pid: int) -> int:
+    """The resident memory of a process (bytes); 0 if it has ended, or if this is not Linux."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0
+    return int(fields[1]) * 4096
+
+
+def _peak_memory(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+@contextlib.asynccontextmanager
+async def off_loop(context: contextlib.AbstractContextManager[_T]) -> AsyncIterator[_T]:
+    """A context whose beginning and end may take seconds, such as that of a command, for an event loop."""
+    entered = await asyncio.to_thread(context.__enter__)
+    try:
+        yield entered
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
 
 
 def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
@@ -217,6 +292,37 @@ def start(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def start_worker(
+    bootstrap: str, prefix: str, data_dir: Path, *options: str, environment: Mapping[str, str] = {}
+) -> contextlib.AbstractContextManager[Running]:
+    """`streamgauge worker` on any admin port. It is ready (`wait_until_ready`) once it has its partitions."""
+    flags = ["--kafka", bootstrap, "--topic-prefix", prefix, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
+    return start("worker", [*flags, *options], data_dir, environment)
+
+
+class Program(NamedTuple):
+    """`said`: its first line."""
+
+    said: str
+    pid: int
+
+
+@contextlib.contextmanager
+def program(module: str, *arguments: str) -> Iterator[Program]:
+    """Runs a module of ours that says on its first line where it serves, and ends when its stdin does."""
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said = process.stdout.readline().strip()
+        assert said, f"{module} did not start: see its output above"
+        try:
+            yield Program(said, process.pid)
+        finally:
+            process.stdin.close()
+            process.wait(PATIENCE_S)
 
 
 def start_up(

@@ -3,11 +3,12 @@
 import contextlib
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.running import program
 
 from bench.measure import cpu_seconds, peak_mib, tree
 
@@ -102,11 +103,5 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, processes: i
 @contextlib.contextmanager
 def upstream(certificate: Path | None = None) -> Iterator[Peer]:
     """Runs the load's upstream, itself a peer for requests without a proxy. `certificate`: a PEM file, for TLS."""
-    command = [sys.executable, "-m", "bench.load.upstream", *([] if certificate is None else [str(certificate)])]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield Peer(int(process.stdout.readline()), {process.pid: "upstream"})
-        finally:
-            process.stdin.close()
+    with program("bench.load.upstream", *([] if certificate is None else [str(certificate)])) as process:
+        yield Peer(int(process.said), {process.pid: "upstream"})

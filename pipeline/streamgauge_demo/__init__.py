@@ -11,9 +11,9 @@ The modules:
     providers/     the scenarios of each provider, after its documentation
     scenarios.py   all scenarios, by the model name that selects them
     wire.py        a response as timed socket writes: framing, compression, cuts
-    request.py     reading a request
+    provider.py    the server of a simulated provider; each response is a script
     truth.py       what the simulator did, by its own clock
-    simulator.py   the server; `python -m streamgauge_demo.simulator` runs it alone
+    simulator.py   the provider of the scenarios; `python -m streamgauge_demo.simulator` runs it alone
     asking.py      a scenario's request, as the clients' arguments
     tally.py       what a client received
     driver.py      the official clients

@@ -3,8 +3,8 @@
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 
+from streamgauge_demo.provider import LAST_CHUNK, chunk, head
 from streamgauge_demo.scenario import Answer, Finale, Framing, Piece
 
 # zlib's parameter for HTTP's gzip: a gzip header around a window of 32 KiB.
@@ -12,8 +12,6 @@ GZIP_WINDOW = 31
 
 # Delay between the slices of one piece (seconds).
 SLICE_GAP_S = 0.002
-
-LAST_CHUNK = b"0\r\n\r\n"
 
 # What keeps a response alive whose client is expected to leave (seconds, bytes): a silent one would end by the tap's timeout
 # if the client is slow.
@@ -43,32 +41,18 @@ def plan(answer: Answer, headers: Mapping[str, str], *, gzip: bool) -> list[Writ
     told = dict(answer.headers) | dict(headers)
     if gzip:
         told["content-encoding"] = "gzip"
-    if answer.framing is Framing.LENGTH:
-        told["content-length"] = str(sum(len(piece.data) for piece in pieces))
-    elif answer.framing is Framing.CHUNKED:
-        told["transfer-encoding"] = "chunked"
-    else:
+    if answer.framing is Framing.CLOSE:
         told["connection"] = "close"
+    length = sum(len(piece.data) for piece in pieces)
+    framing = length if answer.framing is Framing.LENGTH else answer.framing
     body = list(_framed(pieces, answer))
-    return [Write(answer.head_delay_s, _head(answer, told)), *(_sliced(body, answer.cut) if answer.cut else body)]
+    opening = Write(answer.head_delay_s, head(answer.status, answer.content_type, framing, told))
+    return [opening, *(_sliced(body, answer.cut) if answer.cut else body)]
 
 
 def comment(answer: Answer) -> Write:
     """A comment after all writes of a response with `Finale.COMMENTS`."""
     return next(_framed([COMMENT], answer))
-
-
-def _head(answer: Answer, headers: Mapping[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {answer.status} {_phrase(answer.status)}", f"content-type: {answer.content_type}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "".join(f"{line}\r\n" for line in [*lines, ""]).encode()
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:  # a provider's own status, as 529
-        return "Error"
 
 
 def _compressed(pieces: tuple[Piece, ...]) -> Iterator[Piece]:
@@ -82,8 +66,7 @@ def _compressed(pieces: tuple[Piece, ...]) -> Iterator[Piece]:
 def _framed(pieces: list[Piece], answer: Answer) -> Iterator[Write]:
     for piece in pieces:
         if answer.framing is Framing.CHUNKED:
-            data = b"%x\r\n%b\r\n" % (len(piece.data), piece.data)
-            yield Write(piece.delay_s, data, piece.tokens, trailing=len(b"\r\n"))
+            yield Write(piece.delay_s, chunk(piece.data), piece.tokens, trailing=len(b"\r\n"))
         else:
             yield Write(piece.delay_s, piece.data, piece.tokens)
     if answer.framing is Framing.CHUNKED and answer.finale is Finale.WHOLE:

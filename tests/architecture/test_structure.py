@@ -240,7 +240,7 @@ EDGES: dict[str, set[str]] = {
     "demo/building.py": set(),
     "demo/child.py": {"httpx"},
     "demo/driver.py": {"openai", "anthropic"},
-    "demo/request.py": set(),
+    "demo/provider.py": set(),
     "demo/run.py": {"rich"},
     "demo/simulator.py": {"uvloop"},
     "demo/view.py": {"rich"},

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tests.blackbox.client import Received
+from streamgauge_demo import provider
 from tests.blackbox.expect import Body, after_interim, read_body
-from tests.blackbox.provider import Played
 from tests.blackbox.reading import READERS, Reading, outcome_of, usage_of
+from tests.client import Received
 
 Json = dict[str, Any]
 # The machine is shared: a stamp may differ by this from ours (seconds); medians are tested elsewhere.
@@ -45,7 +45,7 @@ class Exchange:
     trace: str
     dialect: str
     received: Received
-    played: Played | None
+    played: provider.Exchange | None
     ended: str = "proper"
     exact: bool = True
     request_body: bytes = b'{"stream":true}'

@@ -2,12 +2,13 @@
 
 import gzip
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tests.blackbox import provider, streams
-from tests.blackbox.streams import DONE, data, named
+from streamgauge_demo.provider import Script, answer, head
+from tests import events
+from tests.events import DONE, data, named
 
 # Part of every message: the text of an error must not be in any record.
 SECRET = "CANARY7f3a"
@@ -34,7 +35,7 @@ def _chunk(**more: Any) -> dict[str, Any]:
     return {"id": "c-t", "object": "chat.completion.chunk", "model": "gpt-x", **more}
 
 
-_CHAT, _MESSAGES, _RESPONSES = streams.chat("t")[:3], streams.anthropic("t")[:8], streams.responses("t")[:5]
+_CHAT, _MESSAGES, _RESPONSES = events.chat("t")[:3], events.anthropic("t")[:8], events.responses("t")[:5]
 _OPEN = [{"index": 0, "delta": {"content": ""}, "finish_reason": None}]
 _OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": SECRET}}
 _FAILED = {"type": "response.failed", "sequence_number": 10, "response": {"id": "c-t", "status": "failed"}}
@@ -47,7 +48,7 @@ def _failed(code: str) -> bytes:
 
 
 def _finish(reason: str) -> bytes:
-    return streams.chat_chunk("t", finish=reason)
+    return events.chat_chunk("t", finish=reason)
 
 
 IN_BAND = [
@@ -56,8 +57,8 @@ IN_BAND = [
     InBand("openai, then eof", "openai-chat", [*_CHAT, data(_error(type="server_error", code="x1"))],
            "server_error", "x1"),
     InBand("first event", "openai-chat", [data(_error(type="server_error"))], "server_error", None),
-    InBand("after the finish", "openai-chat", [*streams.chat("t")[:-2], data(_error(type="e1")), DONE], "e1", None),
-    InBand("after the end", "openai-chat", [*streams.chat("t"), data(_error(type="e2"))], "e2", None),
+    InBand("after the finish", "openai-chat", [*events.chat("t")[:-2], data(_error(type="e1")), DONE], "e1", None),
+    InBand("after the end", "openai-chat", [*events.chat("t"), data(_error(type="e2"))], "e2", None),
     InBand("openrouter", "openai-chat", [*_CHAT, data(_chunk(**_error(code=502), choices=_OPEN)), DONE], None, "502"),
     InBand("sansa", "openai-chat", [*_CHAT, data({**_error(code="up"), "choices": [{"finish_reason": "error"}]})],
            ANY, "up"),
@@ -71,10 +72,10 @@ IN_BAND = [
     InBand("bare and pretty", "openai-chat", [*_CHAT, _PRETTY + b"\n\n"], ANY, ANY),
     InBand("finish error", "openai-chat", [*_CHAT, _finish("error"), DONE], "error", None),
     InBand("finish abort", "openai-chat", [*_CHAT, _finish("abort"), DONE], "abort", None),
-    InBand("completions", "openai-completions", [streams.completions("t")[0], data(_error(type="s"))], "s", None),
+    InBand("completions", "openai-completions", [events.completions("t")[0], data(_error(type="s"))], "s", None),
     InBand("anthropic", "anthropic-messages", [*_MESSAGES, named(_OVERLOADED)], "overloaded_error", None),
     InBand("anthropic first", "anthropic-messages", [named(_OVERLOADED)], "overloaded_error", None),
-    InBand("anthropic after", "anthropic-messages", [*streams.anthropic("t"), named(_OVERLOADED)],
+    InBand("anthropic after", "anthropic-messages", [*events.anthropic("t"), named(_OVERLOADED)],
            "overloaded_error", None),
     InBand("responses flat", "openai-responses", [*_RESPONSES, named({"type": "error", "code": "c2", "message": SECRET})],
            ANY, "c2"),
@@ -95,16 +96,14 @@ class Answer:
     kind: str
     body: bytes
     says: dict[str, Any]
-    headers: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
     framing: str = "length"
 
     @property
-    def script(self) -> provider.Script:
-        framing = str(len(self.body)) if self.framing == "length" else self.framing
-        return provider.answer(
-            provider.head(self.status, self.kind, framing, self.headers) + self.body,
-            end="fin" if framing == "close" else "keep",
-        )
+    def script(self) -> Script:
+        framing = len(self.body) if self.framing == "length" else self.framing
+        response = head(self.status, self.kind, framing, self.headers) + self.body
+        return answer(response, end="close" if framing == "close" else "keep")
 
 
 CHAT_JSON = json.dumps(
@@ -132,16 +131,16 @@ def _refused(status: int, kind: str | None, **more: Any) -> dict[str, Any]:
 ANSWERS = [
     Answer("429", "openai-chat", 429, _JSON, _LIMITED,
            _refused(429, "tokens", retry_after_s=17, provider_request_id="req_9", **{"error.phase": "before_stream"}),
-           "Retry-After: 17\nx-request-id: req_9\n"),
+           {"Retry-After": "17", "x-request-id": "req_9"}),
     Answer("529", "anthropic-messages", 529, _JSON, json.dumps({**_OVERLOADED, "request_id": "req_b"}).encode(),
            _refused(529, "overloaded_error", provider_request_id="req_b")),
     Answer("500 html", "openai-chat", 500, _HTML, b"<html>data: x\n\n</html>", _refused(500, None, **{"counts.events": 0})),
-    Answer("302", "openai-chat", 302, _HTML, b"moved", _refused(302, None), "Location: http://127.0.0.1:1/\n"),
+    Answer("302", "openai-chat", 302, _HTML, b"moved", _refused(302, None), {"Location": "http://127.0.0.1:1/"}),
     Answer("500 as sse", "openai-chat", 500, _SSE, data(_error(type="s")), _refused(500, "s")),
     Answer("400 empty", "openai-chat", 400, _JSON, b"", _refused(400, None)),
     Answer("json", "openai-chat", 200, _JSON, CHAT_JSON, _WHOLE),
     Answer("json to the close", "openai-chat", 200, _JSON, CHAT_JSON, _WHOLE, framing="close"),
-    Answer("json in gzip", "openai-chat", 200, _JSON, gzip.compress(CHAT_JSON), _WHOLE, "Content-Encoding: gzip\n"),
+    Answer("json in gzip", "openai-chat", 200, _JSON, gzip.compress(CHAT_JSON), _WHOLE, {"Content-Encoding": "gzip"}),
     Answer("json message", "anthropic-messages", 200, _JSON, _MESSAGE_JSON,
            {**_WHOLE, "finish_reason": "length", "finish_reason_raw": "max_tokens"}),
     Answer("json error", "openai-chat", 200, _JSON, _LIMITED,

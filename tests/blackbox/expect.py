@@ -7,7 +7,7 @@ from typing import Any
 import brotli
 import zstandard
 
-from tests.blackbox.provider import Piece
+from streamgauge_demo.provider import Sent
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Body:
     head_at: float = 0.0
     head: bytes = b""
     status: int = 0
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Sent] = field(default_factory=list)
     whole: bool = False
     events: list[Event] = field(default_factory=list)
     comments: int = 0
@@ -160,7 +160,7 @@ def after_interim(sent: bytes) -> bytes:
     return sent
 
 
-def read_body(sent: list[Piece], method: str = "POST") -> Body:
+def read_body(sent: list[Sent], method: str = "POST") -> Body:
     """Undo one response, as it was sent piece by piece. 1xx heads are skipped."""
     body, raw, start = Body(), b"", 0
     undo: Dechunk | Plain | None = None
@@ -179,7 +179,7 @@ def read_body(sent: list[Piece], method: str = "POST") -> Body:
         payload = undo.feed(data)
         if not payload:
             continue
-        body.pieces.append(Piece(piece.at, payload))
+        body.pieces.append(Sent(piece.at, payload))
         for line in lines.feed(decode.feed(payload)):
             blocks.line(line, piece.at)
     if undo is not None:

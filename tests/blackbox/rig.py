@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from tests.blackbox import client, provider
+from streamgauge_demo.provider import Provider, Script
+from tests import client
 from tests.blackbox.compare import Exchange, client_findings, record_findings
-from tests.blackbox.streams import PATHS
-from tests.running import Running, start_up
+from tests.events import PATHS
+from tests.running import Running, off_loop, start_up
 
 Json = dict[str, Any]
 # Clients at the same time: enough to interleave streams, below the file limit of a small machine.
@@ -21,9 +21,9 @@ AT_ONCE = 64
 class Rig:
     """Runs exchanges and judges them. `prefix`: what goes before each path."""
 
-    def __init__(self, running: Running, up: provider.Provider, prefix: str) -> None:
+    def __init__(self, running: Running, up: Provider, prefix: str) -> None:
         self.running, self.provider, self.prefix = running, up, prefix
-        self.port = int(urlsplit(running.url).port or 0)
+        self.scripts = up.scripts
         self.exchanges: dict[str, Exchange] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -31,7 +31,7 @@ class Rig:
         self,
         case: str,
         dialect: str,
-        script: provider.Script,
+        script: Script,
         *,
         ended: str = "proper",
         path: str | None = None,
@@ -44,11 +44,12 @@ class Rig:
     ) -> Exchange:
         """One exchange, on a connection of its own or on `line`."""
         trace = uuid.uuid4().hex
-        self.provider.scripts[case] = script
-        asked = client.request(self.prefix + (path or PATHS[dialect]), case, trace, body, headers, method)
+        self.scripts[case] = script
+        where = self.prefix + (path or PATHS[dialect])
+        asked = client.request(where, body, case=case, trace=trace, headers=headers, method=method)
         async with self._room:
             if line is None:
-                received = await client.talk(self.port, [asked], method=method, **(talk or {}))
+                received = await client.talk(self.running.url, [asked], method=method, **(talk or {}))
             else:
                 received = client.Received()
                 await line.send(received, [asked])
@@ -56,7 +57,7 @@ class Rig:
         return self.keep(Exchange(case, trace, dialect, received, None, ended, exact, body, method=method))
 
     def keep(self, one: Exchange) -> Exchange:
-        played = self.provider.played.get(one.case)
+        played = self.provider.played(one.case)
         one.played = played[0] if played else None
         self.exchanges[one.case] = one
         return one
@@ -102,14 +103,10 @@ class Rig:
 @asynccontextmanager
 async def rig(folder: Path, *options: str, name: str | None = "fake") -> AsyncIterator[Rig]:
     """`up` before one provider; `name` None for a single upstream without prefix."""
-    async with provider.Provider() as up:
-        url = f"http://127.0.0.1:{up.port}"
-        context = start_up({name: url} if name else url, folder / "data", *options)
-        running = await asyncio.to_thread(context.__enter__)
-        try:
+    async with Provider({}) as up:
+        command = start_up({name: up.url} if name else up.url, folder / "data", *options)
+        async with off_loop(command) as running:
             yield Rig(running, up, f"/{name}" if name else "")
-        finally:
-            await asyncio.to_thread(context.__exit__, None, None, None)
 
 
 def judged(folder: Path, work: Callable[[Rig], Awaitable[None]], *options: str, name: str | None = "fake") -> None:
@@ -120,9 +117,3 @@ def judged(folder: Path, work: Callable[[Rig], Awaitable[None]], *options: str, 
             await work(made)
 
     asyncio.run(main())
-
-
-def chunked(*pieces: bytes, extra: str = "", **how: Any) -> provider.Script:
-    """The pieces as chunks of a whole chunked answer."""
-    framed = [provider.chunk(piece) for piece in pieces if piece]
-    return provider.answer(provider.head(extra=extra), *framed, provider.LAST_CHUNK, **how)

@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.blackbox import provider
+from streamgauge_demo import provider
+from streamgauge_demo.provider import stream
 from tests.blackbox.compare import Exchange, client_findings, dig
 from tests.blackbox.errors import ANSWERS, ANY, IN_BAND, SECRET
-from tests.blackbox.rig import Rig, chunked, judged
-from tests.blackbox.streams import DONE, anthropic, chat, data, responses
+from tests.blackbox.rig import Rig, judged
+from tests.events import DONE, anthropic, chat, data, responses
 
 
 async def says(rig: Rig, cases: list[tuple[Exchange, dict[str, Any]]]) -> list[str]:
@@ -32,7 +33,7 @@ async def says(rig: Rig, cases: list[tuple[Exchange, dict[str, Any]]]) -> list[s
 def test_u3_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         ran = await asyncio.gather(
-            *(rig.run(one.name, one.dialect, chunked(*one.events, pause_s=0.003)) for one in IN_BAND)
+            *(rig.run(one.name, one.dialect, stream(*one.events, pause_s=0.003)) for one in IN_BAND)
         )
         wanted = {"outcome": "stream_error", "error.phase": "in_stream", "streaming": True}
         pairs = zip(ran, IN_BAND, strict=True)
@@ -57,7 +58,7 @@ def test_u3_responses_that_are_not_streams(tmp_path: Path) -> None:
 
 async def silent(rig: Rig, after: int) -> tuple[Exchange, dict[str, Any]]:
     pieces = [provider.head(), *map(provider.chunk, chat("t"))][:after]
-    one = await rig.run(f"silent {after}", "openai-chat", provider.answer(*pieces, end="leave"), ended="early")
+    one = await rig.run(f"silent {after}", "openai-chat", provider.answer(*pieces, end="stay"), ended="early")
     assert one.received.status == (200 if after else 504)
     assert one.received.end == ("fin" if after else "done")
     outcome = "completed" if after == 99 else "timeout"
@@ -78,9 +79,9 @@ def test_u2_silence_ends_at_the_idle_timeout(tmp_path: Path) -> None:
 def test_u2_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         scripts = {
-            "fin": provider.answer(end="fin"),
-            "rst": provider.answer(end="rst"),
-            "garbage": provider.answer(b"SSH-2.0-x\r\n\r\n", end="fin"),
+            "fin": provider.answer(end="close"),
+            "rst": provider.answer(end="reset"),
+            "garbage": provider.answer(b"SSH-2.0-x\r\n\r\n", end="close"),
         }
         ran = [await rig.run(name, "openai-chat", script) for name, script in scripts.items()]
         expected = {
@@ -102,7 +103,7 @@ def test_each_dialect_has_its_own_terminal_event(tmp_path: Path) -> None:
             "openai-responses": [*responses("t")[:-1], DONE],
             "openai-chat": [*chat("t")[:4], DONE],
         }
-        ran = [await rig.run(dialect, dialect, chunked(*events)) for dialect, events in streams.items()]
+        ran = [await rig.run(dialect, dialect, stream(*events)) for dialect, events in streams.items()]
         outcomes = ["truncated", "truncated", "completed"]
         assert (
             await says(rig, [(one, {"outcome": o, "error": None}) for one, o in zip(ran, outcomes, strict=True)]) == []
@@ -135,10 +136,10 @@ def test_which_exchanges_get_a_record(tmp_path: Path) -> None:
         cases = []
         for (method, path), (dialect, events) in RECORDED.items():
             body = b"" if method == "GET" else b"{}"
-            ran = await rig.run(f"{method} {path}", dialect, chunked(*events), path=path, method=method, body=body)
+            ran = await rig.run(f"{method} {path}", dialect, stream(*events), path=path, method=method, body=body)
             cases.append((ran, {"outcome": "completed", "dialect": dialect, "streaming": True}))
         others = [
-            await rig.run(f"not {path}", "openai-chat", chunked(*events), path=path, method=method, body=b"")
+            await rig.run(f"not {path}", "openai-chat", stream(*events), path=path, method=method, body=b"")
             for (method, path), events in UNRECORDED.items()
         ]
         for other in others:

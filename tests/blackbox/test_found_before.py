@@ -5,11 +5,12 @@ import os
 import signal
 from pathlib import Path
 
-from tests.blackbox import provider
+from streamgauge_demo import provider
+from streamgauge_demo.provider import stream
 from tests.blackbox.errors import SECRET
-from tests.blackbox.rig import Rig, chunked, judged
-from tests.blackbox.streams import DONE, chat, data
+from tests.blackbox.rig import Rig, judged
 from tests.blackbox.test_processes import SETTLED_S, load
+from tests.events import DONE, chat, data
 from tests.processes import children
 from tests.running import wait_for
 
@@ -17,8 +18,8 @@ from tests.running import wait_for
 def test_a_stream_of_another_kind_that_ends_with_done_has_no_record(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         events = [data({"id": "run_1", "object": "thread.run"}, "thread.run.created"), DONE]
-        one = await rig.run("assistants", "openai-chat", chunked(*events), path="/v1/threads/t/runs")
-        await rig.run("chat", "openai-chat", chunked(*chat("t")))
+        one = await rig.run("assistants", "openai-chat", stream(*events), path="/v1/threads/t/runs")
+        await rig.run("chat", "openai-chat", stream(*chat("t")))
         del rig.exchanges["assistants"]
         records = await rig.records()
         await asyncio.sleep(1)
@@ -30,7 +31,7 @@ def test_a_stream_of_another_kind_that_ends_with_done_has_no_record(tmp_path: Pa
 def test_a_bare_error_counts_without_its_blank_line(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         bare = f'{{\n  "error": {{\n    "code": 503,\n    "message": "{SECRET}"\n  }}\n}}\n'.encode()
-        one = await rig.run("bare", "openai-chat", chunked(*chat("t")[:3], bare))
+        one = await rig.run("bare", "openai-chat", stream(*chat("t")[:3], bare))
         assert (await rig.record(one))["outcome"] == "stream_error"
 
     judged(tmp_path, work)
@@ -69,7 +70,7 @@ def test_a_record_whose_reads_were_dropped_says_so(tmp_path: Path) -> None:
 
 def test_an_incomplete_head_is_a_502(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
-        script = provider.answer(b"HTTP/1.1 200 OK\r\nContent-Ty", end="fin")
+        script = provider.answer(b"HTTP/1.1 200 OK\r\nContent-Ty", end="close")
         assert (await rig.run("half", "openai-chat", script)).received.status == 502
 
     judged(tmp_path, work)

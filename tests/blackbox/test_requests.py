@@ -5,11 +5,12 @@ import json
 import uuid
 from pathlib import Path
 
-from tests.blackbox import provider
-from tests.blackbox.client import Line, Received, request, talk
+from streamgauge_demo import provider
+from streamgauge_demo.provider import stream
 from tests.blackbox.compare import Exchange
-from tests.blackbox.rig import Rig, chunked, judged
-from tests.blackbox.streams import STREAMS, chat, responses
+from tests.blackbox.rig import Rig, judged
+from tests.client import Line, Received, request, talk
+from tests.events import STREAMS, chat, responses
 
 PATH = "/fake/v1/chat/completions"
 BODY = b'{"stream":true,"model":"gpt-ask","n":1,"max_tokens":9,"stream_options":{"include_usage":true}}'
@@ -20,12 +21,12 @@ LARGE = 20 * 1024 * 1024
 
 def test_many_requests_on_one_connection(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
-        async with Line(rig.port) as line:
+        async with Line(rig.running.url) as line:
             for number in range(24):
                 dialect = list(STREAMS)[number % 4]
                 events = STREAMS[dialect]("k")
-                length = provider.head(framing=str(sum(map(len, events))))
-                script = chunked(*events) if number % 3 else provider.answer(length, *events)
+                length = provider.head(framing=sum(map(len, events)))
+                script = stream(*events) if number % 3 else provider.answer(length, *events)
                 await rig.run(f"{number}", dialect, script, line=line)
         assert await rig.findings() == []
 
@@ -41,9 +42,9 @@ def test_pipelined_requests(tmp_path: Path) -> None:
         )
         traces = {name: uuid.uuid4().hex for name in names}
         for name in names:
-            rig.provider.scripts[name] = chunked(*chat(name), pause_s=0.005)
-        async with Line(rig.port) as line:
-            await line.send(sent, [b"".join(request(PATH, name, traces[name]) for name in names)])
+            rig.scripts[name] = stream(*chat(name), pause_s=0.005)
+        async with Line(rig.running.url) as line:
+            await line.send(sent, [b"".join(request(PATH, case=name, trace=traces[name]) for name in names)])
             for name in names:
                 received = await line.read_answer(Received(sent_at=sent.sent_at))
                 rig.keep(Exchange(name, traces[name], "openai-chat", received, None, only=only))
@@ -66,29 +67,28 @@ def test_a_chunked_request_one_with_expect_and_a_large_one(tmp_path: Path) -> No
 
 async def in_chunks(rig: Rig) -> None:
     trace = uuid.uuid4().hex
-    rig.provider.scripts["chunks"] = chunked(*chat("t"))
-    head = request(PATH, "chunks", trace, BODY).removesuffix(BODY)
+    rig.scripts["chunks"] = stream(*chat("t"))
+    head = request(PATH, BODY, case="chunks", trace=trace).removesuffix(BODY)
     head = head.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
     pieces = [provider.chunk(BODY[at : at + 10]) for at in range(0, len(BODY), 10)]
-    received = await talk(rig.port, [head, *pieces, provider.LAST_CHUNK], pause_s=0.003)
+    received = await talk(rig.running.url, [head, *pieces, provider.LAST_CHUNK], pause_s=0.003)
     one = rig.keep(Exchange("chunks", trace, "openai-chat", received, None, request_body=BODY))
     assert one.played is not None
-    assert one.played.heard.body == BODY
+    assert one.played.request.body == BODY
 
 
 async def asks_first(rig: Rig) -> None:
     """Expect: 100-continue: after the upstream's 100 the client gets one, before the body was sent."""
     trace, received = uuid.uuid4().hex, Received()
 
-    async def script(wire: provider.Wire, heard: provider.Heard) -> None:
-        await wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        await wire.read_body(heard)
-        await wire.play([provider.head(), *map(provider.chunk, chat("t")), provider.LAST_CHUNK], 0.003)
+    async def script(exchange: provider.Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await exchange.read_body()
+        await exchange.play([provider.head(), *map(provider.chunk, chat("t")), provider.LAST_CHUNK], 0.003)
 
-    rig.provider.scripts["asks"] = script
-    rig.provider.raw.add("asks")
-    head = request(PATH, "asks", trace, BODY, "Expect: 100-continue\r\n").removesuffix(BODY)
-    async with Line(rig.port) as line:
+    rig.scripts["asks"] = script
+    head = request(PATH, BODY, case="asks", trace=trace, headers="Expect: 100-continue\r\n").removesuffix(BODY)
+    async with Line(rig.running.url) as line:
         await line.send(received, [head])
         line.pending = await asyncio.get_running_loop().sock_recv(line.sock, 1000)
         assert line.pending == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -99,9 +99,9 @@ async def asks_first(rig: Rig) -> None:
 
 async def large(rig: Rig) -> None:
     body = json.dumps({"stream": True, "messages": [{"role": "user", "content": "x" * LARGE}]}).encode()
-    one = await rig.run("large", "openai-chat", chunked(*chat("t"), pause_s=0.003), body=body)
+    one = await rig.run("large", "openai-chat", stream(*chat("t"), pause_s=0.003), body=body)
     assert one.played is not None
-    assert one.played.heard.body == body
+    assert one.played.request.body == body
 
 
 def ask(
@@ -150,21 +150,21 @@ REFUSED = {
 
 def test_h1_refused_requests_reach_no_upstream(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
-        rig.provider.scripts["abuse"] = provider.answer(provider.head(framing="2") + b"{}")
-        received = {name: (await talk(rig.port, [sent])).status for name, (_, sent) in REFUSED.items()}
+        rig.scripts["abuse"] = provider.whole(b"{}")
+        received = {name: (await talk(rig.running.url, [sent])).status for name, (_, sent) in REFUSED.items()}
         assert received == {name: status for name, (status, _) in REFUSED.items()}
         # A proxy may begin to forward before a body turns out malformed; it never completes such a request.
-        assert [one.heard.line for one in rig.provider.played.get("abuse", []) if one.sent] == []
+        assert [one.request.line for one in rig.provider.played("abuse") if one.sent] == []
 
     judged(tmp_path, work)
 
 
 def test_one_upstream_without_a_name_takes_paths_as_they_are(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
-        one = await rig.run("chat", "openai-chat", chunked(*chat("t"), pause_s=0.003))
-        await rig.run("responses", "openai-responses", chunked(*responses("t"), pause_s=0.003))
+        one = await rig.run("chat", "openai-chat", stream(*chat("t"), pause_s=0.003))
+        await rig.run("responses", "openai-responses", stream(*responses("t"), pause_s=0.003))
         assert one.played is not None
-        assert one.played.heard.line == "POST /v1/chat/completions HTTP/1.1"
+        assert one.played.request.line == "POST /v1/chat/completions HTTP/1.1"
         assert await rig.findings() == []
 
     judged(tmp_path, work, name=None)

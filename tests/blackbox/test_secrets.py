@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.blackbox import provider
+from streamgauge_demo.provider import stream, whole
 from tests.blackbox.errors import SECRET
 from tests.blackbox.expect import read_body
-from tests.blackbox.rig import Rig, chunked, judged
-from tests.blackbox.streams import DONE, STREAMS, anthropic, chat_chunk, chat_tools, data, named, responses
+from tests.blackbox.rig import Rig, judged
+from tests.events import DONE, STREAMS, anthropic, chat_chunk, chat_tools, data, named, responses
 from tests.running import command
 
 HEADERS = f"Authorization: Bearer sk-{SECRET}\r\nx-api-key: {SECRET}\r\nCookie: a={SECRET}\r\nX-{SECRET}: {SECRET}\r\n"
-ANSWERED = f"Set-Cookie: {SECRET}\nX-Any: {SECRET}\n"
+ANSWERED = {"Set-Cookie": SECRET, "X-Any": SECRET}
 BODY = json.dumps(
     {"model": "gpt-ask", "stream": True, "stop": [SECRET], "user": SECRET, "metadata": {SECRET: SECRET},
      "messages": [{"role": "user", "content": SECRET}], "tools": [{"name": SECRET}]}
@@ -53,12 +53,12 @@ def test_s1_no_canary_anywhere_with_masking(tmp_path: Path) -> None:
         query = f"?api-key={SECRET}&key={SECRET}&api-version=2024-01-01"
         path = {"openai-chat": f"/v1/chat/completions{query}"}
         ran = [
-            rig.run(dialect, dialect, chunked(*events, extra=ANSWERED, pause_s=0.003), headers=HEADERS, body=BODY,
+            rig.run(dialect, dialect, stream(*events, headers=ANSWERED, pause_s=0.003), headers=HEADERS, body=BODY,
                     path=path.get(dialect))
             for dialect, events in EVENTS.items()
         ]  # fmt: skip
         for kind, text in ANSWERS.items():
-            answer = provider.answer(provider.head(400, kind, str(len(text)), ANSWERED) + text.encode())
+            answer = whole(text.encode(), 400, kind, ANSWERED)
             ran.append(rig.run(kind, "openai-chat", answer, headers=HEADERS, body=BODY))
         await asyncio.gather(*ran)
         records = await rig.records()
@@ -86,12 +86,12 @@ def bare(record: dict[str, Any]) -> dict[str, Any]:
 
 async def cuts(rig: Rig) -> None:
     """Streams from the first whole event on, cut at many places: before it, only the path indicates the dialect."""
-    ran = [rig.run("tools", "openai-chat", chunked(*chat_tools("t")))]
+    ran = [rig.run("tools", "openai-chat", stream(*chat_tools("t")))]
     for dialect, make in STREAMS.items():
         events = make("t")
         whole = b"".join(events)
         for at in [*range(len(events[0]), len(whole), 61), len(whole)]:
-            ran.append(rig.run(f"{dialect} {at}", dialect, chunked(whole[:at])))
+            ran.append(rig.run(f"{dialect} {at}", dialect, stream(whole[:at])))
     await asyncio.gather(*ran)
 
 

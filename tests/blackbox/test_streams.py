@@ -10,11 +10,12 @@ import brotli
 import pytest
 import zstandard
 
-from tests.blackbox import provider
-from tests.blackbox.client import Line
+from streamgauge_demo import provider
+from streamgauge_demo.provider import stream
 from tests.blackbox.compare import time_pairs
-from tests.blackbox.rig import Rig, chunked, judged
-from tests.blackbox.streams import STREAMS, chat, chat_many, chat_tools
+from tests.blackbox.rig import Rig, judged
+from tests.client import Line
+from tests.events import STREAMS, chat, chat_many, chat_tools
 
 # Every seventh byte: each kind of place is cut in some stream, in seconds instead of minutes.
 STRIDE = 7
@@ -31,8 +32,8 @@ async def cut(rig: Rig, dialect: str, at: int, ending: str) -> None:
     pieces = [provider.head(framing=framing), provider.chunk(body) if framing == "chunked" and body else body]
     if ending == "proper":
         pieces.append(provider.LAST_CHUNK)
-    end = {"proper": "keep", "length": "keep", "rst": "rst"}.get(ending, "fin")
-    script = provider.answer(*pieces, end=end, hold_s=0.05 if end == "rst" else 0)
+    end: provider.End = "keep" if ending in ("proper", "length") else "reset" if ending == "rst" else "close"
+    script = provider.answer(*pieces, end=end)
     ended = {"early": "early", "short": "early", "rst": "rst"}.get(ending, "proper")
     await rig.run(name, dialect, script, ended=ended)
 
@@ -59,16 +60,12 @@ async def leave(rig: Rig, dialect: str, after: int) -> float:
         if sum(map(len, pieces)) < after:
             pieces.append(provider.chunk(piece))
     case = f"{dialect} left after {after}"
-    one = await rig.run(case, dialect, provider.answer(*pieces, pause_s=0.002, end="leave"), ended="left",
+    one = await rig.run(case, dialect, provider.answer(*pieces, pause_s=0.002, end="stay"), ended="left",
                         talk={"leave_after": after, "leave_after_s": 0.05})  # fmt: skip
     assert one.played is not None
-    for _ in range(200):
-        if one.played.wire.peer_gone_at is not None:
-            break
-        await asyncio.sleep(0.05)
-    assert one.played.wire.peer_gone_at is not None, f"{case}: the upstream was not cancelled"
-    assert one.received.left_at is not None
-    return one.played.wire.peer_gone_at - one.received.left_at
+    assert await one.played.left_within(10), f"{case}: the upstream was not cancelled"
+    assert one.played.left_at is not None and one.received.left_at is not None
+    return one.played.left_at - one.received.left_at
 
 
 def test_u1_a_client_that_leaves_anywhere_cancels_the_upstream(tmp_path: Path) -> None:
@@ -109,39 +106,37 @@ async def shapes(rig: Rig, dialect: str) -> None:
     extended = [provider.chunk(event, b';a="b"') for event in events]
     early = [b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", provider.head()]
     scripts = {
-        "paced": chunked(*events, pause_s=0.01),
-        "bytes": chunked(*(bytes([byte]) for byte in whole), pause_s=0.001),
+        "paced": stream(*events, pause_s=0.01),
+        "bytes": stream(*(bytes([byte]) for byte in whole), pause_s=0.001),
         "sevens": provider.answer(*(framed[at : at + 7] for at in range(0, len(framed), 7)), pause_s=0.001),
         "one piece": provider.answer(framed),
         "extensions": provider.answer(provider.head(), *extended, b"0\r\nX-Trailer: v\r\n\r\n", pause_s=0.002),
-        "length": provider.answer(provider.head(framing=str(len(whole))), *events, pause_s=0.002),
+        "length": provider.answer(provider.head(framing=len(whole)), *events, pause_s=0.002),
         "1xx": provider.answer(*early, *map(provider.chunk, events), provider.LAST_CHUNK, pause_s=0.005),
-        "crlf": chunked(*(event.replace(b"\n", b"\r\n") for event in events), pause_s=0.005),
-        "cr": chunked(*(event.replace(b"\n", b"\r") for event in events), pause_s=0.005),
-        "bom": chunked(b"\xef", b"\xbb", b"\xbf" + events[0], *events[1:], pause_s=0.005),
-        "comments": chunked(b": hi\n\n", events[0], b":\n\n", b": ping\n", *events[1:], pause_s=0.005),
-        "no blank line": chunked(*events[:-1], events[-1][:-1], pause_s=0.005),
-        "no line end": chunked(*events[:-1], events[-1][:-2], pause_s=0.005),
+        "crlf": stream(*(event.replace(b"\n", b"\r\n") for event in events), pause_s=0.005),
+        "cr": stream(*(event.replace(b"\n", b"\r") for event in events), pause_s=0.005),
+        "bom": stream(b"\xef", b"\xbb", b"\xbf" + events[0], *events[1:], pause_s=0.005),
+        "comments": stream(b": hi\n\n", events[0], b":\n\n", b": ping\n", *events[1:], pause_s=0.005),
+        "no blank line": stream(*events[:-1], events[-1][:-1], pause_s=0.005),
+        "no line end": stream(*events[:-1], events[-1][:-2], pause_s=0.005),
     }
     for coding in ("gzip", "deflate", "br", "zstd"):
-        scripts[coding] = chunked(*coded(coding, events), extra=f"Content-Encoding: {coding}\n", pause_s=0.005)
+        scripts[coding] = stream(*coded(coding, events), headers={"Content-Encoding": coding}, pause_s=0.005)
     ended = {"reset at the end": "rst", "closed at the end": "early"}
     for name, how in ended.items():
-        end = "rst" if how == "rst" else "fin"
-        pieces = map(provider.chunk, events)
-        scripts[name] = provider.answer(provider.head(), *pieces, end=end, pause_s=0.005, hold_s=0.05)
+        scripts[name] = stream(*events, end="reset" if how == "rst" else "close", pause_s=0.005)
     await asyncio.gather(
         *(rig.run(f"{dialect} {n}", dialect, script, ended=ended.get(n, "proper")) for n, script in scripts.items()),
-        rig.run(f"{dialect} slow client", dialect, chunked(*events), talk={"slow_s": 0.01, "chunk": 50}),
+        rig.run(f"{dialect} slow client", dialect, stream(*events), talk={"slow_s": 0.01, "chunk": 50}),
     )
 
 
 def test_p2_every_framing_coding_and_line_end(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         await asyncio.gather(*(shapes(rig, dialect) for dialect in STREAMS))
-        await rig.run("tools", "openai-chat", chunked(*chat_tools("t"), pause_s=0.005))
-        await rig.run("many", "openai-chat", chunked(*chat_many("t"), pause_s=0.005))
-        await rig.run("long", "openai-chat", chunked(*chat("t", ["x" * 300_000, "😀", "\u2028"]), pause_s=0.005))
+        await rig.run("tools", "openai-chat", stream(*chat_tools("t"), pause_s=0.005))
+        await rig.run("many", "openai-chat", stream(*chat_many("t"), pause_s=0.005))
+        await rig.run("long", "openai-chat", stream(*chat("t", ["x" * 300_000, "😀", "\u2028"]), pause_s=0.005))
         assert await rig.findings() == []
 
     judged(tmp_path, work)
@@ -151,13 +146,13 @@ def test_stamps_are_the_providers(tmp_path: Path) -> None:
     """On kept connections, one stream at a time: only the tap is between the two clocks."""
 
     async def work(rig: Rig) -> None:
-        async with Line(rig.port) as line:
-            await rig.run("first", "openai-chat", chunked(*STREAMS["openai-chat"]("t")), line=line)
+        async with Line(rig.running.url) as line:
+            await rig.run("first", "openai-chat", stream(*STREAMS["openai-chat"]("t")), line=line)
             await asyncio.sleep(WATCHED_S)  # until the relay has seen that the upstream keeps connections open
             before = rig.provider.connections
             for number in range(40):
                 dialect = list(STREAMS)[number % 4]
-                await rig.run(f"{number}", dialect, chunked(*STREAMS[dialect]("t"), pause_s=0.003), line=line)
+                await rig.run(f"{number}", dialect, stream(*STREAMS[dialect]("t"), pause_s=0.003), line=line)
         assert rig.provider.connections == before + 1
         assert await rig.findings() == []
         records = await rig.records()

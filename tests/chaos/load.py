@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from streamgauge_demo.scenario import Scenario
-from tests.chaos.upstream import PLAYED
+from tests.chaos.upstream import SCENARIOS
 from tests.demo.raw import request_bytes
 
 # What a kill of a whole tap may lose is in flight for one to two seconds (docs/reliability.md); on a busy machine it
@@ -128,7 +128,7 @@ async def ask_on(source: str, url: Callable[[], str], truth: Truth, seed: int, o
     """One stream after another through the tap `source` at `url()` (waits while that is ""), until the load ends."""
     chance = random.Random(seed)
     while not over.is_set():
-        scenario = chance.choice(PLAYED)
+        scenario = chance.choice(SCENARIOS)
         address = urlsplit(url())
         if not address.hostname:
             await asyncio.sleep(_RETRY_S)

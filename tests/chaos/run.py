@@ -34,11 +34,12 @@ from streamgauge.kafka.topics import Topics
 from tests.chaos.bundles import LogLoad
 from tests.chaos.fleet import Fleet, Left
 from tests.chaos.load import Killed, Truth, ask_on
-from tests.chaos.upstream import UPSTREAMS, upstream
+from tests.chaos.upstream import PROGRAM, UPSTREAMS
 from tests.integration.synthetic import assembled, distinct, opened_in
 from tests.kafka_broker.administration import admin
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.reading import read_all
+from tests.running import program
 
 VERIFIER = Path(__file__).with_name("verify.py")
 PREFIX = "chaos"
@@ -129,8 +130,8 @@ class Chaos:
         await asyncio.to_thread(self._broker.start)
         try:
             await topics.create(self._broker.bootstrap, PARTITIONS, PREFIX)
-            with upstream() as url:
-                sources = dict.fromkeys(UPSTREAMS, url)
+            with program(*PROGRAM) as upstream:
+                sources = dict.fromkeys(UPSTREAMS, upstream.said)
                 self._fleet = Fleet(self._root, self._broker.bootstrap, PREFIX, sources, WORKERS, TAPS)
                 began = time.monotonic()
                 async with self._fleet.running():

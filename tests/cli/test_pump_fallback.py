@@ -1,12 +1,9 @@
 """A tap whose relays crash repeatedly continues without the pump: with a test clock, and on a real tap."""
 
-import http.client
-import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -17,7 +14,7 @@ from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
-from tests.running import PATIENCE_S, Running, start_up, wait_for
+from tests.running import Running, start_up, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -137,13 +134,8 @@ def crash(tap: Running) -> int:
 
 def ask(tap: Running, records: int) -> None:
     """One stream, and waits until the ledger has this many records: a crash loses what a relay has not sent yet."""
-    address = urlsplit(tap.url)
-    assert address.hostname
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
-    body = json.dumps({"model": "small-1", "stream": True, "messages": []})
-    connection.request("POST", "/small/v1/chat/completions", body)
-    assert connection.getresponse().read() == BEGIN + REST
-    connection.close()
+    with tap.post() as answer:
+        assert answer.read() == BEGIN + REST
     wait_for(lambda: tap.recorded() == records, f"{records} records")
 
 

@@ -1,16 +1,13 @@
 """`streamgauge tap` while its broker is unreachable: it serves, keeps what it captures, and ends on SIGTERM."""
 
-import http.client
-import json
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from streamgauge.spool import Spool
 from tests.integration.provider import BEGIN, REST, provider
-from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
+from tests.running import Running, start_tap, start_up, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +19,8 @@ DRAIN_S = 4
 
 
 def ask(tap: Running) -> bytes:
-    address = urlsplit(tap.url)
-    assert address.hostname
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
-    connection.request("POST", "/small/v1/chat/completions", json.dumps({"model": "small-1", "stream": True}))
-    try:
-        return connection.getresponse().read()
-    finally:
-        connection.close()
+    with tap.post() as answer:
+        return answer.read()
 
 
 def test_a_tap_needs_no_broker_to_serve_and_to_end(tmp_path: Path) -> None:

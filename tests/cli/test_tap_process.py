@@ -1,14 +1,11 @@
 """What `up` and `tap` share: tenants, several relays on one address, and the counts that a new tap finds."""
 
 import asyncio
-import http.client
-import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -30,15 +27,8 @@ def small() -> Iterator[Provider]:
 
 
 def ask(up: Running, **headers: str) -> None:
-    address = urlsplit(up.url)
-    assert address.hostname
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
-    body = json.dumps({"model": "small-1", "stream": True, "messages": []})
-    connection.request(
-        "POST", "/small/v1/chat/completions", body, {name.replace("_", "-"): headers[name] for name in headers}
-    )
-    assert connection.getresponse().read() == BEGIN + REST
-    connection.close()
+    with up.post(headers={name.replace("_", "-"): value for name, value in headers.items()}) as answer:
+        assert answer.read() == BEGIN + REST
 
 
 def newest(up: Running, count: int) -> dict[str, Any]:

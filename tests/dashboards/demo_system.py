@@ -8,7 +8,6 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -23,8 +22,9 @@ from streamgauge.ledger import open_ledger
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import prometheus_rules
 from streamgauge.metrics.rules import Durations
+from streamgauge_demo.provider import Exchange, Provider, whole
 from tests.dashboards.monitoring import prometheus_with_rules
-from tests.http_serving import LocalServer, Quiet, serving
+from tests.http_serving import serving
 from tests.integration.provider import BEGIN, event
 from tests.ports import free_port
 from tests.running import start, wait_until_ready
@@ -76,17 +76,12 @@ output = 8
 _SOLD = "sold-1"
 
 
-class _Provider(Quiet, BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
-        body = (BEGIN + _REST).replace(b"small-1", model.encode())
-        if model == _SOLD:
-            body = body.replace(b'"usage": {', b'"usage": {"cost": 0.0012, "is_byok": false, ')
-        self.send_response(200)
-        for name, value in {"content-type": "text/event-stream", "content-length": str(len(body)), **_LIMITS}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+async def _play(exchange: Exchange) -> None:
+    model = json.loads(await exchange.read_body())["model"]
+    body = (BEGIN + _REST).replace(b"small-1", model.encode())
+    if model == _SOLD:
+        body = body.replace(b'"usage": {', b'"usage": {"cost": 0.0012, "is_byok": false, ')
+    await whole(body, kind="text/event-stream", headers=_LIMITS)(exchange)
 
 
 @contextmanager
@@ -105,7 +100,7 @@ def watched_demo(folder: Path, kafka: str | None, prefix: str = "") -> Iterator[
 
 
 def _tap_and_worker(folder: Path, kafka: str, prefix: str, stack: ExitStack) -> dict[str, list[str]]:
-    provider = stack.enter_context(serving(LocalServer(_Provider)))
+    provider = stack.enter_context(Provider(_play, keeps=False))
     at = {name: f"127.0.0.1:{free_port()}" for name in ("tap", "worker", "clients")}
     common = ["--kafka", kafka, "--topic-prefix", prefix]
     tap = ["--upstream", f"small={provider.url}", "--upstream", f"away=http://127.0.0.1:{free_port()}"]

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,9 +21,9 @@ import yaml
 
 from streamgauge.metrics.rule_files import prometheus_rules
 from streamgauge.metrics.rules import Durations
+from streamgauge_demo import provider as simulated
 from tests.dashboards.monitoring import Monitoring, monitoring
 from tests.faults.small_disk import SmallDisk, small_disk
-from tests.http_serving import LocalServer, Quiet, serving
 from tests.integration.provider import BEGIN, REST, Provider, event, provider
 from tests.integration.test_worker import write
 from tests.kafka_broker.administration import delete_topics
@@ -51,27 +50,15 @@ DISK_SIZE, SPOOL_BYTES = "96m", 32 * 1024 * 1024
 __all__ = ["small_disk"]
 
 
-class Fixed(LocalServer):
+def fixed(status: int, content_type: str, body: bytes, after_s: float = 0.0) -> simulated.Provider:
     """A provider that gives one answer to all, after some seconds."""
 
-    def __init__(self, status: int, content_type: str, body: bytes, after_s: float = 0.0) -> None:
-        super().__init__(_Fixed)
-        self.answer = status, content_type, body
-        self.after_s = after_s
+    async def script(exchange: simulated.Exchange) -> None:
+        await exchange.read_body()
+        await asyncio.sleep(after_s)
+        await simulated.whole(body, status, content_type)(exchange)
 
-
-class _Fixed(Quiet, BaseHTTPRequestHandler):
-    server: Fixed
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        time.sleep(self.server.after_s)
-        status, content_type, body = self.server.answer
-        self.send_response(status)
-        self.send_header("content-type", content_type)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    return simulated.Provider(script, keeps=False)
 
 
 EVENTS = "text/event-stream"
@@ -254,7 +241,7 @@ def monitored_system(broker: Broker, folder: Path, disk: SmallDisk) -> Iterator[
         small, hanging = (stack.enter_context(provider()) for _ in range(2))
         answers: dict[str, Any] = {"limited": LIMITED, "unavailable": UNAVAILABLE, "cut": CUT, "erring": ERRING}
         answers |= {"silent-on-usage": WITHOUT_USAGE, "late": LATE}
-        upstreams = {name: stack.enter_context(serving(Fixed(*answer))).url for name, answer in answers.items()}
+        upstreams = {name: stack.enter_context(fixed(*answer)).url for name, answer in answers.items()}
         upstreams |= {"small": small.url, "hanging": hanging.url, "closed": f"http://127.0.0.1:{free_port()}"}
         system = System(broker, folder, disk, upstreams, stack)
         rules = prometheus_rules(durations=Durations(FACTOR), runbooks="https://example.org/runbooks")

@@ -4,9 +4,10 @@ import zlib
 
 import pytest
 
+from streamgauge_demo.provider import LAST_CHUNK
 from streamgauge_demo.scenario import Answer, Finale, Framing, Piece, Scenario
 from streamgauge_demo.scenarios import SCENARIOS
-from streamgauge_demo.wire import LAST_CHUNK, plan
+from streamgauge_demo.wire import plan
 from tests.each import each
 
 PIECES = (Piece(0.5, b"data: 1\n\n", 1), Piece(0.1, b": wait\n\n"), Piece(0.2, b"data: 2\n\ndata: 3\n\n", 2))

@@ -1,44 +1,29 @@
 """A real server on 127.0.0.1 whose responses are the bytes of vectors, with the ending that the vector names."""
 
-from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler
-
-from tests.http_serving import LocalServer, Quiet, serving
+from streamgauge_demo.provider import LAST_CHUNK, Exchange, Provider, answer, chunk, head
 from tests.vectors.load import Vector
 
 
-class VectorServer(LocalServer):
+class VectorServer(Provider):
     """Serves each vector at the paths below a URL of its own."""
 
     def __init__(self, vectors: list[Vector]) -> None:
-        super().__init__(_Handler)
+        super().__init__(self._play, keeps=False)
         self.vectors = {(vector.dialect, vector.name): vector for vector in vectors}
 
     def url_of(self, vector: Vector) -> str:
         """The base URL of this vector."""
         return f"{self.url}/{vector.dialect}/{vector.name}"
 
-
-class _Handler(Quiet, BaseHTTPRequestHandler):
-    server: VectorServer
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        _, dialect, name, *_ = self.path.split("/")
-        self._respond(self.server.vectors[dialect, name])
-
-    def _respond(self, vector: Vector) -> None:
-        self.send_response(vector.status)
-        self.send_header("Content-Type", vector.content_type)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        if vector.body:
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(vector.body), vector.body))
-        if vector.ending == "complete":  # otherwise the last chunk is missing
-            self.wfile.write(b"0\r\n\r\n")
+    async def _play(self, exchange: Exchange) -> None:
+        _, dialect, name, *_ = exchange.request.path.split("/")
+        vector = self.vectors[dialect, name]
+        opening = head(vector.status, vector.content_type, headers={"connection": "close"})
+        body = chunk(vector.body) if vector.body else b""
+        last = LAST_CHUNK if vector.ending == "complete" else b""
+        await answer(opening + body + last, end="close")(exchange)
 
 
-def served(vectors: list[Vector]) -> AbstractContextManager[VectorServer]:
-    """Runs the server within the context."""
-    return serving(VectorServer(vectors))
+def served(vectors: list[Vector]) -> VectorServer:
+    """Serves within the context."""
+    return VectorServer(vectors)

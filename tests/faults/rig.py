@@ -19,8 +19,7 @@ from streamgauge.kafka.topics import Topics
 from streamgauge.spool.read_counters import read_balance
 from tests.faults.traffic import EVENTS, SECRET, TEXT_BYTES, Traffic, provider
 from tests.kafka_broker.reading import read_all
-from tests.processes import children
-from tests.running import Running, start_tap, wait_for
+from tests.running import Running, off_loop, start_tap, wait_for
 
 PARTITIONS = 4
 # By how much the memory of all processes of a tap may be larger after a fault than before (bytes): several times its buffers.
@@ -35,26 +34,9 @@ class Rig:
     traffic: Traffic
     prefix: str
 
-    def books(self) -> dict[str, float]:
-        """The tap's exported counts, checked: seen, delivered, waiting, and dropped by reason."""
-        page = self.tap.metrics()
-        found = {name: page[f"streamgauge_tap_reads_{name}_total"] for name in ("seen", "delivered")}
-        found["waiting"] = page["streamgauge_tap_reads_waiting"]
-        dropped = {
-            name.split('"')[1]: value
-            for name, value in page.items()
-            if name.startswith("streamgauge_tap_reads_dropped_total") and value
-        }
-        assert found["seen"] == found["delivered"] + found["waiting"] + sum(dropped.values())
-        return {**found, **dropped}
-
     def all_delivered(self) -> bool:
-        books = self.books()
-        return books["waiting"] == 0 and books["seen"] > 0
-
-    def memory(self) -> int:
-        """The memory of the tap's processes (bytes)."""
-        return sum(_resident(pid) for pid in (self.tap.process.pid, *children(self.tap.process.pid)))
+        reads = self.tap.reads()
+        return reads["waiting"] == 0 and reads["seen"] > 0
 
     async def deliver_all(self) -> None:
         await asyncio.to_thread(wait_for, self.all_delivered, "empty spool", 120)
@@ -71,23 +53,20 @@ async def tap_rig(
     environment: Mapping[str, str] = {},
 ) -> AsyncIterator[Rig]:
     """A tap in front of a provider that ships to `bootstrap`; stopped in order at the end."""
-    async with provider(text_bytes, events) as url:
+    async with provider(text_bytes, events) as upstream:
         flags = ["--kafka", bootstrap, "--topic-prefix", prefix, *options]
-        context = start_tap("tap", {"p": url}, folder / "data", *flags, environment=environment)
-        tap = await asyncio.to_thread(context.__enter__)
-        try:
-            rig = Rig(tap, Traffic(url, f"{tap.url}/p"), prefix)
-            before = rig.memory()
+        command = start_tap("tap", {"p": upstream.url}, folder / "data", *flags, environment=environment)
+        async with off_loop(command) as tap:
+            rig = Rig(tap, Traffic(upstream.url, f"{tap.url}/p"), prefix)
+            before = tap.memory()
             yield rig
             if tap.process.poll() is None:
-                assert rig.memory() - before < MEMORY_BYTES
+                assert tap.memory() - before < MEMORY_BYTES
                 assert await asyncio.to_thread(tap.stop) == 0, tap.log
             if rig.traffic.pairs:
                 rig.traffic.judge()
             assert_balanced(tap.data_dir)
             assert_no_secret(folder)
-        finally:
-            await asyncio.to_thread(context.__exit__, None, None, None)
 
 
 async def records_on(bootstrap: str, prefix: str) -> list[Record]:
@@ -129,11 +108,3 @@ def assert_no_secret(folder: Path, secret: str = SECRET) -> None:
     """I6: no file below a folder has the API key of the requests."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert [path for path in files if secret.encode() in path.read_bytes()] == []
-
-
-def _resident(pid: int) -> int:
-    try:
-        fields = Path(f"/proc/{pid}/statm").read_text().split()
-    except OSError:  # it has ended, or this is not Linux
-        return 0
-    return int(fields[1]) * 4096

@@ -36,7 +36,7 @@ async def judge(rig: Rig, broker: MockCluster) -> None:
     """Asserts that everything arrived, each stream complete and in order, and that clients were not affected."""
     await rig.deliver_all()
     rig.traffic.judge()
-    assert set(rig.books()) == {"seen", "delivered", "waiting"}, "reads were dropped"
+    assert set(rig.tap.reads()) == {"seen", "delivered", "waiting"}, "reads were dropped"
     assert_whole(await records_on(broker.bootstrap, rig.prefix), len(rig.traffic.pairs))
 
 
@@ -45,8 +45,8 @@ def test_k1_broker_away_at_start(broker: MockCluster, tmp_path: Path) -> None:
         broker.down()
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
             await rig.traffic.run_for(4)
-            books = rig.books()
-            assert (books["delivered"], books["waiting"]) == (0, books["seen"])
+            reads = rig.tap.reads()
+            assert (reads["delivered"], reads["waiting"]) == (0, reads["seen"])
             assert rig.tap.metrics()["streamgauge_spool_rows"] > 0
             assert broker_is(rig, False)
             assert rig.tap.log.count("does not answer") == 1
@@ -61,14 +61,14 @@ def test_k1_broker_away_at_start(broker: MockCluster, tmp_path: Path) -> None:
 def test_k2_broker_killed_under_traffic(broker: MockCluster, tmp_path: Path) -> None:
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
-            await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
+            await rig.traffic.run_until(lambda: rig.tap.reads()["delivered"] > 0)
             for _ in range(2):
-                before = rig.memory()
+                before = rig.tap.memory()
                 broker.down()
                 await rig.traffic.run_until(lambda: broker_is(rig, False))
                 await rig.traffic.run_for(AWAY_S)
-                assert rig.books()["waiting"] > 0
-                assert rig.memory() - before < MEMORY_BYTES
+                assert rig.tap.reads()["waiting"] > 0
+                assert rig.tap.memory() - before < MEMORY_BYTES
                 broker.up()
                 await rig.traffic.run_until(lambda: broker_is(rig, True))
             await judge(rig, broker)
@@ -81,13 +81,13 @@ def test_k2_broker_killed_under_traffic(broker: MockCluster, tmp_path: Path) -> 
 def test_k3_slow_broker(broker: MockCluster, tmp_path: Path, milliseconds: int) -> None:
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
-            await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
-            before = rig.memory()
+            await rig.traffic.run_until(lambda: rig.tap.reads()["delivered"] > 0)
+            before = rig.tap.memory()
             broker.slow(milliseconds)
             await rig.traffic.run_for(SLOW_S)
-            assert rig.memory() - before < MEMORY_BYTES
-            delivered = rig.books()["delivered"]
-            await rig.traffic.run_until(lambda: rig.books()["delivered"] > delivered)  # slowly, but it continues
+            assert rig.tap.memory() - before < MEMORY_BYTES
+            delivered = rig.tap.reads()["delivered"]
+            await rig.traffic.run_until(lambda: rig.tap.reads()["delivered"] > delivered)  # slowly, but it continues
             broker.slow(0)
             await judge(rig, broker)
 
@@ -104,7 +104,7 @@ def test_k4_half_open_connection(broker: MockCluster, tmp_path: Path, ways: tupl
         with half_open(broker.bootstrap) as line:
             broker.advertise(*line.address)
             async with tap_rig(tmp_path, "{}:{}".format(*line.address)) as rig:
-                await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
+                await rig.traffic.run_until(lambda: rig.tap.reads()["delivered"] > 0)
                 connections = line.connections
                 for way in ways:
                     setattr(line, way, False)
@@ -121,7 +121,7 @@ def test_k3_slow_broker_is_not_flooded_with_requests(broker: MockCluster, tmp_pa
 
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
-            await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
+            await rig.traffic.run_until(lambda: rig.tap.reads()["delivered"] > 0)
             broker.slow(2000)
             broker.track()
             began = time.monotonic()

@@ -179,7 +179,7 @@ def test_k7_topic_missing_or_denied_and_the_tap_serves(broker: MockCluster, tmp_
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX) as rig:
             await rig.traffic.run_until(lambda: "treamgauge" in rig.tap.log and SEGMENTS in rig.tap.log)
             assert rig.tap.get("/health/ready")[0] == 200
-            assert rig.books()["delivered"] == 0
+            assert rig.tap.reads()["delivered"] == 0
             broker.fail_topic(SEGMENTS, 0)
             await rig.deliver_all()
             rig.traffic.judge()

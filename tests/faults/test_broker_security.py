@@ -115,8 +115,8 @@ async def judge_refused(rig: Rig, says: str) -> None:
     page = rig.tap.metrics()
     assert page["streamgauge_broker_connected"] == 0
     assert page["streamgauge_broker_problem"] == 1
-    books = rig.books()
-    assert (books["delivered"], books["waiting"]) == (0, books["seen"])
+    reads = rig.tap.reads()
+    assert (reads["delivered"], reads["waiting"]) == (0, reads["seen"])
     assert len(re.findall(says, rig.tap.log)) == 1
     assert len(rig.tap.log.splitlines()) <= FEW_LINES, rig.tap.log
     assert "Traceback" not in rig.tap.log

@@ -7,10 +7,9 @@ only where they are kept by contract: kept_by_contract.py lists all of these pla
 import asyncio
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -21,11 +20,13 @@ from streamgauge.core.capture.segments import FORMAT_VERSION, Read
 from streamgauge.kafka.topics import Topics
 from streamgauge.spool import NewRow, Spool
 from streamgauge.spool.read_counters import read_balance
+from streamgauge_demo.provider import Provider, answer
+from tests.client import talk
 from tests.faults.canaries import Stream, found_in, streams, word
 from tests.faults.canary_requests import JSON, Exchange, exchanges
 from tests.faults.kept_by_contract import EVENTS, EXCHANGES
 from tests.kafka_broker.reading import read_all, write_all
-from tests.running import Running, command, start, start_tap, wait_for, wait_until_ready
+from tests.running import Running, command, start_tap, start_worker, wait_for, wait_until_ready
 from tests.streams import bundles_of, chat_event, chat_segments
 
 # First numbers of the exchanges for places of events, and of all others; the third number belongs to none.
@@ -60,33 +61,18 @@ def request_of(case: Case) -> bytes:
     return f"POST /p{target} HTTP/1.1\r\n{head}connection: close\r\n\r\n".encode() + body
 
 
-@asynccontextmanager
-async def provider(known: dict[int, Case]) -> AsyncIterator[str]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        received = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
-        await reader.readexactly(int(received[b"content-length"]))
-        writer.write(answer_of(known[int(received[b"x-case"])]))
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        host, port = server.sockets[0].getsockname()
-        yield f"http://{host}:{port}"
+def provider(known: dict[int, Case]) -> Provider:
+    return Provider({f"{number}": answer(answer_of(case), end="close") for number, case in known.items()})
 
 
 async def ask_all(url: str, known: dict[int, Case]) -> None:
     """Sends all exchanges through the tap; asserts that each client gets its canary, or the response with it."""
-    address, room = urlsplit(url), asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(AT_ONCE)
 
     async def ask(case: Case) -> None:
         async with room:
-            reader, writer = await asyncio.open_connection(address.hostname, address.port)
-            writer.write(request_of(case))
-            response = await reader.read()
-            writer.close()
-            assert response.endswith(answer_of(case).partition(b"\r\n\r\n")[2]), case.place
+            received = await talk(url, [request_of(case)], to_close=True)
+            assert received.raw.endswith(answer_of(case).partition(b"\r\n\r\n")[2]), case.place
 
     await asyncio.gather(*map(ask, known.values()))
 
@@ -130,12 +116,9 @@ def places_of(numbers: set[int], known: dict[int, Case]) -> tuple[dict[str, set[
 def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, prefix: str, tmp_path: Path) -> None:
     known = cases()
 
-    async def run() -> set[int]:
-        async with provider(known) as url:
-            spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known)
-        return spooled.union(*await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known)))
-
-    everywhere = asyncio.run(run())
+    with provider(known) as upstream:
+        spooled = through_tap({"p": upstream.url}, tmp_path, known)
+    everywhere = spooled.union(*through_kafka(kafka, prefix, tmp_path, len(known)))
     events, others = places_of(everywhere, known)
     assert others == EXCHANGES
     assert events.keys() == EVENTS.keys()
@@ -155,12 +138,10 @@ def test_s1_full_capture_keeps_text_of_responses_alone_and_only_up_to_the_record
     """With `--capture full` spool and segments hold bodies of responses; of requests, and after them, nothing more."""
     known: dict[int, Case] = {exchange.number: exchange for exchange in exchanges(FIRST_EXCHANGE)}
 
-    async def run() -> tuple[set[int], set[int], set[int]]:
-        async with provider(known) as url:
-            spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known, "--capture", "full")
-        return spooled, *await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known))
-
-    spooled, stored, shown = (places_of(numbers, known)[1] for numbers in asyncio.run(run()))
+    with provider(known) as upstream:
+        spooled_numbers = through_tap({"p": upstream.url}, tmp_path, known, "--capture", "full")
+    numbers = (spooled_numbers, *through_kafka(kafka, prefix, tmp_path, len(known)))
+    spooled, stored, shown = (places_of(each, known)[1] for each in numbers)
     assert shown == EXCHANGES - {"line event name"}, "which no record has"
     assert {place for place in spooled | stored if place.startswith(OF_REQUESTS)} <= EXCHANGES
     assert "line data no JSON" in spooled & stored, "it was no full capture"
@@ -190,8 +171,7 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> tupl
     names = Topics(prefix)
     ledger = f"sqlite:///{folder / 'ledger.sqlite'}"
     flags = ["--kafka", bootstrap, "--topic-prefix", prefix]
-    own = ["--admin", "127.0.0.1:0", "--data-dir", str(folder / "worker")]
-    with start("worker", [*flags, *own, "--ledger", ledger], folder / "worker") as worker:
+    with start_worker(bootstrap, prefix, folder / "worker", "--ledger", ledger) as worker:
         wait_until_ready(worker)
         with start_tap("tap", {"p": "http://127.0.0.1:1"}, folder / "tap", *flags) as tap:
             wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")

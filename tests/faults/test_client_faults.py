@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import re
 import socket
 import time
@@ -12,10 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from streamgauge_demo.provider import LAST_CHUNK, Provider, answer, chunk, head
 from tests.faults.lengths import FULL, length
-from tests.faults.rig import MEMORY_BYTES, Rig, assert_balanced, assert_no_secret
+from tests.faults.rig import MEMORY_BYTES, assert_balanced, assert_no_secret
 from tests.faults.traffic import EVENTS, PACE_S, PATH, SECRET, Traffic, chunks_of, provider
-from tests.running import Running, start_up
+from tests.running import Running, off_loop, start_up
 
 # What a slow client takes in a second (bytes).
 BYTES_A_SECOND = 1024
@@ -32,15 +34,11 @@ CONNECTIONS, HEADER_TIMEOUT_S = 1000, 60.0 + 20.0
 @contextlib.asynccontextmanager
 async def up(folder: Path, **upstreams: str) -> AsyncIterator[Running]:
     """`streamgauge up`, stopped in order, and checked for what holds under every fault."""
-    context = start_up(upstreams, folder / "data")
-    tap = await asyncio.to_thread(context.__enter__)
-    try:
+    async with off_loop(start_up(upstreams, folder / "data")) as tap:
         yield tap
         assert await asyncio.to_thread(tap.stop) == 0, tap.log
         assert_balanced(tap.data_dir)
         assert_no_secret(folder)
-    finally:
-        await asyncio.to_thread(context.__exit__, None, None, None)
 
 
 def slow_client(tap: Running, upstream: str) -> socket.socket:
@@ -75,7 +73,7 @@ def test_t4_gaps_of_a_slow_clients_stream_are_those_of_its_upstream(tmp_path: Pa
     """The buffers hold the whole stream: its record has the upstream's times, although the client needs far longer."""
 
     async def run() -> None:
-        async with provider() as url, up(tmp_path, p=url) as tap:
+        async with provider() as upstream, up(tmp_path, p=upstream.url) as tap:
             with slow_client(tap, "p") as client:
                 data = await asyncio.to_thread(lambda: b"".join(read_slowly(client, 60.0)))
             assert body_of(data) == chunks_of(1)
@@ -91,28 +89,25 @@ def test_t4_gaps_of_a_slow_clients_stream_are_those_of_its_upstream(tmp_path: Pa
     asyncio.run(run())
 
 
-class LargeUpstream:
-    """Sends one large response as fast as it is taken. `sent`: bytes so far."""
+LARGE_EVENT = chunk(
+    b'data: {"id":"c-1","model":"m-1","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % (b"x" * EVENT_BYTES)
+)
+LARGE_END = (
+    chunk(b'data: {"id":"c-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+    + LAST_CHUNK
+)
 
-    def __init__(self) -> None:
-        self.sent = 0
-        text = b"x" * EVENT_BYTES
-        event = b'data: {"id":"c-1","model":"m-1","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % text
-        self.event = b"%x\r\n%b\r\n" % (len(event), event)
-        last = b'data: {"id":"c-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-        self.end = b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last)
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            for _ in range(LARGE_EVENTS):
-                writer.write(self.event)
-                await writer.drain()
-                self.sent += len(self.event)
-            writer.write(self.end)
-            await writer.drain()
-        writer.close()
+def large_response() -> Iterator[bytes]:
+    yield head()
+    yield from itertools.repeat(LARGE_EVENT, LARGE_EVENTS)
+    yield LARGE_END
+
+
+def sent_by(large: Provider) -> int:
+    """The bytes of a provider's one response so far."""
+    (exchange,) = large.exchanges
+    return sum(len(piece.data) for piece in exchange.sent)
 
 
 @pytest.mark.timeout(length(180, 600))
@@ -120,27 +115,25 @@ def test_t4_a_client_that_reads_a_kilobyte_a_second_throttles_its_upstream(tmp_p
     """Memory stays flat meanwhile, and other streams are as fast as without it. Then it reads all."""
 
     async def run() -> None:
-        large = LargeUpstream()
-        server = await asyncio.start_server(large.answer, "127.0.0.1", 0)
-        large_url = "http://{}:{}".format(*server.sockets[0].getsockname())
-        async with server, provider() as url, up(tmp_path, p=url, large=large_url) as tap:
-            rig = Rig(tap, Traffic(url, f"{tap.url}/p"), "")
-            before = rig.memory()
+        large = Provider(answer(more=large_response, end="close"))
+        async with large, provider() as upstream, up(tmp_path, p=upstream.url, large=large.url) as tap:
+            traffic = Traffic(upstream.url, f"{tap.url}/p")
+            before = tap.memory()
             with slow_client(tap, "large") as client:
                 slow = asyncio.create_task(asyncio.to_thread(lambda: b"".join(read_slowly(client, SLOW_S))))
-                await rig.traffic.run_for(SLOW_S / 2)
-                at_half = large.sent
-                await rig.traffic.run_for(SLOW_S / 4)
-                assert large.sent - at_half < THROTTLED_BYTES
-                assert large.sent < LARGE_EVENTS * len(large.event) / 2
-                assert rig.memory() - before < MEMORY_BYTES
+                await traffic.run_for(SLOW_S / 2)
+                at_half = sent_by(large)
+                await traffic.run_for(SLOW_S / 4)
+                assert sent_by(large) - at_half < THROTTLED_BYTES
+                assert sent_by(large) < LARGE_EVENTS * len(LARGE_EVENT) / 2
+                assert tap.memory() - before < MEMORY_BYTES
                 data = await slow
                 data += await asyncio.to_thread(lambda: b"".join(read_the_rest(client)))
-            rig.traffic.judge()
-            assert body_of(data) == LARGE_EVENTS * large.event + large.end
-            records = await asyncio.to_thread(tap.wait_for_records, 1 + len(rig.traffic.pairs))
+            traffic.judge()
+            assert body_of(data) == LARGE_EVENTS * LARGE_EVENT + LARGE_END
+            records = await asyncio.to_thread(tap.wait_for_records, 1 + len(traffic.pairs))
         (record,) = [one for one in records if one["upstream"] == "large"]
-        assert len(records) == 1 + len(rig.traffic.pairs)
+        assert len(records) == 1 + len(traffic.pairs)
         assert (record["outcome"], record["counts"]["token_events"]) == ("completed", LARGE_EVENTS)
         assert record["timing"]["client_blocked_s"] > SLOW_S / 2
 
@@ -152,11 +145,11 @@ def test_t5_a_thousand_silent_or_slow_connections(tmp_path: Path) -> None:
     pieces = [b"", b"POST /p/v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-half: ", b"GET /p/"]
 
     async def run() -> None:
-        async with provider() as url, up(tmp_path, p=url) as tap:
-            traffic = Traffic(url, f"{tap.url}/p")
+        async with provider() as upstream, up(tmp_path, p=upstream.url) as tap:
+            traffic = Traffic(upstream.url, f"{tap.url}/p")
             address = urlsplit(tap.url)
             assert address.hostname and address.port
-            before = Rig(tap, traffic, "").memory()
+            before = tap.memory()
             with ExitStack() as stack:
                 clients = []
                 for number in range(CONNECTIONS):
@@ -168,7 +161,7 @@ def test_t5_a_thousand_silent_or_slow_connections(tmp_path: Path) -> None:
                 await traffic.run_for(length(5.0, HEADER_TIMEOUT_S))
                 over.set()
                 await slow
-                assert Rig(tap, traffic, "").memory() - before < MEMORY_BYTES
+                assert tap.memory() - before < MEMORY_BYTES
                 if FULL:
                     assert_late(clients)
             traffic.judge()

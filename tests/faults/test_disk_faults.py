@@ -22,7 +22,7 @@ from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.faults.traffic import ask, provider
-from tests.running import Running, command, start_tap, wait_for
+from tests.running import Running, command, off_loop, start_tap, wait_for
 
 __all__ = ["small_disk"]
 PREFIX = "streamgauge"
@@ -48,7 +48,7 @@ async def judge(rig: Rig, broker: MockCluster, reason: str) -> int:
     broker.up()
     await rig.deliver_all()
     rig.traffic.judge()
-    dropped = {name: reads for name, reads in rig.books().items() if name not in ("seen", "delivered", "waiting")}
+    dropped = {name: reads for name, reads in rig.tap.reads().items() if name not in ("seen", "delivered", "waiting")}
     assert set(dropped) <= {reason}
     records = await records_on(broker.bootstrap, PREFIX)
     assert len({record.stream_id for record in records}) == len(records) == len(rig.traffic.pairs)
@@ -64,7 +64,7 @@ def test_k6_spool_full(broker: MockCluster, tmp_path: Path, policy: str) -> None
 
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX, *options, text_bytes=LARGE) as rig:
-            await rig.traffic.run_until(lambda: rig.books().get("spool_full", 0) > 500, most_s=60)
+            await rig.traffic.run_until(lambda: rig.tap.reads().get("spool_full", 0) > 500, most_s=60)
             size = sum(file.stat().st_size for file in (tmp_path / "data").glob("spool.sqlite*"))
             assert size <= 1024**2 + 64 * 1024
             streams = len(rig.traffic.pairs)
@@ -83,7 +83,7 @@ def test_k6_disk_full(broker: MockCluster, small_disk: SmallDisk) -> None:
 
     async def run() -> None:
         async with tap_rig(small_disk.path, broker.bootstrap, PREFIX) as rig:
-            await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
+            await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] > 0)
             other = small_disk.path / "other"
             fill(other)
             await rig.traffic.run_for(4)
@@ -106,11 +106,9 @@ def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     """Reads without room are counted as spool_failed; each stream has its record; the exit code reports the loss."""
 
     async def run() -> tuple[Running, int]:
-        async with provider() as url:
+        async with provider() as upstream:
             options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if name == "tap" else []
-            context = start_tap(name, url, small_disk.path / "data", *options)
-            tap = await asyncio.to_thread(context.__enter__)
-            try:
+            async with off_loop(start_tap(name, upstream.url, small_disk.path / "data", *options)) as tap:
                 await asyncio.gather(*(ask(tap.url, number) for number in range(WHOLE)))
                 await asyncio.to_thread(wait_for, lambda: tap.metrics()[OPEN_ROWS] > 0 or name == "up", "rows")
                 fill(small_disk.path / "other")
@@ -118,10 +116,7 @@ def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
                     await asyncio.gather(*(ask(tap.url, number) for number in range(first, first + 15)))
                 assert tap.metrics()[REFUSED] == 1
                 assert tap.get("/health/ready")[0] == 200
-                code = await asyncio.to_thread(tap.stop)
-            finally:
-                await asyncio.to_thread(context.__exit__, None, None, None)
-        return tap, code
+                return tap, await asyncio.to_thread(tap.stop)
 
     tap, code = asyncio.run(run())
     assert code == UNAVAILABLE, tap.log
@@ -211,7 +206,7 @@ def test_k6_file_deleted_under_a_tap(broker: MockCluster, tmp_path: Path) -> Non
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
             for _ in range(2):
-                await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
+                await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] > 0)
                 await asyncio.sleep(0.5)
                 for file in (tmp_path / "data").glob("spool.sqlite*"):
                     file.unlink()
@@ -240,11 +235,11 @@ def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: 
             broker.up()
             await rig.deliver_all()
             rig.traffic.judge()
-            assert set(rig.books()) <= {"seen", "delivered", "waiting", "spool_damaged"}
-            before = rig.books()["delivered"]
+            assert set(rig.tap.reads()) <= {"seen", "delivered", "waiting", "spool_damaged"}
+            before = rig.tap.reads()["delivered"]
             await rig.traffic.run_for(1)
             await rig.deliver_all()
-            assert rig.books()["delivered"] > before
+            assert rig.tap.reads()["delivered"] > before
             records = await records_on(broker.bootstrap, PREFIX)
             assert len({record.stream_id for record in records}) == len(records)
             assert sum(record.integrity.complete for record in records) > 0
@@ -255,9 +250,9 @@ def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: 
 
 def test_k6_read_only_and_writable_again(small_disk: SmallDisk, tmp_path: Path) -> None:
     """Data on a disk that is read-only for a while is there afterwards; reads captured in between are reported as lost."""
-    path, books = small_disk.path / "spool.sqlite", tmp_path / "counters"
+    path, reads = small_disk.path / "spool.sqlite", tmp_path / "counters"
     values = [b"%04d" % number for number in range(50)]
-    with Counters(books, "recorder") as counters:
+    with Counters(reads, "recorder") as counters:
         spool = Spool(path, counters=counters)
         assert spool.put([NewRow(1, 1, value) for value in values]).failure is None
         spool.close()
@@ -269,5 +264,5 @@ def test_k6_read_only_and_writable_again(small_disk: SmallDisk, tmp_path: Path) 
         assert [row.value for row in spool.take(0, 1_000_000)] == values
         assert spool.put([NewRow(1, 1, b"again")]).failure is None
         spool.close()
-    assert read_incidents(books)["spool_damaged"] == 0
+    assert read_incidents(reads)["spool_damaged"] == 0
     assert not list(small_disk.path.glob("*.damaged-*"))

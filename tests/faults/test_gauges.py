@@ -8,7 +8,7 @@ import pytest
 from tests.integration.synthetic import SyntheticTap
 from tests.integration.test_worker import write
 from tests.kafka_broker.fixtures import PARTITIONS
-from tests.running import Running, start, wait_for, wait_until_ready
+from tests.running import Running, start_worker, wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
@@ -25,9 +25,7 @@ def test_l3_the_gauges_of_partitions_that_move_leave_the_page(kafka: str, prefix
     write(kafka, prefix, list(SyntheticTap(51).bundles(20)))
 
     def worker(name: str) -> AbstractContextManager[Running]:
-        data_dir = tmp_path / name
-        flags = ["--kafka", kafka, "--topic-prefix", prefix, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
-        return start("worker", flags, data_dir)
+        return start_worker(kafka, prefix, tmp_path / name)
 
     with worker("one") as one:
         wait_until_ready(one)

@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 
 from streamgauge.core.capture.bundles import decode_bundle
+from tests.client import request, talk
 from tests.faults.log_faults import (
     EXIT,
     errors,
@@ -39,7 +40,7 @@ from tests.integration.test_worker import log_of, records_of, same, write
 from tests.integration.workers import WorkerProcess, worker
 from tests.kafka_broker.administration import delete_beginning, delete_topic
 from tests.kafka_broker.fixtures import make_topics
-from tests.running import Running, start_tap, wait_for
+from tests.running import CHAT_BODY, Running, start_tap, wait_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -267,9 +268,4 @@ def instances(messages: Iterable[Any]) -> int:
 
 
 async def ask(tap: Running) -> None:
-    host, port = tap.url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    body = b'{"model":"small-1","stream":true,"messages":[]}'
-    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-    await reader.readuntil(b"0\r\n\r\n")
-    writer.close()
+    assert (await talk(tap.url, [request("/v1/chat/completions", CHAT_BODY)])).end == "done"

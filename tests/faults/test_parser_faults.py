@@ -12,7 +12,9 @@ import brotli
 import pytest
 import zstandard
 
+from streamgauge_demo.provider import Provider, Script, answer
 from tests.blackbox.test_secrets import bare
+from tests.client import Received
 from tests.faults.lengths import length
 from tests.faults.scripted import (
     DONE,
@@ -20,14 +22,10 @@ from tests.faults.scripted import (
     MIB,
     ORDINARY,
     UNFRAMED,
-    Provider,
-    Received,
-    Script,
     ask,
     event,
     in_parallel,
     judge,
-    peak_memory,
     repeated,
     same_bytes,
     whole,
@@ -82,15 +80,15 @@ def test_p1_an_event_of_50_mb_and_a_line_that_never_ends(data_dir: Path) -> None
     """At some 10 MB/s the recorder reads all of it. A GB/s is more than it can read: then reads are dropped and counted."""
     scripts = {
         "ordinary": whole(ORDINARY),
-        "long": Script(long_event, pause_s=PAUSE_S),
-        "endless": Script(endless_line, pause_s=PAUSE_S),
-        "flood": Script(endless_line),
+        "long": answer(more=long_event, pause_s=PAUSE_S, end="close"),
+        "endless": answer(more=endless_line, pause_s=PAUSE_S, end="close"),
+        "flood": answer(more=endless_line, end="close"),
     }
     with Provider(scripts) as provider, start_up(provider.url, data_dir) as up:
         with_records(up, [ask(up, "ordinary")])
-        before = peak_memory(up)
+        before = up.peak_memory()
         asked = run(up, provider, "ordinary", "long", "endless")
-        assert peak_memory(up) - before < MEMORY_BYTES
+        assert up.peak_memory() - before < MEMORY_BYTES
         long, endless = asked["long"].record, asked["endless"].record
         assert (long["outcome"], endless["outcome"]) == ("completed", "truncated")
         for record in (long, endless):
@@ -101,7 +99,7 @@ def test_p1_an_event_of_50_mb_and_a_line_that_never_ends(data_dir: Path) -> None
         assert asked["ordinary"].record["integrity"]["complete"] is True
         judge(up)
         flood = run(up, provider, "flood")["flood"].record
-        assert peak_memory(up) - before < MEMORY_BYTES
+        assert up.peak_memory() - before < MEMORY_BYTES
         reasons = {*flood["integrity"]["reasons"]}
         unknown = "dropped_reads" in reasons  # they may have held the terminal
         assert (flood["outcome"], flood["integrity"]["complete"]) == ("abandoned" if unknown else "truncated", False)
@@ -132,7 +130,7 @@ def test_p2_odd_bytes_give_one_record_whatever_the_split(data_dir: Path) -> None
     """Each split in two, on real sockets."""
 
     def split(at: int) -> Script:
-        return Script(lambda: [UNFRAMED + ODD[:at], ODD[at:]], pause_s=0.01)
+        return answer(UNFRAMED + ODD[:at], ODD[at:], pause_s=0.01, end="close")
 
     places = range(1, len(ODD), length(3, 1))
     with Provider({f"at-{at}": split(at) for at in places}) as provider, start_up(provider.url, data_dir) as up:
@@ -171,13 +169,13 @@ def test_p3_json_that_is_deep_long_or_no_json_neither_raises_nor_stalls(data_dir
         scripts[f"error-{name}"] = whole(value, b"HTTP/1.1 400 Bad Request\r\n" + as_json)
     with Provider(scripts) as provider, start_up(provider.url, data_dir) as up:
         with_records(up, [ask(up, "ordinary")])
-        before = peak_memory(up)
+        before = up.peak_memory()
         began = time.monotonic()
         asked = run(up, provider)
         requests = [ask(up, "ordinary", body=value) for value in HOSTILE_JSON.values()]
         with_records(up, requests)
         assert time.monotonic() - began < IN_TIME_S
-        assert peak_memory(up) - before < MEMORY_BYTES
+        assert up.peak_memory() - before < MEMORY_BYTES
         for name, received in asked.items():
             kind = name.partition("-")[0]
             outcomes = {"error": {"http_error"}, "answer": {"truncated", "completed"}}.get(kind, {"completed"})
@@ -226,9 +224,9 @@ def test_p4_compressed_bodies_pass_untouched_and_bombs_are_not_inflated(data_dir
     }
     with Provider({**good, **bombs, **wrong}) as provider, start_up(provider.url, data_dir) as up:
         with_records(up, [ask(up, "gzip")])
-        before = peak_memory(up)
+        before = up.peak_memory()
         asked = run(up, provider)
-        assert peak_memory(up) - before < MEMORY_BYTES
+        assert up.peak_memory() - before < MEMORY_BYTES
         errors = {name: received.record["integrity"]["decode_error"] for name, received in asked.items()}
         assert {name: errors[name] for name in good} == dict.fromkeys(good)
         assert {asked[name].record["counts"]["text_chars"] for name in good} == {len("one two")}

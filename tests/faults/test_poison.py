@@ -18,7 +18,6 @@ from streamgauge.kafka.dead_letters import TRUNCATED_BYTES
 from streamgauge.kafka.shims.header_names import tolerate_header_names
 from streamgauge.kafka.topics import Topics
 from tests.faults.hostile import Sent, hostile
-from tests.faults.rig import _resident
 from tests.integration.synthetic import SyntheticTap, assembled
 from tests.integration.test_worker import collect, log_of, records_of, same, write
 from tests.integration.workers import WorkerProcess, worker
@@ -26,7 +25,7 @@ from tests.kafka.shims.test_header_names import batch
 from tests.kafka_broker.administration import delete_topic, set_config
 from tests.kafka_broker.fixtures import PARTITIONS
 from tests.kafka_broker.reading import read_until
-from tests.running import command, start, wait_for, wait_until_ready
+from tests.running import command, resident_memory, start_worker, wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
@@ -154,9 +153,7 @@ def test_d2_the_partition_waits_while_the_dead_letter_topic_is_missing(kafka: st
     tap, good = SyntheticTap(33, slots=(0,)), SyntheticTap(34, slots=(1,))
     bundles = list(tap.bundles(10))
     ledger = f"sqlite:////{tmp_path / 'ledger.sqlite'}"
-    flags = ["--kafka", kafka, "--topic-prefix", prefix, "--admin", "127.0.0.1:0", "--ledger", ledger]
-    data_dir = tmp_path / "data"
-    with start("worker", [*flags, "--data-dir", str(data_dir)], data_dir) as process:
+    with start_worker(kafka, prefix, tmp_path / "data", "--ledger", ledger) as process:
         wait_until_ready(process)
         asyncio.run(delete_topic(kafka, f"{prefix}.deadletter"))
         half = len(bundles) // 2
@@ -211,11 +208,11 @@ def test_s5_a_hostile_producer(kafka: str, prefix: str, tmp_path: Path) -> None:
     sent = [*hostile(canary), *huge]
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
         process.wait_ready()
-        memory = _resident(process.process.pid)
+        memory = resident_memory(process.process.pid)
         put(kafka, prefix, [(turn % 2, one) for turn, one in enumerate(sent)])
         poison = [one for one in sent if not one.readable]
         letters = asyncio.run(read_until(kafka, names.deadletter, lambda all_: len(all_) >= len(poison), 90))
-        assert _resident(process.process.pid) < memory + MEMORY_BYTES
+        assert resident_memory(process.process.pid) < memory + MEMORY_BYTES
         good = SyntheticTap(36)
         write(kafka, prefix, list(good.bundles(20)))
         found = records_of(kafka, prefix, 20)

@@ -1,14 +1,11 @@
 """A bug in each of a tap's processes: traffic continues, and the log has the frames and nothing that was relayed."""
 
-import http.client
-import json
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests.integration.provider import BEGIN, REST, provider
-from tests.running import PATIENCE_S, Running, start_up, wait_for
+from tests.running import Running, start_up, wait_for
 
 SECRET = "sk-0123456789"
 
@@ -44,14 +41,8 @@ BUGS = {
 
 
 def ask(tap: Running) -> bytes:
-    address = urlsplit(tap.url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
-    headers = {"authorization": f"Bearer {SECRET}"}
-    connection.request("POST", "/small/v1/chat/completions", json.dumps({"model": "small-1", "stream": True}), headers)
-    try:
-        return connection.getresponse().read()
-    finally:
-        connection.close()
+    with tap.post(headers={"authorization": f"Bearer {SECRET}"}) as answer:
+        return answer.read()
 
 
 @pytest.mark.parametrize("bug", BUGS)

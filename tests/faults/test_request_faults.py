@@ -12,6 +12,7 @@ import pytest
 
 from streamgauge.metrics.declarations import LABELS, PAGE_SERIES
 from streamgauge.settings.declarations import WORKER_ADMIN, Settings
+from streamgauge_demo.provider import Provider, answer, chunk
 from tests.faults.listening import listening
 from tests.faults.scripted import (
     BODY,
@@ -19,21 +20,17 @@ from tests.faults.scripted import (
     CHUNKED,
     MIB,
     ORDINARY,
-    Provider,
-    Script,
     ask,
-    chunk,
     connect,
     event,
     exchange,
     in_parallel,
     judge,
-    peak_memory,
     whole,
     with_records,
 )
 from tests.metrics.pages import lines_of, read_page
-from tests.running import Running, start, start_tap, start_up, wait_for, wait_until_ready
+from tests.running import Running, start, start_tap, start_up, start_worker, wait_for, wait_until_ready
 
 ANY_ADMIN = ("--admin", "127.0.0.1:0")
 UNREACHABLE = "127.0.0.1:1"
@@ -82,14 +79,14 @@ def test_h2_values_of_headers_add_no_line_upstream_and_never_reach_a_log(tmp_pat
         for name, value in passed:
             received = exchange(up, first + name + b": " + value + b"\r\n\r\n{}")
             assert received.endswith(ORDINARY), (name, value)
-            assert provider.heads[-1].count(b"\r\n" + name + b": " + value + b"\r\n") == 1
-            assert b"\nX-Injected" not in provider.heads[-1]
+            assert provider.exchanges[-1].request.head.count(b"\r\n" + name + b": " + value + b"\r\n") == 1
+            assert b"\nX-Injected" not in provider.exchanges[-1].request.head
         for value in REFUSED:
             for line in (b"X-Any: " + SIGN + value, SIGN + value + b": 1"):
                 assert exchange(up, first + line + b"\r\n\r\n{}").startswith(b"HTTP/1.1 400 "), line
         for target in (SIGN + b"\x80", SIGN + b"\x1b[31m", SIGN + b"\r", SIGN + b"\0"):
             assert exchange(up, b"GET /p/" + target + b" HTTP/1.1\r\nHost: a\r\n\r\n").startswith(b"HTTP/1.1 400 ")
-        assert len(provider.heads) == len(passed), "a refused request reached the upstream"
+        assert len(provider.exchanges) == len(passed), "a refused request reached the upstream"
         records = up.wait_for_records(len(passed))
         kept = {str(record[name]) for record in records for name in ("tenant", "trace_id", "last_event_id")}
         kept |= {value for record in records for value in record["attributes"].values()}
@@ -157,7 +154,10 @@ def test_s2_nothing_in_a_request_or_response_selects_another_server(tmp_path: Pa
                 )
                 assert received == moved
                 hosts = {
-                    line for head in provider.heads for line in head.split(b"\r\n") if line[:5].lower() == b"host:"
+                    line
+                    for one in provider.exchanges
+                    for line in one.request.head.split(b"\r\n")
+                    if line[:5].lower() == b"host:"
                 }
                 assert {host.split(b" ", 1)[1].decode() for host in hosts} == {urlsplit(provider.url).netloc}
                 judge(up)
@@ -220,8 +220,7 @@ def test_s3_an_agent_listens_on_its_admin_port_alone(tmp_path: Path) -> None:
 @pytest.mark.kafka
 def test_s3_a_worker_listens_on_its_admin_port_alone(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Faust's own web server, which listens on all addresses by default, is off."""
-    flags = ["--kafka", kafka, "--topic-prefix", prefix, *ANY_ADMIN, "--data-dir", str(tmp_path / "data")]
-    with start("worker", flags, tmp_path / "data") as worker:
+    with start_worker(kafka, prefix, tmp_path / "data") as worker:
         wait_until_ready(worker)
         assert listening(worker.process.pid) == {f"tcp {urlsplit(worker.admin).netloc}"}
         shown = health(worker)
@@ -306,7 +305,7 @@ def test_h5_what_clients_pipeline_after_a_slow_response_is_bounded_and_freed_whe
     first = f"POST /slow{CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     more = first * (PIPELINED_BYTES // len(first))
     part = chunk(event("one"))
-    slow = Script(lambda: [CHUNKED, part], end="stay")
+    slow = answer(CHUNKED, part, end="stay")
     with Provider({"slow": slow}) as provider, start_up(provider.url, tmp_path / "data") as up:
 
         def wave(number: int) -> None:
@@ -324,12 +323,14 @@ def test_h5_what_clients_pipeline_after_a_slow_response_is_bounded_and_freed_whe
             assert len(records) == number * WAVE
             assert {record["outcome"] for record in records} == {"client_abort"}
 
-        before = peak_memory(up)
+        before = up.peak_memory()
         wave(1)
-        after = peak_memory(up)
+        after = up.peak_memory()
         assert after - before < FIRST_WAVE_BYTES
         wave(2)
-        assert peak_memory(up) - after < NEXT_WAVE_BYTES, "the first wave was not freed"
-        assert len(provider.heads) == 2 * WAVE, "a request was sent before the response of the one before it had ended"
+        assert up.peak_memory() - after < NEXT_WAVE_BYTES, "the first wave was not freed"
+        assert len(provider.exchanges) == 2 * WAVE, (
+            "a request was sent before the response of the one before it had ended"
+        )
         judge(up)
         assert up.stop() == 0, up.log

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
+from streamgauge_demo.provider import Provider, Script, chunk
+from tests.client import Received
 from tests.faults.scripted import (
     CHUNKED,
     DONE,
     UNFRAMED,
-    Provider,
-    Received,
-    Script,
     ask,
-    chunk,
     event,
     judge,
+    last,
     same_bytes,
     whole,
     with_records,
@@ -51,9 +50,10 @@ def test_u1_a_client_that_leaves_at_the_first_byte_midway_and_after_the_last(tmp
         asked = {name: ask(up, name, leave_after=len(UNFRAMED) + len(body)) for name, (body, *_) in MOMENTS.items()}
         with_records(up, asked.values())
         for name, (_, outcome, source, output) in MOMENTS.items():
-            received, sent = asked[name], provider.sent[name]
+            received, sent = asked[name], last(provider, name)
             assert same_bytes(received, provider, name)
             left_at = wait_for(lambda sent=sent: sent.left_at, "end of the upstream's connection")
+            assert received.left_at is not None
             assert left_at - received.left_at < CANCELLED_S
             record = received.record
             assert (record["outcome"], record["usage"]["source"]) == (outcome, source), name
@@ -71,13 +71,13 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 PART = event("one") + event(" two")
 # By script: which upstream (p: plain, s: with TLS), the script, the outcome, the cause, and how the client's connection ends.
 BREAKS: dict[str, tuple[str, Script, str, str | None, set[str]]] = {
-    "reset": ("p", whole(chunk(PART), CHUNKED, "reset"), "upstream_reset", "reset", {"reset"}),
-    "closed": ("p", whole(chunk(PART), CHUNKED), "upstream_reset", "closed", {"fin", "reset"}),
-    "half-a-chunk": ("p", whole(chunk(PART)[:-9], CHUNKED), "upstream_reset", "closed", {"fin", "reset"}),
+    "reset": ("p", whole(chunk(PART), CHUNKED, "reset"), "upstream_reset", "reset", {"rst"}),
+    "closed": ("p", whole(chunk(PART), CHUNKED), "upstream_reset", "closed", {"fin", "rst"}),
+    "half-a-chunk": ("p", whole(chunk(PART)[:-9], CHUNKED), "upstream_reset", "closed", {"fin", "rst"}),
     "no-terminal": ("p", whole(PART), "truncated", None, {"fin"}),
-    "silent": ("p", whole(PART, end="stay"), "timeout", "idle_timeout", {"fin", "reset"}),
-    "tls-reset": ("s", whole(chunk(PART), CHUNKED, "reset"), "upstream_reset", "reset", {"reset"}),
-    "tls-without-notify": ("s", whole(PART), "upstream_reset", "closed", {"reset"}),
+    "silent": ("p", whole(PART, end="stay"), "timeout", "idle_timeout", {"fin", "rst"}),
+    "tls-reset": ("s", whole(chunk(PART), CHUNKED, "reset"), "upstream_reset", "reset", {"rst"}),
+    "tls-without-notify": ("s", whole(PART), "upstream_reset", "closed", {"rst"}),
     "tls-with-notify": ("s", whole(PART, end="notify"), "truncated", None, {"fin"}),
 }
 
@@ -89,7 +89,7 @@ def test_u2_an_upstream_that_breaks_is_seen_by_the_client_and_named_in_the_recor
     options = ("--upstream-ca", str(pki.ca), "--upstream-idle-timeout", "2")
     with (
         Provider(scripts) as plain,
-        Provider(scripts, context) as secure,
+        Provider(scripts, tls=context) as secure,
         start_up({"p": plain.url, "s": secure.url}, tmp_path / "data", *options) as up,
     ):
         providers = {"p": plain, "s": secure}
@@ -104,7 +104,7 @@ def test_u2_an_upstream_that_breaks_is_seen_by_the_client_and_named_in_the_recor
             found[name] = (received.record["outcome"], error and error["code"])
             assert received.record["counts"]["token_events"] == (1 if name == "half-a-chunk" else 2), name
         assert found == {name: (outcome, cause) for name, (_, _, outcome, cause, _) in BREAKS.items()}
-        ends = {name: asked[name].ended for name in BREAKS}
+        ends = {name: asked[name].end for name in BREAKS}
         assert {name for name, (*_, ended) in BREAKS.items() if ends[name] not in ended} == set(), ends
         judge(up)
         assert up.stop() == 0, up.log

@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,9 +20,10 @@ from streamgauge.core.record import Record
 from streamgauge.spool import Spool
 from streamgauge.spool.read_counters import read_balance, read_incidents
 from streamgauge.taps.proxy.pump_handle import BUILT
+from tests.client import Received
 from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
-from tests.faults.traffic import EVENTS, PACE_S, PAIRS, Received, ask
+from tests.faults.traffic import EVENTS, PACE_S, PAIRS, ask
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, start_tap, wait_for
@@ -67,19 +67,12 @@ def victims(tap: Running, who: str) -> list[int]:
     return [tap.process.pid] if who == "parent" else [*children(tap.process.pid), tap.process.pid]
 
 
-def books_of(tap: Running) -> dict[str, float]:
-    return Rig(tap, None, PREFIX).books()  # type: ignore[arg-type]
-
-
-def opened(tap: Running) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+@contextlib.contextmanager
+def opened(tap: Running) -> Iterator[http.client.HTTPResponse]:
     """A stream that has begun: its first events have been read."""
-    address = urlsplit(tap.url)
-    assert address.hostname
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
-    connection.request("POST", "/small/v1/chat/completions", b'{"model":"small-1","stream":true}')
-    answer = connection.getresponse()
-    assert answer.read(len(BEGIN)) == BEGIN
-    return connection, answer
+    with tap.post() as answer:
+        assert answer.read(len(BEGIN)) == BEGIN
+        yield answer
 
 
 def recorded(broker: MockCluster) -> list[Record]:
@@ -92,33 +85,31 @@ def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: P
     small.go_on.clear()
     options = ["--kafka", broker.bootstrap]
     with start_tap("tap", {"small": small.url}, tmp_path / "data", *options) as tap:
-        connection, answer = opened(tap)
-        wait_for(lambda: (books := books_of(tap))["delivered"] == books["seen"] > 0, "delivered beginning")
-        before = books_of(tap)["delivered"]
-        end_with_it = children(tap.process.pid) if who in ("parent", "all") else {}
-        for pid in victims(tap, who):
-            os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not any(map(runs, end_with_it)), "end of all that the tap has started")
-        small.go_on.set()
-        if who == "recorder":
-            assert answer.read() == REST  # the stream has nothing to do with it
-            wait_for(lambda: books_of(tap)["waiting"] == 0, "settled balance")
-        else:
-            with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
-                answer.read()
-        connection.close()
+        with opened(tap) as answer:
+            wait_for(lambda: (reads := tap.reads())["delivered"] == reads["seen"] > 0, "delivered beginning")
+            before = tap.reads()["delivered"]
+            end_with_it = children(tap.process.pid) if who in ("parent", "all") else {}
+            for pid in victims(tap, who):
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not any(map(runs, end_with_it)), "end of all that the tap has started")
+            small.go_on.set()
+            if who == "recorder":
+                assert answer.read() == REST  # the stream has nothing to do with it
+                tap.settled()
+            else:
+                with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+                    answer.read()
         if who in ("parent", "all"):
             tap.process.wait(PATIENCE_S)
     with start_tap("tap", {"small": small.url}, tmp_path / "data", *options) as again:
-        wait_for(lambda: books_of(again)["waiting"] == 0, "settled balance")
-        wait_for(lambda: len(recorded(broker)) == 1, f"record after {books_of(again)}", 20)
-        books = books_of(again)
-        connection, answer = opened(again)
-        assert answer.read() == REST
-        connection.close()
+        again.settled()
+        wait_for(lambda: len(recorded(broker)) == 1, f"record after {again.reads()}", 20)
+        reads = again.reads()
+        with opened(again) as answer:
+            assert answer.read() == REST
         assert again.stop() == 0
-    assert books["delivered"] >= before
-    assert set(books) <= {"seen", "delivered", "waiting", "crash", "recorder_gone"}
+    assert reads["delivered"] >= before
+    assert set(reads) <= {"seen", "delivered", "waiting", "crash", "recorder_gone"}
     cut, whole = sorted(recorded(broker), key=lambda record: record.stream_id)
     assert (cut.outcome, cut.usage.output_tokens, cut.usage.source) == ("abandoned", None, "absent")
     assert cut.timing.first_token_s is not None
@@ -135,7 +126,7 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path,
         gone: list[tuple[float, float]] = []  # the interval in which streams may be incomplete
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX, events=events) as rig:
             for round_ in range(3):
-                await rig.traffic.run_until(lambda: rig.books()["waiting"] < PAIRS * events)  # it has caught up
+                await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] < PAIRS * events)  # it has caught up
                 running = asyncio.create_task(rig.traffic.run_for(WINDOW_S + 4))
                 await asyncio.sleep(WINDOW_S + 1 + 0.03 * round_)  # more has arrived than may be lost
                 recorder = await asyncio.to_thread(part, rig.tap, RECORDER)
@@ -147,9 +138,9 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path,
             await rig.traffic.run_for(2)
             await rig.deliver_all()
             rig.traffic.judge()
-            books = rig.books()
-            assert set(books) <= {"seen", "delivered", "waiting", "crash", "recorder_gone", "recorder_behind"}
-            assert books.get("crash", 0) <= 3 * PAIRS * WINDOW_S / PACE_S
+            reads = rig.tap.reads()
+            assert set(reads) <= {"seen", "delivered", "waiting", "crash", "recorder_gone", "recorder_behind"}
+            assert reads.get("crash", 0) <= 3 * PAIRS * WINDOW_S / PACE_S
             records = await records_on(broker.bootstrap, PREFIX)
             assert len({record.stream_id for record in records}) == len(records)
             streams = {f"c-{number}": tapped for number, (_, tapped) in enumerate(rig.traffic.pairs)}
@@ -166,7 +157,7 @@ def is_restarted(tap: Running, gone: int) -> bool:
 
 
 def overlap(stream: Received, window: tuple[float, float]) -> bool:
-    return stream.began_s < window[1] and stream.ended_s > window[0]
+    return stream.sent_at < window[1] and stream.ended_at > window[0]
 
 
 def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> None:
@@ -184,7 +175,7 @@ def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> No
                 broker.down() if chance.random() < 0.4 else broker.up()
                 with contextlib.suppress(ProcessLookupError, AssertionError):
                     os.kill(victims(rig.tap, chance.choice(["recorder", "relay"]))[0], signal.SIGKILL)
-                await asyncio.to_thread(rig.books)
+                await asyncio.to_thread(rig.tap.reads)
             await asking
             broker.up()
             if last:
@@ -218,7 +209,7 @@ def test_t2_sigterm_under_traffic(broker: MockCluster, tmp_path: Path, there: bo
 
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX, "--drain-timeout", "10") as rig:
-            await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
+            await rig.traffic.run_until(lambda: rig.tap.reads()["delivered"] > 0)
             if not there:
                 broker.down()
             running = asyncio.create_task(rig.traffic.run_for(0))
@@ -256,7 +247,7 @@ def test_t3_exception_inside_capture(broker: MockCluster, tmp_path: Path, where:
             await rig.traffic.run_for(1)
             await rig.deliver_all()
             rig.traffic.judge()
-            dropped = rig.books()["capture_fault"]
+            dropped = rig.tap.reads()["capture_fault"]
             assert dropped > 0
             records = await records_on(broker.bootstrap, PREFIX)
             assert len({record.stream_id for record in records}) == len(records) == len(rig.traffic.pairs)
@@ -283,7 +274,7 @@ def test_c1_the_wall_clock_steps_an_hour_either_way(broker: MockCluster, tmp_pat
                 off.write_text(step)
                 await running
             broker.down()
-            await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
+            await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] > 0)
             off.write_text("31622400")
             await rig.traffic.run_for(6)  # longer than the recorder's upkeep, which looks for what is too old
             broker.up()
@@ -291,7 +282,7 @@ def test_c1_the_wall_clock_steps_an_hour_either_way(broker: MockCluster, tmp_pat
             rig.traffic.judge()
             records = await records_on(broker.bootstrap, PREFIX)
             assert_whole(records, len(rig.traffic.pairs))
-            assert set(rig.books()) == {"seen", "delivered", "waiting"}
+            assert set(rig.tap.reads()) == {"seen", "delivered", "waiting"}
             for record in records:
                 assert record.timing.end_s is not None
                 assert record.timing.first_byte_s is not None

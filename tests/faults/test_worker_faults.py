@@ -23,7 +23,7 @@ from tests.kafka_broker.administration import admin, delete_topic
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
 from tests.kafka_broker.reading import read_all, read_until, write_all
-from tests.running import start, wait_for, wait_until_ready
+from tests.running import start_worker, wait_for, wait_until_ready
 
 pytestmark = pytest.mark.kafka
 
@@ -230,8 +230,7 @@ def locked(ledger: Path) -> Iterator[None]:
 def test_i7_health_reports_the_state_of_the_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Not ready before it has its partitions, nor while it drains; live all the time."""
     data_dir = tmp_path / "data"
-    flags = ["--kafka", kafka, "--topic-prefix", prefix, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
-    with start("worker", [*flags, "--drain-timeout", "60"], data_dir) as running:
+    with start_worker(kafka, prefix, data_dir, "--drain-timeout", "60") as running:
         wait_for(lambda: "metrics at" in running.log, "address")
         running.admin = running.log.partition("metrics at ")[2].partition("/metrics")[0]
         status, why = running.get("/health/ready")

@@ -5,17 +5,18 @@ machine's.
 """
 
 import asyncio
-import contextlib
 import random
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+
+from streamgauge_demo.provider import LAST_CHUNK, Exchange, Provider, chunk, stream
+from tests.client import Received, request, talk
 
 # A stream: this many events, this far apart (seconds), each with this much text (bytes).
 EVENTS = 30
@@ -56,77 +57,27 @@ def events(number: int, size: int, count: int = EVENTS) -> list[bytes]:
 
 def chunks_of(number: int, size: int = TEXT_BYTES) -> bytes:
     """The body of one stream's response, with its framing."""
-    return b"".join(map(_chunk, events(number, size))) + _LAST_CHUNK
+    return b"".join(map(chunk, events(number, size))) + LAST_CHUNK
 
 
-_LAST_CHUNK = b"0\r\n\r\n"
+def provider(size: int = TEXT_BYTES, count: int = EVENTS) -> Provider:
+    """A provider of these streams. `size`: of each event's text (bytes); `count`: a stream's events."""
 
+    async def script(exchange: Exchange) -> None:
+        number = msgspec.json.decode(await exchange.read_body())["user_number"]
+        await stream(*events(number, size, count), headers={"connection": "close"}, pause_s=PACE_S)(exchange)
+        await exchange.end("close")
 
-def _chunk(event: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(event), event)
-
-
-async def _answer(size: int, count: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        number = msgspec.json.decode(await reader.readexactly(length))["user_number"]
-        writer.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
-        )
-        for event in events(number, size, count):
-            writer.write(_chunk(event))
-            await writer.drain()
-            await asyncio.sleep(PACE_S)
-        writer.write(_LAST_CHUNK)
-        await writer.drain()
-    writer.close()
-
-
-@contextlib.asynccontextmanager
-async def provider(size: int = TEXT_BYTES, count: int = EVENTS) -> AsyncIterator[str]:
-    """A provider's URL. `size`: of each event's text (bytes); `count`: a stream's events."""
-    server = await asyncio.start_server(partial(_answer, size, count), "127.0.0.1", 0)
-    async with server:
-        host, port = server.sockets[0].getsockname()
-        yield f"http://{host}:{port}"
-
-
-@dataclass
-class Received:
-    """What a client received: the bytes, when the first arrived, and the longest wait between two reads (seconds).
-
-    `began_s`, `ended_s`: when it sent its request and when it had everything, by the monotonic clock.
-    """
-
-    data: bytes = b""
-    first_s: float = 0.0
-    gap_s: float = 0.0
-    began_s: float = 0.0
-    ended_s: float = 0.0
+    return Provider(script)
 
 
 async def ask(url: str, number: int) -> Received:
-    """One request and its whole response."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    received = Received()
+    """One request and its whole response. Raises OSError if the connection is refused or breaks."""
     body = msgspec.json.encode({"model": "m-1", "stream": True, "user_number": number, "messages": []})
-    head = f"POST {address.path}{PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {SECRET}\r\n"
-    head += f"content-length: {len(body)}\r\n\r\n"
-    last = began = received.began_s = time.monotonic()
-    try:
-        writer.write(head.encode() + body)
-        while data := await reader.read(65_536):
-            now = time.monotonic()
-            if received.data:
-                received.gap_s = max(received.gap_s, now - last)
-            else:
-                received.first_s = now - began
-            received.data, last = received.data + data, now
-    finally:
-        writer.close()
-    received.ended_s = time.monotonic()
+    asked = request(f"{urlsplit(url).path}{PATH}", body, headers=f"authorization: Bearer {SECRET}\r\n")
+    received = await talk(url, [asked], to_close=True)
+    if received.end != "fin":
+        raise ConnectionResetError(f"the response ended by {received.end}")
     return received
 
 
@@ -159,8 +110,8 @@ class Traffic:
     def judge_bytes(self) -> None:
         """Every byte is the provider's."""
         for direct, tapped in self.pairs:
-            assert _body(tapped.data) == _body(direct.data)
-            assert tapped.data.endswith(_LAST_CHUNK)
+            assert tapped.body == direct.body
+            assert tapped.raw.endswith(LAST_CHUNK)
 
     def judge(self) -> None:
         """Every byte is the provider's; first bytes and gaps are the provider's within BOUND_S."""
@@ -171,8 +122,3 @@ class Traffic:
             assert through - straight < BOUND_S, (
                 f"{measure}: {through:.3f} s through the tap, {straight:.3f} s straight"
             )
-
-
-def _body(answer: bytes) -> bytes:
-    """The response's body without its framing."""
-    return answer.partition(b"\r\n\r\n")[2]

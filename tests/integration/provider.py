@@ -2,11 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 
-from tests.http_serving import PATIENCE_S, LocalServer, Quiet, serving
+from streamgauge_demo import provider as simulated
 
 
 def event(**choice: object) -> bytes:
@@ -23,49 +20,29 @@ REST = (
 )
 
 
-class Provider(LocalServer):
+class Provider(simulated.Provider):
     """`go_on`: while it is cleared, streams stop after their beginning; once set, they end. `headers`: further headers of
-    responses. `asked`: the headers of each request, in lower case.
+    responses.
     """
 
     def __init__(self) -> None:
-        super().__init__(_Handler)
+        super().__init__(self._play)
         self.go_on = threading.Event()
         self.go_on.set()
         self.headers: dict[str, str] = {}
-        self.asked: list[dict[str, str]] = []
+
+    @property
+    def asked(self) -> list[dict[str, str]]:
+        """The headers of each request, in lower case."""
+        return [exchange.request.headers for exchange in self.exchanges]
+
+    async def _play(self, exchange: simulated.Exchange) -> None:
+        await exchange.read_body()
+        await exchange.play([simulated.head(headers=self.headers), simulated.chunk(BEGIN)])
+        if await exchange.until(self.go_on):
+            await exchange.play([simulated.chunk(REST), simulated.LAST_CHUNK])
 
 
-class _Handler(Quiet, BaseHTTPRequestHandler):
-    server: Provider
-
-    def do_POST(self) -> None:
-        self.server.asked.append({name.lower(): value for name, value in self.headers.items()})
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self._chunk(BEGIN)
-        if not self.server.go_on.wait(PATIENCE_S):
-            return
-        self._chunk(REST)
-        self._chunk(b"")
-
-    def _chunk(self, content: bytes) -> None:
-        try:
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content))
-        except OSError:  # the tap has disconnected: some tests are about this
-            self.close_connection = True
-
-
-@contextmanager
-def provider() -> Iterator[Provider]:
-    """Runs a provider within the context."""
-    with serving(Provider()) as server:
-        try:
-            yield server
-        finally:
-            server.go_on.set()
+def provider() -> Provider:
+    """A provider that serves within its context."""
+    return Provider()

@@ -1,11 +1,10 @@
 """A provider whose streams break and can be resumed, like OpenAI's Responses and Nimbus's messages."""
 
 import json
-from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
-from tests.http_serving import LocalServer, Quiet, serving
+from streamgauge_demo.provider import Exchange, Provider, Request, Script, stream, whole
+from tests.events import DONE, chat_chunk, chat_usage, named
 
 # Where streams break: the last event before it, by sequence number and by event id.
 LAST_SEQUENCE = 5
@@ -13,8 +12,8 @@ LAST_EVENT = 4
 
 
 def _typed(kind: str, event_id: int | None = None, **members: object) -> bytes:
-    named = b"" if event_id is None else b"id: %d\n" % event_id
-    return named + f"event: {kind}\ndata: {json.dumps({'type': kind, **members})}\n\n".encode()
+    numbered = b"" if event_id is None else b"id: %d\n" % event_id
+    return numbered + named({"type": kind, **members})
 
 
 def _response(status: str, usage: object = None) -> dict[str, object]:
@@ -60,82 +59,52 @@ MESSAGE = [
 ]
 
 
-def _chunk(**members: object) -> bytes:
-    chunk = {"id": "chatcmpl-same", "object": "chat.completion.chunk", "created": 1, "model": "small-1", **members}
-    return f"data: {json.dumps(chunk)}\n\n".encode()
-
-
 # A chat whose id is the same for every request, as some gateways give it.
 CHAT = [
-    _chunk(choices=[{"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}]),
-    _chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]),
-    _chunk(choices=[], usage={"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}),
-    b"data: [DONE]\n\n",
+    chat_chunk("same", role="assistant", content="Hi"),
+    chat_chunk("same", finish="stop"),
+    chat_usage("same", 3, 2),
+    DONE,
 ]
 REFUSED = {"error": {"type": "invalid_request_error", "code": "resume_not_supported", "message": "not for this model"}}
 BUSY = {"error": {"type": "server_error", "code": "overloaded", "message": "later"}}
 
 
-class Resumable(LocalServer):
-    """`busy`: how many further requests for the model `busy-1` get a 503."""
+# Before a refused request is repeated.
+_LATER = {"retry-after-ms": "1"}
+
+
+class Resumable(Provider):
+    """`busy`: how many further requests for the model `busy-1` get a 503. A stream that breaks has no last chunk."""
 
     def __init__(self) -> None:
-        super().__init__(_Handler)
+        super().__init__(self._play)
         self.busy = 1
 
+    async def _play(self, exchange: Exchange) -> None:
+        body = await exchange.read_body()
+        await self._script(exchange.request, json.loads(body or b"{}"))(exchange)
 
-class _Handler(Quiet, BaseHTTPRequestHandler):
-    server: Resumable
-
-    def do_GET(self) -> None:
-        """The rest of a stored response, with the event before it repeated, like upstreams with coarse offsets.
-
-        Without a position, all of it.
-        """
-        url = urlsplit(self.path)
-        after = int(parse_qs(url.query).get("starting_after", ["0"])[0])
-        assert url.path == "/v1/responses/resp_1"
-        self._stream(RESPONSE[after:], whole=True)
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        resumed = self.headers["last-event-id"]
-        if self.path == "/v1/responses":
-            self._stream(RESPONSE[: LAST_SEQUENCE + 1], whole=False)
-        elif self.path == "/v1/messages":
-            self._stream(
-                MESSAGE[:LAST_EVENT] if resumed is None else MESSAGE[int(resumed) :], whole=resumed is not None
-            )
-        elif resumed is not None:
-            self._refuse(400, REFUSED)
-        elif body["model"] == "busy-1" and self.server.busy:
-            self.server.busy -= 1
-            self._refuse(503, BUSY)
-        else:
-            self._stream(CHAT, whole=True)
-
-    def _stream(self, events: list[bytes], *, whole: bool) -> None:
-        """One event per chunk; without its last one the body breaks off."""
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        for event in events:
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
-        if whole:
-            self.wfile.write(b"0\r\n\r\n")
-        self.close_connection = not whole
-
-    def _refuse(self, status: int, error: object) -> None:
-        body = json.dumps(error).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.send_header("retry-after-ms", "1")
-        self.end_headers()
-        self.wfile.write(body)
+    def _script(self, request: Request, body: dict[str, object]) -> Script:
+        resumed = request.headers.get("last-event-id")
+        if request.method == "GET":
+            return _rest_of_response(request)
+        if request.path == "/v1/responses":
+            return stream(*RESPONSE[: LAST_SEQUENCE + 1], end="close")
+        if request.path == "/v1/messages":
+            return stream(*MESSAGE[:LAST_EVENT], end="close") if resumed is None else stream(*MESSAGE[int(resumed) :])
+        if resumed is not None:
+            return whole(json.dumps(REFUSED).encode(), 400, headers=_LATER)
+        if body["model"] == "busy-1" and self.busy:
+            self.busy -= 1
+            return whole(json.dumps(BUSY).encode(), 503, headers=_LATER)
+        return stream(*CHAT)
 
 
-def resumable() -> AbstractContextManager[Resumable]:
-    """Runs the provider within the context."""
-    return serving(Resumable())
+def _rest_of_response(request: Request) -> Script:
+    """The rest of a stored response, with the event before it repeated, like upstreams with coarse offsets. Without a
+    position, all of it.
+    """
+    assert request.path == "/v1/responses/resp_1"
+    after = int(parse_qs(urlsplit(request.target).query).get("starting_after", ["0"])[0])
+    return stream(*RESPONSE[after:])

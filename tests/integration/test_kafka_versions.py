@@ -18,7 +18,7 @@ from tests.integration.synthetic import distinct
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.jars import KAFKA_3_9, KAFKA_4, NoBrokerError
 from tests.kafka_broker.reading import read_all
-from tests.running import Running, command, here, start, start_tap, wait_for, wait_until_ready
+from tests.running import Running, command, here, off_loop, start, start_tap, wait_for, wait_until_ready
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -84,23 +84,18 @@ async def under_load(
     load: Load, kafka: list[str], data_dir: Path, workers: dict[str, Running], start_again: Callable[[str], Running]
 ) -> None:
     """Streams through a tap, while the worker that has its partition is killed and started again."""
-    async with load.provider() as url:
-        context = start_tap("tap", {"p": url}, data_dir, *kafka)
-        tap = await asyncio.to_thread(context.__enter__)
-        try:
-            for worker in workers.values():
-                await asyncio.to_thread(wait_until_ready, worker)
-            ends = time.monotonic() + LOAD_S
-            asking = asyncio.create_task(load.keep(f"{tap.url}/p", STREAMS_AT_A_TIME, lambda: time.monotonic() > ends))
-            victim = await asyncio.to_thread(wait_for, lambda: at_work(workers), "worker that is at it")
-            workers[victim].process.kill()
-            workers[victim].process.wait()
-            assert not asking.done(), "the streams ended before the kill"
-            workers[victim] = start_again(victim)
-            await asking
-            assert await asyncio.to_thread(tap.stop) == 0, tap.log
-        finally:
-            await asyncio.to_thread(context.__exit__, None, None, None)
+    async with load.provider() as upstream, off_loop(start_tap("tap", {"p": upstream.url}, data_dir, *kafka)) as tap:
+        for worker in workers.values():
+            await asyncio.to_thread(wait_until_ready, worker)
+        ends = time.monotonic() + LOAD_S
+        asking = asyncio.create_task(load.keep(f"{tap.url}/p", STREAMS_AT_A_TIME, lambda: time.monotonic() > ends))
+        victim = await asyncio.to_thread(wait_for, lambda: at_work(workers), "worker that is at it")
+        workers[victim].process.kill()
+        workers[victim].process.wait()
+        assert not asking.done(), "the streams ended before the kill"
+        workers[victim] = start_again(victim)
+        await asking
+        assert await asyncio.to_thread(tap.stop) == 0, tap.log
 
 
 def at_work(workers: dict[str, Running]) -> str | None:

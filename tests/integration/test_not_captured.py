@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from streamgauge_demo.provider import Exchange, Provider, whole
 from tests.integration.provider import BEGIN, REST
 from tests.running import PATIENCE_S, Running, start_up, wait_for
 from tests.taps.proxy.rig import receive_all
@@ -55,33 +53,17 @@ REQUESTS: tuple[tuple[str, str, str | None], ...] = (
 )
 
 
-class Answering(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def _answer(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"] or 0))
-        status, kind, body = ANSWERS[self.path] if self.command != "OPTIONS" else (200, "text/plain", b"")
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = do_OPTIONS = _answer  # noqa: N815 - names of BaseHTTPRequestHandler
-
-    def log_message(self, *_: Any) -> None:
-        pass
+async def play(exchange: Exchange) -> None:
+    await exchange.read_body()
+    request = exchange.request
+    status, kind, body = ANSWERS[request.path] if request.method != "OPTIONS" else (200, "text/plain", b"")
+    await whole(body, status, kind)(exchange)
 
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with Provider(play) as server:
+        yield server.url
 
 
 def ask(up: Running, method: str, path: str) -> None:

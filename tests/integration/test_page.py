@@ -1,6 +1,5 @@
 """The page's JSON of real processes: `up`, and a tap and a worker with a real Kafka. tests/live has the page itself."""
 
-import http.client
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,26 +10,22 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.integration.provider import BEGIN, Provider, provider
-from tests.running import PATIENCE_S, Running, command, start, start_tap, start_up, wait_for, wait_until_ready
+from tests.running import Running, command, start_tap, start_up, start_worker, wait_for, wait_until_ready
 
 BODY = json.dumps({"model": "small-1", "stream": True, "messages": [{"role": "user", "content": "A SECRET"}]})
 
 
 @contextmanager
-def open_stream(url: str, small: Provider) -> Iterator[None]:
+def open_stream(tap: Running, small: Provider) -> Iterator[None]:
     """A stream whose beginning the client has; it ends when the context is left."""
     small.go_on.clear()
-    address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
-    connection.request("POST", "/small/v1/chat/completions", BODY, {"content-type": "application/json"})
-    answer = connection.getresponse()
-    assert answer.read(len(BEGIN)) == BEGIN
-    try:
-        yield
-    finally:
-        small.go_on.set()
-        answer.read()
-        connection.close()
+    with tap.post(BODY, {"content-type": "application/json"}) as answer:
+        assert answer.read(len(BEGIN)) == BEGIN
+        try:
+            yield
+        finally:
+            small.go_on.set()
+            answer.read()
 
 
 def asked(running: Running, path: str = "/streams") -> Any:
@@ -88,7 +83,7 @@ def check_finished(running: Running, stream: str, process: str) -> None:
 def test_up(tmp_path: Path) -> None:
     with provider() as small, start_up({"small": small.url}, tmp_path / "data", "--capture", "full") as up:
         assert asked(up)["open"]["total"] == 0
-        with open_stream(up.url, small):
+        with open_stream(up, small):
             stream = check_open(up, "up")
         check_finished(up, stream, "up")
         assert up.get("/")[1].startswith("<!doctype html>")
@@ -101,16 +96,14 @@ def test_up(tmp_path: Path) -> None:
 @pytest.mark.kafka
 def test_tap_and_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
     broker = ["--kafka", kafka, "--topic-prefix", prefix]
-    place = tmp_path / "worker"
-    own = ["--admin", "127.0.0.1:0", "--data-dir", str(place)]
-    with provider() as small, start("worker", [*broker, *own], place) as worker:
+    with provider() as small, start_worker(kafka, prefix, tmp_path / "worker") as worker:
         wait_until_ready(worker)
         answer = asked(worker)
         assert answer["unready"] is None
         assert len(answer["partitions"]) > 1
         with start_tap("tap", {"small": small.url}, tmp_path / "tap", *broker) as tap:
             assert asked(tap)["open"]["total"] == 0  # from now on it looks
-            with open_stream(tap.url, small):
+            with open_stream(tap, small):
                 stream = check_open(worker, "worker")
                 assert check_open(tap, "tap") == stream
             for running, process in ((worker, "worker"), (tap, "tap")):

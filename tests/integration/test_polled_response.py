@@ -3,45 +3,35 @@
 import json
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.http_serving import LocalServer, Quiet, serving
+from streamgauge_demo.provider import Exchange, Provider, whole
 from tests.running import Running, command, start_up
 
 USAGE = {"input_tokens": 700, "output_tokens": 90, "total_tokens": 790}
 
 
-class _Background(Quiet, BaseHTTPRequestHandler):
+class Background(Provider):
     """Queues a response; it is done at the second read."""
 
-    reads = 0
+    def __init__(self) -> None:
+        super().__init__(self._play)
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self._send("queued")
-
-    def do_GET(self) -> None:
-        type(self).reads += 1
-        self._send("in_progress" if self.reads == 1 else "completed")
-
-    def _send(self, status: str) -> None:
+    async def _play(self, exchange: Exchange) -> None:
+        await exchange.read_body()
+        reads = sum(one.request.method == "GET" for one in self.exchanges)
+        status = "queued" if exchange.request.method == "POST" else "in_progress" if reads == 1 else "completed"
         response = {"id": "resp_1", "object": "response", "status": status, "model": "gpt-5", "output": []}
         body = json.dumps({**response, "usage": USAGE if status == "completed" else None}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        await whole(body)(exchange)
 
 
 @pytest.fixture
-def server() -> Iterator[LocalServer]:
-    _Background.reads = 0
-    with serving(LocalServer(_Background)) as running:
+def server() -> Iterator[Provider]:
+    with Background() as running:
         yield running
 
 
@@ -51,7 +41,7 @@ def send(up: Running, path: str, body: bytes | None = None) -> Any:
         return json.load(answer)
 
 
-def test_a_response_that_is_polled_counts_once_also_after_a_restart(server: LocalServer, tmp_path: Path) -> None:
+def test_a_response_that_is_polled_counts_once_also_after_a_restart(server: Provider, tmp_path: Path) -> None:
     prices, data_dir = tmp_path / "prices.toml", tmp_path / "data"
     prices.write_text('[upstreams]\nsmall = "openai"\n')
     options = ({"small": server.url}, data_dir, "--prices", str(prices))
@@ -77,7 +67,7 @@ def test_a_response_that_is_polled_counts_once_also_after_a_restart(server: Loca
     assert (total["streams"], total["with_usage"], total["total_tokens"], total["cost_usd"]) == (5, 1, 790, "0.001775")
 
 
-def test_an_own_server_has_no_cost_whatever_its_name_and_model_are(server: LocalServer, tmp_path: Path) -> None:
+def test_an_own_server_has_no_cost_whatever_its_name_and_model_are(server: Provider, tmp_path: Path) -> None:
     with start_up({"openai": server.url}, tmp_path / "data") as up:
         for _ in range(2):
             send(up, "/openai/v1/responses/resp_1")

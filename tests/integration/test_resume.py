@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.token_kinds import INPUT_KINDS, OUTPUT_KINDS
-from tests.integration.resumable import LAST_EVENT, LAST_SEQUENCE, MESSAGE, RESPONSE, resumable
+from tests.integration.resumable import LAST_EVENT, LAST_SEQUENCE, MESSAGE, RESPONSE, Resumable
 from tests.running import Running, command, start_up, wait_for
 
 Record = dict[str, Any]
@@ -47,7 +47,7 @@ def take_up_a_message(client: Any) -> None:
 def chat(client: Any, model: str = "small-1", **headers: str) -> None:
     question: Any = [{"role": "user", "content": "A SECRET"}]
     chunks = client.chat.completions.create(model=model, messages=question, stream=True, extra_headers={**headers})
-    assert [chunk.id for chunk in chunks] == ["chatcmpl-same"] * 3
+    assert [chunk.id for chunk in chunks] == ["c-same"] * 3
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     import openai
 
     data_dir = tmp_path_factory.mktemp("resume") / "data"
-    with resumable() as server, start_up({"p": server.url}, data_dir) as running:
+    with Resumable() as server, start_up({"p": server.url}, data_dir) as running:
         root = f"{running.url}/p"
         with (
             openai.OpenAI(base_url=f"{root}/v1", api_key="sk-1", max_retries=1, timeout=CLIENTS_S) as first,
@@ -169,7 +169,7 @@ def test_a_retry_is_found_with_its_request(up: Running) -> None:
 
 
 def test_two_requests_that_share_a_response_id_are_two(up: Running) -> None:
-    [shared] = [line for line in totals(up, "response_id") if line["response_id"] == "chatcmpl-same"]
+    [shared] = [line for line in totals(up, "response_id") if line["response_id"] == "c-same"]
     assert (shared["streams"], shared["input_tokens"], shared["output_tokens"]) == (3, 9, 6)
 
 

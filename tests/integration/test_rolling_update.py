@@ -20,13 +20,13 @@ from openai import AsyncOpenAI
 
 from streamgauge.kafka.topics import Topics
 from streamgauge_demo.scenario import Scenario
-from tests.chaos.upstream import LONG, upstream
+from tests.chaos.upstream import LONG, PROGRAM
 from tests.deploy.balancer import Balancer, Places, balancer
 from tests.integration.synthetic import distinct
 from tests.integration.test_chain import count_of
 from tests.kafka_broker.reading import read_all
 from tests.ports import free_port
-from tests.running import Running, start, wait_for, wait_until_ready
+from tests.running import Running, program, start, wait_for, wait_until_ready
 
 # Streams of four seconds: each tap has some open when it is asked to stop.
 SCENARIO: Scenario = LONG[0]
@@ -82,12 +82,13 @@ def test_a_rolling_update_costs_no_stream(kafka: str, prefix: str, tmp_path: Pat
         for name in ("worker-1", "worker-2")
     ]
     places = [Places(name, free_port(), free_port()) for name in ("tap-1", "tap-2")]
-    with upstream() as url:
+    with program(*PROGRAM) as upstream:
         taps = [
             Member(
                 "tap",
                 [
-                    *(*topics, "--upstream", f"{SCENARIO.upstream}={url}", "--listen", f"127.0.0.1:{place.llm}"),
+                    *(*topics, "--upstream", f"{SCENARIO.upstream}={upstream.said}"),
+                    *("--listen", f"127.0.0.1:{place.llm}"),
                     *("--admin", f"127.0.0.1:{place.admin}", "--data-dir", str(tmp_path / place.name)),
                 ],
                 tmp_path / place.name,

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import http.client
 import importlib.machinery
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -65,10 +63,7 @@ def test_f14_a_signal_while_the_command_line_is_imported_leaves_no_traceback(nam
 @contextlib.contextmanager
 def open_stream(tap: Running) -> Iterator[http.client.HTTPResponse]:
     """A stream that has begun, and goes on when the provider does."""
-    address = urlsplit(tap.url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
-    connection.request("POST", "/small/v1/chat/completions", json.dumps({"model": "small-1", "stream": True}))
-    with contextlib.closing(connection), connection.getresponse() as answer:
+    with tap.post() as answer:
         assert answer.read(len(BEGIN)) == BEGIN
         yield answer
 

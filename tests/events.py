@@ -1,4 +1,4 @@
-"""Small streams of each dialect, as lists of wire events."""
+"""Events of small streams of each dialect, as a provider sends them."""
 
 import json
 from collections.abc import Iterable, Mapping
