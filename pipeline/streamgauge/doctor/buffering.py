@@ -45,8 +45,10 @@ class StreamFailedError(Exception):
 
 @dataclass
 class SlowStream:
-    """The server. `sent`: by the number in a request's query, when each event was written (monotonic seconds); `open`:
-    the connections that are being answered.
+    """The server of the slow stream.
+
+    `sent`: the time at which each event was written (monotonic seconds), by the number in a request's query; `open`: the
+    connections that are being answered.
     """
 
     sent: dict[str, list[float]] = field(default_factory=dict)
@@ -98,7 +100,7 @@ async def serving(host: str, port: int) -> AsyncIterator[SlowStream]:
 
 
 def arrivals(url: str, tls: ssl.SSLContext | None) -> list[float]:
-    """Requests the stream at `url`; when each event arrived (monotonic seconds). Raises StreamFailedError."""
+    """Requests the stream at `url`. Returns the arrival time of each event (monotonic seconds). Raises StreamFailedError."""
     parts = urlsplit(url)
     try:
         connection: http.client.HTTPConnection = (
@@ -204,7 +206,7 @@ async def _through(url: str, path: str, stream: SlowStream) -> Finding:
 
 
 async def _measured(where: str, url: str, tls: ssl.SSLContext | None, stream: SlowStream) -> Finding:
-    """Compares the gaps between arrivals with those between writes. Raises StreamFailedError."""
+    """Compares the gaps between arrivals with the gaps between writes. Raises StreamFailedError."""
     number = stream.next_number()
     arrived = await in_thread(arrivals, f"{url}?{number}", tls)
     sent = stream.sent.get(number, [])

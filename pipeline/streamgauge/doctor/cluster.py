@@ -39,7 +39,7 @@ class Cluster:
         self._reading: asyncio.Task[Facts] | None = None
 
     async def facts(self) -> Facts:
-        """Raises TopicsError."""
+        """The facts, read by the first call. Raises TopicsError."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._reading)  # a check that is out of time ends without the others

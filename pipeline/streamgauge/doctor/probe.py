@@ -1,4 +1,4 @@
-"""Connects to a server as a tap would, and asks it by HEAD for its time. The error reports how far it got, and the cure."""
+"""Connects to a server as a tap would, and requests its time by HEAD. The error reports how far it got, and the cure."""
 
 import asyncio
 import contextlib

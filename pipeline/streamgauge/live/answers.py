@@ -39,7 +39,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class OpenStreams(msgspec.Struct):
-    """The open streams: how many, and those that are shown."""
+    """The open streams: their numbers, and the shown streams."""
 
     total: int
     not_shown: int
@@ -149,7 +149,7 @@ class Money(msgspec.Struct):
 
 class Overview(msgspec.Struct, kw_only=True):
     """The answer of /streams. `partitions`: of a worker; None for others. `unready`: why it has none, or nothing to
-    show. `since`: when this process began to look (RFC 3339). `responses`: None for a worker, which sees no responses.
+    show. `since`: since when this process counts (RFC 3339). `responses`: None for a worker, which sees no responses.
     """
 
     process: str
@@ -171,7 +171,7 @@ class Overview(msgspec.Struct, kw_only=True):
 
 
 class Step(msgspec.Struct):
-    """One read of a stream: when it came, the time since the read before it, what it brought."""
+    """One read of a stream: its time, the time since the read before it, and its content."""
 
     at_s: float | None
     gap_s: float | None
@@ -184,9 +184,9 @@ class Step(msgspec.Struct):
 
 
 class Timeline(msgspec.Struct, kw_only=True):
-    """The answer of /streams/ID. `record`: as it is, or as it would be if the stream ended now without an end.
+    """The answer of /streams/ID. `record`: of an open stream the record that it would have if it were closed now.
 
-    `error_at_s`: when the error came in the stream, if it did.
+    `error_at_s`: the time of the error in the stream, if it had one.
     """
 
     stream: Row

@@ -13,7 +13,7 @@ from streamgauge.live.view import LiveView
 
 Result = TypeVar("Result")
 
-# How long a question waits for the thread (seconds): longer than it takes to process what it takes from the spool at once.
+# How long a question waits for the thread (seconds): longer than one step of the thread takes.
 ANSWER_S = 5.0
 # Questions that may wait: pages ask every two seconds.
 MAX_WAITING = 32
@@ -49,13 +49,13 @@ class WatchedThread:
         self._questions: deque[Callable[[], None]] = deque()
 
     def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
-        """A bundle was applied to the assembler. `records`: of the streams that it ended."""
+        """Takes a bundle that was applied to the assembler. `records`: of the streams that it ended."""
         self.view.applied(bundle, assembler, records)
         if self._questions:
             self.answer()
 
     def answer(self) -> None:
-        """Answers what was asked."""
+        """Answers the waiting questions."""
         while self._questions:
             self._questions.popleft()()
 
@@ -70,7 +70,7 @@ class WatchedThread:
                 return
             try:
                 waiting.set_result(question(self.view))
-            except Exception as error:  # noqa: BLE001 - the asker gets it, and the assembler goes on
+            except Exception as error:  # noqa: BLE001 - the caller gets it, and the assembler goes on
                 waiting.set_exception(error)
 
         self._questions.append(answered)

@@ -1,10 +1,10 @@
-"""The reads of streams, for the page: kept as references to what a bundle brought, and decoded when a page asks.
+"""The reads of streams, for the page: kept as they came in bundles, and decoded when a page requests them.
 
 A stream keeps its first chunk, its newest reads, and the first read after each long gap between two chunks. (A stall is
 longer than the recorder's flush, so the read after it begins a chunk.) All limits are per process.
 
-A moment is a decoded read: how many events it brought, how many of them tokens, and which kinds. Each read is applied to a
-stream state that only the decoder uses, by the code that makes records; the difference shows what it brought. No text is
+A moment is a decoded read: the numbers of its events and token events, and their kinds. Each read is applied to a stream
+state that only the decoder uses, by the code that makes records; the difference shows the content of the read. No text is
 kept: kinds are words of KINDS.
 """
 
@@ -36,8 +36,8 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadDecoder:
-    """Decodes the reads of one stream, in their order. `dialect`: what the stream's content showed, if its first reads may be
-    missing.
+    """Decodes the reads of one stream, in their order. `dialect`: the dialect that the stream has shown, since its first
+    reads may be missing.
     """
 
     def __init__(self, opening: Opening | None, dialect: str | None, stall_ns: int) -> None:
@@ -46,7 +46,7 @@ class ReadDecoder:
         self._stream = Stream(self._state, stall_ns)
 
     def moment(self, index: int, gap_ns: int | None, read: Read) -> Moment:
-        """The next read. Reads between this one and the one before may be missing."""
+        """The moment of the next read. Reads before it may be missing."""
         before = _facts(self._state)
         self._stream.apply(Segment(b"", self._state.next_segment, reads=[read]))
         self._stream.apply_pending_reads()
@@ -93,7 +93,7 @@ MAX_READS = 32_768
 MAX_BYTES = 8 * 1024 * 1024
 # Open streams that are followed; a track without reads takes about 400 bytes.
 MAX_TRACKS = 20_000
-# What a finished stream keeps.
+# The limits of a finished stream.
 FINISHED_READS = 256
 FINISHED_BYTES = 64 * 1024
 # Reads after long gaps that a stream keeps besides.
@@ -200,14 +200,14 @@ class Track:
         self.kept = self.content_bytes = 0
 
     def shrink(self) -> None:
-        """Keeps what a finished stream may keep."""
+        """Reduces the track to the limits of a finished stream."""
         self._trim_moments(FINISHED_READS)
         self.drop_oldest(FINISHED_READS, FINISHED_BYTES)
         if self.kept > 2 * FINISHED_READS or self.content_bytes > FINISHED_BYTES:
             self.drop_all()
 
     def decode(self, dialect: str | None) -> list[Moment]:
-        """All that is kept, decoded; the reads are then dropped. `dialect`: what is known of the stream by now."""
+        """All that is kept, decoded; the reads are then dropped. `dialect`: of the stream, as far as it is known."""
         if self._decoder is None:
             self._decoder = ReadDecoder(self.opening, dialect, self._stall_ns)
         first = [] if self._first is None else [self._first]
@@ -240,15 +240,15 @@ class Track:
 class Tracks:
     """The tracks of all open streams, the least recently active first. `stall_ns`: a longer gap is a stall.
 
-    `reads`, `content_bytes`, `moments`: the sums of what the tracks keep. `share`: of 256 streams so many are followed,
-    chosen by their ids.
+    `reads`, `content_bytes`, `moments`: sums over the tracks. `share`: the number of streams in 256 that are followed; their
+    ids decide.
     """
 
     def __init__(self, stall_ns: int) -> None:
         self._stall_ns = stall_ns
         self._tracks: OrderedDict[bytes, Track] = OrderedDict()
-        self._holding: OrderedDict[bytes, None] = OrderedDict()  # those that keep reads
-        self._asked: OrderedDict[bytes, None] = OrderedDict()  # those that have moments, the latest asked for last
+        self._holding: OrderedDict[bytes, None] = OrderedDict()  # streams that keep reads
+        self._asked: OrderedDict[bytes, None] = OrderedDict()  # streams with moments, the latest request last
         self.reads = self.content_bytes = self.moments = 0
         self.share = 256
 
@@ -284,7 +284,7 @@ class Tracks:
             self._release(next(iter(self._holding)))
 
     def _count(self, track: Track, kept: int, content: int) -> None:
-        """Corrects the sums. `kept`, `content`: what the track kept before."""
+        """Corrects the sums. `kept`, `content`: the reads and bytes that the track kept before."""
         self.reads += track.kept - kept
         self.content_bytes += track.content_bytes - content
 
@@ -315,8 +315,8 @@ class Tracks:
         return moments
 
     def end(self, segment: Segment) -> None:
-        """Removes the track of a stream that is not open any more. A segment that its track has is of a duplicate bundle:
-        the stream has ended, and its record, which takes the track, comes later."""
+        """Removes the track of a stream that is not open any more. If its track has the segment already, the bundle is
+        a duplicate, and the record that takes the track is still to come."""
         track = self._tracks.get(segment.stream)
         if track is not None and segment.number >= track.next_segment:
             self.take(segment.stream)

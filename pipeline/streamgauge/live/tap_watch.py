@@ -1,7 +1,7 @@
 """Assembles a tap's streams while its page is requested. A tap with Kafka has no assembler of its own.
 
 Bundles come from the shipper, as it takes rows from the spool; while it takes none, since the broker is away, from the spool.
-All this is on a thread of its own, which ends some time after the last request. The records that it makes go nowhere else.
+All this is on a thread of its own, which ends some time after the last request. Only the page uses its records.
 """
 
 import threading
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 # How long after the last request the thread goes on (seconds): a page asks every two seconds, and may be opened again.
 LINGER_S = 60.0
-# Bundles that wait for the thread (bytes); what finds no room is missed, and counted.
+# Bundles that wait for the thread (bytes); further bundles are missed, and counted.
 WAITING_BYTES = 8 * 1024 * 1024
 # After this time without a row from the shipper, the spool is read (seconds), this much at a time (bytes).
 QUIET_S = 1.0
@@ -38,7 +38,7 @@ MAX_STREAMS = 100_000
 
 
 class TapWatch:
-    """Ask it from the event loop; give it the shipper's rows with `put`, on any thread."""
+    """The live view of a tap with Kafka. Call `ask` on the event loop, and `put` with the shipper's rows on any thread."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class TapWatch:
         self._stopped = False
 
     def put(self, row: Row) -> None:
-        """The shipper sends a row; it may send it again after a failure."""
+        """Takes a row that the shipper sends; the row may come again after a failure."""
         self._newest = max(self._newest, row.id)
         running = self._running
         if running is not None:
             running.put(row)
 
     async def ask(self, question: Callable[[LiveView], Result]) -> Result:
-        """The question's answer; the first one starts the thread. Raises NoAnswerError."""
+        """The question's answer; the first question starts the thread. Raises NoAnswerError."""
         with self._lock:
             self._asked_s = self._clock()
             if self._running is None and not self._stopped:
@@ -138,7 +138,7 @@ class _Assembling:
         self._wake.set()
 
     def work(self) -> None:
-        """Applies what waits, or waits for it; answers questions."""
+        """Answers questions, then applies a row, or waits for the next one."""
         self.mailbox.answer()
         if not self._rows:
             if self._clock() - self._came_s < QUIET_S or not self._read_spool():

@@ -1,4 +1,4 @@
-"""Answers what the page asks: the open streams, one stream's timeline, and the last hour.
+"""The answers to the page's requests: the open streams, one stream's timeline, and the last hour.
 
 A view belongs to one thread: the thread of the assemblers that it reads. Their owner calls `applied` after each
 bundle, and `finished` for each record. A fault in the view is reported, and never raised to the assembler.
@@ -39,8 +39,9 @@ MAX_INSTANCES = 4_096
 BUSY_READS = 4_000
 # How long after a request a page counts as open (seconds).
 ASKED_S = 60.0
-# The same request may take this share of the time of the thread that also assembles: to visit 100,000 open streams takes
-# tenths of a second. Until more time has passed it gets the last answer again. MAX_KEPT: how many different requests do.
+# Answers to the same request may take this share of the assembling thread's time: to visit 100,000 open streams takes tenths
+# of a second. Until enough time has passed, the request gets the last answer again. MAX_KEPT: different requests with a last
+# answer.
 SHARE = 0.05
 MAX_KEPT = 4
 
@@ -72,7 +73,7 @@ class _Open(NamedTuple):
 class LiveView:
     """The view of one process. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970.
 
-    `prices`: whether the process knows what streams cost.
+    `prices`: whether the process has prices.
     """
 
     def __init__(
@@ -105,10 +106,10 @@ class LiveView:
         self._kept: dict[tuple[int, str], _Kept] = {}  # the last answers, by what was asked
         self._measured_s, self._reads = clock(), 0  # since when reads are counted, and how many there were
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
-        """A bundle was applied to one of the assemblers. `records`: of the streams that it ended."""
+        """Takes a bundle that was applied to one of the assemblers. `records`: of the streams that it ended."""
         try:
             now_s = self._clock()
             if bundle.tap_ns:  # a tick has no clock
@@ -137,8 +138,8 @@ class LiveView:
         self._measured_s, self._reads = now_s, 0
 
     def load(self, streams: Sequence[tuple[Record, StreamCost | None, float]], since_s: float) -> None:
-        """Counts streams that ended before this process began, and since `since_s`: each with what it cost, and when it
-        ended (both in seconds since 1970), in the order of their ends.
+        """Counts streams that ended before this process began, and since `since_s`: each with its cost and its end,
+        in the order of their ends. Times are seconds since 1970.
         """
         now_s, wall_s = self._clock(), self._wall()
         for record, cost, ended_s in streams:
@@ -148,7 +149,7 @@ class LiveView:
         self._hour_since_s = since_s
 
     def finished(self, record: Record, cost: StreamCost | None = None) -> None:
-        """A stream has its record. `cost`: what it adds to the cost, if that is known."""
+        """Takes the record of a finished stream. `cost`: its addition to the cost, if it is known."""
         try:
             if record.stream_id in self._loaded:  # a worker may make a record twice
                 return
@@ -159,10 +160,10 @@ class LiveView:
         except Exception as error:  # noqa: BLE001 - as above
             report_fault("the page's view of records", error)
 
-    # --- what is asked ----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def overview(self, rows: int = ROWS, sort: str = "silent") -> Overview:
-        """All but the timelines. `rows`: how many open streams; `sort`: one of SORTS."""
+        """The answer of /streams. `rows`: the number of open streams; `sort`: one of SORTS."""
         began_s = self._asked_s = self._clock()
         kept = self._kept.pop((rows, sort), None)
         if kept is None or kept.until_s <= began_s:

@@ -65,7 +65,7 @@ class Token(Secret):
 
 
 class TokenGuesses:
-    """The wrong tokens of the last DELAY_S, and the latest addresses with the right one."""
+    """The wrong tokens of the last DELAY_S, and the latest addresses with the right token."""
 
     def __init__(self) -> None:
         self._waiting: Counter[str] = Counter()
@@ -98,8 +98,10 @@ class TokenGuesses:
 
 @dataclass(frozen=True)
 class Access:
-    """`token` None: every client that reaches the port may read it. `certificate` None: without TLS. `log` None: the admin
-    log is not kept.
+    """The access rules of an admin port.
+
+    `token` None: every client that reaches the port may read it. `certificate` None: without TLS. `log` None: without an
+    admin log.
     """
 
     token: Token | None = None

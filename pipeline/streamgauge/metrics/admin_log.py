@@ -1,4 +1,4 @@
-"""The admin log: who read what through the admin port, what it refused, and the settings at each start.
+"""The admin log: requests to the admin port, refused requests, and the settings at each start.
 
 A line is a JSON object with `time` (RFC 3339, UTC) and `event`. The file is for the operator, mode 0600, and is only appended
 to; logrotate may move it away. It has no token, password or Host of a request.

@@ -8,7 +8,7 @@ detail       an error's type, a key, an attribute: series with one are counted i
 upstream     and any other label: the values that its declaration allows
 the page     PAGE_SERIES, beyond which all open labels are `other`; the series of `other` itself are reserved
 
-What was not used for IDLE_S is given back where a budget is full: its series leave the page. Not thread-safe.
+Where a budget is full, values that were not used for IDLE_S are removed, and their series leave the page. Not thread-safe.
 """
 
 import math
@@ -43,8 +43,8 @@ Pair = tuple[str, str]
 
 _UPSTREAM, _MODEL = "upstream", "model"
 
-# The longest time between two looks for what is idle, while a budget is full (seconds). A look takes some 20 ms.
-_LOOK_S = 60.0
+# While a budget is full, idle values are searched for at most this often (seconds). A search takes some 20 ms.
+_SEARCH_EVERY_S = 60.0
 
 # Anything but printable ASCII without quote and backslash. The rest needs no escape in any format.
 _NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
@@ -57,7 +57,7 @@ def clean(value: object, max_chars: int) -> str:
 
 
 class PageBudgets:
-    """The budgets of one page. `now`: monotonic seconds, which the page sets. `series`: those that are in use.
+    """The budgets of one page. `now`: monotonic seconds, which the page sets. `series`: the number in use.
 
     `overflowed` counts by label how many values became `other`. `started`: the upstreams whose counters began at 0.
     """
@@ -77,7 +77,7 @@ class PageBudgets:
         self._pairs: dict[Pair, float] = {}
         self._unserved: set[Pair] = set()
         self._served: Counter[str] = Counter()  # the other pairs, by upstream
-        self._next_look = -math.inf
+        self._next_search = -math.inf
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,9 @@ class PageBudgets:
         return text
 
     def model_of(self, upstream: str, value: object, *, served: bool | None = None) -> str:
-        """The value to use for the model of an upstream. `served`: whether the upstream served it; None: as it is known."""
+        """The value to use for the model of an upstream. `served`: whether the upstream served it; None: not known
+        here, so that a new model counts as served.
+        """
         model = value if (upstream, value) in self._pairs else clean(value, LABELS[_MODEL].max_chars)
         if not isinstance(model, str) or model in (OTHER, UNKNOWN):
             return str(model)
@@ -177,13 +179,13 @@ class PageBudgets:
         )
         return tuple([OTHER if fold and value else value for value, fold in zip(key, folds, strict=True)])
 
-    # --- what is idle -----------------------------------------------------------------------------------------------
+    # --- idle values ------------------------------------------------------------------------------------------------
 
     def _give_back(self) -> None:
-        """Forget the open values, pairs and details that were not used for IDLE_S, and remove their series."""
-        if self.now < self._next_look:
+        """Remove the open values, pairs and details that were not used for IDLE_S, and remove their series."""
+        if self.now < self._next_search:
             return
-        self._next_look = self.now + _LOOK_S
+        self._next_search = self.now + _SEARCH_EVERY_S
         idle = self.now - IDLE_S
         self._note_uses()
         gone = {

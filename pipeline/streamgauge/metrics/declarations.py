@@ -28,7 +28,7 @@ FEW_MODELS = 4
 DETAIL_SERIES = 24_000
 DETAIL_SERIES_OF_A_METRIC = DETAIL_SERIES // 4
 
-# A value that was not used for this long is given back when its budget is full (seconds). An hour is the longest window in
+# A value that was not used for this long is removed when its budget is full (seconds). An hour is the longest window in
 # which an alert compares series by model.
 IDLE_S = 3_600.0
 
@@ -45,8 +45,8 @@ UNKNOWN = "unknown"  # a missing value
 class Label:
     """A label: its meaning, and how many values it may take, including `other` and `unknown`.
 
-    `open`: its values come from outside, and become `other` when a budget is full. `detail`: they do so first, when those
-    of the page's details are. `optional`: a series has the label only where it has a value; else a missing
+    `open`: its values come from outside, and become `other` when a budget is full. `detail`: they do so before others,
+    when the page's budget of details is full. `optional`: a series has the label only where it has a value; else a missing
     value is `unknown`.
     """
 
@@ -62,8 +62,8 @@ class Label:
         return MAX_OPEN_CHARS if self.open else MAX_CLOSED_CHARS
 
 
-# Budgets (numbers of values), shared by all metrics of a page. Those of open labels are far above what an installation
-# has. Those of closed labels exceed the number of values that all metrics use.
+# Budgets (numbers of values), shared by all metrics of a page. Budgets of open labels are far above the values of an
+# installation. Budgets of closed labels exceed the number of values that all metrics use.
 _MODELS = MODEL_SERIES // SERIES_OF_A_PAIR + 2
 LABELS: Mapping[str, Label] = {
     "upstream": Label(

@@ -6,7 +6,7 @@ no token event        counted separately, no histogram of token latency
 a resumed stream      counted, but no histogram, burst or stall, since its first part is in its origin; of its usage only
                       what its origin and the origin's other resumed streams have not added (resumed_usage.py)
 incomplete capture    counted with its reasons, no histogram: missing data would distort it
-a burst               no gaps and no time per token: those would be the buffering proxy's, not the model's
+a burst               no gaps and no time per token: they would be the buffering proxy's, not the model's
 null                  adds nothing; it never becomes 0
 a reported 0          is a series of 0
 """
@@ -47,8 +47,8 @@ class StreamCost(NamedTuple):
         return (self.input or 0.0) + (self.output or 0.0) + (self.undivided or 0.0)
 
 
-# What a record adds, given the tokens that its stream and those that resume it reported without and with it (by the names
-# of `core/token_kinds.REPORTED`); None if it reports neither tokens nor a cost.
+# The addition of a record to the cost, for the tokens that its stream and the streams that resume it reported without and
+# with it (by the names of `core/token_kinds.REPORTED`); None if it reports neither tokens nor a cost.
 CostOf = Callable[[Record, Mapping[str, int], Mapping[str, int]], StreamCost | None]
 
 
@@ -78,7 +78,7 @@ class Observer:
         return upstream
 
     def observe(self, record: Record) -> StreamCost | None:
-        """Adds one record. Returns what it adds to the cost: None if it has no usage, or nothing knows prices."""
+        """Adds one record. Returns its addition to the cost; None without usage, or without prices."""
         observation = Observation(self._families, self._budgets, record, self.start_upstream(record.upstream))
         _outcome(observation, record)
         _reading(observation, record)

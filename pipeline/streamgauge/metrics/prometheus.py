@@ -57,9 +57,10 @@ class Metrics:
 
     `parts`: the parts that this process runs. Their counters without labels begin at 0, so that the first increase is
     visible, and so do the counters of an upstream that the table's rows name (`starts`), with the first record of the
-    upstream, or with `start_upstream`. All other series appear with their first value. `attributes`: those that are labels
-    (`--metric-attribute`). `clock`: monotonic time in seconds. `otel_names`: the convention of OpenTelemetry under whose
-    names metrics of streams are shown, too. `cost_of`: what streams cost; without it no metric of streams shows money.
+    upstream, or with `start_upstream`. All other series appear with their first value. `attributes`: names of attributes
+    that are labels (`--metric-attribute`). `clock`: monotonic time in seconds. `otel_names`: the convention of OpenTelemetry
+    under whose names metrics of streams are shown, too. `cost_of`: the cost of a stream; without it no metric of streams
+    shows money.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Metrics:
         self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
 
     def observe(self, record: Record) -> StreamCost | None:
-        """Counts a finished stream. Returns what it adds to the cost: None if that is not known."""
+        """Counts a finished stream. Returns its addition to the cost; None if it is not known."""
         with self._lock:
             self._budgets.now = self._clock()
             self._rate_limits.observe(record)

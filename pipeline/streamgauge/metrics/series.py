@@ -36,7 +36,7 @@ class ObservedStream(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """Cuts what only a forged record has longer: a UUID, a trace id of traceparent, a time."""
+        """The stream of a record. Ids and times are cut: only a forged record has longer ones."""
         trace_id, started_at = record.trace_id, record.started_at
         return cls(
             record.stream_id[:36],
@@ -144,7 +144,7 @@ class Family:
         return self.key_of_values(tuple(labels[name] for name in names))
 
     def key_of_values(self, values: tuple[object, ...]) -> Key:
-        """The same for values in the order of the metric's labels. Those of attributes may be left out: they are unknown."""
+        """As `key_of`, for values in the order of the metric's labels. Values of attributes may be left out, as unknown."""
         if values in self._used:  # the usual, cheap case
             known = cast("Key", values)
             self._used[known] = self.budgets.now
@@ -174,7 +174,7 @@ class Family:
         return self._used
 
     def remove(self, key: Key) -> None:
-        """Removes a series, and gives its part of the budgets back."""
+        """Removes a series, and releases its part of the budgets."""
         del self._used[key]
         self.numbers.pop(key, None)
         self.histograms.pop(key, None)

@@ -1,6 +1,6 @@
 """Send spans to a receiver of OTLP/HTTP, by the official exporter, in a thread of their own.
 
-A receiver that is slow or away holds nothing up: records wait in a bounded queue, and a span that cannot be sent is lost and
+A receiver that is slow or away delays nothing: records wait in a bounded queue, and a span that cannot be sent is lost and
 counted, with the reason. Records stay in the ledger, so what is lost is the copy.
 """
 
@@ -39,7 +39,7 @@ _PAUSE_S = 5.0
 _BUSY = frozenset({429, 502, 503, 504})
 _PATH = "/v1/traces"
 
-# What becomes of a span: the values of the label `result` of streamgauge_spans_total.
+# The results of a span: the values of the label `result` of streamgauge_spans_total.
 SENT, QUEUE_FULL, NO_SPAN = "sent", "queue_full", "no_span"
 UNREACHABLE, BUSY, REFUSED, STOPPED = "unreachable", "busy", "refused", "stopped"
 RESULTS = (SENT, QUEUE_FULL, NO_SPAN, UNREACHABLE, BUSY, REFUSED, STOPPED)
@@ -57,9 +57,9 @@ class _Session(requests.Session):
         super().__init__()
         # An entry in a netrc file would replace the header `authorization` of --otlp-header.
         self.auth = lambda request: request
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.asked, self.status, self.body, self.fault = False, 0, b"", ""
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
@@ -174,7 +174,7 @@ class SpanSender:
                 self._lose(NO_SPAN, 1)
         if not spans:
             return
-        self._session.forget()
+        self._session.reset()
         succeeded = self._exporter.export(spans) is SpanExportResult.SUCCESS
         status = self._session.status
         if succeeded and 200 <= status < 300:
@@ -188,7 +188,7 @@ class SpanSender:
 
     def _received(self, number: int) -> None:
         rejected = min(_rejected_of(self._session.body), number)
-        self._tell(SENT, number - rejected)
+        self._report(SENT, number - rejected)
         if rejected:
             self._fail(REFUSED, rejected, self._session.status)
         elif self._failing:
@@ -208,9 +208,9 @@ class SpanSender:
     def _lose(self, result: str, number: int) -> None:
         with self._changed:
             self._lost += number
-        self._tell(result, number)
+        self._report(result, number)
 
-    def _tell(self, result: str, number: int) -> None:
+    def _report(self, result: str, number: int) -> None:
         with self._changed:
             if self._closed:  # `close` has counted what was left
                 return

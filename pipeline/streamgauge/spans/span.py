@@ -2,7 +2,7 @@
 
 Names are from the semantic conventions for generative AI, v1.41; what they do not name is below `streamgauge.`.
 https://github.com/open-telemetry/semantic-conventions/blob/v1.41.0/docs/gen-ai/gen-ai-spans.md
-A value that the record does not know is no attribute. A span has no text of prompts or completions, and no key: a record
+A value that is null in the record is no attribute. A span has no text of prompts or completions, and no key: a record
 has none, even with `--capture full`.
 """
 
@@ -170,7 +170,7 @@ def span_of(record: bytes, addresses: Addresses | None = None) -> ReadableSpan:
         context=SpanContext(trace, _span_id(known.stream_id), False, TraceFlags(TraceFlags.SAMPLED)),
         parent=parent,
         resource=_RESOURCE,
-        attributes=_known_ones(_attributes(known, addresses or {})),
+        attributes=_without_nulls(_attributes(known, addresses or {})),
         events=list(_events(known, start, end)),
         kind=SpanKind.CLIENT,
         status=Status(StatusCode.UNSET) if known.outcome == "completed" else Status(StatusCode.ERROR, known.outcome),
@@ -203,7 +203,7 @@ def _span_id(stream: UUID) -> int:
     return int.from_bytes(blake2b(stream.bytes, digest_size=8).digest()) or 1
 
 
-def _known_ones(attributes: Mapping[str, Value | None]) -> dict[str, Value]:
+def _without_nulls(attributes: Mapping[str, Value | None]) -> dict[str, Value]:
     return {name: value for name, value in attributes.items() if value is not None and value != ()}
 
 
@@ -275,4 +275,4 @@ def _events(known: _Known, start: int, end: int) -> Iterator[Event]:
             "streamgauge.error.code": error.code,
             "streamgauge.error.status": error.status,
         }
-        yield Event(ERROR, _known_ones(attributes), timestamp=end)
+        yield Event(ERROR, _without_nulls(attributes), timestamp=end)

@@ -101,7 +101,7 @@ class Assignment:
             return "it is not a member of its consumer group"
         return "its consumer group is rebalancing" if self.consumer.rebalancing else None
 
-    # --- what the progress probe reads ------------------------------------------------------------------------------
+    # --- for the progress probe -------------------------------------------------------------------------------------
 
     @property
     def topic(self) -> str:
@@ -246,7 +246,7 @@ class Assignment:
         self._gauges.forget()
 
     def probed(self, progress: Mapping[TopicPartition, PartitionProgress]) -> None:
-        """Take the progress of the partitions as the broker knows it, for their gauges."""
+        """Take the progress of the partitions as the broker reports it, for their gauges."""
         self._gauges.probed({tp.partition: reached for tp, reached in progress.items() if tp.topic == self.topic})
 
     def report(self) -> None:

@@ -2,7 +2,7 @@
 
 The order of durable writes is the same as with Kafka: first the records (the ledger stores each stream once), then the
 changed state, then the removal of the spool's rows. After a crash in between, rows are read again: the assembler skips
-those that its state includes, and the ledger recognises the records that it has. The log's time is the tap's own
+rows that its state includes, and the ledger recognises the records that it has. The log's time is the tap's own
 monotonic clock, since there is one tap: a step of the wall clock abandons no stream.
 """
 
@@ -192,7 +192,7 @@ class LocalLoop:
         """Process waiting rows; False if there were none. Raises DeliveryFailed and sqlite3.Error; it may be called again."""
         self._store()
         rows = self._spool.take(self._after, BATCH_BYTES)
-        self._look_at_spool()
+        self._check_spool()
         for row in rows:
             self._undelivered += self._apply(row)
             self._after = row.id
@@ -214,7 +214,7 @@ class LocalLoop:
         self._state.save(self._assembler)
         if self._held:
             self._spool.done(self._held)
-            self._look_at_spool()
+            self._check_spool()
         self._held = []
         self._saved_at = now
         if self._responses is not None:  # not before the state is saved: a crash may lose a count, and repeats none
@@ -228,7 +228,7 @@ class LocalLoop:
             self._deliver(self._undelivered)
             self._undelivered = []
 
-    def _look_at_spool(self) -> None:
+    def _check_spool(self) -> None:
         failure = self._spool.failure
         if failure is not None:
             raise SpoolFailed(f"the spool cannot be used ({failure.value.replace('_', ' ')})")

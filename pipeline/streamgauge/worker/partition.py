@@ -84,8 +84,8 @@ class PartitionContext:
 
 
 class Partition:
-    """One assigned partition. `acknowledged`: the committed offset. `next_offset`: where reading continues. `lost`: how many
-    messages below it expired before they were read. `known`: the state entries in the changelog.
+    """One assigned partition. `acknowledged`: the committed offset. `next_offset`: where reading continues. `lost`: the
+    number of messages below it that expired before they were read. `known`: the state entries in the changelog.
 
     Start it with `start`; give it messages with `put`, in offset order.
     """
@@ -271,7 +271,7 @@ class Partition:
     async def _dead_letter(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
         """Write a dead letter, but first stop if the partition has too many foreign messages; returns when the letter is
         durable. Meanwhile, checkpoint the messages before an unreadable one, and write old entries again: otherwise a
-        zombie's older one could be the last in the log."""
+        zombie's older entry could be the last in the log."""
         spent_s = asyncio.get_running_loop().time() - began
         self._clock.enter(Activity.SENDING)
         dead_letters = self._context.dead_letters
