@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeVar
 
 Key = TypeVar("Key")
 
-# From this part of the capacity on, parties with more than their share begin no further streams; from the second on, of such
-# an address all parties but those with less than LITTLE of their share. These add a seventh at most in all, so that the
-# rest is for the reads of streams that have begun.
+# Parts of the capacity. From CROWDED on, parties with more than their share begin no further streams. From ALMOST_FULL on,
+# at an address with more than its share only parties with less than LITTLE of theirs do: they add a seventh at most in all,
+# so that the rest is for the reads of streams that have begun.
 CROWDED, ALMOST_FULL, LITTLE = 1 / 2, 3 / 4, 1 / 8
-# Fewer streams that wait are not what fills the room (about 0.5 MiB). With several parties reads leave room for them: then
-# HARDLY_ANY is the limit in place of ALMOST_FULL.
+# The beginnings of fewer waiting streams than this fill little of the room (about 0.5 MiB). With several parties reads leave
+# room for them: then HARDLY_ANY is the limit in place of ALMOST_FULL.
 FEW, HARDLY_ANY = 256, 7 / 8
 # From CROWDED on, the reads of one stream have at most its share of what is left up to this part of the capacity, which is
 # below ALMOST_FULL: so streams with much data leave room for the beginnings and the reads of others. Shares are for the time

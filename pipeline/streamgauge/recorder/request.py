@@ -80,7 +80,7 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id. `full_share`: the part of the
     streams (0 to 1) that `capture` = full applies to; the others are masked. `tenant_source`: the order in which the name of
     the authenticated client (`client`), the credential's entry in `tenants` (`credential`) and the tenant header (`header`)
-    are asked for the tenant. `previous_key`: the key before a rotation; an entry of `tenants` may have the credential's id
+    are read for the tenant. `previous_key`: the key before a rotation; an entry of `tenants` may have the credential's id
     under it.
     """
 
@@ -103,7 +103,7 @@ class CaptureSettings(msgspec.Struct, frozen=True):
         return self.capture
 
 
-# The end of an id is random, or a digest. Its beginning is a time, and would choose streams of some moments.
+# The end of an id is random, or a digest. Its beginning is a time, and would choose streams by their start.
 _CHOSEN_BYTES = 4
 
 

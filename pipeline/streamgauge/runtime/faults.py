@@ -1,7 +1,7 @@
 """Reports bugs that a part catches so that traffic, or its other work, continues.
 
 The first bug of each kind is logged with its frames; later ones are counted, and the count is logged at most every
-REPEAT_S. A kind is the place, the exception's type and the innermost frame.
+REPEAT_S. A kind is the part, the exception's type and the innermost frame.
 
 An exception's text may quote a prompt, a response or a credential: a parser's ValueError quotes its input. So the text is
 logged only if it is ours (StreamgaugeError) or the system's (OSError). Frames are logged as file, line and function,
@@ -63,10 +63,10 @@ class FaultReports:
         now = self._clock()
         if count == 1:
             self._logged[kind] = now, 1
-            places = places_with_causes(error)
+            frames = frames_with_causes(error)
             sentence = f"internal error in {where}: {described(error)}"
-            fault = {"error": described(error), "traceback": places}
-            _LOG.error("%s", "\n".join([sentence, *[f"  {frame}" for frame in places]]), extra={"fault": fault})
+            fault = {"error": described(error), "traceback": frames}
+            _LOG.error("%s", "\n".join([sentence, *[f"  {frame}" for frame in frames]]), extra={"fault": fault})
         elif now - self._logged.get(kind, (now, 0))[0] >= REPEAT_S:
             before = self._logged[kind][1]
             self._logged[kind] = now, count
@@ -79,7 +79,7 @@ class FaultReports:
             )
 
     def _kind_of(self, where: str, error: BaseException) -> Kind:
-        innermost = places_of(error.__traceback__)[-1:] or [str(error) if isinstance(error, LoopError) else ""]
+        innermost = frames_of(error.__traceback__)[-1:] or [str(error) if isinstance(error, LoopError) else ""]
         kind = where, type(error).__qualname__, innermost[0]
         return kind if kind in self._counts or len(self._counts) < MAX_KINDS else _OTHER
 
@@ -92,18 +92,18 @@ def described(error: BaseException) -> str:
     return redacted_text(f"{name}: {error}") if isinstance(error, OSError) else name
 
 
-def places_of(raised: TracebackType | None) -> list[str]:
+def frames_of(raised: TracebackType | None) -> list[str]:
     """The frames of an error, outermost first: file, line and function of each. Values are left out: they may be secret."""
     frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(raised)]
     return [f"{file}:{line} {name}" for file, line, name in frames[-MAX_FRAMES:]]
 
 
-def places_with_causes(error: BaseException) -> list[str]:
+def frames_with_causes(error: BaseException) -> list[str]:
     """The frames of an error; then, for each exception that caused it, a line that names it, and its frames."""
     first, *causes = _with_causes(error)
-    lines = places_of(first.__traceback__)
+    lines = frames_of(first.__traceback__)
     for cause in causes:
-        lines += [f"caused by {described(cause)}:", *places_of(cause.__traceback__)]
+        lines += [f"caused by {described(cause)}:", *frames_of(cause.__traceback__)]
     return lines
 
 

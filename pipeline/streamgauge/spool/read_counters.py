@@ -371,10 +371,10 @@ class _Snapshot:
         self._map = map_existing(path, _LAYOUT, _SIZE, write=False)
         self._words = memoryview(self._map).cast("Q") if self._map is not None else None
 
-    def total(self, *places: int, roles: range = _ALL_ROLES) -> int:
+    def total(self, *slots: int, roles: range = _ALL_ROLES) -> int:
         if self._words is None:
             return 0
-        return sum(self._words[1 + role * _REGION + slot] for role in roles for slot in places)
+        return sum(self._words[1 + role * _REGION + slot] for role in roles for slot in slots)
 
     def __enter__(self) -> Self:
         return self

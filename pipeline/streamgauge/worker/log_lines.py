@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from streamgauge.runtime.faults import described, places_with_causes, report_fault
+from streamgauge.runtime.faults import described, frames_with_causes, report_fault
 from streamgauge.runtime.log_time import rfc3339
 
 
@@ -31,7 +31,7 @@ class OneLine(logging.Formatter):
             line.update(fault)
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = described(record.exc_info[1])
-            line["traceback"] = places_with_causes(record.exc_info[1])
+            line["traceback"] = frames_with_causes(record.exc_info[1])
         stacks = getattr(record, "stacks", None)
         if stacks:
             line["stacks"] = stacks

@@ -64,13 +64,13 @@ class TopicIdentityCheck:
 
     async def check(
         self,
-        places: Mapping[int, tuple[int, int, int]],
+        offsets: Mapping[int, tuple[int, int, int]],
         applied: Mapping[int, int | None],
         resume: Mapping[int, int] = {},
     ) -> bool:
         """Check, and then commit the topic's id for partitions without a commit. Retries until the broker answers.
 
-        All arguments are by partition. `places`: the committed offset, the log's first offset, the log's end. `applied`: the
+        All arguments are by partition. `offsets`: the committed offset, the log's first offset, the log's end. `applied`: the
         last offset applied to its state; None without state. `resume`: for partitions without a committed offset, the
         offset at which reading continues by the state.
 
@@ -84,10 +84,10 @@ class TopicIdentityCheck:
             except KafkaError:
                 existing = None
             if existing is not None and epoch == self._consumer.assignment_epoch:
-                for number, (committed, begins, _) in places.items():
+                for number, (committed, begins, _) in offsets.items():
                     self._compare(number, metadata.get(number), existing.id, (committed, begins, applied[number]))
                 self._consumer.commit_metadata = existing.id or _NO_ID
-                first = {number: 0 for number in places if number not in metadata}
+                first = {number: 0 for number in offsets if number not in metadata}
                 if await self._consumer.commit({**first, **resume}) is not None:
                     return True
             await asyncio.sleep(_RETRY_S)
@@ -182,7 +182,7 @@ class TopicsMonitor:
         self._waiting = self._unread()
 
     def _remedy(self, name: str) -> str:
-        """Count the messages that are certainly lost: those unread at the last check of the old segments topic."""
+        """Count the messages that are certainly lost: all that were unread at the last check of the old segments topic."""
         if name != self._names[0]:
             return NEW_LOG_REMEDY
         self._metrics.add(table.LOG_GAP_MESSAGES.name, self._waiting)

@@ -208,7 +208,7 @@ def stacks_of(loops: Mapping[str, asyncio.AbstractEventLoop]) -> dict[str, list[
     for name, loop in loops.items():
         tasks = _tasks(loop)
         for task in tasks[:TASKS]:
-            _add(stacks, f"{name}, task {task.get_name()[:_NAME]}", _places(task))
+            _add(stacks, f"{name}, task {task.get_name()[:_NAME]}", _frames_of_task(task))
         if len(tasks) > TASKS:
             _add(stacks, f"{name}, {len(tasks) - TASKS} more tasks", [])
     return stacks
@@ -224,11 +224,11 @@ def _add(stacks: dict[str, list[str]], name: str, frames: list[str]) -> None:
 
 
 def _frames(frame: FrameType | None) -> list[str]:
-    places: list[str] = []
-    while frame is not None and len(places) < _FRAMES:
-        places.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+    lines: list[str] = []
+    while frame is not None and len(lines) < _FRAMES:
+        lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
         frame = frame.f_back
-    return places[::-1]
+    return lines[::-1]
 
 
 def _threads_without_python(known: set[int | None]) -> Iterator[str]:
@@ -256,16 +256,16 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> list["asyncio.Task[Any]"]:
         return []
 
 
-def _places(task: "asyncio.Task[Any]") -> list[str]:
+def _frames_of_task(task: "asyncio.Task[Any]") -> list[str]:
     """The frames of a task: of its coroutine, of the object that it awaits, and so on."""
-    places: list[str] = []
+    lines: list[str] = []
     awaited: Any = task.get_coro()
-    while awaited is not None and len(places) < _FRAMES:
+    while awaited is not None and len(lines) < _FRAMES:
         frame = next((value for name in _FRAME if (value := getattr(awaited, name, None)) is not None), None)
         if frame is not None:
-            places.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
         awaited = next((value for name in _AWAITED if (value := getattr(awaited, name, None)) is not None), None)
-    return places
+    return lines
 
 
 # The attributes of coroutines, async generators and generators for the frame, and for the awaited object.
