@@ -1,6 +1,7 @@
 """Errors: how streams end, and why."""
 
-from dashboards.source.panel import Column, Dashboard, Query, Row, Table, TimeSeries
+from dashboards.source.dashboard import Dashboard, Row
+from dashboards.source.panel import Column, Query, Table, TimeSeries
 from dashboards.source.queries import EACH, broke, increase, rate, seldom, share
 from streamgauge.metrics.rules_slo import BROKEN
 

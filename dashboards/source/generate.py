@@ -7,7 +7,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dashboards.source import dashboard_json
+from dashboards.source.dashboard import Dashboard
+from dashboards.source.errors import ERRORS
+from dashboards.source.latency import LATENCY
+from dashboards.source.one_stream import ONE_STREAM
+from dashboards.source.overview import OVERVIEW
+from dashboards.source.pipeline import PIPELINE
+from dashboards.source.usage import USAGE
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import (
     ATTRIBUTE,
@@ -26,6 +32,8 @@ from streamgauge.metrics.declarations import (
 from streamgauge.metrics.otel_names import OTEL_TABLE
 from streamgauge.metrics.table import ATTRIBUTED
 
+DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, LATENCY, ERRORS, USAGE, PIPELINE, ONE_STREAM)
+
 _PARTS: Mapping[MetricSource, str] = {
     MetricSource.STREAM: "Streams (`worker`, `up`)",
     MetricSource.TAP: "Taps (`tap`, `up`)",
@@ -42,7 +50,10 @@ def metrics_md() -> str:
 
 def files() -> Mapping[str, str]:
     """The generated files: path below dashboards/ -> text."""
-    return {"METRICS.md": metrics_md(), **dashboard_json.files()}
+    return {
+        "METRICS.md": metrics_md(),
+        **{f"grafana/{dashboard.name}.json": dashboard.json() for dashboard in DASHBOARDS},
+    }
 
 
 def write(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Latency: whether streams are slow to begin or slow to go on, where, and since when."""
 
-from dashboards.source.panel import Dashboard, Heatmap, Panel, Query, Row, TimeSeries
+from dashboards.source.dashboard import Dashboard, Row
+from dashboards.source.panel import Heatmap, Panel, Query, TimeSeries
 from dashboards.source.queries import EACH, quantile, rate, ratio, within_tpot, within_ttft
 
 _TTFT, _TTFB = "time_to_first_token_seconds", "time_to_first_byte_seconds"

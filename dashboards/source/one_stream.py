@@ -4,7 +4,8 @@ Prometheus holds no single stream, only exemplars: the id and the time of some. 
 process that assembled the stream.
 """
 
-from dashboards.source.panel import Dashboard, Heatmap, Query, Row, Text, TimeSeries, Variable
+from dashboards.source.dashboard import Dashboard, Row, choice, text_field
+from dashboards.source.panel import Heatmap, Query, Text, TimeSeries
 from dashboards.source.queries import quantile, rate
 
 # The address of a page: the admin port that Prometheus scrapes.
@@ -27,13 +28,10 @@ ONE_STREAM = Dashboard(
     title="One stream",
     help="From a point of a graph to the timeline of its stream, on the built-in page of the process that assembled it.",
     variables=(
-        Variable(
-            "page",
-            "Page",
-            "Host and port of the built-in page: the admin port of a worker or of `up`.",
-            'label_values(streamgauge_open_streams{job=~"$job",instance=~"$instance"}, instance)',
-        ),
-        Variable("stream", "Stream", "The stream id: `stream_id` of the record, and of an exemplar."),
+        choice(
+            "page", "Page", 'label_values(streamgauge_open_streams{job=~"$job",instance=~"$instance"}, instance)'
+        ).description("Host and port of the built-in page: the admin port of a worker or of `up`."),
+        text_field("stream", "Stream").description("The stream id: `stream_id` of the record, and of an exemplar."),
     ),
     rows=(
         Row(

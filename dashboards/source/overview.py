@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dashboards.source.money import USD, an_hour
+from grafana_foundation_sdk.models.dashboard import Threshold
+
+from dashboards.source.dashboard import Dashboard, Row, link_variables
 from dashboards.source.panel import (
+    AGO,
     ALERTS,
     GREEN,
     NONE_AT_ALL,
@@ -12,22 +15,19 @@ from dashboards.source.panel import (
     SOME,
     YELLOW,
     Column,
-    Dashboard,
-    Link,
     Query,
-    Row,
     Table,
-    Threshold,
     Tile,
     TimeSeries,
     at_least,
     at_most,
 )
-from dashboards.source.panel_json import AGO
 from dashboards.source.queries import (
     OUTPUT,
     RANGE,
+    USD,
     WEEK,
+    an_hour,
     broke,
     gauge,
     increase,
@@ -38,7 +38,6 @@ from dashboards.source.queries import (
     within_tpot,
     within_ttft,
 )
-from dashboards.source.variables import link_variables
 from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import alerts, rule_groups
 from streamgauge.metrics.rules_slo import BROKEN
@@ -221,7 +220,7 @@ def _models() -> Table:
         "after they had begun. TTFT: time to the first token of any kind, reasoning included. TPOT: time per output token, "
         "without hidden reasoning. tokens/s: output tokens, as reported. USD/h: what they cost in an hour.",
         queries=tuple(Query(column.query(ago), name) for (column, ago), name in zip(columns, names, strict=True)),
-        labels={"model": Column("model", width=230, links=tuple(_model_links()))},
+        labels={"model": Column("model", width=230, links=_model_links())},
         values=tuple(
             Column(name, column.unit, () if ago else column.thresholds, decimals=2, width=145 if ago else 115)
             for (column, ago), name in zip(columns, names, strict=True)
@@ -230,15 +229,20 @@ def _models() -> Table:
     )
 
 
-def _model_links() -> list[Link]:
+def _model_links() -> dict[str, str]:
     """From a model to dashboards that are filtered by it."""
     chosen = f"{link_variables('model')}&var-model=${{__data.fields.model:percentencode}}"
-    places = {
-        "overview": "Filter by this model",
-        "latency": "Its latency",
-        "errors": "Its errors",
-    }
-    return [Link(title, f"/d/streamgauge-{name}?{chosen}") for name, title in places.items()]
+    titles = {"overview": "Filter by this model", "latency": "Its latency", "errors": "Its errors"}
+    return {title: f"/d/streamgauge-{name}?{chosen}" for name, title in titles.items()}
+
+
+def _quantiles(histogram: str) -> tuple[Query, ...]:
+    """Median and p95 of a histogram, and its p95 a week ago."""
+    return (
+        Query(quantile(0.5, histogram), "p50", exemplars=True),
+        Query(quantile(0.95, histogram), "p95"),
+        Query(quantile(0.95, histogram, ago=WEEK), f"p95 {AGO}"),
+    )
 
 
 def _alert_table() -> Table:
@@ -289,22 +293,14 @@ OVERVIEW = Dashboard(
                     "p95 a week ago.",
                     unit="s",
                     alerts=("TimeToFirstTokenHigh",),
-                    queries=(
-                        Query(quantile(0.5, "time_to_first_token_seconds"), "p50", exemplars=True),
-                        Query(quantile(0.95, "time_to_first_token_seconds"), "p95"),
-                        Query(quantile(0.95, "time_to_first_token_seconds", ago=WEEK), f"p95 {AGO}"),
-                    ),
+                    queries=_quantiles("time_to_first_token_seconds"),
                 ),
                 TimeSeries(
                     title="Time per output token",
                     help="(last token - first token) / (output tokens - 1) of each stream, by the usage that the provider "
                     "reported, without reasoning that was hidden or summarised; and its p95 a week ago.",
                     unit="s",
-                    queries=(
-                        Query(quantile(0.5, "inter_token_latency_seconds"), "p50", exemplars=True),
-                        Query(quantile(0.95, "inter_token_latency_seconds"), "p95"),
-                        Query(quantile(0.95, "inter_token_latency_seconds", ago=WEEK), f"p95 {AGO}"),
-                    ),
+                    queries=_quantiles("inter_token_latency_seconds"),
                 ),
                 TimeSeries(
                     title="Broke after 200, by upstream",

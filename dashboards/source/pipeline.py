@@ -1,6 +1,9 @@
 """The pipeline: whether every captured read arrives, and whether workers keep up."""
 
-from dashboards.source.panel import GREEN, NONE_AT_ALL, RED, Dashboard, Query, Row, Threshold, Tile, TimeSeries
+from grafana_foundation_sdk.models.dashboard import Threshold
+
+from dashboards.source.dashboard import Dashboard, Row
+from dashboards.source.panel import GREEN, NONE_AT_ALL, RED, Query, Tile, TimeSeries
 from dashboards.source.queries import gauge, increase, rate, ratio, seldom, series, share
 
 _NO_TAP, _NO_WORKER, _NO_BROKER, _NOT_LINUX = "no tap", "no worker", "no Kafka here", "not on Linux"

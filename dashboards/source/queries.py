@@ -23,6 +23,9 @@ WEEK = "1w"
 OUTPUT = "output_text|reasoning|output_audio"
 INPUT = "input_uncached|input_cached|input_cache_write|input_audio"
 
+# The unit of money, by Grafana's name.
+USD = "currencyUSD"
+
 _PREFIX = "streamgauge_"
 _SUFFIX = re.compile(r"_(?:bucket|sum|count)$")
 _NAME = re.compile(rf"\b(?:{_PREFIX}|process_)[a-z0-9_]+")
@@ -63,6 +66,11 @@ def series(name: str, *where: str) -> str:
 def rate(name: str, *where: str, by: str = "", window: str = EACH, ago: str = "") -> str:
     """The increase of a counter a second, summed by labels. `ago`: the window ends so long before."""
     return _summed("rate", name, where, by, window, ago)
+
+
+def an_hour(name: str, by: str, *where: str, window: str = EACH, ago: str = "") -> str:
+    """Money an hour."""
+    return f"3600 * {rate(name, *where, by=by, window=window, ago=ago)}"
 
 
 def increase(name: str, *where: str, by: str = "", window: str = RANGE, ago: str = "") -> str:

@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from dashboards.source.panel import Dashboard
-from dashboards.source.variables import TPOT_OBJECTIVE
+from dashboards.source.dashboard import TPOT_OBJECTIVE, Dashboard
 
 from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
 from streamgauge.audit.runs import Run, Runs

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
+from dashboards.source.generate import DASHBOARDS
 
 from tests.dashboards.demo_system import ask_prometheus, filled, watched_demo
 from tests.kafka_broker.choice import session_broker
@@ -30,7 +30,7 @@ def drawn_data(base: str, seconds: float) -> list[dict[str, Any]]:
     end = time.time()
     found = []
     for dashboard in DASHBOARDS:
-        content: Any = json.loads(json.dumps(dashboard_json(dashboard)))
+        content: Any = json.loads(dashboard.json())
         for panel in content["panels"]:
             for target in panel.get("targets", ()):
                 expression = filled(target["expr"])
@@ -65,12 +65,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--data", type=Path, help="draw the data.json of an earlier run again")
     args = parser.parse_args()
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    if args.data is not None:
-        return draw(json.loads(args.data.read_text()), out)
     subprocess.run([ROOT / "scripts" / "install_packages", "prometheus", "promtool", "prometheus"], check=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgauge-draw-")))

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from dashboards.source import generate, queries, variables
-from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
-from dashboards.source.panel import Column, Dashboard, Panel, Query, Table
-from dashboards.source.panel_json import panel_json
+from dashboards.source import dashboard as dashboards
+from dashboards.source import generate, queries
+from dashboards.source.dashboard import Dashboard
+from dashboards.source.generate import DASHBOARDS
+from dashboards.source.panel import DATASOURCE, Column, Query, Table
 from dashboards.source.queries import INPUT, OUTPUT
 
 from streamgauge.core.token_kinds import token_kinds
@@ -61,7 +62,7 @@ def test_the_dashboards_that_were_asked_for_are_there() -> None:
 
 def test_grafana_can_import_them_beside_others() -> None:
     """Addresses of their own, no number of another Grafana, and no data source but the variable."""
-    contents = [dashboard_json(one) for one in DASHBOARDS]
+    contents = [json.loads(one.json()) for one in DASHBOARDS]
     assert len({content["uid"] for content in contents}) == len(DASHBOARDS)
     assert all("id" not in content for content in contents)
     assert all(content["uid"] == f"streamgauge-{one.name}" for content, one in zip(contents, DASHBOARDS, strict=True))
@@ -110,30 +111,30 @@ def test_runbooks_name_the_ledger_that_a_command_reads() -> None:
 @of_each_dashboard
 def test_a_dashboard_offers_the_variables_that_it_uses(dashboard: Dashboard) -> None:
     """It has the others as well, but hidden, so that links carry their values along."""
-    text = json.dumps(dashboard_json(dashboard)["panels"])
+    text = json.dumps(json.loads(dashboard.json())["panels"])
     by_name = {one["name"]: one for one in variables_of(dashboard)}
-    assert list(by_name)[: len(variables.NAMES)] == list(variables.NAMES)
-    for name in variables.NAMES[1:]:
+    assert list(by_name)[: len(dashboards.VARIABLES)] == list(dashboards.VARIABLES)
+    for name in dashboards.VARIABLES[1:]:
         used = any(f"${name}" in query.expression for panel in dashboard.panels for query in panel.queries)
         assert (by_name[name]["hide"] == 0) == used, name
-    assert all(f"${one.name}" in text or f"${{{one.name}" in text for one in dashboard.variables)
+    assert all(f"${one.build().name}" in text or f"${{{one.build().name}" in text for one in dashboard.variables)
 
 
 def variables_of(dashboard: Dashboard) -> list[Any]:
-    content: Any = dashboard_json(dashboard)
+    content: Any = json.loads(dashboard.json())
     return list(content["templating"]["list"])
 
 
 def test_objectives_are_those_of_the_alerts() -> None:
     by_name = {one["name"]: one for one in variables_of(DASHBOARDS[0])}
     assert by_name["objective"]["current"]["value"] == str(Objectives().ttft)
-    assert float(by_name["tpot_objective"]["current"]["value"]) == variables.TPOT_OBJECTIVE
+    assert float(by_name["tpot_objective"]["current"]["value"]) == dashboards.TPOT_OBJECTIVE
 
 
 def test_an_objective_that_is_no_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(variables._OBJECTIVES, "objective", ("TTFT objective", table.FIRST_TOKEN, 4.0, ""))
+    monkeypatch.setitem(dashboards._OBJECTIVES, "objective", ("TTFT objective", table.FIRST_TOKEN, 4.0, ""))
     with pytest.raises(ValueError, match=r"4 is no bound of the buckets of streamgauge_time_to_first_token_seconds"):
-        dashboard_json(DASHBOARDS[0])
+        json.loads(DASHBOARDS[0].json())
 
 
 @pytest.mark.parametrize("wrong", ["streams_totel", "time_to_first_token_seconds", "streams_total_bucket"])
@@ -159,7 +160,7 @@ def test_a_panel_says_which_variable_does_not_apply() -> None:
 
 def _panels(name: str) -> list[Any]:
     (dashboard,) = [one for one in DASHBOARDS if one.name == name]
-    content: Any = dashboard_json(dashboard)
+    content: Any = json.loads(dashboard.json())
     return list(content["panels"])
 
 
@@ -182,11 +183,6 @@ def test_tiles_have_thresholds_and_the_same_time_a_week_ago() -> None:
         assert len(tile["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1
 
 
-def test_a_kind_of_panel_that_no_json_exists_for_is_refused() -> None:
-    with pytest.raises(TypeError, match="no such panel: Panel"):
-        panel_json(Panel(title="", help=""), 1, 0, 0)
-
-
 def test_a_table_needs_a_column_for_each_query() -> None:
     with pytest.raises(ValueError, match="Models: 1 queries have 2 columns"):
         Table(title="Models", help="", queries=(Query("up", ""),), labels={}, values=(Column("a"), Column("b")))
@@ -204,7 +200,7 @@ def test_grafana_finds_its_data_source_and_its_dashboards() -> None:
     assert home.parent == Path(provider["options"]["path"])
     assert (GRAFANA / home.name).exists()
     assert source["url"] == "http://prometheus:9090"
-    assert source["type"] == variables.DATASOURCE["type"]
+    assert source["type"] == DATASOURCE.type_val
 
 
 def test_an_exemplar_leads_to_its_stream() -> None:
@@ -218,8 +214,8 @@ def test_an_exemplar_leads_to_its_stream() -> None:
     assert destination["name"] == "stream_id"
     address = destination["url"].replace("$$", "$")  # as Grafana reads these files
     assert "$" not in destination["url"].replace("$$", "")
-    assert address == f"/d/{one_stream.uid}?var-stream=${{__value.raw}}&{variables.link_variables()}"
-    assert "stream" in {one.name for one in one_stream.variables}
+    assert address == f"/d/{one_stream.uid}?var-stream=${{__value.raw}}&{dashboards.link_variables()}"
+    assert "stream" in {one.build().name for one in one_stream.variables}
 
 
 def test_the_kinds_of_tokens_are_those_that_are_exported() -> None:

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dashboards.source.dashboard_json import DASHBOARDS
+from dashboards.source.generate import DASHBOARDS
 from dashboards.source.one_stream import ONE_STREAM
 
 from tests.dashboards.demo_system import ask_prometheus, filled, results, watched_demo

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboards.source.dashboard_json import DASHBOARDS, dashboard_json
+from dashboards.source.generate import DASHBOARDS
 
 pytestmark = pytest.mark.slow
 
@@ -48,12 +48,12 @@ def compiler(node_packages: Any, tmp_path_factory: pytest.TempPathFactory) -> An
 
 
 def test_the_dashboards_have_grafanas_types(compiler: Any) -> None:
-    assert compiler({one.name: dashboard_json(one) for one in DASHBOARDS}) == ""
+    assert compiler({one.name: json.loads(one.json()) for one in DASHBOARDS}) == ""
 
 
 def test_the_compiler_finds_errors(compiler: Any) -> None:
     """A wrong member, a wrong value of a union, a wrong enum and an option of another kind of panel."""
-    one: Any = json.loads(json.dumps(dashboard_json(DASHBOARDS[0])))
+    one: Any = json.loads(DASHBOARDS[0].json())
     misspelt = {**json.loads(json.dumps(one)), "titel": "Overview"}
     panels = {panel["type"]: panel for panel in one["panels"]}
     panels["stat"]["options"]["graphMode"] = "lines"

@@ -36,7 +36,7 @@ type Fields<Custom> = {
 };
 
 type Head = Required<Pick<Plain<Panel>, 'id' | 'title' | 'description' | 'gridPos'>> &
-  Pick<Plain<Panel>, 'transformations'>;
+  Pick<Plain<Panel>, 'transformations' | 'transparent' | 'repeatDirection'>;
 
 type Queried<Type extends string, Options, Custom = Record<string, never>> = Head & {
   type: Type;
