@@ -1,6 +1,5 @@
-"""Queries of dashboards, parsed: the series that they select, and the labels of their results."""
+"""What a PromQL expression names: metrics, and the labels that it matches and groups by. promql-parser reads it."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,132 +7,94 @@ import promql_parser
 from dashboards.source.queries import TENANT, metric_of
 
 from streamgauge.metrics.table import ATTRIBUTED
-from tests.dashboards.promql import SCRAPED
 
 Expr = Any
-
-# What Grafana's variables stand for while a query is parsed. No query writes such a duration itself.
-RATE_INTERVAL, RANGE = "301s", "3601s"
-RATE_INTERVAL_S, RANGE_S = 301, 3601
-# Prometheus' own metrics of alerts, with the labels of our alerts.
-OF_PROMETHEUS = {
-    name: {"alertname", "severity", "job", "instance", "upstream", "model", *more}
-    for name, more in (("ALERTS", ("alertstate",)), ("ALERTS_FOR_STATE", ()))
-}
+# Labels that Prometheus itself adds to what it scrapes.
+SCRAPED = frozenset({"instance", "job"})
+# Prometheus' own metrics; those of alerts have the labels of our alerts.
+OF_ALERTS = SCRAPED | {"alertname", "severity", "upstream", "model"}
+OF_PROMETHEUS = {"up": SCRAPED, "ALERTS": OF_ALERTS | {"alertstate"}, "ALERTS_FOR_STATE": OF_ALERTS}
+# Grafana's windows while a query is parsed: durations that no query writes itself.
+WINDOWS = {"$__rate_interval": "301s", "$__range": "3601s"}
 
 
-class Unparsed(Exception):
-    """The text is no PromQL."""
+def nodes(expression: str) -> list[tuple[Expr, tuple[Expr, ...]]]:
+    """Every node of the syntax tree with its parents, the nearest last. Raises ValueError."""
+    for variable, duration in WINDOWS.items():
+        expression = expression.replace(variable, duration)
+    visited: list[tuple[Expr, tuple[Expr, ...]]] = []
+    above: list[Expr] = []
+
+    def enter(node: Expr) -> None:
+        visited.append((node, tuple(above)))
+        above.append(node)
+
+    def leave(node: Expr) -> None:
+        above.pop()
+
+    promql_parser.walk(promql_parser.parse(expression), enter, leave)
+    return visited
 
 
-def parsed(expression: str) -> Expr:
-    """The syntax tree. Raises Unparsed."""
-    filled = expression.replace("$__rate_interval", RATE_INTERVAL).replace("$__range", RANGE)
-    try:
-        return promql_parser.parse(filled)
-    except ValueError as error:
-        raise Unparsed(str(error)) from None
+def selectors(expression: str) -> list[Expr]:
+    """The selectors of an expression. Raises ValueError."""
+    return [node for node, _ in nodes(expression) if isinstance(node, promql_parser.VectorSelector)]
 
 
-def kind_of(node: Expr) -> str:
-    return type(node).__name__
+def metrics(expression: str) -> set[str]:
+    """The metrics of the table that an expression names. Raises KeyError for a name of ours that is in no table."""
+    return {metric_of(selector.name).name for selector in selectors(expression) if is_ours(selector.name)}
 
 
-def children(node: Expr) -> list[Expr]:
-    match kind_of(node):
-        case "BinaryExpr":
-            return [node.lhs, node.rhs]
-        case "AggregateExpr":
-            return [node.expr] if node.param is None else [node.expr, node.param]
-        case "ParenExpr" | "UnaryExpr" | "SubqueryExpr":
-            return [node.expr]
-        case "Call":
-            return list(node.args)
-        case "MatrixSelector":
-            return [node.vector_selector]
-    return []
+def is_ours(name: str) -> bool:
+    """Whether an exporter of ours would have the series: it is no series of Prometheus or of a recording rule."""
+    return name not in OF_PROMETHEUS and ":" not in name
 
 
-def walk(node: Expr, parents: tuple[Expr, ...] = ()) -> Iterator[tuple[Expr, tuple[Expr, ...]]]:
-    """Every node with its parents, the nearest last."""
-    yield node, parents
-    for child in children(node):
-        yield from walk(child, (*parents, node))
-
-
-def selectors(node: Expr) -> list[Expr]:
-    return [one for one, _ in walk(node) if kind_of(one) == "VectorSelector"]
-
-
-def matchers(selector: Expr) -> dict[str, str]:
-    return {matcher.name: matcher.value for matcher in selector.matchers.matchers}
-
-
-def labels_of_series(name: str) -> set[str]:
+def labels_of(name: str) -> frozenset[str]:
     """The labels that series of this name may have. Raises KeyError for a name that no table declares."""
     if name in OF_PROMETHEUS:
         return OF_PROMETHEUS[name]
     metric = metric_of(name)
     tenant = {TENANT} if metric.name in ATTRIBUTED else set()
-    return {*metric.labels, *SCRAPED, *tenant, *({"le"} if name.endswith("_bucket") else set())}
+    return SCRAPED | {*metric.labels, *tenant, *({"le"} if name.endswith("_bucket") else set())}
 
 
-def labels_of(node: Expr) -> set[str] | None:
-    """The labels of a query's result; None for a number. Raises AssertionError if both sides of an operator do not match."""
-    match kind_of(node):
-        case "NumberLiteral":
-            return None
-        case "VectorSelector":
-            return labels_of_series(node.name)
-        case "MatrixSelector":
-            return labels_of(node.vector_selector)
-        case "ParenExpr" | "UnaryExpr":
-            return labels_of(node.expr)
-        case "AggregateExpr":
-            return _aggregated(node)
-        case "Call":
-            return _called(node)
-        case "BinaryExpr":
-            return _combined(node)
-    raise AssertionError(f"no rule for {kind_of(node)}")
+def unknown_names(expression: str, recorded: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The metrics and labels in an expression that nothing exports or records, each in a sentence.
+
+    `recorded`: the series of recording rules, whose labels the tests of rules check.
+    """
+    tree = nodes(expression)
+    for selector in selectors(expression):
+        if ":" in selector.name:
+            if selector.name not in recorded:
+                yield f"no rule records {selector.name}"
+            continue
+        try:
+            missing = {matcher.name for matcher in selector.matchers.matchers} - labels_of(selector.name)
+        except KeyError:
+            yield f"no table declares {selector.name}"
+            continue
+        yield from (f"{selector.name} has no label {label}" for label in sorted(missing))
+    for node, _ in tree:
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            yield from _unknown_groups(node, tree)
 
 
-def _aggregated(node: Expr) -> set[str]:
-    inner = labels_of(node.expr)
-    assert inner is not None, "a number is aggregated"
-    if node.modifier is None:
-        return set()
-    named = set(node.modifier.labels)
-    assert named <= inner, f"grouped by {named - inner}, which the series do not have"
-    return named if str(node.modifier.type).endswith("By") else inner - named
-
-
-def _called(node: Expr) -> set[str]:
-    if node.func.name == "vector":
-        return set()
-    if node.func.name == "histogram_quantile":
-        inner = labels_of(node.args[1])
-        assert inner is not None and "le" in inner, "a quantile of series without le"
-        return inner - {"le"}
-    inner = labels_of(node.args[0])
-    assert inner is not None, f"{node.func.name} of a number"
-    return inner
-
-
-def _combined(node: Expr) -> set[str] | None:
-    left, right = labels_of(node.lhs), labels_of(node.rhs)
-    if left is None or right is None:
-        return left if right is None else right
-    if str(node.op) in ("or", "and", "unless"):
-        return left | right if str(node.op) == "or" else left
-    matching = node.modifier.matching if node.modifier is not None else None
-    if matching is None:
-        assert left == right, f"the sides of {node.op} have different labels: {sorted(left ^ right)}"
-        return left
-    on = set(matching.labels)
-    assert on <= left & right, f"matched on {on - (left & right)}, which one side does not have"
-    return left if "ManyToOne" in str(node.modifier.card) else on
-
-
-def legend_labels(legend: str) -> set[str]:
-    return set(re.findall(r"{{(\w+)}}", legend))
+def _unknown_groups(aggregate: Expr, tree: list[tuple[Expr, tuple[Expr, ...]]]) -> Iterator[str]:
+    """The labels that an aggregate groups by, and that no series inside of it has."""
+    has: set[str] = set()
+    for node, parents in tree:
+        if aggregate not in parents:
+            continue
+        if isinstance(node, promql_parser.Call) and node.func.name == "label_replace":
+            has.add(node.args[1].val)
+        if isinstance(node, promql_parser.VectorSelector):
+            if ":" in str(node.name):
+                return
+            try:
+                has |= labels_of(str(node.name))
+            except KeyError:
+                return
+    yield from (f"no series has the label {label} to group by" for label in sorted({*aggregate.modifier.labels} - has))

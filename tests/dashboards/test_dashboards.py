@@ -1,4 +1,4 @@
-"""The dashboards follow the table of metrics, and Grafana finds them. `test_lint.py` has the rules of each panel."""
+"""The dashboards follow the table of metrics, and Grafana finds them. `test_panels.py` has the rules of each panel."""
 
 import json
 import re

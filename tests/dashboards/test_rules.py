@@ -22,7 +22,7 @@ from streamgauge.metrics.rule_files import (
 from streamgauge.metrics.rules import Alert, Durations, Recording
 from streamgauge.metrics.table import BY_NAME
 from tests.dashboards.alert_cases import CASES, HEALTHY, HEALTHY_CASE, Case, Fired, values_of
-from tests.dashboards.promql import check, check_recorded, named, recorded_names
+from tests.dashboards.queries import metrics, unknown_names
 from tests.each import each
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,7 @@ GROUPS = rule_groups()
 ALERTS = list(alerts(GROUPS))
 NAMES = sorted({alert.name for alert in ALERTS})
 RECORDINGS = [rule for group in GROUPS for rule in group.rules if isinstance(rule, Recording)]
+RECORDED = frozenset(rule.name for rule in RECORDINGS)
 
 # Metrics whose series appear with their first event: without it the alert has nothing to say.
 FIRST_EVENT = {
@@ -118,8 +119,7 @@ def test_promtool_accepts_the_queries_for_sloth(tmp_path: Path, prometheus_tools
     rules = []
     for slo in slos:
         events = {name: query.replace("{{.window}}", "5m") for name, query in slo["sli"]["events"].items()}
-        for query in events.values():
-            check(query)
+        assert [text for query in events.values() for text in unknown_names(query)] == []
         ratio = f"({events['error_query']})\n/\n({events['total_query']})"
         rules.append({"record": f"slo:{slo['name'].replace('-', '_')}:ratio", "expr": ratio})
     path = tmp_path / "sloth.yml"
@@ -132,22 +132,14 @@ def test_promtool_accepts_the_queries_for_sloth(tmp_path: Path, prometheus_tools
 
 @each(ALERTS, lambda alert: f"{alert.name}-{alert.severity}")
 def test_every_alert_uses_existing_metrics_and_recorded_series(alert: Alert) -> None:
-    if recorded_names(alert.expr):
-        check_recorded(alert.expr, {rule.name for rule in RECORDINGS})
-    elif any(words in alert.expr for words in ("label_replace", "group_left", "and on (job)")):  # no label in common
-        assert named(alert.expr)
-    else:
-        check(alert.expr)
+    assert list(unknown_names(alert.expr, RECORDED)) == []
     assert alert.summary[-1] != "."
     assert alert.description[-1] == "."
 
 
 @each(RECORDINGS, lambda rule: rule.name)
 def test_every_recording_uses_existing_metrics_or_recorded_series(recording: Recording) -> None:
-    if recorded_names(recording.expr):
-        check_recorded(recording.expr, {rule.name for rule in RECORDINGS})
-    else:
-        check(recording.expr)
+    assert list(unknown_names(recording.expr, RECORDED)) == []
 
 
 def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
@@ -181,20 +173,13 @@ def test_l4_every_metric_that_an_alert_needs_is_missed_if_it_is_not_there() -> N
     """Each has an alert on its absence, or its absence has a reason."""
     by_process = {**rules_presence.OF_TAPS, **rules_presence.OF_WORKERS}
     missed = {metric.name for some in by_process.values() for metric in some}
-    missed |= {
-        selector.metric for names in rules_presence.OF_STREAMS.values() for name in names for selector in named(name)
-    }
+    missed = missed.union(*(metrics(name) for names in rules_presence.OF_STREAMS.values() for name in names))
     # Without these a tap, a worker, or all is missing. Every page has a series of cuts for each open label.
     missed |= {"streamgauge_metric_labels_cut_total"}
     missed |= {"streamgauge_tap_reads_seen_total", "streamgauge_broker_connected"}
     missed |= {"streamgauge_worker_broker_connected", "streamgauge_build_info"}
-    needed = {
-        selector.metric
-        for alert in ALERTS
-        if not alert.name.endswith("MetricMissing") and "streamgauge_" in re.sub(r"\w+:\w+:\w+", "", alert.expr)
-        for selector in named(re.sub(r"\w+:\w+:\w+", "", alert.expr))
-    }
-    needed |= {selector.metric for rule in RECORDINGS if not recorded_names(rule.expr) for selector in named(rule.expr)}
+    expressions = [alert.expr for alert in ALERTS if not alert.name.endswith("MetricMissing")]
+    needed = set[str]().union(*map(metrics, expressions + [rule.expr for rule in RECORDINGS]))
     without_labels = {name for name in needed if BY_NAME[name].kind is Kind.COUNTER and not BY_NAME[name].labels}
     assert needed - missed - without_labels == set(FIRST_EVENT), "say why it may be absent, or alert on it"
 
