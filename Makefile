@@ -160,7 +160,7 @@ pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the de
 	$(BIN)/python -m tests.live.pictures
 
 site: $(INSTALLED)  ## the documents as a site with a search, in build/site; fails if a link leads nowhere
-	$(BIN)/python -m scripts.build_site build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f scripts/mkdocs.yml
 
 faults: $(INSTALLED)  ## every fault of docs/reliability.md at its full length, four at a time (an hour)
 	STREAMGAUGE_FAULTS=full $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n 4 $(DISTRIBUTED) --durations 60 $$($(BIN)/python -m tests.faults.rows tests)
