@@ -1,4 +1,4 @@
-"""haproxy in front of two taps, with the configuration of docs/guides/deployment.md."""
+"""haproxy in front of two taps, with the configuration of docs/guides/operations.md."""
 
 import contextlib
 import csv
@@ -14,7 +14,7 @@ from tests.deploy.tools import ROOT, tool
 from tests.ports import free_port
 from tests.running import wait_for
 
-GUIDE = ROOT / "docs" / "guides" / "deployment.md"
+GUIDE = ROOT / "docs" / "guides" / "operations.md"
 _BACKEND = "taps"
 _TIMEOUT_S = 10.0
 

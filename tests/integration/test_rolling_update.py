@@ -1,7 +1,7 @@
 """A rolling update: two workers and two taps are replaced one by one while clients send requests.
 
 The official client sees no error, and every stream has exactly one record, which is complete. In between is haproxy with the
-configuration of docs/guides/deployment.md.
+configuration of docs/guides/operations.md.
 """
 
 import asyncio
