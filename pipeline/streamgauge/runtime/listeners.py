@@ -1,5 +1,5 @@
 """Listening sockets, which the parent makes and its relays inherit: one for each relay if the kernel spreads connections
-over them, else one for all (docs/decisions/0012-a-listening-socket-for-each-relay.md).
+over them, else one for all (docs/decisions/0002-processes-of-a-tap.md).
 """
 
 import errno
