@@ -1,5 +1,6 @@
 """What the documents describe works: commands parse, paths exist, targets of make exist, settings are ours."""
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -201,11 +202,19 @@ def test_the_makefile_runs_what_is_there() -> None:
     assert [name for name in modules if not (PACKAGE.parent / f"{name.replace('.', '/')}.py").is_file()] == []
 
 
-def test_the_package_docstring_names_what_is_there() -> None:
-    import streamgauge
+PACKAGES = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
-    names = [word for line in (streamgauge.__doc__ or "").splitlines()[2:] for word in line.split() if "." in word[1:]]
-    listed = [word.rstrip(",;") for word in names if re.fullmatch(r"[a-z_]+\.py[,;]?", word)]
-    assert len(listed) > 3
-    places = {path.name for path in PACKAGE.rglob("*.py")}
-    assert [name for name in listed if name not in places] == []
+
+@each(PACKAGES, relative)
+def test_the_map_in_a_docstring_names_modules_of_its_package(package: Path) -> None:
+    """A map is lines such as "client.py     buffers messages; loop_client.py: on an event loop"."""
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    named = set(re.findall(r"(?<![\w./])[a-z_0-9]+\.py\b", docstring))
+    named |= set(re.findall(r"^([a-z_0-9]+/) ", docstring, re.MULTILINE))
+    assert [name for name in named if not (package / name).exists() and not list(package.glob(f"*/{name}"))] == []
+
+
+def test_the_map_of_the_package_is_complete() -> None:
+    docstring = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text())) or ""
+    names = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir() if path.name[0] != "_"}
+    assert sorted(name for name in names - {"py.typed"} if f"\n{name}" not in docstring) == []

@@ -2,22 +2,23 @@
 
 records.py         public: the record for readers
 settings/          all settings, each declared once, and the types of their values
-errors.py          what an operator can put right, and exit codes
+errors.py          errors that an operator can correct, and exit codes
 cli/               the command line, one module a command
 core/              pure: captured reads in, records out
 taps/              where streams are captured; httpx.py and asgi.py are public
 recorder/          the process that turns a tap's messages into bundles
-spool/             the bounded disk queue after the recorder; the balance of reads
+spool/             the bounded queue on disk between recorder and shipper; the balance of reads
 kafka/             spool -> Kafka; topics, dead letters, and all that talks to a broker
 worker/            Kafka -> assembler -> records; faust/ and watchdog/; local.py: spool -> assembler -> ledger, without Kafka
-ledger/            where records rest, in SQLite or PostgreSQL
+ledger/            stores records, in SQLite or PostgreSQL
 prices/            what a record costs: list prices, and those of the operator
 spans/             the ledger's new records as OpenTelemetry spans
-audit/             the ledger against what providers bill; invoices/ reads their exports
-doctor/            what would stop an installation from working, with the cures
+audit/             compares the ledger with what providers bill; invoices/ reads their exports
+recount/           output tokens counted again with public tokenizers
+doctor/            checks what would stop an installation from working, and says how to cure it
 live/              the page on the admin port: open streams, timelines, the last hour
 metrics/           every metric declared once; the exporter and its HTTP server
-runtime/           child processes, listening sockets, the data directory, signals, reports of bugs
+runtime/           child processes, listening sockets, the data directory, secrets, reports of bugs
 
 The demo is a package beside it: `streamgauge_demo`.
 """

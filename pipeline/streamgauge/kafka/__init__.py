@@ -1,7 +1,8 @@
 """All code that talks to a Kafka broker.
 
 shipper.py         sends the spool to the segments topic
-topics.py          the topics and their configuration
+topics.py          creates, compares and describes the topics
+topic_settings.py  what each topic holds, and its configuration with reasons
 dead_letters.py    reads and writes the dead letter topic, and sends dead letters back
 security.py        broker addresses and how to connect to them; every Kafka client is created with it
 administrator.py   reads topics, their ids, their configuration and this client's rights

@@ -4,6 +4,19 @@ A ledger keeps one record for each stream id: the first one stays, also if a dif
 record's JSON with `cost` as its last member.
 
 SQLAlchemy takes a quarter of a second to import, so only the functions that open a ledger import it.
+
+contract.py     the interface of every ledger, and its errors
+urls.py         URLs of ledgers, checked before a database is opened
+store.py        a ledger in an SQL database, by SQLAlchemy Core
+sqlite.py       one file; postgresql.py: a database for several hosts; postgresql_tls.py: its connection's TLS
+schema.py       the tables; migrations.py: makes and converts them; partitions.py: PostgreSQL's partitions by day
+row.py          a record as a row
+cost.py         the cost that a row gets when it is stored
+keys.py         what records are filtered and grouped by; zones.py: days in a time zone
+totals.py       totals; resumption.py: counts the usage of resumed streams once
+several.py      several ledgers as one
+budgets.py      what budgets have spent this month, and a forecast
+inspection.py   looks at a ledger without changing it
 """
 
 from collections.abc import Callable, Mapping

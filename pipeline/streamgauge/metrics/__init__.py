@@ -13,10 +13,11 @@ observe.py observation.py   what a record adds
 otel_names.py  the same under OpenTelemetry's names, where they are asked for
 rate_limits.py   the rate limits of the newest responses, as gauges
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
-objectives.py  what streams promise, for alerts
-rules.py rules_*.py rule_files.py   alert and recording rules by what they watch, and their files for Prometheus and Sloth
+objectives.py  the objectives of streams, for alerts
+rules.py       alert and recording rules; rules_slo.py rules_streams.py rules_taps.py rules_workers.py rules_money.py
+               rules_presence.py: by what they watch; rule_files.py: their files for Prometheus and Sloth
 http_server.py   the admin port: metrics and health
-admin_access.py   who may use it: its token, guesses of the token, its certificate
+admin_access.py   access to it: its token, guesses of the token, its certificate
 admin_log.py   what was read from it and what it refused: the admin log, and refusals
 
 dashboards/source of the repository generates METRICS.md and the dashboards from these.

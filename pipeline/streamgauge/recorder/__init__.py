@@ -2,18 +2,25 @@
 
 For taps:
 
-protocol.py   the messages from taps
 exchange_capture.py   reports one exchange; all taps use it
-client.py     buffers messages and sends them; loop_client.py: on an asyncio event loop
+protocol.py           the messages to the recorder
+client.py             buffers messages and sends them; loop_client.py: on an asyncio event loop
+fair_shares.py        which new streams are captured while the recorder is behind
+tenant_headers.py     checks that an application and its agent read the tenant from the same header
+stream_id.py          the ids of streams
 
 The process:
 
-recorder.py   messages -> segments, sans-IO; capture.py: one stream
-request.py    facts of a request; installation_key.py: the key of its digests
-response.py response_head.py events.py   head, body and events of a response, masked
-budget.py     bounds the buffered bytes
-bundler.py    segments -> bundles: slots, numbers, heartbeats, farewells
-spool_writer.py   bundles -> the spool, in order
-process.py    the process around it: `python -m streamgauge.recorder.process`; batches.py: its connections
-credit.py     the processing time that streams which are behind may use
+process.py            `python -m streamgauge.recorder.process`; batches.py: its connections
+recorder.py           messages -> segments, sans-IO
+capture.py            the segments of one stream
+request.py            facts of a request; installation_key.py: the key of its digests
+response.py           the reads of a response: events.py masks its events, response_head.py reads its head
+rate_limit.py         rate limits in a response's head
+uncaptured.py         why a response is not captured
+budget.py             bounds the buffered bytes of all streams; decoder_memory.py: those of decoders
+credit.py             bounds the time for streams with a backlog
+cpu_yield.py          lets other processes use the core between portions of work
+bundler.py            segments -> bundles: slots, numbers, heartbeats, farewells
+spool_writer.py       bundles -> the spool, in order; write_refusals.py: reports a disk that refuses writes
 """

@@ -1,8 +1,15 @@
 """All known dialects, and how the dialect of a stream is detected: the path gives a hint, the events decide.
 
-contract.py  what a dialect is (`Dialect`), and what it calls (`Sink`); a module for each dialect implements it
-deltas.py    declarations of plain deltas; typed_deltas.py: their types
-openai_chat_tables.py   how servers of OpenAI chat differ; openai_usage.py: usage of OpenAI's formats
+contract.py   what a dialect is (`Dialect`), and what it calls (`Sink`)
+deltas.py     declarations of plain deltas; typed_deltas.py: their types
+
+A module for each format:
+
+openai_chat.py openai_completions.py openai_responses.py   OpenAI's formats; openai_usage.py: their usage
+openai_chat_tables.py   how servers of OpenAI chat differ
+anthropic_messages.py anthropic_completions.py   Anthropic's
+gemini.py gemini_interactions.py   Google's
+cohere_v2.py watsonx.py tgi_native.py llama_cpp_native.py replicate.py   formats of one server each
 """
 
 import re
