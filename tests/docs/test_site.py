@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 
 from tests.live.browsing import NoBrowserError, started_browser
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "README.md"
 # Groups of pages that the list of pages names by their own index.
