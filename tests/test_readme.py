@@ -17,7 +17,7 @@ PACKAGE = ROOT / "pipeline" / "streamgauge"
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted(ROOT.glob("docs/**/*.md"))]
 # The first parts of paths that documents name.
-BEGINNINGS = (ROOT, PACKAGE)
+BEGINNINGS = (ROOT, ROOT / "pipeline", PACKAGE)
 
 # Variables of ours that are not settings: `cli/main.py` reads them, or taps in applications do.
 OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_TAP_NAME"}
