@@ -1,5 +1,12 @@
 """Taps capture streams. Each tap passes its messages to a recorder without waiting for it.
 
+proxy/        the relay, which forwards HTTP/1.1
+httpx.py      public: a transport for clients; httpx_streams.py: its request and response streams
+asgi.py       public: middleware for servers
+inprocess/    what httpx and ASGI taps share: capture in the application's process
+packets/      packets of an interface or a file
+replay/       recordings of other programs
+
 A new tap needs a module, a line in TAPS, and a driver in tests/taps/contract/drivers.py, which checks that all taps report
 the same about a stream. This package imports no tap, so that an application loads only the one that it uses.
 """
