@@ -22,7 +22,7 @@ from streamgauge.live.view import LiveView, Scope
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.spool.read_counters import Refusal
-from streamgauge.taps.proxy.error_responses import error_response
+from streamgauge.taps.proxy.refusals import error_response
 from streamgauge.taps.proxy.request import RefusedError
 from tests.live.serving import Served, serving
 from tests.live.shown import SILENT, busy_process, id_of, partly_priced_process, unpriced_process

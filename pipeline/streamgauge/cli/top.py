@@ -43,7 +43,7 @@ MAX_INTERVAL_S = 86_400.0
 # Members that every answer of /streams has: another program's JSON lacks them.
 MEMBERS = frozenset({"process", "version", "open", "hour", "worst"})
 
-# The type of the relay's own errors (`taps/proxy/error_responses.py`): the address is that of its port for clients.
+# The type of the relay's own errors (`taps/proxy/refusals.py`): the address is that of its port for clients.
 _RELAY_ERROR = "streamgauge_relay_error"
 
 _BARS = " ▁▂▃▄▅▆▇█"

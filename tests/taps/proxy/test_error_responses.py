@@ -6,7 +6,7 @@ from http import HTTPStatus
 import pytest
 
 from streamgauge.spool.read_counters import Refusal
-from streamgauge.taps.proxy.error_responses import error_response, invalid, silent, unreachable
+from streamgauge.taps.proxy.refusals import error_response, invalid, silent, unreachable
 from streamgauge.taps.proxy.request import RefusedError
 
 

@@ -7,6 +7,7 @@ exchange.py   one request and its response; response.py: the end of the response
 upstream.py   connections to upstreams; each belongs to one client's connection
 tls.py        certificates, on both sides
 pump_handle.py   the pump (native/), which moves the middle of responses
-error_responses.py   the relay's own responses; refusals.py: counts them
+refusals.py   the relay's own responses: their bytes, counts and lines in the log
+wire.py       writes to a connection's socket, and what the relay asks it
 capture_gate.py   decides when the capture of an exchange starts (recorder/exchange_capture.py)
 """

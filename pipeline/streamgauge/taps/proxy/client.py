@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, cast
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.capture_gate import count_uncaptured
-from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange, NextState
 from streamgauge.taps.proxy.limits import SHED_IDLE_S, SHED_SLOW_S, SHED_UNREAD_S
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
+from streamgauge.taps.proxy.refusals import error_response
 from streamgauge.taps.proxy.request import RefusedError, Request
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, UpstreamPool
 from streamgauge.taps.proxy.wire import Wire, has_closed_its_side, reset_at_close, unacknowledged_bytes

@@ -14,7 +14,7 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.http1.framing import BodyPosition
 from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.runtime.faults import reported_task
-from streamgauge.taps.proxy import error_responses
+from streamgauge.taps.proxy import refusals
 from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
 from streamgauge.taps.proxy.limits import BODY_RATE
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
@@ -202,9 +202,7 @@ class Exchange:
         if self.over:
             return
         if self._framing.untouched:
-            self._send_error(
-                error_responses.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now
-            )
+            self._send_error(refusals.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now)
         else:
             self._finish(Ending.TIMEOUT, now, self._state_after_incomplete(), TransportFault.IDLE_TIMEOUT)
 
@@ -230,7 +228,7 @@ class Exchange:
         if awaits_head and not framing.untouched:
             self._reusable = self._is_written
         if framing.fault is not None and not self._head_passed:
-            refused = error_responses.invalid(self._outgoing.route.label, framing.fault.value)
+            refused = refusals.invalid(self._outgoing.route.label, framing.fault.value)
             self._send_error(refused, TransportFault.NOT_HTTP, at_ns)
             return
         if size != len(data):
@@ -246,7 +244,7 @@ class Exchange:
         elif gate.waits:
             gate.read_early(at_ns, data, framing)
         if framing.fault is not None:
-            self._client.response_refused(error_responses.invalid(self._outgoing.route.label, framing.fault.value))
+            self._client.response_refused(refusals.invalid(self._outgoing.route.label, framing.fault.value))
             self._finish(Ending.RESET, at_ns, NextState.RESET, TransportFault.NOT_HTTP)
         elif framing.complete:
             self._complete(at_ns)
@@ -282,7 +280,7 @@ class Exchange:
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:
-            refused = error_responses.unreachable(self._outgoing.route.label, "it closed the connection")
+            refused = refusals.unreachable(self._outgoing.route.label, "it closed the connection")
             self._send_error(refused, fault or TransportFault.CLOSED, at_ns)
         else:
             next_state = self._state_after_incomplete() if fault is None else NextState.RESET
@@ -372,7 +370,7 @@ class Exchange:
         except UnreachableError as fault:
             self._connecting = None
             if not self.over:
-                refused = error_responses.unreachable(self._outgoing.route.label, str(fault), fault.fault)
+                refused = refusals.unreachable(self._outgoing.route.label, str(fault), fault.fault)
                 self._send_error(refused, fault.fault, time.monotonic_ns())
             return
         self._connecting = None
