@@ -132,7 +132,7 @@ bench-recount: $(INSTALLED)  ## how fast tokens are counted in deltas, beside th
 bench-scrape: $(INSTALLED)  ## how long a page of metrics takes, written into docs/performance.md
 	$(BIN)/python -m bench.scrape --document docs/performance.md
 
-bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of asyncio
+bench-startup: $(INSTALLED)  ## check that streamgauge --version and --help take at most 1.5 times as long as an import of click
 	$(BIN)/python -m bench.startup
 
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
@@ -175,8 +175,9 @@ chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUT
 	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES)
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header
-# What README and tutorial use before anything else is installed; with what builds. One package is for browsers alone.
-DEMO_PARTS := --extra demo --extra rules --extra top --extra up --group build --no-emit-package httpx2-jsfetch
+# What README and tutorial use before anything else is installed; with what builds. One package is for browsers alone, one for
+# Windows, where taps do not run.
+DEMO_PARTS := --extra demo --extra rules --extra top --extra up --group build --no-emit-package httpx2-jsfetch --no-emit-package colorama
 lock:  ## resolve the dependencies again (needs uv): what runs, that with what tests need, the demo's part, and what checks deploy/
 	$(LOCK) --upgrade --all-extras pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock

@@ -1,12 +1,8 @@
-"""Makes docs/reference/settings.md from the declarations of settings and commands."""
+"""Makes docs/reference/settings.md from the declarations of settings: each setting once, by sections."""
 
 from collections.abc import Iterator
-from itertools import groupby
 
-from streamgauge.cli.commands import COMMANDS, Command
-from streamgauge.cli.help_text import note_of, sentence_of, value_of
-from streamgauge.cli.options import Option
-from streamgauge.settings.declarations import SECTIONS
+from streamgauge.settings.declarations import SECTIONS, SETTINGS
 from streamgauge.settings.types import Setting
 
 
@@ -26,79 +22,44 @@ def settings_page() -> Iterator[str]:
         "A secret may stand in a file of its own, which holds it in one line: a password of a key, the SASL password, or the",
         "URL of a ledger. The settings whose names end in `_file` name these files. No command prints a secret.",
         "",
-        "| command | what it does |",
-        "|---|---|",
+        "Each setting is listed once, in the tables of its section, with the commands that have it.",
+        "[Commands](commands.md) has the options that are no settings.",
     )
-    groups = [list(commands) for _, commands in groupby(COMMANDS.values(), _key)]
-    for commands in groups:
-        for command in commands:
-            yield f"| [`{command.path}`](#{_anchor(commands)}) | {command.about} |"
-    for commands in groups:
-        yield from ("", f"## {_title(commands)}")
-        yield from _settings(commands)
-        for command in commands:
-            yield from _options(command, commands)
+    for section in SECTIONS:
+        yield from ("", f"## {section}")
+        by_commands: dict[tuple[str, ...], list[Setting]] = {}
+        for setting in SETTINGS.values():
+            if setting.section == section:
+                by_commands.setdefault(setting.commands, []).append(setting)
+        for commands, settings in by_commands.items():
+            yield from ("", f"Of {listed(commands)}:", "")
+            yield "| option | variable | key | type | default | meaning |"
+            yield "|---|---|---|---|---|---|"
+            yield from map(_row, settings)
     yield ""
 
 
-def section_of(command: Command) -> str:
-    """The anchor of the section with a command's options."""
-    return next(_anchor(group) for _, some in groupby(COMMANDS.values(), _key) if command in (group := list(some)))
+def listed(commands: tuple[str, ...]) -> str:
+    """The commands as "`a`, `b` and `c`"."""
+    *first, last = (f"`{command}`" for command in commands)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
-def _key(command: Command) -> tuple[str, list[tuple[str, str]]]:
-    """Equal for commands with the same first word and the same settings and defaults: they share a section."""
-    notes = [(setting.name, setting.note(command.path)) for setting in command.settings]
-    if command.takes:
-        notes = [("takes", "")]
-    return command.path.partition(" ")[0], notes
-
-
-def _title(commands: list[Command]) -> str:
-    return ", ".join(f"`{command.path}`" for command in commands)
-
-
-def _anchor(commands: list[Command]) -> str:
-    """The anchor of the heading, as GitHub makes it."""
-    return _title(commands).replace("`", "").replace(",", "").replace(" ", "-")
-
-
-def _settings(commands: list[Command]) -> Iterator[str]:
-    path, settings = commands[0].path, commands[0].settings
-    if commands[0].takes:
-        yield from ("", "The options of the commands that are named on the command line are its options, too.")
-        return
-    for section in SECTIONS:
-        rows = [setting for setting in settings if setting.section == section]
-        if rows:
-            yield from ("", f"**{section}**", "")
-            yield "| option | variable | key | type | default | meaning |"
-            yield "|---|---|---|---|---|---|"
-            yield from (_row(setting, path) for setting in rows)
-
-
-def _row(setting: Setting, path: str) -> str:
-    note = setting.note(path).removeprefix("default: ")
+def _row(setting: Setting) -> str:
     names = f"`{setting.flag}` | `{setting.variable}` | `{setting.name}`"
-    return f"| {names} | {setting.type.says} | {note} | {_escaped(setting.about)} |"
+    return f"| {names} | {setting.type.says} | {default_of(setting)} | {escaped(setting.about)} |"
 
 
-def _options(command: Command, commands: list[Command]) -> Iterator[str]:
-    shown = [option for option in command.options if not option.hidden]
-    equal = all(other.options == command.options for other in commands)
-    if shown and not (equal and command is not commands[0]):
-        of = "" if equal else f" of `{command.path}`"
-        yield from ("", f"**On the command line only{of}**", "")
-        yield "| option | default | meaning |"
-        yield "|---|---|---|"
-        yield from map(_option_row, shown)
+def default_of(setting: Setting) -> str:
+    """The default, and in which commands it is another one or the setting is required."""
+    notes: dict[str, list[str]] = {}
+    for command in setting.commands:
+        notes.setdefault(setting.note(command).removeprefix("default: "), []).append(command)
+    usual = setting.shown_default() if len(notes) > 1 else next(iter(notes))
+    of_some = [f"{listed(tuple(commands))}: {note}" for note, commands in notes.items() if note and note != usual]
+    return "; ".join([usual] * bool(usual) + of_some)
 
 
-def _option_row(option: Option) -> str:
-    written = value_of(option) if option.is_argument else f"{option.name} {value_of(option)}".rstrip()
-    note = note_of(option).removeprefix("default: ")
-    return f"| `{_escaped(written)}` | {note} | {_escaped(sentence_of(option))} |"
-
-
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text for a cell of a table."""
     return text.replace("|", "\\|")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamgauge.cli.parser import parse
+from streamgauge.cli.commands import parse
 from streamgauge.errors import BUG, DONE, FOUND, INTERRUPTED, STUCK, UNAVAILABLE, USAGE
 from streamgauge.settings.declarations import SETTINGS
 from streamgauge.settings.types import ENV_PREFIX

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 from scripts import generate_reference
 
@@ -10,6 +11,7 @@ import streamgauge.cli
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.kafka.topic_settings import CONTENTS
 from streamgauge.records import Record
+from streamgauge.settings.declarations import SETTINGS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -25,28 +27,36 @@ def test_every_field_and_topic_is_on_its_page() -> None:
     assert [name for name in CONTENTS if f"\n## `streamgauge.{name}`" not in pages["topics.md"]] == []
 
 
-def test_every_setting_and_option_of_every_command_is_on_its_page() -> None:
-    sections = generate_reference.files()["settings.md"].split("\n## ")[1:]
-    of_command = {
-        path: section for section in sections for path in re.findall(r"`([a-z ]+)`", section.split("\n", 1)[0])
-    }
-    assert of_command.keys() == COMMANDS.keys()
-    for path, section in of_command.items():
-        command = COMMANDS[path]
-        rows = {
-            row[0]: row
-            for row in re.findall(r"\n\| `(--[a-z-]+)` \| `(\w+)` \| `(\w+)` \| [^|]+ \| ([^|]*) \| ", section)
-        }
-        own = [] if command.takes else command.settings  # the others are in the sections of the commands that it takes
-        assert {setting.flag for setting in own} == rows.keys()
-        for setting in own:
-            note = setting.note(path).removeprefix("default: ")
-            assert rows[setting.flag][1:] == (setting.variable, setting.name, note)
-        named = [
-            option.metavar if option.is_argument else option.name for option in command.options if not option.hidden
-        ]
-        shown = section.replace("\\|", "|")
-        assert [name for name in named if f"| `{name}" not in shown and f"| `[{name}]" not in shown] == []
+def test_every_setting_is_on_its_page_once_with_its_commands_and_defaults() -> None:
+    page = generate_reference.files()["settings.md"]
+    seen = []
+    for part in re.split(r"\nOf (?=`)", page)[1:]:
+        commands = re.findall(r"`([a-z ]+)`", part.partition(":\n")[0])
+        rows = re.findall(r"\n\| `(--[a-z-]+)` \| `(\w+)` \| `(\w+)` \| [^|]+ \| ([^|]*) \| ", part)
+        for flag, variable, name, default in rows:
+            setting = SETTINGS[name]
+            assert (flag, variable, commands) == (setting.flag, setting.variable, [*setting.commands])
+            notes = {setting.note(path).removeprefix("default: ") for path in commands}
+            assert [note for note in notes if note not in default] == []
+            seen.append(name)
+    assert sorted(seen) == sorted(SETTINGS)
+
+
+def test_every_option_is_on_the_page_of_its_command_or_among_the_shared_ones() -> None:
+    page = generate_reference.files()["commands.md"]
+    usages = list(re.finditer(r"\nUsage: `([a-z ]+?) \[OPTIONS\]", page))
+    assert [usage[1] for usage in usages] == list(COMMANDS)
+    shared = page.partition("\n## Shared options")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    for usage, following in zip(usages, [*usages[1:], None], strict=True):
+        part = page[usage.end() : following.start() if following else None]
+        for option in COMMANDS[usage[1]].options:
+            if isinstance(option, click.Argument) or getattr(option, "hidden", False):
+                continue
+            flag = option.opts[0]
+            in_part = re.search(rf"^\| `{flag}[ `]", part, re.MULTILINE)
+            assert in_part or (re.search(rf"`{flag}`", part) and f"| `{flag}" in shared), (usage[1], flag)
+    assert len([row for row in rows if row.startswith("--output")]) <= 4, "the other ones are the shared one"
 
 
 def test_every_command_that_finds_something_says_what() -> None:
@@ -58,7 +68,7 @@ def test_every_command_that_finds_something_says_what() -> None:
     page = generate_reference.files()["commands.md"]
     table = page.partition("| command | exits with 1 if |")[2].partition("\n\n")[0]
     # Of the commands of one module some never do.
-    never = {"audit list", "audit show", "deadletter list", "deadletter show"}
+    never = {"audit list", "audit show", "deadletter list", "deadletter show", "ledger query", "ledger export"}
     assert set(re.findall(r"\n\| `([a-z ]+)`", table)) == finding - never
     assert "`config check` exits with 2" in page
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from streamgauge.cli.admin_port import TOKEN_VARIABLE, admin_access
-from streamgauge.cli.settings_sources import load
 from streamgauge.errors import USAGE, UsageFault
 from streamgauge.metrics.admin_access import Access
+from streamgauge.settings.sources import load
 from streamgauge.settings.types import ENV_PREFIX
 from tests.running import here
 from tests.taps.proxy.pki import make_pki

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
-from streamgauge.cli.completion import candidates
+from streamgauge.cli.commands import PROGRAM, STREAMGAUGE
 from streamgauge.cli.main import main
 from streamgauge.errors import DONE, USAGE
 from tests.running import PATIENCE_S
@@ -105,11 +106,18 @@ def test_zsh_lists_words_with_their_meaning(home: Path) -> None:
     assert "export" in run(home, "zsh", "-f", "-c", _ZSH, "zsh", "streamgauge ledger ", pattern)
 
 
-def test_candidates_of_values_and_of_hidden_options() -> None:
-    assert list(candidates(["up"], "--capture=f")) == [("--capture=full", "")]
-    assert list(candidates(["tap"], "--chil")) == []
-    assert list(candidates(["up", "--data-dir"], "")) == []
-    assert [word for word, _ in candidates(["nonsense"], "")] == []
+def test_candidates_of_values_and_paths() -> None:
+    def candidates(*words: str) -> list[tuple[str, str]]:
+        found = ShellComplete(STREAMGAUGE, {}, PROGRAM, "_STREAMGAUGE_COMPLETE").get_completions(
+            [*words[:-1]], words[-1]
+        )
+        return [(item.type, item.value) for item in found]
+
+    assert candidates("up", "--capture=f") == [("plain", "full")]
+    assert candidates("up", "--data-dir", "") == [("dir", "")]
+    assert candidates("up", "--tenants", "t") == [("file", "t")]
+    assert candidates("replay", "rec") == [("file", "rec")]
+    assert candidates("nonsense", "x") == []
 
 
 def test_the_shell_is_that_of_the_user_or_the_named_one(
@@ -118,9 +126,9 @@ def test_the_shell_is_that_of_the_user_or_the_named_one(
     monkeypatch.setattr("os.getppid", lambda: -1)
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     assert main(["--show-completion"]) == DONE
-    assert capsys.readouterr().out.startswith("function _streamgauge_completion\n")
+    assert capsys.readouterr().out.startswith("function _streamgauge_completion;\n")
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert main(["--show-completion"]) == USAGE
     assert "name a shell: bash, zsh, fish" in capsys.readouterr().err
     assert main(["--show-completion", "tcsh"]) == USAGE
-    assert "invalid choice: 'tcsh' (choose from bash, zsh, fish)" in capsys.readouterr().err
+    assert "Invalid value for '--show-completion': 'tcsh' is not one of bash, zsh, fish." in capsys.readouterr().err

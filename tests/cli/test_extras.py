@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripts.installed_packages import ROOT, closure, project, requirements_of
 
-from streamgauge.cli.commands import COMMANDS, first_words
+from streamgauge.cli.commands import COMMANDS, STREAMGAUGE
 from streamgauge.cli.extras import MODULES
 from streamgauge.errors import DONE, FOUND, UNAVAILABLE
 from tests.running import PATIENCE_S
@@ -65,7 +65,7 @@ def test_the_help_of_each_command_needs_no_extra(installed: dict[str, Path]) -> 
     program = f"from streamgauge.cli.main import main\nfor words in {calls!r}:\n    assert main(words) == 0, words\n"
     done = python(installed[""], "-c", program)
     assert (done.returncode, done.stderr) == (DONE, "")
-    assert done.stdout.count("usage: streamgauge") == len(calls)
+    assert done.stdout.count("Usage: streamgauge") == len(calls)
 
 
 NEEDED = {"ledger export": ["records.csv"], "ledger budgets": ["budgets.toml"]}
@@ -97,7 +97,7 @@ def test_an_extra_brings_what_its_command_imports(extra: str, installed: dict[st
 
 def test_each_extra_of_a_command_exists() -> None:
     provided = set(project()["optional-dependencies"])
-    assert set(MODULES) <= set(first_words())
+    assert set(MODULES) <= set(STREAMGAUGE.commands)
     assert set(MODULES) | {"otlp", "packets", "parquet", "postgres", "recount", "records", "replay", "all"} == provided
 
 
@@ -132,7 +132,7 @@ def test_formats_without_their_extra_name_it(installed: dict[str, Path], tmp_pat
     done = python(installed["ledger"], "-m", "streamgauge", "ledger", "query", "--ledger", "postgresql://h/d")
     says = "a ledger in PostgreSQL requires the extra `postgres`: run pip install 'streamgauge[postgres]'\n"
     assert (done.returncode, done.stderr) == (UNAVAILABLE, f"streamgauge ledger: {says}")
-    done = python(installed["ledger"], "-c", "from streamgauge.cli.ledger_export import _writer; _writer('parquet')")
+    done = python(installed["ledger"], "-c", "from streamgauge.cli.ledger import _writer; _writer('parquet')")
     assert "MissingExtra: Parquet requires the extra `parquet`: run pip install 'streamgauge[parquet]'" in done.stderr
     done = python(
         installed[""], "-c", "from streamgauge.ledger import open_ledger; open_ledger('sqlite:///ledger.sqlite')"

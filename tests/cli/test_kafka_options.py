@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from streamgauge.cli.kafka_options import PASSWORD_VARIABLE, brokers_of
-from streamgauge.cli.settings_sources import load
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Mechanism, Protocol
+from streamgauge.settings.sources import load
 from tests.running import command
 
 pytestmark = pytest.mark.slow

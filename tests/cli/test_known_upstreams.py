@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.known_upstreams import NEWEST, start_known_upstreams
+from streamgauge.cli.ledger_watch import NEWEST, start_known_upstreams
 from streamgauge.ledger import LedgerUnavailableError, open_ledger
 from streamgauge.metrics.prometheus import Metrics
 from tests.ledger.rows import make_row

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
+from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.main import main
 from streamgauge.core.record import Error
 from streamgauge.errors import UNAVAILABLE, USAGE
@@ -215,7 +215,7 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
 
 
 def test_the_help_names_every_key() -> None:
-    listed = QUERY_EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
+    listed = COMMANDS["ledger query"].examples.partition("Keys for --by and --where: ")[2].partition(".")[0]
     assert listed.replace("\n", " ").split(", ") == list(KEYS)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from streamgauge.cli.export_columns import COLUMNS, NUMBERS
+from streamgauge.cli.ledger import EXPORT_COLUMNS as COLUMNS
+from streamgauge.cli.ledger import EXPORT_NUMBERS as NUMBERS
 from streamgauge.cli.main import main
 from streamgauge.ledger import SqliteLedger
 from streamgauge.ledger.schema import records

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from streamgauge.cli.ledger_filter import MAX_CONDITIONS, MAX_TENANTS, VALUES, filter_of
+from streamgauge.cli.ledger import MAX_CONDITIONS, MAX_TENANTS, VALUES, filter_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, Filter
 from streamgauge.records import FinishReason, Outcome, Usage

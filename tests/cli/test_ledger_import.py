@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli import ledger_import
+from streamgauge.cli import ledger
 from streamgauge.cli.main import main
 from streamgauge.ledger import LedgerUnavailableError, SqliteLedger, open_ledger
 from streamgauge.ledger.sqlite import SqliteLedger as Opened
@@ -74,7 +74,7 @@ def test_lines_that_are_no_record_are_named_and_the_others_stored(tmp_path: Path
 
 
 def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_import, "_MAX_LINE", 10_000)
+    monkeypatch.setattr(ledger, "_MAX_LINE", 10_000)
     file = tmp_path / "records.jsonl"
     file.write_bytes(b"x" * 1_000_000 + b"\n" + line(1))
     code, said = imported(tmp_path, str(file))
@@ -184,7 +184,7 @@ def test_a_line_with_a_bad_cost_is_refused_and_the_sentence_names_the_cost(tmp_p
 
 
 def test_one_record_and_one_line_are_no_plural() -> None:
-    imported = ledger_import._Imported("file")
+    imported = ledger._Imported("file")
     imported.new = imported.unreadable = 1
     assert ": 1 new record (0 without a price), " in imported.sentence
     assert imported.sentence.endswith(", 1 unreadable line")

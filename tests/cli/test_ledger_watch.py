@@ -12,10 +12,10 @@ import pytest
 from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.cli.ledger_watch import watched_ledger
-from streamgauge.cli.settings_sources import load
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import Cost, Ledger, LedgerRow, LedgerUnavailableError, SqliteLedger
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.settings.sources import load
 from tests.ledger.rows import make_row
 from tests.metrics.pages import ReadPage, read_page
 from tests.metrics.records import ABSENT

@@ -13,11 +13,11 @@ import pytest
 
 from streamgauge.cli import ledgers
 from streamgauge.cli.ledgers import ledger_to_read, opened_ledger
-from streamgauge.cli.settings_sources import load
 from streamgauge.cli.stream_costs import prices_of
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger import Expired, LedgerUnavailableError, SqliteLedger
 from streamgauge.prices import Prices
+from streamgauge.settings.sources import load
 from tests.ledger.rows import make_row, stream_id
 from tests.running import wait_for
 

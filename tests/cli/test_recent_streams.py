@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamgauge.cli import recent_streams
-from streamgauge.cli.recent_streams import load_last_hour
+from streamgauge.cli import ledger_watch
+from streamgauge.cli.ledger_watch import load_last_hour
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.ledger import Ledger, open_ledger
@@ -65,7 +65,7 @@ def test_a_record_that_is_made_again_counts_once(ledger: Ledger) -> None:
 
 
 def test_of_too_many_it_says_since_when(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_streams, "MAX_STREAMS", 3)
+    monkeypatch.setattr(ledger_watch, "MAX_STREAMS", 3)
     ledger.insert([row_of(ended(number, 100 * number, 1.0)) for number in range(1, 6)])
     hour = view_of(ledger).overview().hour
     assert hour.streams == 3

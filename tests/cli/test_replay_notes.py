@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamgauge.cli.replay_notes import Found, Note, notes_on
+from streamgauge.cli.replay import Found, Note, notes_on
 from streamgauge.taps.replay.contract import Tally
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.settings_sources import load
 from streamgauge.cli.span_export import exported_spans
 from streamgauge.cli.up import Delivery
 from streamgauge.cli.worker import LedgerStore
@@ -14,6 +13,7 @@ from streamgauge.errors import MissingExtra, UsageFault
 from streamgauge.ledger import SqliteLedger
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.settings.declarations import Settings
+from streamgauge.settings.sources import load
 from tests.http_serving import serving
 from tests.metrics.records import make_record
 from tests.running import here, wait_for

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from streamgauge.cli import tap_announcements, tap_process
-from streamgauge.cli.settings_sources import load
+from streamgauge.cli import tap_process
 from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.settings.sources import load
 from streamgauge.spool.read_counters import Counters, read_balance
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
@@ -87,8 +87,8 @@ def test_a_pump_that_was_not_built_is_logged(
 ) -> None:
     tap = tap_process.Tap(None, None, None, "127.0.0.1:1", None)  # type: ignore[arg-type]
     for built, pump, said in ((True, "auto", False), (False, "auto", True), (False, "off", False)):
-        monkeypatch.setattr(tap_announcements, "BUILT", built)
-        tap_announcements.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
+        monkeypatch.setattr(tap_process, "BUILT", built)
+        tap_process.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
         assert ("pump (native C code) was not built" in capsys.readouterr().err) == said
 
 

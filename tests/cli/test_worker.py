@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from streamgauge.cli.admin_port import with_worker_admin_port
-from streamgauge.cli.settings_sources import load
 from streamgauge.cli.worker import LedgerStore
 from streamgauge.core.record import encode_record
 from streamgauge.ledger import open_ledger
+from streamgauge.settings.sources import load
 from tests.running import start, wait_for
 from tests.taps.packets.talking import WHOLE, asking
 from tests.taps.packets.wire import Line, pcap, read, records

@@ -24,7 +24,6 @@ import msgspec
 
 import streamgauge
 from streamgauge.audit.runs import Runs
-from streamgauge.cli.settings_sources import load
 from streamgauge.core import record
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.assembly.state_codec import STATE_VERSION
@@ -40,6 +39,7 @@ from streamgauge.metrics.prometheus import Metrics
 from streamgauge.prices.price_file import PriceFile
 from streamgauge.prices.pricing import Prices
 from streamgauge.settings.declarations import SETTINGS
+from streamgauge.settings.sources import load
 from streamgauge.spool.read_counters import Counters
 from tests.cli.test_ledger_watch import an_audit
 from tests.settings.test_declarations import TABLE, toml_of

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unittest import mock
 
-from streamgauge.cli.parser import parse
-from streamgauge.cli.settings_sources import load
+from streamgauge.cli.commands import parse
 from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.sources import load
 from streamgauge.settings.types import ENV_PREFIX
 
 # Variables of ours that are not settings.

@@ -14,12 +14,12 @@ import trustme
 from packaging.requirements import Requirement
 from scripts.locked import locked as entries_of
 
-from streamgauge.cli.settings_sources import load
 from streamgauge.metrics.admin_access import Access
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer, split_address
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.settings.declarations import WORKER_ADMIN, Settings
+from streamgauge.settings.sources import load
 from tests.deploy.composed import ROOT
 from tests.deploy.tools import run
 
@@ -164,7 +164,7 @@ def test_the_entry_point_is_our_command_line() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "usage: streamgauge" in done.stdout
+    assert "Usage: streamgauge" in done.stdout
 
 
 @pytest.mark.parametrize(("ready", "exit_code"), [(True, 0), (False, 1)])

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from streamgauge.cli.settings_sources import load
 from streamgauge.doctor.checks import CHECKS
 from streamgauge.doctor.cluster import Cluster
 from streamgauge.doctor.contract import Finding, Installation, Level
 from streamgauge.kafka.security import brokers_at
 from streamgauge.kafka.topics import Job
 from streamgauge.recorder.installation_key import installation_key
+from streamgauge.settings.sources import load
 from streamgauge.taps.proxy.tls import upstream_context
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL

@@ -85,7 +85,7 @@ def test_a_tap_alone_is_small_and_works(
     assert size / 1e6 == pytest.approx(megabytes, rel=0.1)
 
     assert run(program, "--version") == f"streamgauge {__version__}\n"
-    assert "usage: streamgauge tap [OPTIONS]" in run(program, "tap", "--help")
+    assert "Usage: streamgauge tap [OPTIONS]" in run(program, "tap", "--help")
     assert "_streamgauge_completion" in run(program, "--show-completion", "bash")
     run(program, "assets", str(tmp_path / "assets"))
     assert files_below(tmp_path / "assets") == files_below(ROOT)

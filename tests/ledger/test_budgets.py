@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from streamgauge.cli.ledger_filter import month_of
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import Cost, Filter, Ledger, LedgerRow, open_ledger
 from streamgauge.ledger.budgets import MAX_BUDGETS, Budget, Budgets, BudgetState, budget_states, load_budgets
-from streamgauge.ledger.zones import zone_of
+from streamgauge.ledger.zones import month_of, zone_of
 from tests.each import each
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from streamgauge.cli.admin_port import admin_access
-from streamgauge.cli.settings_sources import load
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.admin_log import LINES_PER_S, MAX_KINDS, REPEAT_S, WITHOUT_TOKEN, AdminLog, Refusals
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.settings.sources import load
 from tests.metrics.test_http_server import ask, say, serving
 
 TOKEN = "t0ken-0123456789abcdef"

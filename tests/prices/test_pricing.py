@@ -13,7 +13,7 @@ from genai_prices.types import ModelPrice, Usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.cli.ledger_epilogs import QUERY_EPILOG
+from streamgauge.cli.commands import COMMANDS
 from streamgauge.core.record import ReportedCost
 from streamgauge.ledger import Cost
 from streamgauge.ledger.cost import Unpriced, usd
@@ -373,7 +373,7 @@ def test_the_guide_and_the_help_name_every_reason_without_a_cost() -> None:
     guide = (Path(__file__).parents[2] / "docs/guides/usage.md").read_text(encoding="utf-8")
     for reason in Unpriced:
         assert f"`{reason.value}`" in guide
-        assert reason.value in QUERY_EPILOG
+        assert reason.value in COMMANDS["ledger query"].examples
 
 
 # --- regions -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, FrozenInstanceError, fields
 from pathlib import Path
@@ -13,9 +14,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from streamgauge.cli.admin_port import with_worker_admin_port
-from streamgauge.cli.commands import COMMANDS
-from streamgauge.cli.parser import parse
-from streamgauge.cli.settings_sources import load
+from streamgauge.cli.commands import COMMANDS, parse
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
@@ -24,6 +23,7 @@ from streamgauge.runtime.data_directory import default_data_dir
 from streamgauge.runtime.listeners import Address
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.sources import load
 from streamgauge.settings.types import ENV_PREFIX, ServerPort, SpanHeader, Upstream, parse_address
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
@@ -256,7 +256,7 @@ def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -
             written = [flag] if setting.type.is_switch else [flag, value]
             given = parse([*path.split(), *needed, *written]).settings
             assert given == {name: True if setting.type.is_switch else [value] if setting.type.is_list else value}
-        assert f"\n  {setting.flag} " in helped(path)
+        assert re.search(rf"\n  {setting.flag}[ ,]", helped(path))
     for path, command in COMMANDS.items():
         if setting in command.settings:  # its own, or one of a command whose settings it takes, too
             assert parse([*path.split(), *NEEDED.get(path, []), *written]).settings == given
@@ -275,7 +275,7 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
     for name, setting in SETTINGS.items():
         for path in setting.commands:
             shown = setting.shown_default(path)
-            assert not shown or f"(default: {shown})" in " ".join(helped(path).split())
+            assert not shown or f"[default: {shown}]" in " ".join(helped(path).split())
             value = getattr(with_worker_admin_port(defaults) if path == "worker" else defaults, name)
             if path != "demo" and value is not None and not setting.default_text and value not in (False, (), ""):
                 named += 1

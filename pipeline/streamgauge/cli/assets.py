@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from streamgauge.cli.commands import Arguments
+from streamgauge.cli.parser import Arguments
 from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.settings.declarations import Settings
 

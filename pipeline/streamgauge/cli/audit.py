@@ -31,8 +31,8 @@ from streamgauge.audit.rows import (
 )
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.audit.theirs import Theirs
-from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledgers import ledger_of_audits, ledger_to_read
+from streamgauge.cli.parser import Arguments
 from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_rows, print_table
 from streamgauge.errors import DONE, FOUND, UsageFault
 from streamgauge.ledger.zones import zone_of

@@ -1,388 +1,826 @@
-"""Every command: its words, module, sentence, examples, and the options that are not settings.
+"""Every command: its words, sentence, examples, module, and the options that are not settings.
 
-Settings are declared in `settings/declarations.py`. The parser (`parser.py`), the help (`help_text.py`) and shell completion
-are made from both tables.
+Settings are declared in `settings/declarations.py`. Modules of commands and settings are imported when they are needed: help
+and completion are quick, and work where the packages of a command's extra are missing.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
+import sys
+from collections.abc import Sequence
 from typing import Any
 
-from streamgauge.cli import epilogs, ledger_epilogs, settings_epilogs
-from streamgauge.cli.ledger_options import AUDIT, BUDGETS, EXPORT, IMPORT, QUERY, RUN, RUN_PAIR
-from streamgauge.cli.options import CSV, HTML, JSON, JSONL, TABLE, TEXT, Option, output
-from streamgauge.settings.declarations import SETTINGS
-from streamgauge.settings.types import Setting
+import click
+
+from streamgauge import __version__
+from streamgauge.cli.parser import (
+    CONTEXT,
+    CSV,
+    HTML,
+    JSON,
+    JSONL,
+    TABLE,
+    TEXT,
+    Argument,
+    Arguments,
+    Command,
+    Group,
+    Names,
+    PathType,
+    commands_below,
+)
+from streamgauge.errors import USAGE
+from streamgauge.runtime.redaction import redacted_text
+
+PROGRAM = "streamgauge"
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command that runs `streamgauge.cli.<module>`. `path`: its words; `epilog`: examples and notes.
-
-    `takes`: the commands whose settings are options of this one, too; `loads`: whether it needs the settings.
-    """
-
-    path: str
-    module: str
-    about: str
-    epilog: str
-    options: tuple[Option, ...] = ()
-    takes: tuple[str, ...] = ()
-    loads: bool = True
-
-    @property
-    def settings(self) -> list[Setting]:
-        """The settings that it has an option for."""
-        paths = {self.path, *self.takes}
-        return [setting for setting in SETTINGS.values() if not paths.isdisjoint(setting.commands)]
+def _option(flag: str, about: str, metavar: str = "", **more: Any) -> click.Option:
+    """An option with a value."""
+    names = ["from_", flag] if flag == "--from" else [flag]  # `from` is a word of Python
+    return click.Option(names, help=about, metavar=metavar or None, show_default=True, **more)
 
 
-@dataclass(frozen=True)
-class Group:
-    """A word whose second word is the command."""
-
-    path: str
-    about: str
-    epilog: str
+def _file(flag: str, about: str, metavar: str = "FILE", **more: Any) -> click.Option:
+    """An option with a path, as text."""
+    return _option(flag, about, metavar, type=click.Path(readable=False), **more)
 
 
-class Arguments(SimpleNamespace):
-    """What was written on the command line: the options that are not settings, as attributes, and these.
-
-    `command`: the word or words that messages begin with; `action`: the second word; `serves`: the commands whose
-    settings it uses; `loads`: whether it needs the settings; `settings`: the given settings, by name, as text or list of
-    text.
-    """
-
-    command: str
-    action: str
-    serves: tuple[str, ...]
-    module: str
-    loads: bool
-    config: Path | None
-    settings: dict[str, Any]
+def _switch(flag: str, about: str, **more: Any) -> click.Option:
+    """An option without a value."""
+    return click.Option([flag], help=about, is_flag=True, **more)
 
 
-HELP = ("-h", "--help")
-CONFIG = Option("--config", "settings file (TOML); or set STREAMGAUGE_CONFIG in the environment", "FILE")
+def _output(*forms: str, about: str = "form of the output") -> click.Option:
+    """The option that selects the form of the output; the first one is the default."""
+    return _option("--output", about, type=click.Choice(forms), default=forms[0])
 
 
-def _dialects() -> tuple[str, ...]:
+def _paths(name: str, metavar: str, about: str, **more: Any) -> Argument:
+    return Argument(name, metavar, about, many=True, type=PathType(), **more)
+
+
+# --- a host without Kafka, taps and workers -------------------------------------------------------------------------
+
+_AGENT = _switch("--agent", "run no proxy: receive what the httpx and ASGI integrations capture in applications")
+
+
+def _packets(command: str) -> Command:
+    return Command(
+        f"{command} packets",
+        f"like `{command}`, with packets of an interface or a file instead of the proxy",
+        """\
+examples:
+  streamgauge up packets --interface lo --port 8000
+      records the responses of a server on this host, without Kafka
+  streamgauge tap packets --interface eth0 --port vllm=8000 --kafka broker:9092
+  streamgauge tap packets --pcap capture.pcap --kafka broker:9092
+      `streamgauge replay capture.pcap` prints the records of a file without a broker
+
+An interface requires Linux and the capability CAP_NET_RAW. Only plain HTTP/1.1 can be read: run it on the host of the model
+server, or where TLS has ended.
+""",
+        module="packets",
+    )
+
+
+_UP = Group(
+    "up",
+    "run everything on one host, without Kafka: proxy, metrics, records",
+    """\
+examples:
+  streamgauge up --upstream openai=https://api.openai.com
+      clients use http://127.0.0.1:8080/openai/v1
+  streamgauge up --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
+      a single upstream without a name: clients use the upstream's own paths
+  streamgauge up --agent
+      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
+
+Metrics are at http://127.0.0.1:9464/metrics. `streamgauge ledger query` prints the records.
+""",
+    (_AGENT,),
+    module="up",
+    commands=[_packets("up")],
+)
+_TAP = Group(
+    "tap",
+    "run the proxy, and send what it captures to Kafka",
+    """\
+examples:
+  streamgauge topics create --kafka broker:9092
+      once, before the first tap and worker
+  streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092
+      clients use http://127.0.0.1:8080/openai/v1
+  streamgauge tap --agent --kafka broker:9092
+      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
+
+A tap forwards traffic also while no broker is available. `streamgauge worker` makes the records.
+""",
+    (_AGENT,),
+    module="tap",
+    commands=[_packets("tap")],
+    kafka=True,
+)
+_WORKER = Command(
+    "worker",
+    "make records and metrics of what taps sent to Kafka",
+    """\
+example:
+  streamgauge worker --kafka broker:9092 --data-dir /var/lib/streamgauge
+
+Metrics are at http://127.0.0.1:9465/metrics. `streamgauge ledger query` with the same --data-dir prints the records. Workers
+share the partitions of the topics: start at most one for each partition.
+""",
+    module="worker",
+    kafka=True,
+)
+_TOP = Command(
+    "top",
+    "show the open streams of a running process, in the terminal",
+    """\
+examples:
+  streamgauge top
+      the streams of `up`, `tap` or `demo` on this host
+  streamgauge top 127.0.0.1:9465
+      those of a worker
+  streamgauge top https://worker-1.internal:9465 --admin-token-file token
+      those of another host, whose admin port requires a token
+  streamgauge top --output json | jq '.open.streams[] | select(.is_silent)'
+
+It shows what the page at http://HOST:PORT/ shows. Ctrl-C ends it. If stdout is not a terminal, it prints once.
+""",
+    (
+        Argument(
+            "address",
+            "HOST:PORT",
+            "admin port of `up`, `tap`, `worker` or `demo`; https://HOST:PORT with TLS  [default: 127.0.0.1:9464]",
+            default="127.0.0.1:9464",
+        ),
+        _switch("--once", "print once, and end"),
+        _option("--interval", "seconds between updates", "SECONDS", type=float, default=2.0),
+        _output(TABLE, JSON),
+    ),
+    module="top",
+)
+
+# --- recordings -----------------------------------------------------------------------------------------------------
+
+
+def _dialects() -> Sequence[str]:
     from streamgauge.core.dialects import BY_NAME  # decoders take time to import
 
     return ("auto", *BY_NAME)
 
 
-_AGENT = Option(
-    "--agent", "run no proxy: receive what the httpx and ASGI integrations capture in applications", kind=bool
-)
-_RECORDINGS = Option(
+_RECORDINGS = _paths(
     "paths",
-    "response bodies, HAR files, vcrpy cassettes, mitmproxy flows, packet captures or a tap's spool; the content shows which",
     "FILE|DIR",
-    repeatable=True,
+    "response bodies, HAR files, vcrpy cassettes, mitmproxy flows, packet captures or a tap's spool; the content shows which",
 )
-_DIALECT = Option(
-    "--dialect",
-    "API format of the files; auto: each content shows it",
-    "NAME",
-    default="auto",
-    choices=_dialects,
+_DIALECT = _option(
+    "--dialect", "API format of the files; auto: each content shows it", "NAME", type=Names(_dialects), default="auto"
 )
-_FILTERS = (
-    Option("--stage", "only dead letters of this stage of a worker: decode, assemble, record or ledger", "NAME"),
-    Option("--error-class", "only dead letters of this error class, such as frame, version or schema", "NAME"),
-    Option("--partition", "only dead letters whose message came from this partition", "N", int),
-    Option("--since", "only dead letters of the last SECONDS seconds", "SECONDS", float),
+_REPLAY = Command(
+    "replay",
+    "make records of recorded streams: SSE, HAR, cassettes, packet captures",
+    """\
+examples:
+  streamgauge replay recording.sse
+  streamgauge replay recordings/ --output jsonl > records.jsonl
+  streamgauge replay session.har tests/cassettes/ dump.flow capture.pcap
+  streamgauge replay ~/.local/state/streamgauge/spool.sqlite
+      what a tap captured and has not delivered
+  streamgauge replay --kafka broker:9092
+      what taps sent to Kafka and the topic still holds
+
+Prints one record for each response body and each LLM exchange, in the order of the arguments (files of a directory by path),
+then the records of what taps sent to Kafka.
+
+Exit code 1: a file is damaged; all other files are replayed.
+""",
+    (_RECORDINGS, _DIALECT, _output(TABLE, JSON, JSONL)),
+    module="replay",
 )
-_LIST = (
-    *_FILTERS,
-    output(TABLE, JSON, JSONL),
-    Option("--limit", "print at most N dead letters, oldest first", "N", int),
+_RECOUNT = Command(
+    "recount",
+    "count output tokens of captured streams again, beside what providers reported",
+    """\
+examples:
+  streamgauge recount recording.sse
+  streamgauge recount recordings/ --output jsonl | jq 'select(.difference > 20)'
+  cat recording.sse | streamgauge recount -
+  streamgauge recount --kafka broker:9092 --output jsonl
+      what taps captured with --capture full and the topic still holds
+
+Counts the generated text with the public tokenizer of its model. For other models, and for masked captures, it gives the
+range that recorded streams of the model version show (low, high). Tokenizers need `pip install 'streamgauge[recount]'`;
+nothing is downloaded when it runs.
+
+Exit code 1: a file is damaged or a vocabulary is missing; all other streams are counted.
+""",
+    (
+        _RECORDINGS,
+        _DIALECT,
+        _file("--vocabularies", "directory with published vocabulary files, searched before packages", "DIR"),
+        _output(TABLE, JSON, JSONL),
+    ),
+    module="recount",
 )
-_SHOW = (
-    Option("letter", "number of the dead letter, from the output of `list`", "NUMBER", int, required=True),
-    Option(
-        "--output",
-        "form of the output; json and jsonl print all bytes, in base64",
-        "FORM",
-        default=TEXT,
-        choices=(TEXT, JSON, JSONL),
+_DEMO = Command(
+    "demo",
+    "send simulated traffic through a real proxy, and check the records",
+    """\
+examples:
+  streamgauge demo
+      plays every scenario once, prints a summary, and exits with 0 if all results are as expected
+  streamgauge demo --serve
+      repeats the scenarios until Ctrl-C, so that you can look at the metrics
+""",
+    (_switch("--serve", "repeat the scenarios until Ctrl-C"), _output(TABLE, JSON)),
+    module="demo",
+)
+
+# --- the ledger -----------------------------------------------------------------------------------------------------
+
+_MONTH = _option("--month", "only records that started in this month, as in 2026-11", "MONTH")
+_CHOSEN = (
+    _option(
+        "--since",
+        "only records that started at TIME or later: a date (2026-11-01) or RFC 3339 (2026-11-01T09:30:00Z)",
+        "TIME",
+    ),
+    _option(
+        "--until",
+        "only records that started before TIME; --since and --until exclude records without started_at",
+        "TIME",
+    ),
+    _MONTH,
+    _option("--timezone", "time zone of days and months, as in Europe/Berlin", "ZONE", default="UTC"),
+    _option(
+        "--where",
+        "only records with this value (KEY= for null); repeatable: all keys must match, each with any of its values",
+        "KEY=VALUE",
+        multiple=True,
     ),
 )
-_RETRY = (
-    Option("letters", "numbers from the output of `list`", "NUMBER", int, repeatable=True),
-    Option("--all", "every dead letter that matches the filters", kind=bool),
-    *_FILTERS,
-    Option("--dry-run", "print what would be sent back, but send nothing", kind=bool),
-    output(TEXT, JSON),
+_QUERY_EXAMPLES = """\
+examples:
+  streamgauge ledger query --newest --limit 20
+      the latest records, as a table
+  streamgauge ledger query --by tenant,model --month 2026-11
+      tokens and cost of November by tenant and model
+  streamgauge ledger query --by month,tenant --tenants tenants.toml
+      also records from before that file existed, by their credential_id
+  streamgauge ledger query --by day --timezone Europe/Berlin
+  streamgauge ledger query --by session
+      calls, tokens, cost and longest wait of each session (--attribute session=HEADER of `up` and `tap`)
+  streamgauge ledger query --where outcome=truncated --where tenant=river
+  streamgauge ledger query --by day --ledger sqlite:///a --ledger sqlite:///b
+  streamgauge ledger query --output jsonl | jq .outcome
+
+Keys for --by and --where: day, model, month, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
+finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from,
+trace_id, upstream_host, cost_unknown.
+The attributes of records (--attribute of `up` and `tap`) are keys, too.
+
+Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums, and is in
+without_usage. unknown_share is their part of the streams. input_tokens includes input_cached_tokens, output_tokens includes
+reasoning_tokens. The columns from input_uncached to input_audio are disjoint and add up to input_tokens; those from
+output_text to output_audio add up to output_tokens. A sum is null (an empty cell) if no stream reported that number. Tokens
+of a resumed stream count once, in the group of the stream's first record.
+
+cost_usd is what the provider reported, else the price of the reported tokens when the stream started, of with_cost streams.
+without_price counts the streams that it leaves out although they reported usage. The key cost_unknown gives the reason, which
+is no_seller (the upstream's host is no seller's own, and --prices names none), no_deployment (the host does not show the kind
+of deployment or the region: Azure, Databricks), no_model, no_tier_price, no_region_price, no_kind_price (audio, for example),
+no_kinds (the response does not say how many tokens are images or cached audio), no_start or no_list; streams of no_usage
+reported nothing. longest_wait_s is the longest time to a first token, or to the end of a stream without one.
+
+If two taps capture one request, it has two records: select one tap with --where tap=NAME. Several ledgers must not hold the
+same streams.
+"""
+_LEDGER = Group(
+    "ledger",
+    "print, export or import records; totals of tokens and cost by team",
+    _QUERY_EXAMPLES,
+    commands=[
+        Command(
+            "ledger query",
+            "print records, or totals of streams, tokens and cost",
+            _QUERY_EXAMPLES,
+            (
+                _output(TABLE, JSON, JSONL, CSV),
+                _option("--limit", "print at most the first N lines", "N", type=int),
+                _switch(
+                    "--newest",
+                    "print the newest first: records by started_at, totals by their latest record; else records come oldest"
+                    " first, totals sorted by key",
+                ),
+                _option(
+                    "--by", "print totals for each value of these keys, such as month, model or tenant", "KEY[,KEY...]"
+                ),
+                *_CHOSEN,
+            ),
+            module="ledger",
+        ),
+        Command(
+            "ledger export",
+            "write records as JSON lines, CSV or Parquet",
+            """\
+examples:
+  streamgauge ledger export november.csv --output csv --month 2026-11
+  streamgauge ledger export - --where tenant=river | gzip > river.jsonl.gz
+  streamgauge ledger export records.parquet --output parquet
+      requires the package pyarrow
+
+JSON lines are the records as the ledger stores them, with their cost; `ledger import` reads them. CSV and Parquet have the
+ledger's columns; Parquet has the record as well. Records come oldest first.
+""",
+            (
+                Argument("file", "FILE", "file to write; - for stdout", required=True, type=click.Path(readable=False)),
+                _output(JSONL, CSV, "parquet"),
+                *_CHOSEN,
+            ),
+            module="ledger",
+        ),
+        Command(
+            "ledger import",
+            "store records of files, such as those of `replay`",
+            """\
+examples:
+  streamgauge replay recordings/ --output jsonl | streamgauge ledger import -
+  streamgauge ledger import records.jsonl --ledger postgresql://db/streamgauge
+      copies a ledger that `ledger export records.jsonl` wrote; records keep their cost
+
+Each stream is stored once: importing a file again changes nothing. A record without a cost gets the price of its day.
+
+Exit code 1: a line is no record, or the ledger has another record of that stream, which stays; all others are stored.
+""",
+            (_paths("paths", "FILE", "files with one record a line; - for stdin"),),
+            module="ledger",
+        ),
+        Command(
+            "ledger budgets",
+            "show what budgets have spent this month, with a forecast",
+            """\
+examples:
+  streamgauge ledger budgets budgets.toml
+  streamgauge ledger budgets budgets.toml --month 2026-10 --output json
+
+The file is TOML: a table [[budget]] for each budget, with month_usd and one key, such as tenant = "search". Keys are tenant,
+model, request_model, response_model, upstream, dialect, endpoint, tap, credential_id, service_tier, or an attribute.
+
+The forecast goes on as the month went so far; there is none on the first day. Streams of without_price and without_usage
+are in no cost.
+
+Exit code 1: a budget is spent.
+""",
+            (
+                Argument("file", "FILE", "TOML file of budgets", required=True, type=click.Path(readable=False)),
+                _output(TABLE, JSON, JSONL, CSV),
+                _MONTH,
+                _option("--timezone", "time zone of the month, as in Europe/Berlin; else that of the file", "ZONE"),
+            ),
+            module="ledger",
+        ),
+    ],
 )
-_RULES = (
-    Option("--objective", "an objective that differs from its default; repeatable", "NAME=NUMBER", repeatable=True),
-    Option(
-        "--runbooks",
-        "address below which the pages of docs/runbooks are published, for the links of alerts",
-        "URL",
-        default="docs/runbooks",
+
+# --- the audit ------------------------------------------------------------------------------------------------------
+
+_AUDIT_EXAMPLES = """\
+examples:
+  streamgauge audit --invoice bill.csv --from 2026-11-01 --to 2026-12-01
+      November; for a provider's usage and costs give --invoice twice
+  streamgauge audit --from 2026-11-01 --to 2026-12-01 --invoice b.csv --save
+      keeps the result; with --settle-days 3 it is preliminary before 2026-12-04
+  streamgauge audit list
+  streamgauge audit show 2 --output html > november.html
+  streamgauge audit diff 1 2
+      what arrived late, and what the provider issued again
+
+The format of an invoice shows by its columns or keys. Known are OpenAI usage and costs (API and dashboard), Anthropic usage
+and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
+
+The map is a TOML file with the tables [upstreams], [tenants] and [meters]; docs/guides/audit.md shows one. Without it, an
+upstream is the provider of its own name, and keys are not compared.
+
+The exit code is 0 if what is unexplained is within the tolerance and no cause but late_across_midnight occurs, 1 otherwise,
+and 2 if an invoice was refused. That of `audit diff` is 1 if the runs differ.
+"""
+_AUDIT = Group(
+    "audit",
+    "hold the ledger against what providers bill",
+    _AUDIT_EXAMPLES,
+    (
+        _file(
+            "--invoice",
+            "what the provider exported, JSON or CSV; repeatable: all files of a provider are one invoice",
+            multiple=True,
+        ),
+        _option("--from", "first day of the period, such as 2026-11-01", "DATE"),
+        _option("--to", "day after the last one of the period", "DATE"),
+        _option("--timezone", "time zone of the days, such as Europe/Berlin", "NAME", default="UTC"),
+        _file("--map", "TOML file: providers of upstreams, keys of tenants, meters of FOCUS"),
+        _option("--tolerance-tokens", "tokens that may stay unexplained", "N", type=int, default=0),
+        _option(
+            "--tolerance-usd", "dollars that may stay unexplained, besides what an export rounds", "USD", default="0.01"
+        ),
+        _file("--recounts", "what `recount --output jsonl` printed: a finding where a reported count differs"),
+        _option(
+            "--settle-days",
+            "days after the period until it may be closed; earlier results are preliminary",
+            "N",
+            type=int,
+        ),
+        _switch("--save", "keep the result in the ledger, with digests of records and invoices"),
+        _output(TABLE, JSON, CSV, HTML),
     ),
-    Option(
-        "--output",
-        "form of the output: rules for Prometheus, or a specification of the objectives for Sloth",
-        "FORM",
-        default="prometheus",
-        choices=("prometheus", "sloth"),
-    ),
+    module="audit",
+    commands=[
+        Command("audit list", "list the kept runs", _AUDIT_EXAMPLES, (_output(TABLE, JSON, CSV),), module="audit"),
+        Command(
+            "audit show",
+            "show a kept run",
+            _AUDIT_EXAMPLES,
+            (
+                Argument("number", "RUN", "number of a kept run, from the output of `audit list`", type=int),
+                _output(TABLE, JSON, CSV, HTML),
+            ),
+            module="audit",
+        ),
+        Command(
+            "audit diff",
+            "compare two kept runs of one period",
+            _AUDIT_EXAMPLES,
+            (
+                Argument(
+                    "numbers",
+                    "RUN",
+                    "numbers of two kept runs of one period, the earlier one first",
+                    many=True,
+                    type=int,
+                ),
+                _output(TABLE, JSON, CSV),
+            ),
+            module="audit",
+        ),
+    ],
 )
-_SETTINGS_OF = Option(
-    "of",
-    "command whose settings are shown; without it all settings",
-    "COMMAND",
-    repeatable=True,
+
+# --- rules, settings, checks ----------------------------------------------------------------------------------------
+
+_RULES_EXAMPLES = """\
+examples:
+  streamgauge rules generate > streamgauge.yml
+      the rules in dashboards/prometheus/rules
+  streamgauge rules generate --objective unbroken=0.995 --objective ttft=2
+  streamgauge rules generate --output sloth > slo.yml
+      the same objectives for Sloth, which makes rules of its own
+
+Objectives and their defaults:
+  unbroken=0.99     share of streams that no error, reset, timeout or truncation
+                    ends after they began
+  ttft=5            time to the first token in seconds; a bound of its
+                    histogram's buckets
+  ttft_share=0.95   share of streams that keep this time
+  usage=0.9         share of completed streams that report token usage;
+                    0: no alert
+"""
+_RULES = Group(
+    "rules",
+    "print alert and recording rules for Prometheus",
+    _RULES_EXAMPLES,
+    commands=[
+        Command(
+            "rules generate",
+            "print alert and recording rules for Prometheus, for your objectives",
+            _RULES_EXAMPLES,
+            (
+                _option(
+                    "--objective",
+                    "an objective that differs from its default; repeatable",
+                    "NAME=NUMBER",
+                    multiple=True,
+                ),
+                _option(
+                    "--runbooks",
+                    "address below which the pages of docs/runbooks are published, for the links of alerts",
+                    "URL",
+                    default="docs/runbooks",
+                ),
+                _output(
+                    "prometheus",
+                    "sloth",
+                    about="form of the output: rules for Prometheus, or a specification of the objectives for Sloth",
+                ),
+            ),
+            module="rules",
+        )
+    ],
 )
-_SETTINGS_FILES = Option("paths", "settings files (TOML)", "FILE", repeatable=True, required=True)
-_DOCTOR = (
-    Option(
+_CONFIG_EXAMPLES = """\
+examples:
+  streamgauge config show tap --config streamgauge.toml
+      every setting of `tap`: its value, and the option, variable or file that it comes from
+  streamgauge config show worker --output json
+  streamgauge config check streamgauge.toml
+      before a roll-out: exit code 0 without a fault, 2 with one
+
+`config show` also takes every option of COMMAND that is a setting. Secrets are printed as ***. `config check` reads the named
+files only, neither the environment nor the files that they name.
+"""
+
+
+def _with_settings() -> tuple[str, ...]:
+    from streamgauge.settings.declarations import SETTINGS  # which take time to import
+
+    return tuple(dict.fromkeys(command for setting in SETTINGS.values() for command in setting.commands))
+
+
+_CONFIG = Group(
+    "config",
+    "print settings and their sources, or check a settings file",
+    _CONFIG_EXAMPLES,
+    commands=[
+        Command(
+            "config show",
+            "print the settings of a command, and where each value comes from",
+            _CONFIG_EXAMPLES,
+            (
+                Argument("of", "COMMAND", "command whose settings are shown; without it all settings", many=True),
+                _output(TABLE, JSON),
+            ),
+            module="settings",
+            takes=_with_settings,
+        ),
+        Command(
+            "config check",
+            "report every fault of a settings file, and start nothing",
+            _CONFIG_EXAMPLES,
+            (_paths("paths", "FILE", "settings files (TOML)", required=True), _output(TEXT, JSON)),
+            module="settings",
+            loads=False,
+        ),
+    ],
+)
+_DOCTOR_EXAMPLES = """\
+examples:
+  streamgauge doctor tap --config streamgauge.toml
+      the checks of `tap` with these settings; run it on the host, and as the user, that will run the tap
+  streamgauge doctor up --upstream openai=https://api.openai.com
+  streamgauge doctor worker --kafka b:9092 --prometheus http://prometheus:9090
+  streamgauge doctor tap --through https://llm.example.com --output json
+      if the tap has --upstream doctor=http://127.0.0.1:9469, a slow stream is sent through it, and through that address
+
+It also takes every option of `up`, `tap` or `worker` that is a setting. Without one of these words it checks `tap` or
+`worker` if the settings name a broker, else `up`. Each line is ok, warn or fail, with what was seen and the cure. Nothing is
+stored, sent to a topic or changed.
+
+Exit codes: 0 no check failed, 1 a check failed (a warning is no failure), 2 wrong usage or settings.
+"""
+_DOCTOR_OPTIONS = (
+    _option(
         "--through",
         "address at which clients reach the tap, such as that of a load balancer: shows whether a proxy before the tap"
         " buffers",
         "URL",
     ),
-    Option(
+    _option(
         "--serve",
         "where the doctor serves its slow stream, if the upstream `doctor` leads there through a proxy; else the address of"
         " that upstream",
         "HOST:PORT",
     ),
-    Option("--prometheus", "address of the Prometheus server that scrapes this installation", "URL"),
-    Option("--check-timeout", "time limit of each check", "SECONDS", float, default=20.0),
-    output(TEXT, JSON),
+    _option("--prometheus", "address of the Prometheus server that scrapes this installation", "URL"),
+    _option("--check-timeout", "time limit of each check", "SECONDS", type=float, default=20.0),
+    _output(TEXT, JSON),
 )
-_ASSETS = (
-    Option("directory", "directory to write into; made if it is missing", "DIR", required=True),
-    Option("--overwrite", "replace files that differ", kind=bool),
+_DOCTOR = Group(
+    "doctor",
+    "check what would stop an installation from working, and say how to cure it",
+    _DOCTOR_EXAMPLES,
+    _DOCTOR_OPTIONS,
+    module="doctor",
+    takes=("up", "tap", "worker"),
+    commands=[
+        Command(
+            f"doctor {command}",
+            f"check what would stop `{command}` from working, and say how to cure it",
+            _DOCTOR_EXAMPLES,
+            _DOCTOR_OPTIONS,
+            module="doctor",
+            takes=(command,),
+        )
+        for command in ("up", "tap", "worker")
+    ],
 )
-_TOP = (
-    Option(
-        "address",
-        "admin port of `up`, `tap`, `worker` or `demo`; https://HOST:PORT with TLS",
-        "HOST:PORT",
-        default="127.0.0.1:9464",
+_ASSETS = Command(
+    "assets",
+    "write dashboards, alert rules and JSON Schemas of this version into a directory",
+    """\
+examples:
+  streamgauge assets streamgauge-assets
+      dashboards/grafana has the dashboards and their provisioning; dashboards/prometheus has the rules of the default
+      objectives, and examples of prometheus.yml and alertmanager.yml; schemas has those of records and audits
+""",
+    (
+        Argument(
+            "directory",
+            "DIR",
+            "directory to write into; made if it is missing",
+            required=True,
+            type=click.Path(readable=False),
+        ),
+        _switch("--overwrite", "replace files that differ"),
     ),
-    Option("--once", "print once, and end", kind=bool),
-    Option("--interval", "seconds between updates", "SECONDS", float, default=2.0),
-    output(TABLE, JSON),
+    module="assets",
 )
 
+# --- topics and dead letters ----------------------------------------------------------------------------------------
 
-def _doctor(*commands: str) -> Command:
-    """The checks of one command; of several: of the one that the settings fit."""
-    alone = len(commands) == 1
-    of = f"`{commands[0]}`" if alone else "an installation"
-    about = f"check what would stop {of} from working, and say how to cure it"
-    path = f"doctor {commands[0]}" if alone else "doctor"
-    return Command(path, "doctor", about, settings_epilogs.DOCTOR_EPILOG, _DOCTOR, commands)
-
-
-def _packets(command: str) -> Command:
-    about = f"like `{command}`, with packets of an interface or a file instead of the proxy"
-    return Command(f"{command} packets", "packets", about, epilogs.PACKETS_EPILOG)
-
-
-COMMANDS = {
-    command.path: command
-    for command in (
-        Command(
-            "up",
-            "up",
-            "run everything on one host, without Kafka: proxy, metrics, records",
-            epilogs.UP_EPILOG,
-            (_AGENT,),
-        ),
-        _packets("up"),
-        Command("tap", "tap", "run the proxy, and send what it captures to Kafka", epilogs.TAP_EPILOG, (_AGENT,)),
-        _packets("tap"),
-        Command("worker", "worker", "make records and metrics of what taps sent to Kafka", epilogs.WORKER_EPILOG),
-        Command("top", "top", "show the open streams of a running process, in the terminal", epilogs.TOP_EPILOG, _TOP),
-        Command(
-            "replay",
-            "replay",
-            "make records of recorded streams: SSE, HAR, cassettes, packet captures",
-            epilogs.REPLAY_EPILOG,
-            (
-                _RECORDINGS,
-                _DIALECT,
-                output(TABLE, JSON, JSONL),
-            ),
-        ),
-        Command(
-            "recount",
-            "recount",
-            "count output tokens of captured streams again, beside what providers reported",
-            epilogs.RECOUNT_EPILOG,
-            (
-                _RECORDINGS,
-                _DIALECT,
-                Option("--vocabularies", "directory with published vocabulary files, searched before packages", "DIR"),
-                output(TABLE, JSON, JSONL),
-            ),
-        ),
-        Command(
-            "demo",
-            "demo",
-            "send simulated traffic through a real proxy, and check the records",
-            epilogs.DEMO_EPILOG,
-            (Option("--serve", "repeat the scenarios until Ctrl-C", kind=bool), output(TABLE, JSON)),
-        ),
-        Command(
-            "ledger query",
-            "ledger",
-            "print records, or totals of streams, tokens and cost",
-            ledger_epilogs.QUERY_EPILOG,
-            QUERY,
-        ),
-        Command(
-            "ledger export",
-            "ledger_export",
-            "write records as JSON lines, CSV or Parquet",
-            ledger_epilogs.EXPORT_EPILOG,
-            EXPORT,
-        ),
-        Command(
-            "ledger import",
-            "ledger_import",
-            "store records of files, such as those of `replay`",
-            ledger_epilogs.IMPORT_EPILOG,
-            IMPORT,
-        ),
-        Command(
-            "ledger budgets",
-            "ledger_budgets",
-            "show what budgets have spent this month, with a forecast",
-            ledger_epilogs.BUDGETS_EPILOG,
-            BUDGETS,
-        ),
-        Command("audit", "audit", "hold the ledger against what providers bill", epilogs.AUDIT_EPILOG, AUDIT),
-        Command("audit list", "audit", "list the kept runs", epilogs.AUDIT_EPILOG, (output(TABLE, JSON, CSV),)),
-        Command("audit show", "audit", "show a kept run", epilogs.AUDIT_EPILOG, (RUN, output(TABLE, JSON, CSV, HTML))),
-        Command(
-            "audit diff",
-            "audit",
-            "compare two kept runs of one period",
-            epilogs.AUDIT_EPILOG,
-            (RUN_PAIR, output(TABLE, JSON, CSV)),
-        ),
-        Command(
-            "rules generate",
-            "rules",
-            "print alert and recording rules for Prometheus, for your objectives",
-            epilogs.RULES_EPILOG,
-            _RULES,
-        ),
-        Command(
-            "config show",
-            "settings",
-            "print the settings of a command, and where each value comes from",
-            settings_epilogs.CONFIG_EPILOG,
-            (_SETTINGS_OF, output(TABLE, JSON)),
-            takes=tuple(dict.fromkeys(command for setting in SETTINGS.values() for command in setting.commands)),
-        ),
-        Command(
-            "config check",
-            "settings",
-            "report every fault of a settings file, and start nothing",
-            settings_epilogs.CONFIG_EPILOG,
-            (_SETTINGS_FILES, output(TEXT, JSON)),
-            loads=False,
-        ),
-        _doctor("up", "tap", "worker"),
-        _doctor("up"),
-        _doctor("tap"),
-        _doctor("worker"),
-        Command(
-            "assets",
-            "assets",
-            "write dashboards, alert rules and JSON Schemas of this version into a directory",
-            epilogs.ASSETS_EPILOG,
-            _ASSETS,
-        ),
+_TOPICS_EXAMPLES = """\
+examples:
+  streamgauge topics create --kafka broker:9092 --partitions 8
+      creating again changes nothing; exit code 1: an existing topic differs
+  streamgauge topics describe --kafka broker:9092
+"""
+_TOPICS = Group(
+    "topics",
+    "create or describe the topics in Kafka",
+    _TOPICS_EXAMPLES,
+    commands=[
         Command(
             "topics create",
-            "topics",
             "create missing topics and report how existing ones differ",
-            epilogs.TOPICS_EPILOG,
-            (output(TEXT, JSON),),
+            _TOPICS_EXAMPLES,
+            (_output(TEXT, JSON),),
+            module="topics",
         ),
         Command(
             "topics describe",
-            "topics",
             "show the existing topics",
-            epilogs.TOPICS_EPILOG,
-            (output(TABLE, JSON, JSONL),),
+            _TOPICS_EXAMPLES,
+            (_output(TABLE, JSON, JSONL),),
+            module="topics",
         ),
-        Command("deadletter list", "deadletter", "list dead letters, oldest first", epilogs.DEADLETTER_EPILOG, _LIST),
+    ],
+    kafka=True,
+)
+_DEADLETTER_EXAMPLES = """\
+examples:
+  streamgauge deadletter list --kafka broker:9092 --since 3600
+      the last hour
+  streamgauge deadletter show 12 --kafka broker:9092
+  streamgauge deadletter retry 12 13 --kafka broker:9092
+  streamgauge deadletter retry --all --dry-run --kafka broker:9092
+      prints what would be sent back
+
+A dead letter is a message that a worker could not decode or process. Its number is its offset in the dead letter topic. A
+dead letter that is sent back also stays in that topic until retention deletes it.
+"""
+_FILTERS = (
+    _option("--stage", "only dead letters of this stage of a worker: decode, assemble, record or ledger", "NAME"),
+    _option("--error-class", "only dead letters of this error class, such as frame, version or schema", "NAME"),
+    _option("--partition", "only dead letters whose message came from this partition", "N", type=int),
+    _option("--since", "only dead letters of the last SECONDS seconds", "SECONDS", type=float),
+)
+_DEADLETTER = Group(
+    "deadletter",
+    "list, show or send back dead letters: messages that could not be processed",
+    _DEADLETTER_EXAMPLES,
+    commands=[
+        Command(
+            "deadletter list",
+            "list dead letters, oldest first",
+            _DEADLETTER_EXAMPLES,
+            (
+                *_FILTERS,
+                _output(TABLE, JSON, JSONL),
+                _option("--limit", "print at most N dead letters, oldest first", "N", type=int),
+            ),
+            module="deadletter",
+        ),
         Command(
             "deadletter show",
-            "deadletter",
             "show one dead letter: source, reason and content",
-            epilogs.DEADLETTER_EPILOG,
-            _SHOW,
+            _DEADLETTER_EXAMPLES,
+            (
+                Argument(
+                    "letter", "NUMBER", "number of the dead letter, from the output of `list`", required=True, type=int
+                ),
+                _output(TEXT, JSON, JSONL, about="form of the output; json and jsonl print all bytes, in base64"),
+            ),
+            module="deadletter",
         ),
         Command(
             "deadletter retry",
-            "deadletter",
             "send dead letters back to the topic that they came from",
-            epilogs.DEADLETTER_EPILOG,
-            _RETRY,
+            _DEADLETTER_EXAMPLES,
+            (
+                Argument("letters", "NUMBER", "numbers from the output of `list`", many=True, type=int),
+                _switch("--all", "every dead letter that matches the filters"),
+                *_FILTERS,
+                _switch("--dry-run", "print what would be sent back, but send nothing"),
+                _output(TEXT, JSON),
+            ),
+            module="deadletter",
         ),
+    ],
+    kafka=True,
+)
+
+# --- the program ----------------------------------------------------------------------------------------------------
+
+
+def _complete(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Installs or prints the completion of a shell, and ends."""
+    if value is None or ctx.resilient_parsing:
+        return
+    from streamgauge.cli.completion import install_completion, script_of, shell_of
+
+    try:
+        shell = shell_of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, option) from None
+    click.echo(install_completion(shell) if option.name == "install_completion" else script_of(shell))
+    ctx.exit()
+
+
+def _completion(flag: str, about: str) -> click.Option:
+    """An option of the program whose value is a shell; without a value it is that of the user."""
+    return click.Option(
+        [flag],
+        help=about,
+        metavar="[SHELL]",
+        is_flag=False,
+        flag_value="",
+        is_eager=True,
+        expose_value=False,
+        callback=_complete,
     )
-}
-GROUPS = {
-    group.path: group
-    for group in (
-        Group(
-            "ledger", "print, export or import records; totals of tokens and cost by team", ledger_epilogs.QUERY_EPILOG
+
+
+def _version(ctx: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given and not ctx.resilient_parsing:
+        click.echo(f"{PROGRAM} {__version__}")
+        ctx.exit()
+
+
+STREAMGAUGE = Group(
+    "",
+    "measures streaming LLM responses: latency, outcome and token usage of each one",
+    """\
+examples:
+  streamgauge demo
+      shows what is measured, without an API key
+  streamgauge up --upstream openai=https://api.openai.com
+      then set the base URL of clients to http://127.0.0.1:8080/openai/v1
+  streamgauge ledger query --newest --limit 10
+      the latest records that `up` or a worker stored
+  streamgauge replay recording.sse
+
+`streamgauge COMMAND --help` shows the options of a command.
+
+Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and a key of the settings file
+(--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age; --port is short for --server-ports. An option comes
+before a variable, a variable before the file. The sections Arguments and Options of a command's help list what is no setting.
+
+Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
+70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C. A second signal ends a command at once, with 128 + its
+number.
+""",
+    (
+        click.Option(
+            ["--version"], help="show the version", is_flag=True, is_eager=True, expose_value=False, callback=_version
         ),
-        Group("config", "print settings and their sources, or check a settings file", settings_epilogs.CONFIG_EPILOG),
-        Group("rules", "print alert and recording rules for Prometheus", epilogs.RULES_EPILOG),
-        Group("topics", "create or describe the topics in Kafka", epilogs.TOPICS_EPILOG),
-        Group(
-            "deadletter",
-            "list, show or send back dead letters: messages that could not be processed",
-            epilogs.DEADLETTER_EPILOG,
+        _completion(
+            "--install-completion",
+            "install completion of commands and options for this shell, or for bash, zsh or fish",
         ),
-    )
-}
+        _completion("--show-completion", "print the completion script of this shell, or of bash, zsh or fish"),
+    ),
+    commands=[
+        _UP, _TAP, _WORKER, _TOP, _REPLAY, _RECOUNT, _DEMO, _LEDGER, _AUDIT, _RULES, _CONFIG, _DOCTOR, _ASSETS, _TOPICS,
+        _DEADLETTER,
+    ],
+    context_settings=CONTEXT,
+)  # fmt: skip
+# The commands by their words, in the order of the help; and the words that are no command themselves.
+COMMANDS = {command.path: command for command in commands_below(STREAMGAUGE)}
+GROUPS = {group.path: group for group in STREAMGAUGE.commands.values() if isinstance(group, Group) and not group.module}
 
 
-def second_words(first: str) -> list[str]:
-    """The second words of the commands that begin with this word."""
-    return [path.partition(" ")[2] for path in COMMANDS if path.startswith(f"{first} ")]
-
-
-def first_words() -> dict[str, str]:
-    """The first word of every command, with its sentence, in the order of the help."""
-    known = {path: command.about for path, command in COMMANDS.items()}
-    firsts = dict.fromkeys(path.partition(" ")[0] for path in COMMANDS)
-    return {first: known.get(first) or GROUPS[first].about for first in firsts}
-
-
-def options_of(path: str) -> list[Option | Setting]:
-    """The options and arguments of a command, in the order of the help; none if there is no such command."""
-    command = COMMANDS.get(path)
-    return [*command.options, CONFIG, *command.settings] if command else []
-
-
-def flags_of(one: Option | Setting) -> tuple[str, ...]:
-    """The words that are written for an option."""
-    return (one.name,) if isinstance(one, Option) else (one.flag, *one.aliases)
-
-
-def is_switch(one: Option | Setting) -> bool:
-    """Whether an option has no value."""
-    return one.kind is bool if isinstance(one, Option) else one.type.is_switch
-
-
-def is_argument(one: Option | Setting) -> bool:
-    """Whether it is an argument, which is given by its position."""
-    return isinstance(one, Option) and one.is_argument
+def parse(words: Sequence[str]) -> Arguments:
+    """Reads the words after the program's name. Raises SystemExit after --help, or after an error, which it prints."""
+    try:
+        with STREAMGAUGE.make_context(PROGRAM, list(words)) as context:
+            arguments = STREAMGAUGE.invoke(context)
+    except click.exceptions.Exit as ended:
+        raise SystemExit(ended.exit_code) from None
+    except click.UsageError as error:
+        if error.ctx is not None:
+            sys.stderr.write(f"{error.ctx.get_usage()}\n")
+        path = PROGRAM if error.ctx is None else error.ctx.command_path
+        sys.stderr.write(redacted_text(f"{path}: error: {error.format_message()}\n"))
+        raise SystemExit(USAGE) from None
+    assert isinstance(arguments, Arguments)
+    return arguments

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamgauge.cli.commands import Arguments
-from streamgauge.cli.options import JSON
+from streamgauge.cli.parser import JSON, Arguments
 from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
 from streamgauge.core.record import Record, encode_record

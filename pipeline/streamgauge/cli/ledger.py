@@ -1,17 +1,50 @@
-"""`streamgauge ledger query`: the records, or totals of streams, tokens and cost."""
+"""`streamgauge ledger query|export|import|budgets`: records, totals of streams, tokens and cost, and what budgets have spent.
 
+JSON lines of an export are the records as the ledger stores them, with their cost; an import reads these, and those that
+`replay` and a records topic give. CSV and Parquet have the ledger's columns.
+"""
+
+import codecs
+import contextlib
+import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, get_args
 
-from streamgauge.cli.commands import Arguments
-from streamgauge.cli.ledger_filter import filter_of
-from streamgauge.cli.ledgers import MissingLedger, ledger_when_needed
-from streamgauge.cli.tables import MAX_WIDTH, print_records, print_rows
+from streamgauge.cli.ledgers import MissingLedger, ledger_to_read, ledger_when_needed, opened_ledger
+from streamgauge.cli.parser import Arguments
+from streamgauge.cli.stream_costs import prices_of
+from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.errors import DONE, UsageFault
-from streamgauge.ledger import KEYS, Filter, Reader, Total
-from streamgauge.ledger.row import KINDS
+from streamgauge.core.dialects import BY_NAME, OTHER
+from streamgauge.core.outcome import Outcome
+from streamgauge.errors import DONE, FOUND, MissingExtra, Unavailable, UsageFault
+from streamgauge.ledger import (
+    KEYS,
+    NUMBER_KEYS,
+    Filter,
+    Inserted,
+    Ledger,
+    LedgerRow,
+    LedgerUnavailableError,
+    Reader,
+    Total,
+    UnreadableRecordError,
+)
+from streamgauge.ledger.budgets import BudgetState, budget_states, load_budgets
+from streamgauge.ledger.cost import usd
+from streamgauge.ledger.row import KINDS, MAX_ATTEMPT, microseconds_of
+from streamgauge.ledger.zones import month_of, zone_of
+from streamgauge.runtime.nearest import nearest
 from streamgauge.settings.declarations import Settings
+from streamgauge.taps import TAPS
 
 # The columns of totals after the keys: fields of Total, kinds of tokens, and the longest wait in seconds.
 SUMS = (
@@ -33,11 +66,19 @@ SUMS = (
 
 
 def run(settings: Settings, args: Arguments) -> int:
+    """Prints, exports or imports records, or prints budgets."""
+    return {"query": _query, "export": _export, "import": _import, "budgets": _budgets}[args.action](settings, args)
+
+
+# --- query ----------------------------------------------------------------------------------------------------------
+
+
+def _query(settings: Settings, args: Arguments) -> int:
     """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
     with ledger_when_needed(settings) as ledger:
-        chosen = chosen_by(settings, args, ledger)
+        chosen = _chosen_by(settings, args, ledger)
         by = _keys(args.by, lambda name: _is_attribute(name, ledger))
         if by:
             totals = ledger().totals(by, chosen, newest_first=args.newest)[: args.limit]
@@ -51,7 +92,7 @@ def run(settings: Settings, args: Arguments) -> int:
     return DONE
 
 
-def chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader]) -> Filter:
+def _chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader]) -> Filter:
     """The filter of the options that `ledger query` and `ledger export` share. `ledger`: gives the one whose attributes are
     keys, too; it is called for a name that is no other key. Raises UsageFault, and what opening a ledger raises.
     """
@@ -107,3 +148,384 @@ def _keys(given: str | None, is_known: Callable[[str], bool]) -> list[str]:
     if len(set(keys)) != len(keys):
         raise UsageFault(f"--by {given} contains a key twice: name each key once")
     return keys
+
+
+# --- the options that choose records ---------------------------------------------------------------------------------
+
+
+# Limit of --where options in one command: more than are written by hand, and far below SQLite's limit of nested
+# expressions (1,000).
+MAX_CONDITIONS = 100
+# Limit of credential ids in the file of --tenants: far below the databases' limits of parameters.
+MAX_TENANTS = 10_000
+
+# A date alone, or a time as RFC 3339 section 5.6 writes it: with seconds and a zone.
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?", re.ASCII)
+
+
+# The keys whose values are of a closed set, as records have them; text of other keys is not checked.
+VALUES: dict[str, tuple[str, ...]] = {
+    "outcome": get_args(Outcome),
+    "finish_reason": ("stop", "length", "tool_calls", "content_filter", "error", "paused"),
+    "usage_source": ("final", "partial", "estimated", "absent"),
+    "dialect": (*BY_NAME, OTHER),
+    "tap": tuple(tap.name for tap in TAPS),
+}
+_FORMS = {
+    "day": (re.compile(r"\d{4}-\d\d-\d\d", re.ASCII), "a day such as 2026-11-01"),
+    "month": (re.compile(r"\d{4}-\d\d", re.ASCII), "a month such as 2026-11"),
+}
+
+
+def _no_attribute(_: str) -> bool:
+    return False
+
+
+def filter_of(
+    since: str | None,
+    until: str | None,
+    where: Sequence[str] | None,
+    is_attribute: Callable[[str], bool] = _no_attribute,
+    *,
+    month: str | None = None,
+    timezone: str = "UTC",
+    tenants: Mapping[str, str] | None = None,
+) -> Filter:
+    """The filter that the options describe. `is_attribute`: whether a name that is no key is that of an attribute.
+    `tenants`: tenants by credential_id. Raises UsageFault, which names the allowed values.
+    """
+    zone = zone_of(timezone)
+    since_us, until_us = _moment("--since", since, zone), _moment("--until", until, zone)
+    if month is not None:
+        if since is not None or until is not None:
+            raise UsageFault(f"--month {month} excludes --since and --until")
+        since_us, until_us = month_of(month, zone)
+    if since_us is not None and until_us is not None and since_us >= until_us:
+        raise UsageFault(f"--until {until} must be later than --since {since}: the range excludes the time of --until")
+    if len(where or ()) > MAX_CONDITIONS:
+        raise UsageFault(f"--where is given {len(where or ())} times: at most {MAX_CONDITIONS} are allowed")
+    if len(tenants or ()) > MAX_TENANTS:
+        raise UsageFault(f"--tenants holds {len(tenants or ())} credential ids: at most {MAX_TENANTS} are allowed")
+    return Filter(
+        since_us,
+        until_us,
+        tuple(_condition(given, is_attribute) for given in where or ()),
+        timezone=timezone,
+        tenants=tuple((tenants or {}).items()),
+    )
+
+
+def _moment(option: str, given: str | None, zone: tzinfo) -> int | None:
+    if given is None:
+        return None
+    text = given.strip().upper()
+    found = _TIME.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError
+        moment = datetime.fromisoformat(text)
+        return microseconds_of(moment if found["time"] else moment.replace(tzinfo=zone))
+    except (ValueError, OverflowError):
+        raise UsageFault(
+            f"{option} {given} is not a time: write a date of --timezone such as 2026-11-01, or an RFC 3339 time such as "
+            "2026-11-01T09:30:00Z"
+        ) from None
+
+
+def _condition(given: str, is_attribute: Callable[[str], bool]) -> tuple[str, str | int | None]:
+    """A key and its value; an empty value means null. Errors do not repeat the value, since it may be anything."""
+    name, found, value = given.partition("=")
+    key = name.strip()
+    if not found:
+        raise UsageFault(f"--where {key} has no value: write KEY=VALUE, or KEY= for null; keys are {', '.join(KEYS)}")
+    if key not in KEYS and not is_attribute(key):
+        raise UsageFault(
+            f"--where {key}=...: {key} is not a key: use one of {', '.join(KEYS)}, or an attribute that records have"
+        )
+    if not value:
+        return key, None
+    if key in NUMBER_KEYS:
+        return key, _number(key, value)
+    if (allowed := VALUES.get(key)) is not None and value not in allowed:
+        raise UsageFault(
+            f"--where {key}=...: the value must be one of {', '.join(allowed)}, or empty for null{nearest(value, allowed)}"
+        )
+    if (form := _FORMS.get(key)) is not None and not form[0].fullmatch(value):
+        raise UsageFault(f"--where {key}=...: the value must be {form[1]}, or empty for null")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
+        raise UsageFault(f"--where {key}=...: the value must be UTF-8 text") from None
+    return key, value
+
+
+def _number(key: str, value: str) -> int:
+    # The length comes first: Python refuses to convert a very long number.
+    if not re.fullmatch("[0-9]{1,10}", value) or int(value) > MAX_ATTEMPT:
+        raise UsageFault(
+            f"--where {key}=...: the value must be a whole number from 0 to {MAX_ATTEMPT}, or empty for null"
+        )
+    return int(value)
+
+
+# --- export ----------------------------------------------------------------------------------------------------------
+
+
+_TEXT = (
+    "day", "upstream", "dialect", "endpoint", "model", "request_model", "response_model", "outcome", "finish_reason",
+    "tenant", "credential_id", "tap", "service_tier", "inference_geo", "trace_id", "request_digest", "response_id",
+    "last_event_id", "resumed_from", "usage_source", "upstream_host",
+)  # fmt: skip
+_NUMBERS = (
+    "attempt", "wait_us", "input_tokens", "output_tokens", "total_tokens", "input_cached_tokens",
+    "input_cache_write_tokens", "input_cache_write_1h_tokens", "reasoning_tokens", "audio_input_tokens",
+    "audio_output_tokens",
+)  # fmt: skip
+
+# `started_us`: microseconds since 1970, UTC. `attributes`: a JSON object. `cost_usd`, `list_usd`: decimal strings.
+_COST = ("cost_usd", "price_source", "price_date", "list_usd")
+EXPORT_COLUMNS = ("stream_id", "started_us", *_TEXT, "attributes", *_NUMBERS, *KINDS, *_COST)
+# The columns that hold whole numbers; all others are text.
+EXPORT_NUMBERS = frozenset({"started_us", *_NUMBERS, *KINDS})
+
+
+def _values_of(record: bytes, tenants: Mapping[str, str]) -> list[str | int | None]:
+    """The values of a stored record. `tenants`: by credential_id, for a record without a tenant of its own."""
+    row = LedgerRow.of_stored(record)
+    known = vars(row) | {
+        "tenant": row.tenant or tenants.get(row.credential_id or ""),
+        "cost_usd": None if row.cost is None else usd(row.cost.total),
+        "price_source": None if row.cost is None else row.cost.source,
+        "price_date": None if row.cost is None else row.cost.date,
+        "list_usd": None if row.cost is None else row.cost.list_usd,
+    }
+    return [known[name] for name in EXPORT_COLUMNS]
+
+
+# Characters of the file's name in that of the unfinished one: with all of them it may be too long.
+_NAME_CHARS = 40
+
+Write = Callable[[BinaryIO, Iterable[bytes], Mapping[str, str]], None]
+
+
+def _export(settings: Settings, args: Arguments) -> int:
+    """Writes the chosen records, oldest first. A file appears when it is whole."""
+    to_stdout = str(args.file) in ("-", "")
+    if to_stdout and args.output == "parquet":
+        raise UsageFault("Parquet is written into a file: give its name")
+    if not to_stdout and Path(args.file).is_dir():
+        raise UsageFault(f"{args.file} is a directory: give the name of a file in it")
+    write = _writer(args.output)
+    with ledger_when_needed(settings) as ledger:
+        chosen = _chosen_by(settings, args, ledger)
+        if to_stdout:
+            write(sys.stdout.buffer, ledger().query(None, chosen), dict(chosen.tenants))
+            return DONE
+        with _whole_file(Path(args.file)) as file:
+            write(file, ledger().query(None, chosen), dict(chosen.tenants))
+    return DONE
+
+
+def _writer(output: str) -> Write:
+    if output != "parquet":
+        return {"jsonl": _write_lines, "csv": _write_csv}[output]
+    try:
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        raise MissingExtra("Parquet", "parquet") from None
+    except ImportError as error:
+        raise Unavailable(f"pyarrow cannot be loaded ({error})") from None
+    return partial(_write_parquet, pyarrow)
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when the block ends well, readable by its owner alone. Raises Unavailable."""
+    part = None
+    try:
+        # The name is random: another user of the directory cannot prepare a link or a file of that name.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:_NAME_CHARS]}.", suffix=".part", dir=path.parent)
+        part = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def _write_lines(file: BinaryIO, records: Iterable[bytes], _: Mapping[str, str]) -> None:
+    file.writelines(b"%b\n" % record for record in records)
+
+
+def _write_csv(file: BinaryIO, records: Iterable[bytes], tenants: Mapping[str, str]) -> None:
+    # Unlike io.TextIOWrapper, it does not close the file if the reader of stdout leaves: the command flushes it at its end.
+    text = codecs.getwriter("utf-8")(file)
+    print_csv(EXPORT_COLUMNS, (_values_of(record, tenants) for record in records), text)
+
+
+# Records of one row group: some 30 MB of JSON in memory.
+_GROUP_ROWS = 10_000
+
+
+def _write_parquet(pyarrow: Any, file: BinaryIO, records: Iterable[bytes], tenants: Mapping[str, str]) -> None:
+    """Writes the columns of an export, and `record`, the JSON. Money stays text, so that no reader makes a float of it."""
+    types = {name: pyarrow.int64() if name in EXPORT_NUMBERS else pyarrow.string() for name in EXPORT_COLUMNS}
+    schema = pyarrow.schema([*types.items(), ("record", pyarrow.string())])
+    rest = iter(records)
+    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        while group := list(islice(rest, _GROUP_ROWS)):
+            rows = [_values_of(record, tenants) for record in group]
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            arrays = [*columns, [record.decode() for record in group]]
+            arrays = [pyarrow.array(values, field.type) for values, field in zip(arrays, schema, strict=True)]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+
+
+# --- import ----------------------------------------------------------------------------------------------------------
+
+
+# Records of one transaction, as the worker's sink has it.
+_BATCH = 500
+# A longer line is no record (bytes): a record has some KiB.
+_MAX_LINE = 16 * 1024 * 1024
+# Unreadable lines of a file that are reported one by one; the others are only counted.
+_REPORTED = 10
+
+
+class _Imported:
+    """What became of the lines of one file."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.new = self.same = self.different = self.unpriced = self.unreadable = 0
+
+    def add(self, inserted: Inserted) -> None:
+        """Counts one transaction."""
+        self.new += inserted.new
+        self.same += inserted.same
+        self.different += inserted.different
+        self.unpriced += inserted.unpriced
+
+    def refuse(self, line: int, why: UnreadableRecordError) -> None:
+        """Counts a line that holds no record, and says why."""
+        self.unreadable += 1
+        if self.unreadable <= _REPORTED:
+            _say(f"{self._file}: line {line}: {why}")
+
+    @property
+    def sentence(self) -> str:
+        """All counts."""
+        return (
+            f"{self._file}: {self.new} new record{_s(self.new)} ({self.unpriced} without a price), {self.same} known, "
+            f"{self.different} different from the known one, {self.unreadable} unreadable line{_s(self.unreadable)}"
+        )
+
+
+def _import(settings: Settings, args: Arguments) -> int:
+    """Stores the records of all files. Returns FOUND if a line holds no record, or a record other than the known one."""
+    if not args.paths:
+        raise UsageFault("give one or more files, or - for stdin")
+    found = False
+    with opened_ledger(settings, prices_of(settings)) as ledger:
+        for path in args.paths:
+            with _opened(path) as file:
+                imported = _import_file(ledger, file, "stdin" if str(path) == "-" else str(path))
+            _say(imported.sentence)
+            found = found or imported.unreadable > 0 or imported.different > 0
+    return FOUND if found else DONE
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if str(path) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageFault(f"{path} cannot be read: {error.strerror}") from None
+    with file:
+        yield file
+
+
+def _import_file(ledger: Ledger, file: BinaryIO, name: str) -> _Imported:
+    imported = _Imported(name)
+    rows = _rows_of(_lines_of(file), imported)
+    while batch := list(islice(rows, _BATCH)):
+        try:
+            imported.add(ledger.insert(batch))
+        except LedgerUnavailableError as error:
+            raise Unavailable(f"{error}; import {name} again: records that are stored are not stored twice") from None
+    return imported
+
+
+def _rows_of(lines: Iterable[tuple[int, bytes]], imported: _Imported) -> Iterator[LedgerRow]:
+    for number, line in lines:
+        try:
+            yield LedgerRow.of_line(line)
+        except UnreadableRecordError as why:
+            imported.refuse(number, why)
+
+
+def _lines_of(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers; only the beginning of a line that is too long."""
+    number = 0
+    while line := file.readline(_MAX_LINE):
+        number += 1
+        part = line
+        while len(part) == _MAX_LINE and not part.endswith(b"\n"):
+            part = file.readline(_MAX_LINE)
+        if text := line.strip():
+            yield number, text
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
+
+
+# --- budgets ---------------------------------------------------------------------------------------------------------
+
+
+_BUDGET_COLUMNS = (
+    "key", "value", "month", "budget_usd", "spent_usd", "forecast_usd", "reached_percent", "streams", "without_price",
+    "without_usage",
+)  # fmt: skip
+
+
+def _budgets(settings: Settings, args: Arguments) -> int:
+    """Prints every budget of the file. Returns FOUND if one is spent."""
+    budgets = load_budgets(Path(args.file))
+    timezone = args.timezone or budgets.timezone
+    zone = zone_of(timezone)
+    now_us = time.time_ns() // 1_000
+    now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_us)
+    name = args.month or f"{now.astimezone(zone):%Y-%m}"
+    month = month_of(name, zone)
+    chosen = filter_of(None, None, None, timezone=timezone, tenants=read_tenants(settings.tenants))
+    with ledger_to_read(settings) as ledger:
+        states = budget_states(ledger, budgets.budgets, month, now_us, chosen)
+    print_rows(_BUDGET_COLUMNS, [_budget_row(state, name) for state in states], args.output, MAX_WIDTH)
+    return FOUND if any(state.reached >= 100 for state in states) else DONE
+
+
+def _budget_row(state: BudgetState, month: str) -> list[object]:
+    budget = state.budget
+    return [
+        budget.key,
+        budget.value,
+        month,
+        usd(budget.limit),
+        state.spent_usd,
+        state.forecast_usd,
+        state.reached,
+        state.streams,
+        state.without_price,
+        state.without_usage,
+    ]

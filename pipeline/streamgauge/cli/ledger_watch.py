@@ -1,4 +1,6 @@
-"""Shows budgets and the last kept audit as metrics: they are read from the ledger every READ_EVERY_S, in a thread."""
+"""What the metrics and the page of a process show of its ledger: budgets and the last kept audit, which are read every
+READ_EVERY_S in a thread; the upstreams and the last hour's streams, which are read when the process starts.
+"""
 
 import contextlib
 import logging
@@ -11,17 +13,24 @@ import msgspec
 
 from streamgauge.audit.result import Result, not_compared
 from streamgauge.audit.runs import Run, Runs
-from streamgauge.cli.ledger_filter import month_of
 from streamgauge.cli.tenants_file import read_tenants
-from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError
+from streamgauge.core.record import Record
+from streamgauge.core.token_kinds import reported_tokens
+from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError, Reader
 from streamgauge.ledger.budgets import Budgets, BudgetState, budget_states, load_budgets
 from streamgauge.ledger.cost import COST_DIGITS
-from streamgauge.ledger.zones import zone_of
+from streamgauge.ledger.zones import month_of, zone_of
 from streamgauge.live.answers import BudgetRow, LastAudit, Money
+from streamgauge.live.view import LiveView
 from streamgauge.metrics import table
+from streamgauge.metrics.observe import CostOf, StreamCost
 from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.declarations import Settings
+
+# --- budgets and audits ----------------------------------------------------------------------------------------------
+
 
 _LOG = logging.getLogger("streamgauge.ledger")
 
@@ -170,3 +179,75 @@ def _audit(run: Run, result: Result, now_s: float) -> Iterator[Sample]:
     for provider, ratio in result.coverage.items():
         if ratio is not None:
             yield Sample(table.AUDIT_COVERAGE.name, float(ratio), {"provider": provider})
+
+
+# --- upstreams -------------------------------------------------------------------------------------------------------
+
+
+# The records that are looked at: they are read in some 10 ms.
+NEWEST = 1_000
+
+
+class _Upstream(msgspec.Struct):
+    upstream: str | None
+
+
+def start_known_upstreams(metrics: Metrics, ledger: Ledger) -> None:
+    """Lets counters of the upstreams in the newest records begin at 0, so that a burst right after a restart shows as growth.
+
+    Does nothing if the ledger cannot be read now: that is no reason not to start.
+    """
+    names: set[str | None] = set()
+    with contextlib.suppress(LedgerUnavailableError):
+        for record in ledger.query(NEWEST, newest_first=True):
+            names.add(msgspec.json.decode(record, type=_Upstream).upstream)
+    for name in sorted(name for name in names if name is not None):
+        metrics.start_upstream(name)
+
+
+# --- the last hour ---------------------------------------------------------------------------------------------------
+
+
+HOUR_S = 3_600.0
+# A stream that ended in the last hour may have begun before it: in two hours more nearly all of them (seconds).
+BEGAN_S = 2 * HOUR_S
+# The newest streams that are read: it takes about a second. Of more, the page says since when it has them.
+MAX_STREAMS = 5_000
+
+_DECODER = msgspec.json.Decoder(Record)
+
+
+def load_last_hour(view: LiveView, ledger: Reader, cost_of: CostOf) -> None:
+    """Gives the view the streams that ended in the last hour. Call it before the view is used. Raises nothing: if the ledger
+    cannot be read, the page begins now, and says so.
+    """
+    try:
+        now_s = time.time()
+        chosen = Filter(since_us=int((now_s - HOUR_S - BEGAN_S) * 1e6))
+        records = [_DECODER.decode(raw) for raw in ledger.query(MAX_STREAMS, chosen, newest_first=True)]
+        ended = sorted(((_ended_s(record), record) for record in records), key=lambda one: one[0])
+        since_s = now_s - HOUR_S
+        if len(records) == MAX_STREAMS:  # older ones are missing, which may have ended as late as the oldest one began
+            since_s = max(since_s, min(_began_s(record) for record in records))
+        known = ResumedUsage()
+        view.load(
+            [(record, _added(record, known, cost_of), at_s) for at_s, record in ended if at_s >= since_s],
+            since_s,
+        )
+    except Exception as error:  # noqa: BLE001 - the page is no reason to stop
+        report_fault("the page's last hour", error)
+
+
+def _added(record: Record, known: ResumedUsage, cost_of: CostOf) -> StreamCost | None:
+    """What a record adds to the cost of the records before it: a stream that is resumed, or read again, costs once."""
+    addition = known.share_of(record, "", reported_tokens(record.usage))
+    return cost_of(record, addition.before, addition.after)
+
+
+def _began_s(record: Record) -> float:
+    assert record.started_at is not None  # the ledger was asked for a time
+    return datetime.fromisoformat(record.started_at).timestamp()
+
+
+def _ended_s(record: Record) -> float:
+    return _began_s(record) + (record.timing.end_s or 0.0)

@@ -9,14 +9,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from streamgauge import __version__
+from streamgauge.cli.commands import parse
 from streamgauge.errors import BUG, DONE, INTERRUPTED, UNAVAILABLE, USAGE, StreamgaugeError
 from streamgauge.runtime.redaction import redacted_text
 
-# Set by a shell that asks what the words so far can be completed with (`completion.py`).
-COMPLETE_VARIABLE = "_STREAMGAUGE_COMPLETE"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,6 +57,8 @@ def _open_streams() -> None:
     """
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
+    from pathlib import Path  # which takes time to import
+
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -69,23 +71,17 @@ def _open_streams() -> None:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    if shell := os.environ.get(COMPLETE_VARIABLE):
-        from streamgauge.cli.completion import print_completions
+    if instruction := os.environ.get("_STREAMGAUGE_COMPLETE"):  # a shell asks
+        from streamgauge.cli.completion import complete
 
-        print_completions(shell, words)
-        return DONE
-    if words == ["--version"]:  # answered before the parser is imported, which takes a tenth of a second
-        sys.stdout.write(f"streamgauge {__version__}\n")
-        return DONE
-    from streamgauge.cli.parser import parse
-
+        return complete(instruction)
     args = parse(words)
     try:
         import importlib
 
         from streamgauge.cli.extras import check_extra
-        from streamgauge.cli.settings_sources import load
         from streamgauge.settings.declarations import Settings
+        from streamgauge.settings.sources import load
 
         check_extra(args.command)
         settings = load(args.settings, args.config or _settings_file(), args.serves) if args.loads else Settings()
@@ -133,7 +129,9 @@ def _flush_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _settings_file() -> Path | None:
+def _settings_file() -> "Path | None":
+    from pathlib import Path  # which takes time to import
+
     named = os.environ.get("STREAMGAUGE_CONFIG")
     return Path(named) if named else None
 

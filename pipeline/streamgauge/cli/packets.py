@@ -11,11 +11,10 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 
-from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.parser import Arguments
 from streamgauge.cli.tap import ship_until, shipper_of, watched_tap
-from streamgauge.cli.tap_announcements import say_stopping, say_undelivered
-from streamgauge.cli.tap_process import Tap, say, stop_signal
+from streamgauge.cli.tap_process import Tap, say, say_stopping, say_undelivered, stop_signal
 from streamgauge.cli.up import running_up
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.metrics.declarations import MetricSource

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamgauge.cli.commands import Arguments
-from streamgauge.cli.options import TABLE
+from streamgauge.cli.parser import TABLE, Arguments
 from streamgauge.cli.replay import Replaying, recordings_of
 from streamgauge.cli.tables import MAX_WIDTH, print_json, print_rows
 from streamgauge.core.record import Record

@@ -1,27 +1,32 @@
 """`streamgauge replay`: recordings -> records, with the recorder and the assembler of live traffic."""
 
+import asyncio
+import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.cli.commands import Arguments
-from streamgauge.cli.options import TABLE
-from streamgauge.cli.replay_notes import NO_RECORDING, Found, is_nothing, notes_on
-from streamgauge.cli.replay_topic import records_of_topic
+from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.parser import TABLE, Arguments
 from streamgauge.cli.tables import print_records
 from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
-from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE, UsageFault
+from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE, Unavailable, UsageFault
+from streamgauge.kafka.log_reader import LogUnreadableError, read_partition
+from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.topics import Job, Topics, TopicsError, segments_partitions
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.settings.declarations import Settings
 from streamgauge.taps.replay import exchange
-from streamgauge.taps.replay.contract import BrokenRecording, Log, Tally
+from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Tally
 from streamgauge.taps.replay.files import ReplaySettings, log_of, recordings_in
 from streamgauge.taps.replay.formats import SUFFIXES
 
@@ -96,7 +101,7 @@ class Replaying:
         for file in files:
             yield from self.records_of(file)
         if of_topic:
-            yield from records_of_topic(self._settings, self.assembled)
+            yield from _records_of_topic(self._settings, self.assembled)
 
     def records_of(self, file: Path) -> Iterator[Record]:
         """The records of a file, as far as it can be read."""
@@ -153,3 +158,112 @@ def _code_of(error: OSError) -> int:
 
 def _renamed(record: Record) -> Record:
     return msgspec.structs.replace(record, tap="replay") if record.tap == exchange.TAP else record
+
+
+# --- the topic: the bundles of each partition are assembled as a worker does -----------------------------------------
+
+
+# Assembles the records of a named log, and prints the notes on it.
+Assemble = Callable[[str, Log, Tally], Iterator[Record]]
+
+
+def _records_of_topic(settings: Settings, assemble: Assemble) -> Iterator[Record]:
+    """The records of the segments topic, partition by partition, from its beginning to its present end.
+
+    Raises Unavailable.
+    """
+    brokers = brokers_of(settings)
+    # aiokafka's log lines about an unreachable broker would repeat the error message of this command.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    topic = Topics(settings.topic_prefix).segments
+    try:
+        for partition in range(asyncio.run(segments_partitions(brokers, settings.topic_prefix, Job.REPLAY))):
+            tally = Tally()
+            yield from assemble(f"{topic}/{partition}", _log(brokers, topic, partition, tally), tally)
+    except (TopicsError, LogUnreadableError) as error:
+        raise Unavailable(str(error)) from None
+
+
+def _log(brokers: Brokers, topic: str, partition: int, tally: Tally) -> Log:
+    for message in read_partition(brokers, topic, partition):
+        try:
+            bundle = decode_bundle(message.value)
+        except UnreadableBundle:
+            tally.unreadable_rows += 1  # a worker writes it to the dead letter topic
+            continue
+        yield Logged(message.offset, message.log_ms, bundle)
+
+
+# --- notes: what was ignored, what is missing, what is damaged -------------------------------------------------------
+
+
+class Note(NamedTuple):
+    """One sentence. `is_fault`: something in the file has no record because it is damaged."""
+
+    text: str
+    is_fault: bool = False
+
+
+class Found(NamedTuple):
+    """Counts of a file's streams. `without_event`: records of event streams in which no event was found."""
+
+    records: int
+    without_event: int
+    not_llm: int
+    open_streams: int
+
+
+NO_RECORDING = (
+    "it is no recording: it has no line of server-sent events, no JSON of a model's response and no format that `replay`"
+    " knows; --dialect NAME reads it as that format nevertheless"
+)
+
+
+def is_nothing(record: Record, may_be_body: bool) -> bool:
+    """Whether the record of a file of no other format shows that it holds nothing of a response. `may_be_body`: whether the
+    file begins like one. JSON that is whole must be a model's response, or an error; JSON that is cut off may have been one.
+    """
+    if record.streaming is False and record.outcome == "completed":
+        return record.dialect is None and record.error is None
+    return not may_be_body and not record.counts.events
+
+
+def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
+    """The notes on a file. `broken`: it could not be read to its end."""
+    if tally.exchanges is not None:
+        yield from _on_exchanges(tally, tally.exchanges, found.not_llm, broken=broken)
+    elif not any(found) and not broken:
+        yield Note("it contains no stream; a spool holds only what is not delivered yet")
+    if found.without_event:
+        what = _count(found.without_event, "stream", "streams")
+        yield Note(f"no event was found in {what}: check that the file is a recording of server-sent events")
+    if tally.unreadable_rows:
+        yield Note(
+            f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or not a bundle of this version", True
+        )
+    if tally.rows_removed:
+        yield Note(
+            f"{_count(tally.rows_removed, 'row was', 'rows were')} delivered and removed while the file was read"
+        )
+    if found.open_streams:
+        what = _count(found.open_streams, "stream has not ended yet and has", "streams have not ended yet and have")
+        yield Note(f"{what} no record")
+
+
+def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -> Iterator[Note]:
+    ignored = tally.not_llm + not_llm
+    if exchanges == ignored and not tally.broken_exchanges and not broken:
+        others = f" ({_count(ignored, 'other exchange was', 'other exchanges were')} ignored)" if ignored else ""
+        yield Note(f"it contains no LLM exchange{others}")
+    elif ignored:
+        yield Note(f"{_count(ignored, 'other exchange was', 'other exchanges were')} ignored: not LLM traffic")
+    if tally.without_body:
+        one, many = "response was recorded without its body", "responses were recorded without their bodies"
+        yield Note(f"{_count(tally.without_body, one, many)}: incomplete")
+    if tally.broken_exchanges:
+        what = _count(tally.broken_exchanges, "exchange that cannot be read has", "exchanges that cannot be read have")
+        yield Note(f"{what} no record, the first at {tally.first_broken}", True)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -2,7 +2,7 @@
 
 import sys
 
-from streamgauge.cli.commands import Arguments
+from streamgauge.cli.parser import Arguments
 from streamgauge.errors import DONE, UsageFault
 from streamgauge.metrics.objectives import objectives_of
 from streamgauge.metrics.rule_files import prometheus_rules, sloth_specification

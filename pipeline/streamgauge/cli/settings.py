@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamgauge.cli.commands import COMMANDS, Arguments
-from streamgauge.cli.options import JSON
-from streamgauge.cli.settings_sources import SECRET_VARIABLES, faults_of_file
+from streamgauge.cli.commands import COMMANDS
+from streamgauge.cli.parser import JSON, Arguments
 from streamgauge.cli.tables import print_rows
 from streamgauge.errors import DONE, USAGE, UsageFault
 from streamgauge.runtime.nearest import nearest
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.sources import SECRET_VARIABLES, faults_of_file
 from streamgauge.settings.types import ServerPort, Setting, SpanHeader, Upstream
 
 _COLUMNS = ("setting", "value", "from")

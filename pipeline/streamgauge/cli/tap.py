@@ -10,10 +10,18 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 
-from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
-from streamgauge.cli.tap_process import Capturing, Tap, running_tap, stop_signal, tap_settings
+from streamgauge.cli.parser import Arguments
+from streamgauge.cli.tap_process import (
+    Capturing,
+    Tap,
+    announce,
+    running_tap,
+    say_stopping,
+    say_undelivered,
+    stop_signal,
+    tap_settings,
+)
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers

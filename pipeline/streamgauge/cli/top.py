@@ -18,8 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamgauge.cli.admin_port import admin_token
-from streamgauge.cli.commands import Arguments
-from streamgauge.cli.options import JSON
+from streamgauge.cli.parser import JSON, Arguments
 from streamgauge.core.safe_values import escaped
 from streamgauge.errors import DONE, Unavailable, UsageFault
 from streamgauge.live.view import MAX_ROWS

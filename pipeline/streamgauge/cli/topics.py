@@ -6,9 +6,8 @@ import logging
 import sys
 from collections.abc import Mapping
 
-from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.options import JSON, TABLE
+from streamgauge.cli.parser import JSON, TABLE, Arguments
 from streamgauge.cli.tables import print_rows
 from streamgauge.errors import DONE, FOUND, Unavailable
 from streamgauge.kafka.security import Brokers

@@ -10,15 +10,22 @@ from functools import partial
 
 import msgspec
 
-from streamgauge.cli.commands import Arguments
-from streamgauge.cli.known_upstreams import start_known_upstreams
-from streamgauge.cli.ledger_watch import watched_ledger
+from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
-from streamgauge.cli.recent_streams import load_last_hour
+from streamgauge.cli.parser import Arguments
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
-from streamgauge.cli.tap_announcements import announce, say_stopping
-from streamgauge.cli.tap_process import Capturing, Tap, check_attributes, running_tap, say, stop_signal, tap_settings
+from streamgauge.cli.tap_process import (
+    Capturing,
+    Tap,
+    announce,
+    check_attributes,
+    running_tap,
+    say,
+    say_stopping,
+    stop_signal,
+    tap_settings,
+)
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable

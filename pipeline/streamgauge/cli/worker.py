@@ -6,12 +6,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 
 from streamgauge.cli.admin_port import admin_access, start_admin_port, with_worker_admin_port
-from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.known_upstreams import start_known_upstreams
-from streamgauge.cli.ledger_watch import watched_ledger
+from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
-from streamgauge.cli.recent_streams import load_last_hour
+from streamgauge.cli.parser import Arguments
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.core.limits import Limits

@@ -1,9 +1,13 @@
 """The time zones in which days and months of records are counted."""
 
-from datetime import UTC, tzinfo
+import re
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streamgauge.errors import UsageFault
+from streamgauge.ledger.row import microseconds_of
+
+_MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
 
 
 def zone_of(name: str) -> tzinfo:
@@ -21,3 +25,17 @@ def is_zone(name: str) -> bool:
     except UsageFault:
         return False
     return True
+
+
+def month_of(given: str, zone: tzinfo) -> tuple[int, int]:
+    """The first moment of a month (YYYY-MM) in a time zone and that of the next one, in us since 1970. Raises UsageFault."""
+    found = _MONTH.fullmatch(given.strip())
+    try:
+        if found is None:
+            raise ValueError
+        year, month = int(found[1]), int(found[2])
+        begin = datetime(year, month, 1, tzinfo=zone)
+        end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=zone)
+        return microseconds_of(begin), microseconds_of(end)
+    except (ValueError, OverflowError):
+        raise UsageFault(f"--month {given} is not a month: write a year and a month, as in 2026-11") from None

@@ -1,7 +1,7 @@
 """All settings. Each is declared once here; its option, its variable, its key in the file and its reference are made from it.
 
 A value comes from an option, else the environment (STREAMGAUGE_<NAME>), else the settings file (TOML), else the default:
-`cli/settings_sources.py`. A part of the program takes a setting under the same name, in a dataclass that `Settings.select`
+`settings/sources.py`. A part of the program takes a setting under the same name, in a dataclass that `Settings.select`
 fills; settings of one part alone are a group, which the part's dataclass inherits. Durations are in seconds, sizes in
 bytes. `--help` imports this module, so it imports nothing slow.
 """

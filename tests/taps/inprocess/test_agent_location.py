@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.settings_sources import load
 from streamgauge.runtime.data_directory import default_data_dir
+from streamgauge.settings.sources import load
 from streamgauge.taps.inprocess.agent_location import data_dir_of, recorder_socket
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.settings_sources import OTHER_VARIABLES, faults_of_file, load
 from streamgauge.errors import UsageFault
 from streamgauge.settings.declarations import SETTINGS
+from streamgauge.settings.sources import OTHER_VARIABLES, faults_of_file, load
 
 PACKAGE = Path(__file__).parents[2] / "pipeline" / "streamgauge"
 
