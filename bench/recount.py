@@ -1,7 +1,8 @@
-"""How fast tokens are counted in text that comes in deltas, as a share of the whole-text encoder's speed.
+"""How fast the tokens of a stream are counted, as a share of the speed of its tokenizer alone.
 
-The whole-text encoder (tiktoken) counts each text in one call. Ours gets the same text in deltas of four characters, a usual
-size. Both count the same text, alternately, in one process. A figure is the median of the rounds' ratios.
+The tokenizer (tiktoken) gets each text in one call. A recount gets it in deltas of four characters, a usual size,
+gathers them, and counts their text in windows, which bound the time of a call. Both count the same text, alternately, in
+one process. A figure is the median of the rounds' ratios.
 
     python -m bench.recount [--chars N] [--rounds N] [--tokenizer NAME] [--document FILE]
 """
@@ -9,16 +10,16 @@ size. Both count the same text, alternately, in one process. A figure is the med
 import argparse
 import statistics
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.core import seconds
 from bench.document import replace_section, table
-from streamgauge.recount.token_counter import TokenCounter
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.capture.segments import Opening
+from streamgauge.recount.output import Memory, Output
+from streamgauge.recount.tokenizer import MAX_UNCUT, RankTokenizer
 from streamgauge.recount.vocabularies import tokenizer
-
-if TYPE_CHECKING:
-    from streamgauge.recount.tokenizer import Tokenizer
 
 DELTA = 4
 _PROSE = (
@@ -30,46 +31,48 @@ _JSON = '{"station":"A-17","levels":[{"at":1795687200,"m":1.25},{"at":1795688100
 _CHINESE = "水位站测量河流的水位和流量\uff0c每十五分钟记录一次。" * 2
 _THAI = "สถานีวัดน้ำวัดระดับน้ำในแม่น้ำทุกสิบห้านาที"
 
-# What is measured: a text that is repeated, and how much of it as a share of the usual length. The last three are one piece.
-TEXTS: dict[str, tuple[str, float]] = {
-    "prose": (_PROSE, 1),
-    "code": (_CODE, 1),
-    "JSON": (_JSON, 1),
-    "Chinese": (_CHINESE, 1),
-    "Thai, without spaces": (_THAI, 0.2),
-    "one long word": ("streamgauge", 0.1),
-    "one long line (=)": ("=", 0.1),
-    "one long indentation": (" ", 0.1),
+# What is measured: a text that is repeated. The last three have the longest pieces that are counted.
+TEXTS: dict[str, str] = {
+    "prose": _PROSE,
+    "code": _CODE,
+    "JSON": _JSON,
+    "Chinese": _CHINESE,
+    "Thai, with few spaces": _THAI * 20 + " ",
+    "words of 16,384 letters": f"{'streamgauge' * MAX_UNCUT}"[: MAX_UNCUT - 1] + " ",
+    "lines of 16,384 characters (=)": "=" * (MAX_UNCUT - 1) + "\nx",
+    "indentations of 16,384 spaces": " " * (MAX_UNCUT - 1) + "x",
 }
 
 
-def share(one: "Tokenizer", text: str, rounds: int) -> float:
-    """The speed in deltas as a share of the whole-text encoder's. Raises SystemExit if the counts differ."""
-    deltas = [text[at : at + DELTA] for at in range(0, len(text), DELTA)]
-    counts: list[int] = []
+def share(counter: RankTokenizer, text: str, rounds: int) -> float:
+    """The speed of a recount as a share of its tokenizer's. Raises SystemExit if the counts differ."""
+    alone = copy(counter)
+    alone.max_uncut = len(text)
+    deltas = [text[start : start + DELTA] for start in range(0, len(text), DELTA)]
+    counts: list[int | None] = []
 
     def whole() -> None:
-        counts.append(one.count(text))
+        counts.append(alone.count(text))
 
-    def ours() -> None:
-        counter = TokenCounter(one)
+    def recounted() -> None:
+        opening = Opening(tap="proxy", tap_version="", capture="full")
+        output = Output(StreamState(bytes(16), b"", 0, opening=opening), lambda _: counter, Memory())
         for delta in deltas:
-            counter.add(delta)
-        counts.append(counter.total())
+            output.add("text", delta)
+        counts.append(output.tokens(reasoning=False))
 
-    ratio = statistics.median(seconds(whole) / max(seconds(ours), 1e-9) for _ in range(rounds))
+    ratio = statistics.median(seconds(whole) / max(seconds(recounted), 1e-9) for _ in range(rounds))
     if len(set(counts)) != 1:
-        raise SystemExit(f"the counts differ: {sorted(set(counts))}")
+        raise SystemExit(f"the counts differ: {sorted(map(str, set(counts)))}")
     return ratio
 
 
-def rows(one: "Tokenizer", chars: int, rounds: int) -> Iterator[list[str]]:
+def rows(counter: RankTokenizer, chars: int, rounds: int) -> Iterator[list[str]]:
     """The table: a head, and a row for each text."""
-    yield ["text", "characters", "share of the whole-text encoder's speed"]
-    for name, (part, length) in TEXTS.items():
-        size = max(1, round(chars * length))
-        text = (part * (size // len(part) + 1))[:size]
-        yield [name, f"{size:,}", f"{share(one, text, rounds):.3f}"]
+    yield ["text", "share of the tokenizer's speed"]
+    for name, part in TEXTS.items():
+        text = (part * (chars // len(part) + 1))[:chars]
+        yield [name, f"{share(counter, text, rounds):.2f}"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -78,13 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokenizer", default="o200k_base")
     parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     lines = []
-    for row in rows(tokenizer(given.tokenizer), given.chars, given.rounds):
+    for row in rows(tokenizer(options.tokenizer), options.chars, options.rounds):
         lines.append(row)
-        print("  ".join(f"{cell:<24}" for cell in row), flush=True)
-    if given.document is not None:
-        replace_section(given.document, "recount", table(lines))
+        print("  ".join(f"{cell:<32}" for cell in row), flush=True)
+    if options.document is not None:
+        replace_section(options.document, "recount", table(lines))
 
 
 if __name__ == "__main__":

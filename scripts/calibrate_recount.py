@@ -16,11 +16,10 @@ from typing import NamedTuple
 from streamgauge.cli.replay import Replaying
 from streamgauge.core.record import Record
 from streamgauge.recount.bands import ALL
-from streamgauge.recount.models import tokenizer_name, version_of
+from streamgauge.recount.models import version_of
 from streamgauge.recount.output import Output, Outputs
 from streamgauge.recount.recount import characters, counted_tokens, generated, may_hide_reasoning
-from streamgauge.recount.tokenizer import Tokenizer
-from streamgauge.recount.vocabularies import tokenizer
+from streamgauge.recount.vocabularies import MissingVocabulary, Tokenizers
 from streamgauge.settings.declarations import Settings
 from streamgauge.taps.replay.files import recordings_in
 
@@ -71,29 +70,30 @@ def sample_of(record: Record, output: Output | None) -> Sample | None:
 
 def offsets(samples: Iterable[Sample]) -> Offsets | None:
     """The band of these streams whose tokens were counted."""
-    found = [(one.reported - one.tokens, one.calls) for one in samples if one.tokens is not None]
-    if len(found) < MIN_STREAMS:
+    counted = [(sample.reported - sample.tokens, sample.calls) for sample in samples if sample.tokens is not None]
+    if len(counted) < MIN_STREAMS:
         return None
-    without = [beyond for beyond, calls in found if not calls] or [0]
+    without = [beyond for beyond, calls in counted if not calls] or [0]
     low, high = min(without), max(without)
-    lowest = [(beyond - low) // calls for beyond, calls in found if calls]
-    highest = [-((high - beyond) // calls) for beyond, calls in found if calls]
+    lowest = [(beyond - low) // calls for beyond, calls in counted if calls]
+    highest = [-((high - beyond) // calls) for beyond, calls in counted if calls]
     call_low = max(0, min(lowest, default=0))
-    return len(found), low, high, call_low, max([call_low, *highest])
+    return len(counted), low, high, call_low, max([call_low, *highest])
 
 
 def ratios(samples: Sequence[Sample]) -> Ratios | None:
     """The band of these streams by their characters."""
-    plain = [(one.reported, one.chars) for one in samples if not one.calls]
+    plain = [(sample.reported, sample.chars) for sample in samples if not sample.calls]
     long = [(tokens, chars) for tokens, chars in plain if chars >= LONG]
     if len(long) < MIN_LONG:
         return None
     low = min(1000 * tokens // chars for tokens, chars in long)
     high = max(-(-1000 * tokens // chars) for tokens, chars in long)
-    less = max(one.chars * low // 1000 - one.reported for one in samples)
+    less = max(sample.chars * low // 1000 - sample.reported for sample in samples)
     more = max(tokens - _most(chars, high) for tokens, chars in plain)
     more = max(0, more)
-    calls = [-((_most(one.chars, high) + more - one.reported) // one.calls) for one in samples if one.calls]
+    with_calls = [sample for sample in samples if sample.calls]
+    calls = [-((_most(sample.chars, high) + more - sample.reported) // sample.calls) for sample in with_calls]
     return len(samples), low, high, max(0, less), more, max(0, *calls) if calls else 0
 
 
@@ -104,32 +104,31 @@ def _most(chars: int, high: int) -> int:
 def samples_in(files: Iterable[Path]) -> list[Sample]:
     """The samples of recordings, without those that show tokens of another kind."""
     files = [file for file in files if not _OTHER_TOKENS.search(file.read_bytes())]
-    outputs = Outputs(_tokenizer_of)
+    tokenizers = Tokenizers()
+    outputs = Outputs(tokenizers.of)
     replaying = Replaying(replace(Settings(), capture="full"), None, assembler=outputs.assembler)
-    found = (sample_of(record, outputs.take(record)) for record in replaying.records(files, of_topic=False))
-    return [sample for sample in found if sample is not None]
-
-
-def _tokenizer_of(model: str | None) -> Tokenizer | None:
-    name = tokenizer_name(model)
-    return None if name is None else tokenizer(name)
+    records = replaying.records(files, of_topic=False)
+    samples = [sample for record in records if (sample := sample_of(record, outputs.take(record))) is not None]
+    if tokenizers.missing:  # without a count the bands of its models would be too wide
+        raise MissingVocabulary(" ".join(tokenizers.missing.values()))
+    return samples
 
 
 def page(samples: Sequence[Sample]) -> str:
     """The module with the tables."""
     versions = {ALL: list(samples)}
-    for one in sorted(samples):
-        versions.setdefault(one.version, []).append(one)
-    found_offsets = {version: band for version, some in versions.items() if (band := offsets(some))}
-    found_ratios = {version: band for version, some in versions.items() if (band := ratios(some))}
+    for sample in sorted(samples):
+        versions.setdefault(sample.version, []).append(sample)
+    of_tokens = {version: band for version, own in versions.items() if (band := offsets(own))}
+    of_characters = {version: band for version, own in versions.items() if (band := ratios(own))}
     before, _, _ = TABLE.read_text().partition("# Version ->")
     return (
         before
         + "# Version -> streams; tokens reported beyond those recounted, lowest and highest; the same for each tool call.\n"
-        + _rows("OFFSETS", "int, int, int, int, int", found_offsets)
+        + _rows("OFFSETS", "int, int, int, int, int", of_tokens)
         + "\n# Version -> streams; tokens for 1000 characters, lowest and highest; how many tokens fewer or more short"
         " answers have;\n# the most tokens that each tool call adds.\n"
-        + _rows("RATIOS", "int, int, int, int, int, int", found_ratios)
+        + _rows("RATIOS", "int, int, int, int, int, int", of_characters)
     )
 
 
@@ -144,11 +143,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", type=Path, help="file with the names of the recordings to use, one a line")
     parser.add_argument("--print", action="store_true", help="print samples instead")
-    given = parser.parse_args(argv)
-    names = given.only.read_text().splitlines() if given.only else None
-    files = recordings_in(given.folder) if names is None else [given.folder / name for name in names]
+    options = parser.parse_args(argv)
+    names = options.only.read_text().splitlines() if options.only else None
+    files = recordings_in(options.folder) if names is None else [options.folder / name for name in names]
     samples = samples_in(files)
-    if given.print:
+    if options.print:
         for sample in sorted(samples):
             sys.stdout.write(f"{sample}\n")
     else:

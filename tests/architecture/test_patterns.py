@@ -20,10 +20,7 @@ AUDITED: dict[tuple[str, str], str] = {}
 # Constants that are not regular expressions.
 NO_PATTERNS = {("pipeline/streamgauge/taps/asgi.py", "/:@!$&'()*+,;=~")}
 # Modules whose expressions another engine matches: that of a tokenizer, which is written in Rust.
-OTHER_ENGINES = {
-    "pipeline/streamgauge/recount/splits.py", "pipeline/streamgauge/recount/long_pieces.py",
-    "tests/recount/test_tokenizer.py",
-}  # fmt: skip
+OTHER_ENGINES = {"pipeline/streamgauge/recount/vocabularies.py"}
 
 _ANY = re.compile(r"[*+?}]\+|\(\?>")  # a module without one of these has none
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\(\?>|[*+?}]\+|.", re.DOTALL)

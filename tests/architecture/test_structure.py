@@ -226,8 +226,8 @@ EDGES: dict[str, set[str]] = {
     "audit/recounts.py": set(),
     "audit/result.py": set(),
     "audit/temporary.py": set(),
-    # Recounts of tokens: the tokenizer's engine, and the files of vocabularies.
-    "recount/tokenizer.py": {"tiktoken"},
+    # Recounts of tokens: the tokenizers' libraries, and the files of vocabularies.
+    "recount/tokenizer.py": {"tiktoken", "tokenizers"},
     "recount/vocabularies.py": set(),
     # The demo's simulator, its driver and its view.
     "demo/building.py": set(),
@@ -331,8 +331,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/rules_taps.py": ("dashboards/test_rules.py",),
     "metrics/rules_workers.py": ("dashboards/test_rules.py",),
     "metrics/rule_files.py": ("dashboards/test_rules.py",),
-    "recount/splits.py": ("recount/test_token_counter.py",),
-    "recount/long_pieces.py": ("recount/test_token_counter.py",),
     "recount/band_table.py": ("recount/test_bands.py",),
     "spool/connection.py": ("spool/test_file.py",),
     "spool/sql.py": ("spool/test_spool.py",),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.recount.test_recount import MODEL, stream
+from tests.recount.test_tokenizer import document
 from tests.recount.tokenizers import published
 from tests.running import command
 
@@ -44,6 +45,33 @@ def test_a_file_in_the_directory_of_vocabularies_comes_first(recording: Path, tm
     assert "SHA-256 differs" in done.stderr
     line = json.loads(done.stdout)
     assert (line["output_tokens_recounted"], line["reasons"]) == (None, ["vocabulary_missing"])
+
+
+def test_a_tokenizer_json_counts_for_the_model_that_it_is_named_for(recording: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "tokenizer.json").write_bytes(document())
+    recording.write_text(stream("vendor/Own-7b-instruct", '{"content":"hello"}', tokens=5))
+    named = ("--tokenizer", f"own-7b={tmp_path}/tokenizer.json")
+    done = command("recount", str(recording), "--output", "jsonl", *named)
+    assert (done.returncode, done.stderr) == (0, "")
+    line = json.loads(done.stdout)
+    assert (line["tokenizer"], line["output_tokens_recounted"], line["exact"]) == ("own-7b", 4, True)
+
+
+def test_a_tokenizer_without_a_model_is_refused(recording: Path) -> None:
+    done = command("recount", str(recording), "--tokenizer", "tokenizer.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "write MODEL=FILE, as in llama-3.1=tokenizer.json" in done.stderr
+
+
+def test_text_above_the_limit_is_dropped_and_said(recording: Path) -> None:
+    text = "Every sentence ends. " * 1_000
+    recording.write_text(stream(MODEL, *[f'{{"content":"{text}"}}'] * 50, tokens=250_000))
+    done = command("recount", str(recording), "--output", "jsonl")
+    line = json.loads(done.stdout)
+    assert (done.returncode, line["tokenizer"], line["output_tokens_recounted"]) == (0, None, None)
+    assert (line["exact"], line["reasons"]) == (False, ["too_long"])
+    assert line["low"] < 250_000 < line["high"]
 
 
 def test_stdin_is_a_recording(recording: Path) -> None:

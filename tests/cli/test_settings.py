@@ -36,6 +36,11 @@ def test_each_value_has_its_source(tmp_path: Path) -> None:
     assert list(rows) == [name for name, one in SETTINGS.items() if "tap" in one.commands]
 
 
+def test_a_tokenizer_is_shown_as_it_is_written() -> None:
+    rows = shown(STREAMGAUGE_TOKENIZER="vendor/Own-7B=/m/tokenizer.json,b=/m/b.json")
+    assert rows["tokenizer"] == (["own-7b=/m/tokenizer.json", "b=/m/b.json"], "STREAMGAUGE_TOKENIZER")
+
+
 def test_a_default_is_that_of_the_command_and_a_missing_setting_is_named() -> None:
     rows = shown("worker")
     assert rows["admin"] == ("127.0.0.1:9465", "default")

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from streamgauge.cli.replay import Replaying
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.capture.segments import Opening
 from streamgauge.core.record import Record
 from streamgauge.core.safe_values import MASKED, safe_id
 from streamgauge.recount import output as module
-from streamgauge.recount.output import Output, Outputs
+from streamgauge.recount.output import Memory, Output, Outputs
 from streamgauge.recount.recount import characters
 from streamgauge.settings.declarations import Settings
 from tests.each import check_each
@@ -78,9 +80,41 @@ def test_masked_text_has_no_tokenizer(tmp_path: Path) -> None:
     assert output.tokens(reasoning=False) == 0
 
 
+def test_text_above_the_limit_of_a_stream_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [(_, whole)] = replayed(VECTORS / "openai-chat" / "happy.sse", tmp_path)
+    assert whole is not None
+    assert whole.tokens(reasoning=False)
+    monkeypatch.setattr(module, "MAX_TEXT", 3)
+    [(_, output)] = replayed(VECTORS / "openai-chat" / "happy.sse", tmp_path)
+    assert output is not None
+    assert output.is_too_long
+    assert output.tokens(reasoning=False) is output.tokens(reasoning=True) is None
+
+
+def open_output(memory: Memory) -> Output:
+    """The output of an open stream that is captured in full."""
+    opening = Opening(tap="proxy", tap_version="1", capture="full")
+    state = StreamState(stream=bytes(16), instance=b"", slot=0, opening=opening)
+    return Output(state, lambda _: small("o200k"), memory)
+
+
+def test_text_above_the_limit_of_all_streams_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_GATHERED", 10)
+    memory = Memory()
+    first, second, third = (open_output(memory) for _ in range(3))
+    first.add("text", "12345678")
+    second.add("text", "123")
+    assert (first.is_too_long, second.is_too_long) == (False, True)
+    first.release()  # its record is made
+    assert first.tokens(reasoning=False) == 8
+    third.add("text", "1234567890")
+    assert third.tokens(reasoning=False) == 10
+    assert memory.left == 10
+
+
 def test_a_text_over_the_limit_ends_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TEXTS", 1)
     [(_, output)] = replayed(VECTORS / "openai-chat" / "choices.sse", tmp_path)
     assert output is not None
     assert output.is_split
-    assert output.tokens(reasoning=False) > 0
+    assert (output.tokens(reasoning=False) or 0) > 0

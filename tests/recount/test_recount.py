@@ -9,15 +9,15 @@ import pytest
 from streamgauge.cli.replay import Replaying
 from streamgauge.core.record import Record, Request
 from streamgauge.recount import bands
+from streamgauge.recount import output as output_module
 from streamgauge.recount.bands import ALL
 from streamgauge.recount.output import Outputs
 from streamgauge.recount.recount import REASONS, Recount, recount
-from streamgauge.recount.tokenizer import Tokenizer
-from streamgauge.recount.vocabularies import VOCABULARIES
+from streamgauge.recount.tokenizer import MAX_UNCUT, RankTokenizer
+from streamgauge.recount.vocabularies import O200K, VOCABULARIES
 from streamgauge.settings.declarations import Settings
-from tests.recount.tokenizers import SPLITS, random_ranks
+from tests.recount.tokenizers import BYTES
 
-BYTES = random_ranks(0, b"a", merges=0)  # each byte is a token
 MODEL = "gpt-4o-2024-08-06"
 
 
@@ -51,7 +51,7 @@ DONE = "data: [DONE]\n\n"
 def recounted(
     tmp_path: Path, body: str, *, capture: str = "full", tokenizer: str | None = "o200k_base", **changes: Any
 ) -> Recount:
-    made = None if tokenizer is None else Tokenizer(tokenizer, SPLITS["o200k"], BYTES)
+    made = None if tokenizer is None else RankTokenizer(tokenizer, O200K, BYTES)
     outputs, file = Outputs(lambda _: made), tmp_path / "one.sse"
     file.write_text(body)
     settings = Settings(capture=capture, data_dir=tmp_path)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_names_and_arguments_of_tools_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_name_in_fragments_is_counted_whole(tmp_path: Path) -> None:
-    merged = Tokenizer("o200k_base", SPLITS["o200k"], BYTES | {b"dd": 256})
+    merged = RankTokenizer("o200k_base", O200K, BYTES | {b"dd": 256})
     pieces = (
         '{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"ad"}}]}',
         '{"tool_calls":[{"index":0,"function":{"name":"d"}}]}',
@@ -154,6 +154,30 @@ def test_a_missing_vocabulary_is_said(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_has_no_difference(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     one = recounted(tmp_path, stream(), **changes)
     assert (one.difference, one.exact, one.reasons) == (None, False, [reason])
+
+
+def test_a_text_above_the_bound_gives_a_range_by_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_module, "MAX_TEXT", 9)
+    line = recounted(tmp_path, stream())
+    assert (line.tokenizer, line.output_tokens_recounted, line.difference, line.exact) == (None, None, None, False)
+    assert (line.low, line.high, line.band, line.reasons) == (0, 5 + 9, ALL, ["too_long"])
+
+
+def test_a_piece_above_the_bound_gives_a_range_by_characters(tmp_path: Path) -> None:
+    text = "a" * (MAX_UNCUT + 1)
+    line = recounted(tmp_path, stream(MODEL, f'{{"content":"{text}"}}', tokens=2_000))
+    assert (line.output_tokens_recounted, line.exact, line.reasons) == (None, False, ["too_long"])
+    assert (line.low, line.high) == (1_634, 9_831 + 9)
+
+
+def test_a_tokenizer_of_the_user_counts(tmp_path: Path) -> None:
+    tokenizer, file = RankTokenizer("own-1", O200K, BYTES), tmp_path / "own.sse"
+    file.write_text(stream("vendor/own-1-large", tokens=10))
+    outputs = Outputs(lambda _: tokenizer)
+    settings = Settings(capture="full", data_dir=tmp_path)
+    [record] = Replaying(settings, None, assembler=outputs.assembler).records([file], of_topic=False)
+    line = recount(record, outputs.take(record), lambda _: "own-1")
+    assert (line.tokenizer, line.output_tokens_recounted, line.exact, line.reasons) == ("own-1", 10, True, [])
 
 
 def test_an_incomplete_capture_has_no_difference(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from streamgauge.runtime.listeners import Address
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
 from streamgauge.settings.sources import load
-from streamgauge.settings.types import ENV_PREFIX, ServerPort, SpanHeader, Upstream, parse_address
+from streamgauge.settings.types import ENV_PREFIX, ServerPort, SpanHeader, TokenizerFile, Upstream, parse_address
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
@@ -43,6 +43,10 @@ def one(name: str) -> tuple[Upstream, ...]:
 
 def ports(*given: tuple[str, int]) -> tuple[ServerPort, ...]:
     return tuple(ServerPort(name=name, port=port) for name, port in given)
+
+
+def tokenizers(**files: str) -> tuple[TokenizerFile, ...]:
+    return tuple(TokenizerFile(model, Path(path)) for model, path in files.items())
 
 
 def attributes(*given: tuple[str, str]) -> tuple[Attribute, ...]:
@@ -99,6 +103,12 @@ TABLE: dict[str, Ways] = {
         (["agent=X-Agent"], attributes(("agent", "x-agent"))),
     ),
     "tenants": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("/a.toml", Path("/a.toml"))),
+    "tokenizer": (
+        (),
+        (["f=/f.json", "v/G=/g"], tokenizers(f="/f.json", g="/g")),
+        ("e=/e, h=/h", tokenizers(e="/e", h="/h")),
+        (["a-1.5=/a=b"], (TokenizerFile("a-1.5", Path("/a=b")),)),
+    ),
     "upstream_idle_timeout": (900.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "interface": (None, ("lo", "lo"), ("any", "any"), ("eth0", "eth0")),
     "server_ports": (
@@ -455,6 +465,11 @@ BAD: dict[str, tuple[str, str]] = {
     "spool without end": ("spool_bytes", "9" * 30),
     "header with a space": ("tenant_header", "x tenant"),
     "empty header": ("tenant_header", ""),
+    "tokenizer without a model": ("tokenizer", "/f.json"),
+    "tokenizer of an empty name": ("tokenizer", "vendor/=/f.json"),
+    "tokenizer without a file": ("tokenizer", "llama="),
+    "tokenizer of a URL": ("tokenizer", "llama=https://x/tokenizer.json"),
+    "tokenizers of one model": ("tokenizer", "a/m=/f,b/M=/g"),
     "attribute without a header": ("attribute", "agent"),
     "attribute of an empty header": ("attribute", "agent="),
     "attribute of a header with a space": ("attribute", "agent=x agent"),

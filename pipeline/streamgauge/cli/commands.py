@@ -209,10 +209,12 @@ examples:
   cat recording.sse | streamgauge recount -
   streamgauge recount --kafka broker:9092 --output jsonl
       what taps captured with --capture full and the topic still holds
+  streamgauge recount recording.sse --tokenizer llama-3.1-8b=tokenizer.json
+      an open model, by the file that it publishes (needs `pip install tokenizers`)
 
-Counts the generated text with the public tokenizer of its model. For other models, and for masked captures, it gives the
-range that recorded streams of the model version show (low, high). Tokenizers need `pip install 'streamgauge[recount]'`;
-nothing is downloaded when it runs.
+Counts the generated text with the public tokenizer of its model. For other models, for masked captures, and for text above
+1 MiB it gives the range that recorded streams of the model version show (low, high). Tokenizers need
+`pip install 'streamgauge[recount]'`; nothing is downloaded when it runs.
 
 Exit code 1: a file is damaged or a vocabulary is missing; all other streams are counted.
 """,

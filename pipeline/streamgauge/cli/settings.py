@@ -15,7 +15,7 @@ from streamgauge.runtime.nearest import nearest
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
 from streamgauge.settings.sources import SECRET_VARIABLES, faults_of_file
-from streamgauge.settings.types import ServerPort, Setting, SpanHeader, Upstream
+from streamgauge.settings.types import ServerPort, Setting, SpanHeader, TokenizerFile, Upstream
 
 _COLUMNS = ("setting", "value", "from")
 SECRET = "***"  # noqa: S105 - shown in place of one
@@ -84,6 +84,8 @@ def _plain(setting: Setting, value: Any) -> Any:
             return f"{value.name}={value.header}"
         case SpanHeader():
             return f"{value.name}={SECRET}"
+        case TokenizerFile():
+            return f"{value.model}={value.path}"
         case _:
             return without_password(str(value)) if setting.secret else str(value)
 

@@ -57,10 +57,12 @@ def hides_reasoning(model: str | None) -> bool:
     return family is not None and family.hides_reasoning
 
 
+def begins_with(version: str, beginning: str) -> bool:
+    """Whether a version is a model of this name, or a variant of it, separated by `-`, `:` or `@`."""
+    end = _END_OF_GPT_5 if beginning == "gpt-5" else _END
+    return version.startswith(beginning) and end.match(version, len(beginning)) is not None
+
+
 def _family(model: str | None) -> _Family | None:
     version = version_of(model)
-    for family in _FAMILIES:
-        end = _END_OF_GPT_5 if family.beginning == "gpt-5" else _END
-        if version.startswith(family.beginning) and end.match(version, len(family.beginning)):
-            return family
-    return None
+    return next((family for family in _FAMILIES if begins_with(version, family.beginning)), None)

@@ -1,7 +1,6 @@
-"""The generated text of open streams, as it comes: an assembler whose streams pass it on to counters of tokens."""
+"""The generated text of open streams, gathered until its tokens are counted: an assembler whose streams pass it on."""
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from streamgauge.core.assembly.assembler import Assembler
@@ -12,45 +11,65 @@ from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.dialects import Dialect, Source
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.recount.token_counter import TokenCounter
-
-if TYPE_CHECKING:
-    from streamgauge.recount.tokenizer import Tokenizer
+from streamgauge.recount.tokenizer import Tokenizer, without_surrogates
 
 # Gives the tokenizer of a model; None: it has no public one, or its vocabulary is missing.
-TokenizerOf = Callable[[str | None], "Tokenizer | None"]
+TokenizerOf = Callable[[str | None], Tokenizer | None]
 
 # Ends the id of the text that is the name of a call; a name may come in fragments.
 NAME = "name"
 
-# The most texts of one stream that are counted at once: answers, reasoning, arguments of calls. For a further one the
+# The most text of one stream (bytes of UTF-8), in all of its texts: of longer output only the characters are known. The
+# longest answers of today's models have 128,000 tokens, about half a MiB.
+MAX_TEXT = 1024 * 1024
+# The most text of all open streams: the text of a stream that would exceed it is dropped, as if it were too long.
+MAX_GATHERED = 256 * 1024 * 1024
+# The most texts of one stream that are gathered at once: answers, reasoning, arguments of calls. For a further one the
 # oldest ends; if more of it comes, a token may be split. Recorded streams hold at most 16 items, of which 3 are open.
 MAX_TEXTS = 64
 
 
-class Output:
-    """The output of one stream. `model`: the one that decided the tokenizer. `is_split`: a text was counted in two parts."""
+class Memory:
+    """The bytes that all open streams together may still gather."""
 
-    def __init__(self, state: StreamState, tokenizer_of: TokenizerOf) -> None:
-        self._state, self._tokenizer_of = state, tokenizer_of
+    def __init__(self) -> None:
+        self.left = MAX_GATHERED
+
+
+class Output:
+    """The output of one stream. `model`: the one that decided the tokenizer. `is_split`: a text was counted in two parts.
+    `is_too_long`: its text exceeds a bound, and is not counted.
+    """
+
+    def __init__(self, state: StreamState, tokenizer_of: TokenizerOf, memory: Memory) -> None:
+        self._state, self._tokenizer_of, self._memory = state, tokenizer_of, memory
         self._tokens = {False: 0, True: 0}  # of ended texts: of the answer, and of reasoning
-        self._open: dict[Hashable, tuple[bool, TokenCounter]] = {}
+        self._open: dict[Hashable, tuple[bool, bytearray]] = {}
+        self._size = 0
         self._is_begun = False
         self.tokenizer: Tokenizer | None = None
         self.model: str | None = None
-        self.has_media = self.is_split = False
+        self.has_media = self.is_split = self.is_too_long = False
 
     def add(self, text_id: Hashable, text: str, *, reasoning: bool = False) -> None:
         """Append text to the text with this id."""
         self._begin()
-        if self.tokenizer is None:
+        if self.tokenizer is None or self.is_too_long:
+            return
+        data = text.encode("utf-8", "surrogatepass")
+        self._size += len(data)
+        if self._size > MAX_TEXT or len(data) > self._memory.left:
+            self.is_too_long = True
+            self.release()
+            self._open.clear()
             return
         if text_id not in self._open:
             if len(self._open) >= MAX_TEXTS:
                 self.is_split = True
                 self._end(next(iter(self._open)))
-            self._open[text_id] = reasoning, TokenCounter(self.tokenizer)
-        self._open[text_id][1].add(text)
+            self._open[text_id] = reasoning, bytearray()
+        self._open[text_id][1].extend(data)
+        self._memory.left -= len(data)
 
     def end(self, text_id: Hashable) -> None:
         """End the text with this id, if it is open."""
@@ -67,14 +86,23 @@ class Output:
             self.tokenizer = self._tokenizer_of(self.model)
 
     def _end(self, text_id: Hashable) -> None:
-        reasoning, counter = self._open.pop(text_id)
-        self._tokens[reasoning] += counter.total()
+        reasoning, data = self._open.pop(text_id)
+        self._memory.left += len(data)
+        text = without_surrogates(data.decode("utf-8", "surrogatepass"))
+        tokens = self.tokenizer.count(text) if self.tokenizer is not None and not self.is_too_long else None
+        self.is_too_long = self.is_too_long or tokens is None
+        self._tokens[reasoning] += tokens or 0
 
-    def tokens(self, *, reasoning: bool) -> int:
-        """The tokens of the answer with its tool calls, or of reasoning. Ends all texts."""
-        for text_id in list(self._open):
+    def tokens(self, *, reasoning: bool) -> int | None:
+        """The tokens of the answer with its tool calls, or of reasoning; None if they are not counted. Ends these texts."""
+        for text_id in [text_id for text_id, (is_reasoning, _) in self._open.items() if is_reasoning == reasoning]:
             self._end(text_id)
-        return self._tokens[reasoning]
+        return None if self.is_too_long else self._tokens[reasoning]
+
+    def release(self) -> None:
+        """Give back the memory of open streams that its text takes: the stream has ended, or its text is dropped."""
+        self._memory.left += sum(len(data) for _, data in self._open.values())
+        self._memory = Memory()
 
 
 class Outputs:
@@ -83,19 +111,24 @@ class Outputs:
     def __init__(self, tokenizer_of: TokenizerOf) -> None:
         self._tokenizer_of = tokenizer_of
         self._of_stream: dict[bytes, Output] = {}
+        self._memory = Memory()
 
     def assembler(self, limits: Limits) -> Assembler:
         """An assembler that passes the output of its streams on to here. Those of an earlier assembler are forgotten."""
         self._of_stream.clear()
+        self._memory = Memory()
         return Assembler(limits, self._stream)
 
     def _stream(self, state: StreamState, stall_ns: int) -> Stream:
-        output = self._of_stream[state.stream] = Output(state, self._tokenizer_of)
+        output = self._of_stream[state.stream] = Output(state, self._tokenizer_of, self._memory)
         return _OutputStream(state, stall_ns, output)
 
     def take(self, record: Record) -> Output | None:
         """The output of the stream of this record; None if no segment of it was applied."""
-        return self._of_stream.pop(UUID(record.stream_id).bytes, None)
+        output = self._of_stream.pop(UUID(record.stream_id).bytes, None)
+        if output is not None:
+            output.release()
+        return output
 
 
 class _OutputStream(Stream):

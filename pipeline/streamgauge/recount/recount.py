@@ -1,5 +1,7 @@
 """A recount of one stream: the tokens that were generated, beside those that the provider reported."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from streamgauge.core.record import Record
@@ -17,6 +19,7 @@ MEDIA = "media"  # audio or images were generated
 HIDDEN_REASONING = "hidden_reasoning"  # the provider's own number was taken, or there is none
 NOT_COMPLETED = "not_completed"  # the count is of what was delivered; the provider may have generated more
 TOO_MANY_TEXTS = "too_many_texts"  # a token at the border of two parts may have been split
+TOO_LONG = "too_long"  # the text exceeds a bound of memory or time: it was dropped
 REASONS = (
     MASKED,
     NO_TOKENIZER,
@@ -27,11 +30,16 @@ REASONS = (
     HIDDEN_REASONING,
     NOT_COMPLETED,
     TOO_MANY_TEXTS,
+    TOO_LONG,
 )
 # With one of these the counted text is the whole delivered text all the same.
 _STILL_EXACT = {NOT_COMPLETED}
 # With one of these the reported number is of something else than the counted text.
 _INCOMPARABLE = {INCOMPLETE, RESUMED, MEDIA, NOT_COMPLETED}
+
+
+# Gives the name of a model's tokenizer; None: it has none that is known.
+NameOf = Callable[[str | None], str | None]
 
 
 class Recount(msgspec.Struct):
@@ -58,12 +66,12 @@ class Recount(msgspec.Struct):
     reasons: list[str]
 
 
-def recount(record: Record, output: Output | None) -> Recount:
+def recount(record: Record, output: Output | None, name_of: NameOf = tokenizer_name) -> Recount:
     """The recount of a finished stream. `output`: its text (`Outputs.take`), None if there was none."""
-    model = record.response_model or record.request_model
-    reasons, reasoning = _reasons(record, output), record.usage.reasoning_tokens
+    model, reasoning = record.response_model or record.request_model, record.usage.reasoning_tokens
     calls = sum(len(choice.tool_calls) for choice in record.choices)
-    tokens = counted_tokens(record, output)
+    tokens = counted_tokens(record, output, name_of)
+    reasons = _reasons(record, output, name_of)
     if tokens is None:
         band = by_characters(version_of(model), characters(record, reasoning=not reasoning), calls)
     else:
@@ -105,23 +113,24 @@ def characters(record: Record, *, reasoning: bool) -> int:
     return counts.text_chars + counts.refusal_chars + of_tools + (counts.reasoning_chars if reasoning else 0)
 
 
-def _reasons(record: Record, output: Output | None) -> list[str]:
+def _reasons(record: Record, output: Output | None, name_of: NameOf) -> list[str]:
     usage, model = record.usage, record.response_model or record.request_model
-    name, counter = tokenizer_name(model), _counter(output)
+    name, counter = name_of(model), _counter(output)
     has_text = generated(record) > 0
-    hidden = (usage.reasoning_tokens or 0) > 0 or (usage.reasoning_tokens is None and may_hide_reasoning(record))
-    found = {
+    may_hide = usage.reasoning_tokens is None and may_hide_reasoning(record, name_of)
+    holds = {
         MASKED: has_text and record.capture != "full",
         NO_TOKENIZER: has_text and (name is None or counter not in (None, name)),
         NO_VOCABULARY: has_text and record.capture == "full" and name is not None and counter is None,
         INCOMPLETE: not record.integrity.complete,
         RESUMED: record.resumed_from is not None,
         MEDIA: (output is not None and output.has_media) or bool(usage.audio_output_tokens),
-        HIDDEN_REASONING: has_text and hidden,
+        HIDDEN_REASONING: has_text and ((usage.reasoning_tokens or 0) > 0 or may_hide),
         NOT_COMPLETED: record.outcome != "completed",
         TOO_MANY_TEXTS: output is not None and output.is_split,
+        TOO_LONG: output is not None and output.is_too_long,
     }
-    return [reason for reason in REASONS if found[reason]]
+    return [reason for reason in REASONS if holds[reason]]
 
 
 def _counter(output: Output | None) -> str | None:
@@ -129,21 +138,22 @@ def _counter(output: Output | None) -> str | None:
     return None if output is None or output.tokenizer is None else output.tokenizer.name
 
 
-def may_hide_reasoning(record: Record) -> bool:
+def may_hide_reasoning(record: Record, name_of: NameOf = tokenizer_name) -> bool:
     """Whether output may include reasoning that was not sent, or of which only a summary was sent."""
     model = record.response_model or record.request_model
-    return hides_reasoning(model) or (record.counts.reasoning_chars > 0 and tokenizer_name(model) is None)
+    return hides_reasoning(model) or (record.counts.reasoning_chars > 0 and name_of(model) is None)
 
 
-def counted_tokens(record: Record, output: Output | None) -> int | None:
+def counted_tokens(record: Record, output: Output | None, name_of: NameOf = tokenizer_name) -> int | None:
     """The recounted tokens, without reasoning if the provider gives its number; None if no tokenizer of the model counted."""
     if not generated(record):
         return 0
-    name = tokenizer_name(record.response_model or record.request_model)
+    name = name_of(record.response_model or record.request_model)
     if output is None or name is None or _counter(output) != name:
         return None
+    answer = output.tokens(reasoning=False)
     reasoning = 0 if record.usage.reasoning_tokens else output.tokens(reasoning=True)
-    return output.tokens(reasoning=False) + reasoning
+    return None if answer is None or reasoning is None else answer + reasoning
 
 
 def _highest(record: Record, high: int, reasons: list[str]) -> int | None:

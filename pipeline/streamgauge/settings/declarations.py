@@ -28,11 +28,13 @@ from streamgauge.settings.types import (
     SHARE,
     SPAN_HEADERS,
     SPAN_RECEIVER,
+    TOKENIZER_FILES,
     TOPIC_PREFIX,
     UPSTREAMS,
     ServerPort,
     Setting,
     SpanHeader,
+    TokenizerFile,
     Upstream,
     choice,
     order,
@@ -466,6 +468,13 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         "`ledger query --by credential_id` lists the ids",
         (*_SERVICES, *LEDGER_READERS),
         _CAPTURE,
+    )
+    tokenizer: tuple[TokenizerFile, ...] = _set(
+        TOKENIZER_FILES,
+        (),
+        "tokenizer.json of a model, as published with it; MODEL is the beginning of the model's name; repeatable",
+        ("recount",),
+        _RECORDS,
     )
     upstream_idle_timeout: float = _set(
         seconds(), 900.0, "end a response after this time without a byte from the upstream", _TAPS, _UPSTREAMS

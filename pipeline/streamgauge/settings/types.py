@@ -73,6 +73,14 @@ class SpanHeader:
     value: str = field(repr=False)
 
 
+@dataclass(frozen=True)
+class TokenizerFile:
+    """The tokenizer.json of the models whose names begin with `model`."""
+
+    model: str
+    path: Path
+
+
 # Larger units, in which a default is shown as well.
 _LARGE_UNITS = {
     "bytes": {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024},
@@ -357,6 +365,21 @@ def _server_ports(value: object) -> tuple[ServerPort, ...]:
     return ports
 
 
+def _tokenizer_files(value: object) -> tuple[TokenizerFile, ...]:
+    files = tuple(_tokenizer_file(item) for item in items_of(value))
+    if len({file.model for file in files}) != len(files):
+        raise ValueError("a model is named twice: give one tokenizer for each")
+    return files
+
+
+def _tokenizer_file(item: object) -> TokenizerFile:
+    model, equals, path = item.partition("=") if isinstance(item, str) else ("", "", "")
+    model = model.strip().lower().rpartition("/")[2]  # gateways put a vendor before it, or not
+    if not equals or not model or not path.strip():
+        raise ValueError("write MODEL=FILE, as in llama-3.1=tokenizer.json")
+    return TokenizerFile(model, _path(path.strip()))
+
+
 def _hosts(value: object) -> tuple[str, ...]:
     items = items_of(value)
     if not all(isinstance(item, str) for item in items):
@@ -473,6 +496,7 @@ UPSTREAMS = SettingType("NAME=URL", _upstreams, "list of NAME=URL, or one URL", 
 SERVER_PORTS = SettingType("[NAME=]PORT[,...]", _server_ports, "list of PORT or NAME=PORT", is_list=True)
 LEDGERS = SettingType("URL", _ledgers, "URL, or a list of URLs", is_list=True)
 HOSTS = SettingType("NAME", _hosts, "list of host names", is_list=True)
+TOKENIZER_FILES = SettingType("MODEL=FILE", _tokenizer_files, "list of MODEL=FILE", is_list=True)
 ADDRESS = SettingType("HOST:PORT", _address, "HOST:PORT or [IPV6]:PORT")
 BROKERS = SettingType("HOST:PORT[,...]", _brokers, "HOST:PORT, several with commas")
 TOPIC_PREFIX = SettingType("NAME", _topic_prefix, "text, at most 100 letters, digits, '.', '_' and '-'")
