@@ -23,7 +23,7 @@ def found(folder: Path, rows: list[LedgerRow], miscounted: frozenset[str] = froz
         ledger.insert(rows)
         ours, findings = Ours(ledger, PERIOD, Mapping()), Findings(PERIOD, miscounted)
         for start_us, record in ours.records():
-            findings.see(start_us, ours.place_of(start_us, record), record, record.tokens, record.usd_of(record.tokens))
+            findings.see(start_us, ours.group_of(start_us, record), record, record.tokens, record.usd_of(record.tokens))
         findings.read_again(ours)
         return findings.all(Counter())
 

@@ -41,4 +41,4 @@ def test_only_usage_of_several_days_in_the_period_takes_the_days_away(tmp_path: 
 
 def test_usage_of_several_days_outside_of_the_period_is_not_read(tmp_path: Path) -> None:
     theirs = theirs_of(tmp_path, [row("2026-11-03", "2026-11-04"), row("2026-10-30", "2026-11-01")])
-    assert [place.day for place in theirs.cells] == ["2026-11-03"]
+    assert [group.day for group in theirs.cells] == ["2026-11-03"]

@@ -46,45 +46,50 @@ class Tokens(NamedTuple):
 ZERO = Tokens()
 
 
-def plus(one: Tokens, other: Tokens) -> Tokens:
+def plus(left: Tokens, right: Tokens) -> Tokens:
     """The sum, kind by kind."""
-    return Tokens(one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
+    return Tokens(left[0] + right[0], left[1] + right[1], left[2] + right[2], left[3] + right[3])
 
 
-def minus(one: Tokens, other: Tokens) -> Tokens:
+def minus(left: Tokens, right: Tokens) -> Tokens:
     """The difference, kind by kind."""
-    return Tokens(one[0] - other[0], one[1] - other[1], one[2] - other[2], one[3] - other[3])
+    return Tokens(left[0] - right[0], left[1] - right[1], left[2] - right[2], left[3] - right[3])
 
 
-def negated(one: Tokens) -> Tokens:
-    """Each count with the other sign."""
-    return Tokens(-one[0], -one[1], -one[2], -one[3])
+def negated(left: Tokens) -> Tokens:
+    """The counts with their signs reversed."""
+    return Tokens(-left[0], -left[1], -left[2], -left[3])
 
 
 def total_of(amounts: Iterable[Tokens]) -> Tokens:
-    """The sum of many."""
+    """The sum of amounts, kind by kind."""
     sums = [0, 0, 0, 0]
-    for one in amounts:
-        for place in range(4):
-            sums[place] += one[place]
+    for tokens in amounts:
+        for index in range(4):
+            sums[index] += tokens[index]
     return Tokens(*sums)
 
 
-def usd_plus(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+def usd_plus(left: Decimal | None, right: Decimal | None) -> Decimal | None:
     """The sum of two amounts of money; None if one of them is unknown."""
-    return None if one is None or other is None else EXACT.add(one, other)
+    return None if left is None or right is None else EXACT.add(left, right)
 
 
-def usd_minus(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+def usd_minus(left: Decimal | None, right: Decimal | None) -> Decimal | None:
     """The difference of two amounts of money; None if one of them is unknown."""
-    return None if one is None or other is None else EXACT.subtract(one, other)
+    return None if left is None or right is None else EXACT.subtract(left, right)
+
+
+def usd_negated(amount: Decimal | None) -> Decimal | None:
+    """An amount with its sign reversed; None stays None."""
+    return None if amount is None else EXACT.minus(amount)
 
 
 def usd_total(amounts: Iterable[Decimal | None]) -> Decimal | None:
     """The sum of many amounts of money; None if one of them is unknown."""
     total: Decimal | None = ZERO_USD
-    for one in amounts:
-        total = usd_plus(total, one)
+    for amount in amounts:
+        total = usd_plus(total, amount)
     return total
 
 

@@ -1,5 +1,10 @@
-"""Cells: a day, a provider, a model, a key and a tier, with what we saw in it and what is billed for it."""
+"""Cells: a day, a provider, a model, a key and a tier, with what we saw in it and what is billed for it.
 
+An alias of a model, its dated snapshot and its display name are one model. Only names that one side has and the other has not
+are joined: two snapshots stay apart where both sides name both.
+"""
+
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -17,12 +22,16 @@ from streamgauge.audit.amounts import (
     usd_minus,
     usd_total,
 )
-from streamgauge.audit.models import family_of, joined_names
-from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.theirs import Shape, TheirCell
 
 # What providers call the tier of a request that names none.
 _STANDARD = frozenset({None, "default", "auto", "standard", "standard_only"})
+# What follows an alias in the name of a snapshot: -2024-08-06, -20250514, @20250514, -0613, -latest, and -001 (Gemini).
+_DATED = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{6}|\d{4}|00\d|latest)$")
+# OpenRouter's variants (openrouter.ai/docs/guides/routing/model-variants). Other suffixes tell models apart: llama3:8b.
+_VARIANT = re.compile(r":(free|batch|beta|extended|thinking|nitro|floor|online|exacto)$")
+_MARKS = re.compile(r"[^a-z0-9]+")
 
 
 class Rate(NamedTuple):
@@ -95,7 +104,7 @@ class Cell:
     those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here.
     """
 
-    place: Place
+    group: GroupKey
     shape: Shape
     ours: OurCell
     theirs: TheirCell
@@ -109,14 +118,16 @@ class Cell:
     @property
     def billed(self) -> list[OurStream]:
         """The streams with usage that are billed in this cell, as far as it is known."""
-        return [one for one in self.streams if one.has_usage and one.id not in self.gone] + self.came
+        return [stream for stream in self.streams if stream.has_usage and stream.id not in self.gone] + self.came
 
     @property
     def requests_rest(self) -> int | None:
         """How many more requests are billed than ours and the explained ones; None if they are not counted."""
         if self.theirs.requests is None:
             return None
-        return self.theirs.requests - self.ours.reported - sum(one.requests for one in self.explanations)
+        return (
+            self.theirs.requests - self.ours.reported - sum(explanation.requests for explanation in self.explanations)
+        )
 
     @property
     def our_usd(self) -> Decimal | None:
@@ -146,18 +157,23 @@ class Cell:
     @property
     def rest(self) -> Tokens:
         """The tokens that are not explained yet."""
-        return minus(self.tokens, total_of(one.tokens for one in self.explanations))
+        return minus(self.tokens, total_of(explanation.tokens for explanation in self.explanations))
 
     @property
     def usd_rest(self) -> Decimal | None:
         """The money that is not explained yet; None if it is unknown."""
         if self.usd is None:
             return None
-        return usd_minus(self.usd, usd_total(one.usd if one.usd is not None else ZERO_USD for one in self.explanations))
+        return usd_minus(
+            self.usd,
+            usd_total(
+                explanation.usd if explanation.usd is not None else ZERO_USD for explanation in self.explanations
+            ),
+        )
 
     @property
     def differs(self) -> bool:
-        """Whether a cause has to be found: tokens differ, or money by more than what rounding explains."""
+        """Whether both sides differ: in tokens, or in money by more than what rounding explains."""
         return self.tokens != ZERO or (self.usd is not None and abs(self.usd) > self.theirs.slack)
 
     def explain(
@@ -172,28 +188,28 @@ class Cell:
         usd = usd_of(streams)
         money = None if usd is None else EXACT.minus(usd)
         self.explain("missing_from_invoice", negated(tokens_of(streams)), money, streams, -len(streams))
-        self.gone.update(one.id for one in streams)
+        self.gone.update(stream.id for stream in streams)
 
 
 def ids_of(streams: Iterable[OurStream]) -> tuple[str, ...]:
     """The ids of streams, by their start."""
-    return tuple(one.id for one in sorted(streams, key=lambda one: (one.start_us, one.id)))
+    return tuple(stream.id for stream in sorted(streams, key=lambda stream: (stream.start_us, stream.id)))
 
 
 class Folding:
-    """Leaves out of places and counts what the invoices of a provider do not tell apart, and joins the names of models."""
+    """Reduce our keys and counts to the granularity of a provider's invoices; unify the names of models."""
 
     def __init__(
-        self, shapes: Mapping[str, Shape], ours: Iterable[tuple[Place, bool]], theirs: Iterable[Place]
+        self, shapes: Mapping[str, Shape], ours: Iterable[tuple[GroupKey, bool]], theirs: Iterable[GroupKey]
     ) -> None:
         self._shapes = shapes
         reported: dict[str, set[str]] = {}
         others: dict[str, set[str]] = {}
         billed: dict[str, set[str]] = {}
-        for place, has_usage in ours:
-            (reported if has_usage else others).setdefault(place.provider, set()).add(place.model or "")
-        for place in theirs:
-            billed.setdefault(place.provider, set()).add(place.model or "")
+        for group, has_usage in ours:
+            (reported if has_usage else others).setdefault(group.provider, set()).add(group.model or "")
+        for group in theirs:
+            billed.setdefault(group.provider, set()).add(group.model or "")
         self._names: dict[str, dict[str, str]] = {}
         for provider in shapes:
             names = joined_names(reported.get(provider, set()) - {""}, billed.get(provider, set()) - {""})
@@ -202,15 +218,15 @@ class Folding:
                 names[model] = alike.pop() if len(alike) == 1 else model
             self._names[provider] = names
 
-    def place(self, place: Place) -> Place:
-        """The place in the dimensions that are compared."""
-        shape, names = self._shapes[place.provider], self._names[place.provider]
-        return Place(
-            place.day if shape.has_days else "",
-            place.provider,
-            None if place.model is None else names.get(place.model, place.model),
-            place.key if shape.has_keys else None,
-            _tier(place.tier) if shape.has_tiers else None,
+    def reduced(self, group: GroupKey) -> GroupKey:
+        """The key without the dimensions that the invoices lack, with the unified name of its model."""
+        shape, names = self._shapes[group.provider], self._names[group.provider]
+        return GroupKey(
+            group.day if shape.has_days else "",
+            group.provider,
+            None if group.model is None else names.get(group.model, group.model),
+            group.key if shape.has_keys else None,
+            _tier(group.tier) if shape.has_tiers else None,
         )
 
     def tokens(self, provider: str, tokens: Tokens) -> Tokens:
@@ -227,9 +243,44 @@ def _tier(tier: str | None) -> str:
 
 def usd_of(streams: Iterable[OurStream]) -> Decimal | None:
     """The cost of streams; None if a price is missing."""
-    return usd_total(one.usd for one in streams)
+    return usd_total(stream.usd for stream in streams)
 
 
 def tokens_of(streams: Iterable[OurStream]) -> Tokens:
     """The tokens of streams."""
-    return total_of(one.tokens for one in streams)
+    return total_of(stream.tokens for stream in streams)
+
+
+def family_of(model: str) -> str:
+    """The family of a model: the same text for its alias, its snapshots and its display name."""
+    name = _VARIANT.sub("", model.strip().lower().rpartition("/")[2])  # without the folders before it
+    while _DATED.search(name):
+        name = _DATED.sub("", name)
+    parts = [part for part in _MARKS.split(name) if part]
+    if "claude" not in parts:
+        return "-".join(parts)
+    # Anthropic wrote the version first (claude-3-5-sonnet), and later the size (claude-sonnet-4-5, "Claude Sonnet 4.5").
+    numbers = [part for part in parts if part.isdigit()]
+    while len(numbers) > 1 and numbers[-1] == "0":  # claude-opus-4-0 is the alias of claude-opus-4
+        numbers.pop()
+    return "-".join([*sorted(part for part in parts if not part.isdigit()), *numbers])
+
+
+def joined_names(ours: Iterable[str], theirs: Iterable[str]) -> dict[str, str]:
+    """The unified name of each model. Names of a family are joined unless both sides have the same names.
+
+    The unified name is the shortest of theirs, the first by alphabet: the name that stands on the bill.
+    """
+    families: dict[str, tuple[set[str], set[str]]] = {}
+    for side, names in enumerate((ours, theirs)):
+        for name in names:
+            families.setdefault(family_of(name), (set(), set()))[side].add(name)
+    joined: dict[str, str] = {}
+    for our_names, their_names in families.values():
+        both = our_names | their_names
+        if our_names == their_names or not (our_names and their_names) or len(both) == 1:
+            joined |= {name: name for name in both}
+        else:
+            shown = min(their_names, key=lambda name: (len(name), name))
+            joined |= dict.fromkeys(both, shown)
+    return joined

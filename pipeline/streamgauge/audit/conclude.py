@@ -72,30 +72,32 @@ def conclude(
         lines=[_line(cell) for cell in cells],
         unexplained=unexplained.amount(),
         findings=[
-            FindingLine(one.name, one.provider, one.model, one.concerned, list(one.streams), one.detail)
-            for one in findings
+            FindingLine(
+                finding.name, finding.provider, finding.model, finding.concerned, list(finding.streams), finding.detail
+            )
+            for finding in findings
         ],
     )
 
 
 def _check(cell: Cell) -> None:
-    parts = total_of(one.tokens for one in cell.explanations)
-    assert plus(parts, cell.rest) == cell.tokens, f"the parts of {cell.place} do not add up"
+    parts = total_of(explanation.tokens for explanation in cell.explanations)
+    assert plus(parts, cell.rest) == cell.tokens, f"the parts of {cell.group} do not add up"
     if cell.usd is not None:
-        money = usd_total(one.usd for one in cell.explanations)
-        assert usd_plus(money, cell.usd_rest) == cell.usd, f"the money of {cell.place} does not add up"
+        money = usd_total(explanation.usd for explanation in cell.explanations)
+        assert usd_plus(money, cell.usd_rest) == cell.usd, f"the money of {cell.group} does not add up"
 
 
 def _agrees(cells: Sequence[Cell], causes: Sequence[CauseTotal], tolerance: Tolerance) -> bool:
-    """Absolute amounts are added up: a surplus in one line does not hide a lack in another one.
+    """Whether an audit agrees. Absolute amounts are added up: a surplus in one line hides no lack in another.
 
     Billed money that is not compared agrees with nothing.
     """
     tokens = sum(cell.rest.size for cell in cells)
     over = [abs(cell.usd_rest or ZERO_USD) - cell.theirs.slack for cell in cells]
-    usd = usd_total(max(ZERO_USD, one) for one in over) or ZERO_USD
+    usd = usd_total(max(ZERO_USD, amount) for amount in over) or ZERO_USD
     lacks_cost = any(cell.lacks_cost for cell in cells)
-    harmful = any(one.cause != HARMLESS for one in causes)
+    harmful = any(cause.cause != HARMLESS for cause in causes)
     return tokens <= tolerance.tokens and usd <= Decimal(tolerance.usd) and not harmful and not lacks_cost
 
 
@@ -103,24 +105,26 @@ def _causes(cells: Sequence[Cell]) -> list[CauseTotal]:
     sums: dict[str, Sum] = {}
     streams: dict[str, set[str]] = {}
     for cell in cells:
-        for one in cell.explanations:
-            tokens = one.tokens if cell.shape.has_tokens else None
-            sums.setdefault(one.cause, Sum()).add(tokens, one.usd, cell.shape.splits)
-            streams.setdefault(one.cause, set()).update(one.streams)
-    found = []
+        for explanation in cell.explanations:
+            tokens = explanation.tokens if cell.shape.has_tokens else None
+            sums.setdefault(explanation.cause, Sum()).add(tokens, explanation.usd, cell.shape.splits)
+            streams.setdefault(explanation.cause, set()).update(explanation.streams)
+    totals = []
     for cause in CAUSES:
         if cause in sums:
             amount = sums[cause].amount()
-            found.append(CauseTotal(cause, amount.tokens, amount.usd, len(streams[cause])))  # type: ignore[arg-type]
-    return found
+            totals.append(CauseTotal(cause, amount.tokens, amount.usd, len(streams[cause])))  # type: ignore[arg-type]
+    return totals
 
 
 def _coverage(provider: str, shape: Shape, cells: Sequence[Cell]) -> str | None:
     if not shape.has_tokens:
         return None
-    own = [cell for cell in cells if cell.place.provider == provider]
+    own = [cell for cell in cells if cell.group.provider == provider]
     billed = total_of(cell.theirs.tokens for cell in own).total
-    unseen = sum(one.tokens.total for cell in own for one in cell.explanations if one.cause == "coverage")
+    unseen = sum(
+        explanation.tokens.total for cell in own for explanation in cell.explanations if explanation.cause == "coverage"
+    )
     if billed <= 0:
         return None
     parts = int(Fraction(billed - unseen, billed) * 10**_PLACES)
@@ -129,34 +133,35 @@ def _coverage(provider: str, shape: Shape, cells: Sequence[Cell]) -> str | None:
 
 def _line(cell: Cell) -> Line:
     splits, has_tokens = cell.shape.splits, cell.shape.has_tokens
-    place = cell.place
+    group = cell.group
     return Line(
-        day=place.day or None,
-        provider=place.provider,
-        model=place.model,
-        key=place.key,
-        tier=place.tier,
+        day=group.day or None,
+        provider=group.provider,
+        model=group.model,
+        key=group.key,
+        tier=group.tier,
         ours=_amount(cell.ours.tokens, cell.our_usd, splits),
         theirs=_amount(cell.theirs.tokens if has_tokens else None, cell.their_usd, splits),
         difference=_amount(cell.tokens if has_tokens else None, cell.usd, splits),
         explanations=[
-            _explanation(one, splits if has_tokens else None) for one in sorted(cell.explanations, key=_order)
+            _explanation(explanation, splits if has_tokens else None)
+            for explanation in sorted(cell.explanations, key=_order)
         ],
         unexplained=_amount(cell.rest if has_tokens else None, cell.usd_rest, splits),
     )
 
 
-def _order(one: Explanation) -> tuple[int, tuple[str, ...], Tokens]:
-    return CAUSES.index(one.cause), one.streams, one.tokens
+def _order(explanation: Explanation) -> tuple[int, tuple[str, ...], Tokens]:
+    return CAUSES.index(explanation.cause), explanation.streams, explanation.tokens
 
 
-def _explanation(one: Explanation, splits: frozenset[str] | None) -> LineExplanation:
+def _explanation(explanation: Explanation, splits: frozenset[str] | None) -> LineExplanation:
     rates = [
         RateChange(rate.kind, None if rate.old is None else usd_text(rate.old), usd_text(rate.new), rate.first_seen)
-        for rate in one.rates
+        for rate in explanation.rates
     ]
-    amount = _amount(None if splits is None else one.tokens, one.usd, splits or frozenset())
-    return LineExplanation(one.cause, amount.tokens, amount.usd, list(one.streams), rates)  # type: ignore[arg-type]
+    amount = _amount(None if splits is None else explanation.tokens, explanation.usd, splits or frozenset())
+    return LineExplanation(explanation.cause, amount.tokens, amount.usd, list(explanation.streams), rates)  # type: ignore[arg-type]
 
 
 def _amount(tokens: Tokens | None, usd: Decimal | None, splits: frozenset[str]) -> Amount:

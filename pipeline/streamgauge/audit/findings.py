@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
-from streamgauge.audit.ours import Ours, Place, StoredRecord
+from streamgauge.audit.ours import GroupKey, Ours, StoredRecord
 from streamgauge.audit.period import Period
 from streamgauge.audit.repeated import SeenDigests
 from streamgauge.core.resumption import is_resumed
@@ -77,7 +77,7 @@ class _Attempt(NamedTuple):
 
     start_us: int
     number: int
-    place: Place
+    group: GroupKey
     stream: str
     is_named: bool
 
@@ -123,92 +123,97 @@ class Findings:
         self._outliers: Counter[tuple[str, str | None]] = Counter()
         self._found: list[Finding] = []
 
-    def see(self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
+    def see(self, start_us: int, group: GroupKey, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
         """Take a record with its tokens and cost, in the first reading."""
         if not self._since_us <= start_us < self._until_us:
             return
         usage = record.usage
         if record.is_reported:
-            self._check_usage(place, record, tokens)
+            self._check_usage(group, record, tokens)
             if record.stream_id in self._miscounted:
-                self._name("reported_against_recount", place, record)
-            self._add_to_model(start_us, place, record, tokens, usd)
+                self._name("reported_against_recount", group, record)
+            self._add_to_model(start_us, group, record, tokens, usd)
         elif record.outcome == "completed" and usage.source == "absent":
-            self._name("usage_missing", place, record)
+            self._name("usage_missing", group, record)
         response = None if is_resumed(record) else record.known_response_id
         if response is not None:
             digest = blake2b(response.encode(), digest_size=16).digest()
             if self._seen.had(digest) and len(self._responses) < _MAX_LOOKED_UP:
                 self._responses.add(response)
         if record.attempt is not None and record.request_digest is not None:
-            self._add_attempt(start_us, place, record, record.request_digest, record.attempt)
+            self._add_attempt(start_us, group, record, record.request_digest, record.attempt)
 
     def read_again(self, ours: Ours) -> None:
         """Look up, in a second reading, the ids that may be those of several streams; and count what was not kept."""
         uncounted = {
-            key: one
-            for key, one in self._models.items()
-            if len(one.highest) == MAX_NAMED and one.is_outlier(one.highest[0][0])
+            key: model
+            for key, model in self._models.items()
+            if len(model.highest) == MAX_NAMED and model.is_outlier(model.highest[0][0])
         }
         if not self._responses and not uncounted:
             return
-        responses: dict[str, list[tuple[Place, str]]] = {}
+        responses: dict[str, list[tuple[GroupKey, str]]] = {}
         for start_us, record in ours.records():
             if not self._since_us <= start_us < self._until_us:
                 continue
             if uncounted and record.is_reported:
-                place = ours.place_of(start_us, record)
-                model, usd = uncounted.get((place.provider, place.model)), record.usd_of(record.tokens)
+                group = ours.group_of(start_us, record)
+                model, usd = uncounted.get((group.provider, group.model)), record.usd_of(record.tokens)
                 if model is not None and usd is not None:
-                    self._outliers[place.provider, place.model] += model.is_outlier(usd)
+                    self._outliers[group.provider, group.model] += model.is_outlier(usd)
             if record.response_id in self._responses and not is_resumed(record):
-                place = ours.place_of(start_us, record)
-                responses.setdefault(str(record.response_id), []).append((place, record.stream_id))
-        for _, some in sorted(responses.items()):
-            if len(some) > 1:
-                for place, stream in some:
-                    self._add("duplicate_response_id", place, stream)
+                group = ours.group_of(start_us, record)
+                responses.setdefault(str(record.response_id), []).append((group, record.stream_id))
+        for _, streams in sorted(responses.items()):
+            if len(streams) > 1:
+                for group, stream in streams:
+                    self._add("duplicate_response_id", group, stream)
 
     def all(self, unmapped: Counter[str]) -> list[Finding]:
         """Every finding, in the order of NAMES, then by provider and model."""
-        found = [
-            Finding(name, provider, model, one.count, tuple(one.streams), _DETAILS[name])
-            for (name, provider, model), one in self._named.items()
+        findings = [
+            Finding(name, provider, model, named.count, tuple(named.streams), _DETAILS[name])
+            for (name, provider, model), named in self._named.items()
         ]
-        for (provider, model), one in self._models.items():
-            found += _of_model(provider, model, one, self._outliers[provider, model])
+        for (provider, model), sums in self._models.items():
+            findings += _of_model(provider, model, sums, self._outliers[provider, model])
         for upstream, count in (+unmapped).items():
-            found.append(Finding("upstream_without_invoice", upstream or None, None, count, (), _DETAILS_UNMAPPED))
-        found += self._found
-        return sorted(found, key=lambda one: (NAMES.index(one.name), one.provider or "", one.model or ""))
+            findings.append(Finding("upstream_without_invoice", upstream or None, None, count, (), _DETAILS_UNMAPPED))
+        findings += self._found
+        return sorted(
+            findings, key=lambda finding: (NAMES.index(finding.name), finding.provider or "", finding.model or "")
+        )
 
     def add(self, finding: Finding) -> None:
         """Add a finding that was made elsewhere."""
         self._found.append(finding)
 
-    def _add_attempt(self, start_us: int, place: Place, record: StoredRecord, digest: str, attempt: int) -> None:
-        """Name an attempt with the one before it. An attempt that is no later one begins another request with this body."""
+    def _add_attempt(self, start_us: int, group: GroupKey, record: StoredRecord, digest: str, attempt: int) -> None:
+        """Add an attempt; name it and the attempt before it if both report usage.
+
+        An attempt whose number is not higher, or that comes much later, begins another request with this body.
+        """
         last = self._requests.pop(digest, None)
         if last is not None and (attempt <= last.number or start_us - last.start_us > _RETRY_US):
             last = None
         if record.is_reported:
             if last is not None and not last.is_named:
-                self._add("request_billed_twice", last.place, last.stream)
+                self._add("request_billed_twice", last.group, last.stream)
             if last is not None:
-                self._add("request_billed_twice", place, record.stream_id)
-            last = _Attempt(start_us, attempt, place, record.stream_id, last is not None)
+                self._add("request_billed_twice", group, record.stream_id)
+            last = _Attempt(start_us, attempt, group, record.stream_id, last is not None)
         if last is not None:
             self._requests[digest] = last
         if len(self._requests) > _MAX_REQUESTS:
             del self._requests[next(iter(self._requests))]
 
-    def _check_usage(self, place: Place, record: StoredRecord, tokens: Tokens) -> None:
+    def _check_usage(self, group: GroupKey, record: StoredRecord, tokens: Tokens) -> None:
         usage = record.usage
         if usage.identity_failed is not None:
-            self._name("totals_do_not_add_up", place, record)
+            self._name("totals_do_not_add_up", group, record)
         lacks = usage.input_tokens is None or usage.output_tokens is None
         if tokens.input_uncached < 0 or usage.bad_values or (usage.source == "final" and lacks):
-            self._name("usage_inconsistent", place, record)
+            self._name("usage_inconsistent", group, record)
         request = record.request
         if request is None or request.max_tokens is None or usage.output_tokens is None:
             return
@@ -217,14 +222,14 @@ class Findings:
             record.finish_reason == "length" and usage.output_tokens < limit - LIMIT_SLACK and request.n in (None, 1)
         )
         if usage.output_tokens > limit + LIMIT_SLACK or is_short:
-            self._name("finish_reason_against_limit", place, record)
+            self._name("finish_reason_against_limit", group, record)
 
     def _add_to_model(
-        self, start_us: int, place: Place, record: StoredRecord, tokens: Tokens, usd: Decimal | None
+        self, start_us: int, group: GroupKey, record: StoredRecord, tokens: Tokens, usd: Decimal | None
     ) -> None:
-        model = self._models.get((place.provider, place.model))
+        model = self._models.get((group.provider, group.model))
         if model is None:
-            model = self._models[place.provider, place.model] = _Model()
+            model = self._models[group.provider, group.model] = _Model()
         half, counts = model.halves[start_us >= self._middle_us], record.counts
         half.streams += 1
         half.input += tokens.input
@@ -239,14 +244,14 @@ class Findings:
             if len(model.highest) < MAX_NAMED or usd > model.highest[0][0]:
                 model.highest = sorted([*model.highest, (usd, record.stream_id)])[-MAX_NAMED:]
 
-    def _name(self, name: str, place: Place, record: StoredRecord) -> None:
-        self._add(name, place, record.stream_id)
+    def _name(self, name: str, group: GroupKey, record: StoredRecord) -> None:
+        self._add(name, group, record.stream_id)
 
-    def _add(self, name: str, place: Place, stream: str) -> None:
-        one = self._named.setdefault((name, place.provider, place.model), _Named())
-        one.count += 1
-        if len(one.streams) < MAX_NAMED:
-            one.streams.append(stream)
+    def _add(self, name: str, group: GroupKey, stream: str) -> None:
+        named = self._named.setdefault((name, group.provider, group.model), _Named())
+        named.count += 1
+        if len(named.streams) < MAX_NAMED:
+            named.streams.append(stream)
 
 
 def _of_model(provider: str, model: str | None, sums: _Model, outliers: int) -> Iterable[Finding]:

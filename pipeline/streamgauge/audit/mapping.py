@@ -35,8 +35,8 @@ class Mapping:
         """The provider of an upstream: as mapped, else by its host, else its own name in lower case."""
         if upstream is None:
             return ""
-        found = self.providers.get(upstream)
-        return found or _HOSTS.get(upstream.partition(":")[0], upstream.lower())
+        provider = self.providers.get(upstream)
+        return provider or _HOSTS.get(upstream.partition(":")[0], upstream.lower())
 
     def our_key(self, tenant: str | None, credential_id: str | None) -> str | None:
         """The key of one of our streams: its tenant, else the tenant of its credential, else the credential's id."""
@@ -76,22 +76,22 @@ def _providers(table: Map[str, object], source: str) -> dict[str, str]:
 
 
 def _tenants(table: Map[str, object], source: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    tenant_of: dict[str, str] = {}
     for tenant, names in table.items():
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             raise UsageFault(f'--map {source}: write [tenants] lines as {tenant} = ["id or name", ...]')
         for name in names:
-            if found.setdefault(name, tenant) != tenant:
-                raise UsageFault(f"--map {source}: {name} belongs to two tenants, {found[name]} and {tenant}")
-    return found
+            if tenant_of.setdefault(name, tenant) != tenant:
+                raise UsageFault(f"--map {source}: {name} belongs to two tenants, {tenant_of[name]} and {tenant}")
+    return tenant_of
 
 
 def _meters(table: Map[str, object], source: str) -> dict[str, Meter]:
-    found: dict[str, Meter] = {}
-    for name, given in table.items():
-        model, kind = (given.get("model"), given.get("kind")) if isinstance(given, dict) else (None, None)
+    meters: dict[str, Meter] = {}
+    for name, entry in table.items():
+        model, kind = (entry.get("model"), entry.get("kind")) if isinstance(entry, dict) else (None, None)
         if not isinstance(model, str) or kind not in KINDS:
             kinds = ", ".join(KINDS)
             raise UsageFault(f'--map {source}: write [meters] {name} = {{model = "...", kind = one of {kinds}}}')
-        found[name] = Meter(model, str(kind))
-    return found
+        meters[name] = Meter(model, str(kind))
+    return meters

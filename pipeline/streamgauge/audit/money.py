@@ -1,19 +1,23 @@
-"""Causes of differences in money: what tokens explain, repeated and missing rows, a wrong unit, a changed price.
+"""Causes of differences in money: what tokens explain, repeated and missing rows, a wrong unit, a changed price; and the
+prices that the ledger used, from the costs of streams.
 
 Money is judged only where tokens agree, or are explained: else their difference has no price. A unit is never converted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 
-from streamgauge.audit.amounts import EXACT, KINDS, ZERO, ZERO_USD, as_decimal, total_of, usd_total
+from streamgauge.audit.amounts import EXACT, KINDS, ZERO, ZERO_USD, Tokens, as_decimal, total_of, usd_total
 from streamgauge.audit.cells import Cell, Explanation, Rate, ids_of
-from streamgauge.audit.ours import Place
-from streamgauge.audit.rates import Rates, cost_at
+from streamgauge.audit.ours import GroupKey, OurStream
 
+# Streams that are read for one price list: five would do, the others confirm them.
+MAX_PRICED_STREAMS = 200
+
+Rates = tuple[Fraction | None, Fraction | None, Fraction | None, Fraction | None]
 # Cents for dollars, or dollars for cents.
 FACTOR = Decimal(100)
 # Exports print amounts with five and more significant digits: two amounts that differ by less than this part are equal.
@@ -23,11 +27,69 @@ _PLACES = 6
 _PLAIN_PLACES = 4
 _MILLION = 1_000_000
 
-RatesOf = Callable[[Place], "Rates | None"]
+RatesOf = Callable[[GroupKey], Rates | None]
+
+
+def rates_of(streams: Iterable[OurStream]) -> Rates | None:
+    """Dollars for a token of each kind, such that every stream costs what it costs; None if there are no such prices.
+
+    A kind has None if the streams do not determine its price. Prices that depend on more than the kind (long contexts, two
+    lives of a cache) make the equations disagree, and then none is known.
+    """
+    rows: list[list[Fraction]] = []  # in row echelon form, each with its cost last
+    for count, stream in enumerate(streams):
+        if stream.usd is None or count >= MAX_PRICED_STREAMS:
+            break
+        row = [Fraction(tokens) for tokens in stream.priced] + [Fraction(stream.usd)]
+        for known in rows:
+            lead = _lead(known)
+            if row[lead]:
+                factor = row[lead] / known[lead]
+                row = [left - factor * right for left, right in zip(row, known, strict=True)]
+        if any(row[:-1]):
+            rows.append(row)
+            rows.sort(key=_lead)
+        elif row[-1]:
+            return None
+    return _solved(rows)
+
+
+def _lead(row: list[Fraction]) -> int:
+    return next(index for index, value in enumerate(row) if value)
+
+
+def _solved(rows: list[list[Fraction]]) -> Rates:
+    rates: list[Fraction | None] = [None] * 4
+    for row in reversed(rows):
+        lead = _lead(row)
+        others = [index for index in range(lead + 1, 4) if row[index]]
+        if all(rates[index] is not None for index in others):
+            paid = row[-1] - sum((row[index] * (rates[index] or 0) for index in others), Fraction(0))
+            rates[lead] = paid / row[lead]
+    return rates[0], rates[1], rates[2], rates[3]
+
+
+def folded(rates: Rates | None, splits: frozenset[str]) -> Rates | None:
+    """The prices of the kinds that are compared: uncached input has one only if what it includes costs the same."""
+    if rates is None:
+        return None
+    uncached, cached, written, output = rates
+    included = [rate for rate, kind in ((cached, KINDS[1]), (written, KINDS[2])) if kind not in splits]
+    return uncached if all(rate in (uncached, None) for rate in included) else None, cached, written, output
+
+
+def cost_at(rates: Rates | None, tokens: Tokens) -> Fraction | None:
+    """What tokens cost at these prices; None if a price that is needed is not known."""
+    total = Fraction(0)
+    for rate, count in zip(rates or (None,) * 4, tokens, strict=True):
+        if count and rate is None:
+            return None
+        total += (rate or 0) * count
+    return total
 
 
 def explain_money(cell: Cell, rates: Rates | None) -> None:
-    """Give explanations without money their part, then explain what is left of a cell by itself."""
+    """Explain the money of a cell: price the explanations of tokens, then find a cause for what is left."""
     if cell.usd is None:
         return
     _price_explanations(cell, rates)
@@ -49,7 +111,7 @@ def explain_money(cell: Cell, rates: Rates | None) -> None:
 
 
 def _extra_money(cell: Cell) -> Iterator[Decimal]:
-    """What repeated rows without tokens bill: all together, each, and each two."""
+    """The money of repeated rows without tokens: of all together, of each, and of each two."""
     repeated = cell.theirs.repeated
     yield repeated.money
     amounts = [
@@ -58,21 +120,21 @@ def _extra_money(cell: Cell) -> Iterator[Decimal]:
         if line.tokens is None and line.usd is not None
     ]
     yield from amounts
-    for one, other in combinations(amounts, 2):
-        yield EXACT.add(one, other)
+    for left, right in combinations(amounts, 2):
+        yield EXACT.add(left, right)
 
 
 def _price_explanations(cell: Cell, rates: Rates | None) -> None:
-    """Explanations of tokens without money get it by the known prices; else the first one gets what is left.
+    """Price the explanations of tokens by the known prices; else the first explanation gets what is left.
 
     Where tokens stay unexplained, so does the money that no price tells.
     """
-    for place, one in enumerate(cell.explanations):
-        if one.usd is None:
-            cost = cost_at(rates, one.tokens)
+    for index, explanation in enumerate(cell.explanations):
+        if explanation.usd is None:
+            cost = cost_at(rates, explanation.tokens)
             left = _left(cell) if cell.rest == ZERO else ZERO_USD
             usd = left if cost is None else as_decimal(cost, 24)
-            cell.explanations[place] = replace(one, usd=usd)
+            cell.explanations[index] = replace(explanation, usd=usd)
 
 
 def _left(cell: Cell) -> Decimal:
@@ -85,8 +147,11 @@ def _is_little(cell: Cell, left: Decimal) -> bool:
 
 
 def _expected(cell: Cell) -> Decimal:
-    """What would be billed for the tokens that are billed, at our prices; without repeated rows, which have theirs."""
-    repeated = usd_total(one.usd for one in cell.explanations if one.cause == "duplicate_lines") or ZERO_USD
+    """The cost of the billed tokens at our prices; without repeated rows, which have their own."""
+    repeated = (
+        usd_total(explanation.usd for explanation in cell.explanations if explanation.cause == "duplicate_lines")
+        or ZERO_USD
+    )
     known = EXACT.add(EXACT.add(cell.theirs.other, repeated), _left(cell))
     return EXACT.subtract(cell.theirs.usd, known)
 
@@ -113,46 +178,46 @@ def explain_prices(cells: Sequence[Cell], rates: RatesOf, tolerance: Decimal) ->
     ]
     if not changed or sum(abs(_left(cell)) for cell in changed) <= tolerance:
         return
-    first_seen = min(cell.place.day for cell in changed)
-    found = (
+    first_seen = min(cell.group.day for cell in changed)
+    changes = (
         _by_kind(changed, rates, first_seen)
         or _by_ratio(changed, first_seen)
         or _by_one_kind(changed, rates, first_seen)
     )
-    for cell in changed if found else ():
+    for cell in changed if changes else ():
         ids = ids_of(cell.billed)
-        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids, found))
+        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids, changes))
 
 
 def _by_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
-    """Where money is billed by kind: one price for each kind in all cells."""
-    found: list[Rate] = []
-    for place, kind in enumerate(KINDS):
+    """The changed prices, where money is billed by kind: one new price for each kind in all cells."""
+    changes: list[Rate] = []
+    for index, kind in enumerate(KINDS):
         news = [
-            Fraction(cell.theirs.usd_by_kind[kind]) / cell.theirs.tokens[place]
+            Fraction(cell.theirs.usd_by_kind[kind]) / cell.theirs.tokens[index]
             for cell in changed
-            if kind in cell.theirs.usd_by_kind and cell.theirs.tokens[place]
+            if kind in cell.theirs.usd_by_kind and cell.theirs.tokens[index]
         ]
         if not news:
             continue
-        if not _are_equal(news, _slack_of(changed, place)):
+        if not _are_equal(news, _slack_of(changed, index)):
             return ()
-        old = (rates(changed[0].place) or (None,) * 4)[place]
-        if old is None or not _are_equal([old, *news], _slack_of(changed, place)):
-            found.append(_rate(kind, old, news[0], first_seen))
-    return tuple(found)
+        old = (rates(changed[0].group) or (None,) * 4)[index]
+        if old is None or not _are_equal([old, *news], _slack_of(changed, index)):
+            changes.append(_rate(kind, old, news[0], first_seen))
+    return tuple(changes)
 
 
-def _slack_of(changed: Sequence[Cell], place: int) -> Fraction:
+def _slack_of(changed: Sequence[Cell], index: int) -> Fraction:
     """How far rounding may move the price of a kind."""
     return max(
-        (Fraction(cell.theirs.slack) / cell.theirs.tokens[place] for cell in changed if cell.theirs.tokens[place]),
+        (Fraction(cell.theirs.slack) / cell.theirs.tokens[index] for cell in changed if cell.theirs.tokens[index]),
         default=Fraction(0),
     )
 
 
 def _by_ratio(changed: Sequence[Cell], first_seen: str) -> tuple[Rate, ...]:
-    """All prices changed by one factor."""
+    """A change of all prices by one factor."""
     if any(_expected(cell) <= 0 for cell in changed):
         return ()
     ratios = [1 + Fraction(_left(cell)) / Fraction(_expected(cell)) for cell in changed]
@@ -165,13 +230,13 @@ def _by_ratio(changed: Sequence[Cell], first_seen: str) -> tuple[Rate, ...]:
 
 
 def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
-    """The price of one kind changed, and the money is not billed by kind."""
-    for place, kind in enumerate(KINDS):
-        if not all(cell.theirs.tokens[place] for cell in changed):
+    """A change of the price of one kind, where money is not billed by kind."""
+    for index, kind in enumerate(KINDS):
+        if not all(cell.theirs.tokens[index] for cell in changed):
             continue
-        added = [Fraction(_left(cell)) / cell.theirs.tokens[place] for cell in changed]
-        if _are_equal(added, _slack_of(changed, place)) and (len(changed) > 1 or _is_plain(added[0] * _MILLION)):
-            old = (rates(changed[0].place) or (None,) * 4)[place]
+        added = [Fraction(_left(cell)) / cell.theirs.tokens[index] for cell in changed]
+        if _are_equal(added, _slack_of(changed, index)) and (len(changed) > 1 or _is_plain(added[0] * _MILLION)):
+            old = (rates(changed[0].group) or (None,) * 4)[index]
             if old is not None and old + added[0] >= 0:
                 return (_rate(kind, old, old + added[0], first_seen),)
     return ()

@@ -7,10 +7,10 @@ that bill too much, since their surplus is the sum of the streams that came.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import ZERO, Tokens, minus, negated
+from streamgauge.audit.amounts import ZERO, Tokens, minus, negated, usd_negated
+from streamgauge.audit.causes import Tools
 from streamgauge.audit.cells import Cell, tokens_of, usd_of
-from streamgauge.audit.hypotheses import Tools, minus_usd
-from streamgauge.audit.ours import OurStream, Place
+from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.period import day_after
 from streamgauge.audit.subsets import signed_subsets
 
@@ -32,20 +32,20 @@ class _Donor(NamedTuple):
 class Moves:
     """The moves among the cells of one provider. `ends_us`: the end of a day, in microseconds since 1970."""
 
-    def __init__(self, cells: Mapping[Place, Cell], ends_us: Callable[[str], int], tools: Tools) -> None:
+    def __init__(self, cells: Mapping[GroupKey, Cell], ends_us: Callable[[str], int], tools: Tools) -> None:
         self._cells = cells
         self._ends_us = ends_us
         self._tools = tools
-        self._tiers: dict[Place, list[Cell]] = {}
+        self._tiers: dict[GroupKey, list[Cell]] = {}
         for cell in cells.values():
-            self._tiers.setdefault(cell.place._replace(tier=None), []).append(cell)
-        days = {cell.place.day for cell in cells.values() if cell.billed_day}
+            self._tiers.setdefault(cell.group._replace(tier=None), []).append(cell)
+        days = {cell.group.day for cell in cells.values() if cell.billed_day}
         self._first_day, self._last_day = min(days, default=""), max(days, default="")
 
     def explain_edges(self) -> None:
         """Explain streams that are billed on a day for which there is no invoice: they are not missing."""
         for cell in self._in_order():
-            day = cell.place.day
+            day = cell.group.day
             if day and cell.billed_day and cell.rest != ZERO and not self._has_invoice(day_after(day, 1)):
                 self._lack(cell)
 
@@ -63,7 +63,7 @@ class Moves:
                         step(cell)
 
     def _in_order(self) -> list[Cell]:
-        return [self._cells[place] for place in sorted(self._cells, key=place_order)]
+        return [self._cells[group] for group in sorted(self._cells, key=group_order)]
 
     def _surplus(self, cell: Cell) -> None:
         for tried, combination in enumerate(self._tools.few(cell), 1):
@@ -76,17 +76,19 @@ class Moves:
                     return
 
     def _both(self, cell: Cell) -> None:
-        """Streams that came from the day before, and others that went to the next one."""
+        """Explain a cell by streams that came from the day before, and others that went to the next day."""
         before, after = self._cell_at(cell, -1), self._cell_at(cell, 1)
         if before is None:
             return
         came, went = self._crossing(before, 0), self._crossing(cell, 0)
         for tried, combination in enumerate(self._tools.few(cell), 1):
             target = minus(cell.rest, combination.tokens)
-            found = signed_subsets([one.tokens for one in came], [one.tokens for one in went], target, tried)
-            if found is None or not all(found):
+            indexes = signed_subsets(
+                [stream.tokens for stream in came], [stream.tokens for stream in went], target, tried
+            )
+            if indexes is None or not all(indexes):
                 continue
-            ins, outs = [came[place] for place in found[0]], [went[place] for place in found[1]]
+            ins, outs = [came[index] for index in indexes[0]], [went[index] for index in indexes[1]]
             if self._gives(before) and self._takes(cell, tokens_of(outs)):
                 combination.apply(cell)
                 _move(LATE, before, cell, ins)
@@ -94,7 +96,7 @@ class Moves:
                 return
 
     def _lack(self, cell: Cell) -> None:
-        """Streams that went to a day which is billed for more, or for which there is no invoice."""
+        """Explain a lack by streams that went to a day which is billed for more, or for which there is no invoice."""
         after = self._cell_at(cell, 1)
         for tried, combination in enumerate(self._tools.few(cell), 1):
             chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest), tried)
@@ -108,26 +110,28 @@ class Moves:
         if before is not None:
             yield _Donor(LATE, before, self._crossing(before, 0))
             yield _Donor(LATE, before, self._crossing(before, MARGIN_US))
-        for other in sorted(self._tiers[cell.place._replace(tier=None)], key=lambda one: place_order(one.place)):
+        for other in sorted(self._tiers[cell.group._replace(tier=None)], key=lambda donor: group_order(donor.group)):
             if other is not cell:
                 yield _Donor(TIER, other, other.billed)
 
     def _cell_at(self, cell: Cell, days: int) -> Cell | None:
-        if not cell.place.day:
+        if not cell.group.day:
             return None
-        return self._cells.get(cell.place._replace(day=day_after(cell.place.day, days)))
+        return self._cells.get(cell.group._replace(day=day_after(cell.group.day, days)))
 
     def _crossing(self, cell: Cell, margin_us: int) -> list[OurStream]:
         """The streams of a cell that ended after its day, or less than `margin_us` before its end."""
-        if not cell.place.day:
+        if not cell.group.day:
             return []
-        end_us = self._ends_us(cell.place.day) - margin_us
-        came = {one.id for one in cell.came}
-        return [one for one in cell.billed if (one.end_us or one.start_us) >= end_us and one.id not in came]
+        end_us = self._ends_us(cell.group.day) - margin_us
+        came = {stream.id for stream in cell.came}
+        return [
+            stream for stream in cell.billed if (stream.end_us or stream.start_us) >= end_us and stream.id not in came
+        ]
 
     def _chosen(self, streams: list[OurStream], target: Tokens, tried: int) -> list[OurStream]:
-        places = self._tools.search.subset([one.tokens for one in streams], target, tried)
-        return [streams[place] for place in places or ()]
+        indexes = self._tools.search.subset([stream.tokens for stream in streams], target, tried)
+        return [streams[index] for index in indexes or ()]
 
     @staticmethod
     def _gives(cell: Cell) -> bool:
@@ -141,7 +145,7 @@ class Moves:
         """
         after = self._cell_at(cell, 1)
         if after is None:
-            return not self._has_invoice(day_after(cell.place.day, 1))
+            return not self._has_invoice(day_after(cell.group.day, 1))
         rest = minus(after.rest, tokens)
         return not after.billed_day or min(rest) >= 0 or bool(self._chosen(self._crossing(after, 0), negated(rest), 1))
 
@@ -151,15 +155,15 @@ class Moves:
 
 def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream]) -> None:
     tokens, usd = tokens_of(streams), usd_of(streams)
-    source.gone.update(one.id for one in streams)
+    source.gone.update(stream.id for stream in streams)
     if source.billed_day:
-        source.explain(cause, negated(tokens), minus_usd(usd), streams, -len(streams))
+        source.explain(cause, negated(tokens), usd_negated(usd), streams, -len(streams))
     if target is not None and target.billed_day:
         # In another tier they have another price: what is billed for them there is their money.
         target.explain(cause, tokens, None if cause == TIER else usd, streams, len(streams))
         target.came += streams
 
 
-def place_order(place: Place) -> tuple[str, ...]:
-    """Sorts places: by day, provider, model, key and tier; an unknown one last."""
-    return tuple("\U0010ffff" if one is None else one for one in place)
+def group_order(group: GroupKey) -> tuple[str, ...]:
+    """Sorts groups: by day, provider, model, key and tier; an unknown one last."""
+    return tuple("\U0010ffff" if part is None else part for part in group)

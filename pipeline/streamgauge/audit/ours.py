@@ -1,4 +1,4 @@
-"""What the ledger holds for an audit: the usage that providers reported in streams, read record by record.
+"""Our side of an audit: the usage that providers reported in streams, read record by record.
 
 Only final and partial numbers are ours; an estimate never is. Money is the cost that the ledger added to a record.
 """
@@ -120,7 +120,7 @@ class StoredRecord(msgspec.Struct, gc=False):
 
 
 class Reported(Protocol):
-    """The counts that a provider reported: of a record, or of several that are one stream. Cached input is part of input."""
+    """Reported counts, of a record or of several records that are one stream. Cached input is part of input."""
 
     @property
     def input_tokens(self) -> int | None:
@@ -146,8 +146,8 @@ def tokens_of_usage(usage: Reported) -> Tokens:
     return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
 
 
-class Place(NamedTuple):
-    """Where a stream or a row counts: a cell before its dimensions are chosen."""
+class GroupKey(NamedTuple):
+    """Grouping key at full granularity, of a stream or of an invoice's row."""
 
     day: str
     provider: str
@@ -163,7 +163,7 @@ class OurStream(NamedTuple):
     """
 
     id: str
-    place: Place
+    group: GroupKey
     start_us: int
     end_us: int | None
     tokens: Tokens
@@ -183,7 +183,7 @@ class OurStream(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """The usage that counts in place of a record's own, where streams were resumed."""
+    """The corrected usage of a record where streams were resumed: it counts instead of the record's own."""
 
     tokens: Tokens
     usd: Decimal | None
@@ -242,12 +242,12 @@ class Ours:
             self.unreadable[self._decode_identity(text).stream_id] = None
             return None
 
-    def place_of(self, start_us: int, record: StoredRecord) -> Place:
-        """The cell of a record, before dimensions that an invoice lacks are left out."""
+    def group_of(self, start_us: int, record: StoredRecord) -> GroupKey:
+        """The grouping key of a record."""
         provider = self._providers.get(record.upstream)
         if provider is None:
             provider = self._providers[record.upstream] = self._mapping.provider_of(record.upstream)
-        return Place(
+        return GroupKey(
             self._day_of(start_us),
             provider,
             record.response_model or record.request_model,
@@ -255,14 +255,14 @@ class Ours:
             record.service_tier,
         )
 
-    def streams(self, wanted: Callable[[Place], bool], days: Set[str] = frozenset()) -> Iterator[OurStream]:
+    def streams(self, wanted: Callable[[GroupKey], bool], days: Set[str] = frozenset()) -> Iterator[OurStream]:
         """The streams of the wanted cells, oldest first. `days`: as for `records`."""
         for start_us, record in self.records(days):
-            place = self.place_of(start_us, record)
-            if wanted(place):
-                yield self.stream_of(start_us, place, record)
+            group = self.group_of(start_us, record)
+            if wanted(group):
+                yield self.stream_of(start_us, group, record)
 
-    def stream_of(self, start_us: int, place: Place, record: StoredRecord) -> OurStream:
+    def stream_of(self, start_us: int, group: GroupKey, record: StoredRecord) -> OurStream:
         """A record as a stream."""
         request, end_s = record.request, record.timing.end_s
         limit = None if request is None or request.max_tokens is None else request.max_tokens * (request.n or 1)
@@ -270,7 +270,7 @@ class Ours:
         counts, tokens = record.counts, record.tokens if corrected is None else corrected.tokens
         return OurStream(
             id=record.stream_id,
-            place=place,
+            group=group,
             start_us=start_us,
             end_us=start_us + round(end_s * _MICROSECONDS) if end_s is not None and 0 <= end_s <= _MAX_END_S else None,
             tokens=tokens,

@@ -52,7 +52,9 @@ def page(result: Result) -> str:
     """The page, as UTF-8 text."""
     title = f"Billing audit, {result.period.from_} to {result.period.to}"
     causes = [[*row, MEANINGS[str(row[0])]] for row in cause_rows(result)]
-    findings = [[one.finding, one.provider, one.model, one.count, one.detail] for one in result.findings]
+    findings = [
+        [finding.finding, finding.provider, finding.model, finding.count, finding.detail] for finding in result.findings
+    ]
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
@@ -104,19 +106,20 @@ def _explanations(result: Result) -> Iterable[str]:
         yield "<h2>Explanations</h2>"
     for line in lines:
         yield f"<h3>{escape(_name(line))}</h3>\n<ul>"
-        for one in line.explanations:
-            tokens = "" if one.tokens is None else f", {one.tokens.total} tokens"
-            usd = "" if one.usd is None else f", {one.usd} USD"
-            yield f"<li><b>{escape(one.cause.replace('_', ' '))}</b>{tokens}{usd}. {escape(MEANINGS[one.cause])}"
-            for rate in one.rates:
+        for explanation in line.explanations:
+            tokens = "" if explanation.tokens is None else f", {explanation.tokens.total} tokens"
+            usd = "" if explanation.usd is None else f", {explanation.usd} USD"
+            cause = escape(explanation.cause.replace("_", " "))
+            yield f"<li><b>{cause}</b>{tokens}{usd}. {escape(MEANINGS[explanation.cause])}"
+            for rate in explanation.rates:
                 old = "an unknown price" if rate.old_usd_per_million is None else f"{rate.old_usd_per_million} USD"
                 yield (
                     f"<p>{escape(rate.kind.replace('_', ' '))}: {old}, now {rate.new_usd_per_million} USD"
                     f" for a million tokens, first seen on {escape(rate.first_seen)}.</p>"
                 )
-            if one.streams:
-                named = "".join(f"<li>{escape(stream)}</li>" for stream in one.streams[:MAX_STREAMS])
-                more = len(one.streams) - MAX_STREAMS
+            if explanation.streams:
+                named = "".join(f"<li>{escape(stream)}</li>" for stream in explanation.streams[:MAX_STREAMS])
+                more = len(explanation.streams) - MAX_STREAMS
                 yield f'<ul class="streams">{named}</ul>' + (f"<p>and {more} more</p>" if more > 0 else "")
             yield "</li>"
         yield "</ul>"

@@ -28,15 +28,15 @@ class Period:
     @classmethod
     def of(cls, first: str, end: str, timezone: str) -> "Period":
         """The period that the options describe. Raises UsageFault, which says what to write."""
-        for option, given in (("--from", first), ("--to", end)):
+        for option, day in (("--from", first), ("--to", end)):
             try:
-                if datetime.strptime(given, "%Y-%m-%d").strftime("%Y-%m-%d") != given:
+                if datetime.strptime(day, "%Y-%m-%d").strftime("%Y-%m-%d") != day:
                     raise ValueError
             except ValueError:
-                raise UsageFault(f"{option} {given} is not a date: write one such as 2026-11-01") from None
-            if not _FIRST_DAY <= given <= _LAST_DAY:
+                raise UsageFault(f"{option} {day} is not a date: write one such as 2026-11-01") from None
+            if not _FIRST_DAY <= day <= _LAST_DAY:
                 raise UsageFault(
-                    f"{option} {given} is not a date from {_FIRST_DAY} to {_LAST_DAY}: write one such as 2026-11-01"
+                    f"{option} {day} is not a date from {_FIRST_DAY} to {_LAST_DAY}: write one such as 2026-11-01"
                 )
         if first >= end:
             raise UsageFault(f"--to {end} must be later than --from {first}: the period excludes the day of --to")

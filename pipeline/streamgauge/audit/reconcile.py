@@ -1,26 +1,32 @@
 """Reconciles the ledger with invoices: adds both up by cell, and finds the causes of each difference.
 
 The ledger is read once for the sums; again for the streams of cells that differ, and of those nearby. What a pass keeps is
-bounded: sums by cell, the streams of `loading.py`, and temporary tables, which are in files when they are large.
+bounded: sums by cell, the streams of MAX_STREAMS, and temporary tables, which are in files when they are large.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_plus
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_negated, usd_plus
+from streamgauge.audit.causes import (
+    Combination,
+    Tools,
+    combinations_of,
+    explain_exact,
+    explain_lack,
+    explain_predicted,
+    explain_unseen,
+    hypotheses_of,
+)
 from streamgauge.audit.cells import Cell, Folding, OurCell, ids_of
-from streamgauge.audit.evidence import explain_exact, explain_lack, explain_predicted, explain_unseen
 from streamgauge.audit.findings import Finding, Findings
-from streamgauge.audit.hypotheses import Combination, Tools, combinations_of, hypotheses_of, minus_usd
-from streamgauge.audit.loading import load_requests, load_streams
-from streamgauge.audit.money import explain_money, explain_prices
-from streamgauge.audit.moves import Moves, place_order
-from streamgauge.audit.ours import Ours, OurStream, Place
+from streamgauge.audit.money import Rates, explain_money, explain_prices, folded, rates_of
+from streamgauge.audit.moves import Moves, group_order
+from streamgauge.audit.ours import GroupKey, Ours, OurStream
 from streamgauge.audit.period import QUARTER_US, DayOf, Period, day_after
-from streamgauge.audit.rates import Rates, folded, rates_of
-from streamgauge.audit.request_rows import RequestRows
+from streamgauge.audit.request_rows import Billed, RequestRows
 from streamgauge.audit.resumed import Resumed
 from streamgauge.audit.subsets import Search
 from streamgauge.audit.temporary import temporary_file_errors
@@ -33,6 +39,9 @@ MAX_NAMED = 1_000
 
 _NOT_COMPARED = "these streams have no cost, so that the money that is billed for their lines is not compared"
 _UNREADABLE = "these records lack members, or have some of another type: the audit leaves them out"
+# Streams that are held for the search (some 150 MB). The cells with the fewest come first; the others are compared, and
+# explained by causes that need no single stream.
+MAX_STREAMS = 300_000
 
 
 @dataclass
@@ -47,9 +56,9 @@ class Reconciled:
 
 @dataclass
 class _Sums:
-    """What the first pass over the ledger makes."""
+    """The sums of the first pass over the ledger."""
 
-    cells: dict[Place, OurCell] = field(default_factory=dict)
+    cells: dict[GroupKey, OurCell] = field(default_factory=dict)
     by_quarter: dict[str, dict[int, Tokens]] = field(default_factory=dict)
     unmapped: Counter[str] = field(default_factory=Counter)
 
@@ -62,22 +71,22 @@ def reconcile(
     theirs.read()
     findings = Findings(period, miscounted)
     sums = _sums_of(ours, theirs.shapes, findings, period)
-    usage = [(place, cell.reported > 0) for place, cell in sums.cells.items()]
+    usage = [(group, cell.reported > 0) for group, cell in sums.cells.items()]
     folding = Folding(theirs.shapes, usage, theirs.cells)
     cells = _cells_of(sums, theirs, folding, period)
     shifts = {
         provider: _shift(provider, cells, ours, theirs, sums, folding, period) for provider in sorted(theirs.shapes)
     }
-    places = load_streams(cells, ours, folding, shifts, period)
-    rows = load_requests(cells, theirs, folding, places)
+    groups = load_streams(cells, ours, folding, shifts, period)
+    rows = load_requests(cells, theirs, folding, groups)
     findings.read_again(ours)
     search = Search()
     for provider in sorted(theirs.shapes):
-        own = {place: cell for place, cell in cells.items() if place.provider == provider}
+        own = {group: cell for group, cell in cells.items() if group.provider == provider}
         _explain(own, rows, folding, _day_ends(period, shifts[provider]), tolerance_usd, search)
     listed = sorted(
-        (cell for cell in cells.values() if not cell.place.day or period.has(cell.place.day)),
-        key=lambda cell: place_order(cell.place),
+        (cell for cell in cells.values() if not cell.group.day or period.has(cell.group.day)),
+        key=lambda cell: group_order(cell.group),
     )
     _add_findings(findings, listed, ours)
     return Reconciled(listed, theirs.shapes, sums.unmapped, findings)
@@ -88,32 +97,32 @@ def _add_findings(findings: Findings, cells: Iterable[Cell], ours: Ours) -> None
     unpriced: dict[tuple[str, str | None], int] = {}
     for cell in cells:
         if cell.lacks_cost:
-            group = (cell.place.provider, cell.place.model)
-            unpriced[group] = unpriced.get(group, 0) + cell.ours.unpriced
+            model_key = (cell.group.provider, cell.group.model)
+            unpriced[model_key] = unpriced.get(model_key, 0) + cell.ours.unpriced
     for (provider, model), count in unpriced.items():
         findings.add(Finding("money_not_compared", provider, model, count, (), _NOT_COMPARED))
     if ours.unreadable:
-        some = tuple(sorted(ours.unreadable))
-        findings.add(Finding("record_unreadable", None, None, len(some), some[:MAX_NAMED], _UNREADABLE))
+        unreadable = tuple(sorted(ours.unreadable))
+        findings.add(Finding("record_unreadable", None, None, len(unreadable), unreadable[:MAX_NAMED], _UNREADABLE))
 
 
 def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings, period: Period) -> _Sums:
     sums, resumed = _Sums(), Resumed()
     for start_us, record in ours.first_records():
-        place, tokens = ours.place_of(start_us, record), record.tokens
+        group, tokens = ours.group_of(start_us, record), record.tokens
         usd = record.usd_of(tokens)
-        findings.see(start_us, place, record, tokens, usd)
-        if place.provider not in shapes:
-            sums.unmapped[place.provider] += period.has(place.day)
+        findings.see(start_us, group, record, tokens, usd)
+        if group.provider not in shapes:
+            sums.unmapped[group.provider] += period.has(group.day)
             continue
-        cell = sums.cells.get(place)
+        cell = sums.cells.get(group)
         if cell is None:
-            cell = sums.cells[place] = OurCell()
+            cell = sums.cells[group] = OurCell()
         cell.add(tokens, usd, record.is_reported, record.usage.reasoning_tokens or 0)
         if is_resumed(record):
             resumed.see(record)
         if tokens != ZERO:
-            _add_quarter(sums, place.provider, start_us, tokens)
+            _add_quarter(sums, group.provider, start_us, tokens)
     if resumed.any:
         for start_us, record in ours.records():
             resumed.look_at(start_us, record)
@@ -131,66 +140,66 @@ def _correct(sums: _Sums, ours: Ours, resumed: Resumed) -> None:
     """Count usage once for a stream and those that resume it: as the ledger does in its totals."""
     corrections = resumed.corrections()
     for start_us, record in resumed.records:
-        place = ours.place_of(start_us, record)
+        group = ours.group_of(start_us, record)
         correction = corrections.get(record.stream_id)
-        if correction is None or place not in sums.cells:
+        if correction is None or group not in sums.cells:
             continue
-        cell, own = sums.cells[place], record.tokens
+        cell, own = sums.cells[group], record.tokens
         usd = record.usd_of(own)
         if record.is_reported:
-            cell.add(minus(ZERO, own), minus_usd(usd), True, -(record.usage.reasoning_tokens or 0), streams=-1)
+            cell.add(minus(ZERO, own), usd_negated(usd), True, -(record.usage.reasoning_tokens or 0), streams=-1)
         else:
             cell.streams -= 1
         cell.add(correction.tokens, correction.usd, correction.has_usage, 0)
-        _add_quarter(sums, place.provider, start_us, minus(correction.tokens, own))
+        _add_quarter(sums, group.provider, start_us, minus(correction.tokens, own))
     ours.corrections = corrections
 
 
-def _cells_of(sums: _Sums, theirs: Theirs, folding: Folding, period: Period) -> dict[Place, Cell]:
-    cells: dict[Place, Cell] = {}
+def _cells_of(sums: _Sums, theirs: Theirs, folding: Folding, period: Period) -> dict[GroupKey, Cell]:
+    cells: dict[GroupKey, Cell] = {}
 
-    def cell_at(place: Place) -> Cell:
-        folded = folding.place(place)
+    def cell_at(group: GroupKey) -> Cell:
+        folded = folding.reduced(group)
         if folded not in cells:
-            shape = theirs.shapes[place.provider]
-            billed = not folded.day or period.has(folded.day) or folded.day in theirs.days.get(place.provider, ())
+            shape = theirs.shapes[group.provider]
+            billed = not folded.day or period.has(folded.day) or folded.day in theirs.days.get(group.provider, ())
             cells[folded] = Cell(folded, shape, OurCell(), TheirCell(), billed)
         return cells[folded]
 
-    def is_compared(place: Place) -> bool:
-        return theirs.shapes[place.provider].has_days or period.has(place.day)
+    def is_compared(group: GroupKey) -> bool:
+        return theirs.shapes[group.provider].has_days or period.has(group.day)
 
-    for place in sorted(filter(is_compared, sums.cells), key=place_order):
-        one = sums.cells[place]
-        one.tokens = folding.tokens(place.provider, one.tokens)
-        cell_at(place).ours.merge(one)
-    for place in sorted(filter(is_compared, theirs.cells), key=place_order):
-        billed = theirs.cells[place]
-        billed.tokens = folding.tokens(place.provider, billed.tokens)
-        cell_at(place).theirs.merge(billed)
+    for group in sorted(filter(is_compared, sums.cells), key=group_order):
+        our_cell = sums.cells[group]
+        our_cell.tokens = folding.tokens(group.provider, our_cell.tokens)
+        cell_at(group).ours.merge(our_cell)
+    for group in sorted(filter(is_compared, theirs.cells), key=group_order):
+        billed = theirs.cells[group]
+        billed.tokens = folding.tokens(group.provider, billed.tokens)
+        cell_at(group).theirs.merge(billed)
     return cells
 
 
 def _shift(
     provider: str,
-    cells: dict[Place, Cell],
+    cells: dict[GroupKey, Cell],
     ours: Ours,
     theirs: Theirs,
     sums: _Sums,
     folding: Folding,
     period: Period,
 ) -> int | None:
-    """Explain what days of another time zone explain, from a pass of its own over the provider's streams.
+    """Explain a shift of the time zone, from a pass of its own over the provider's streams.
 
     Returns the offset of that zone from UTC, in microseconds.
     """
     shape = theirs.shapes[provider]
-    own = {place: cell for place, cell in cells.items() if place.provider == provider}
+    own = {group: cell for group, cell in cells.items() if group.provider == provider}
     if not shape.has_tokens or not shape.has_days or not any(cell.tokens != ZERO for cell in own.values()):
         return None
     billed: dict[str, Tokens] = {}
-    for place, cell in own.items():
-        billed[place.day] = plus(billed.get(place.day, ZERO), cell.theirs.tokens)
+    for group, cell in own.items():
+        billed[group.day] = plus(billed.get(group.day, ZERO), cell.theirs.tokens)
     days = {day for day in theirs.days.get(provider, set()) if period.has(day)}
     quarters = {
         quarter: folding.tokens(provider, tokens) for quarter, tokens in sums.by_quarter.get(provider, {}).items()
@@ -199,29 +208,29 @@ def _shift(
     if offset_us is None:
         return None
     day_of, plain_day_of = DayOf("UTC", offset_us), DayOf(period.timezone)
-    moved: dict[Place, _Moved] = {}
+    moved: dict[GroupKey, _Moved] = {}
     is_late = True
-    for stream in ours.streams(lambda place: place.provider == provider):
-        source = folding.place(stream.place)
+    for stream in ours.streams(lambda group: group.provider == provider):
+        source = folding.reduced(stream.group)
         target = source._replace(day=day_of(stream.start_us))
         if source != target and stream.has_usage:
             is_late = is_late and plain_day_of(stream.end_us or stream.start_us) > source.day
             tokens = folding.tokens(provider, stream.tokens)
-            moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), minus_usd(stream.usd), -1)
+            moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), usd_negated(stream.usd), -1)
             moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd, 1)
     if is_late:  # only streams that were open at midnight: they are billed by their end
         return None
-    for place in sorted(moved, key=place_order):
-        if place not in cells and period.has(place.day):
-            cells[place] = Cell(place, shape, OurCell(), TheirCell(), True)
-        if place in cells and cells[place].billed_day:
-            moved[place].explain(cells[place])
+    for group in sorted(moved, key=group_order):
+        if group not in cells and period.has(group.day):
+            cells[group] = Cell(group, shape, OurCell(), TheirCell(), True)
+        if group in cells and cells[group].billed_day:
+            moved[group].explain(cells[group])
     return offset_us
 
 
 @dataclass
 class _Moved:
-    """What a shift of the time zone moves into a cell and out of it."""
+    """The sums of the streams that a shift of the time zone moves into a cell and out of it."""
 
     tokens: Tokens = ZERO
     usd: Decimal | None = ZERO_USD
@@ -237,7 +246,7 @@ class _Moved:
             self.streams.append(stream)
 
     def explain(self, cell: Cell) -> None:
-        """Explain a cell by it, unless what came equals what went."""
+        """Explain a cell by the shift, unless what came equals what went."""
         if self.tokens == ZERO and not self.usd:
             return
         cell.explain("time_zone_shift", self.tokens, self.usd, requests=self.requests)
@@ -245,7 +254,7 @@ class _Moved:
 
 
 def _explain(
-    cells: dict[Place, Cell],
+    cells: dict[GroupKey, Cell],
     rows: Mapping[str, RequestRows],
     folding: Folding,
     end_us: Callable[[str], int],
@@ -253,17 +262,17 @@ def _explain(
     search: Search,
 ) -> None:
     """Try the causes on the cells of one provider, those with the strongest evidence first."""
-    known: dict[tuple[Place, int, int], list[Combination]] = {}
+    known: dict[tuple[GroupKey, int, int], list[Combination]] = {}
 
     def combinations(cell: Cell) -> list[Combination]:
-        key = (cell.place, len(cell.explanations), len(cell.came))
+        key = (cell.group, len(cell.explanations), len(cell.came))
         if key not in known:
-            own = rows.get(cell.place.provider)
-            found = hypotheses_of(cell, own, folding)
-            known[key] = list(combinations_of(found, 2 if own is None else 3))
+            own = rows.get(cell.group.provider)
+            hypotheses = hypotheses_of(cell, own, folding)
+            known[key] = list(combinations_of(hypotheses, 2 if own is None else 3))
         return known[key]
 
-    ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: place_order(cell.place))
+    ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group))
     tools = Tools(combinations, search)
 
     def each(step: Callable[[Cell, Tools], None]) -> None:
@@ -283,11 +292,11 @@ def _explain(
 
 
 def _name_repeated(cell: Cell) -> None:
-    """Rows that are repeated and all that is billed for a cell are for all of its streams."""
+    """Name all streams of a cell for repeated rows that are all that is billed for it."""
     rows = cell.theirs.repeated.rows
-    for place, one in enumerate(cell.explanations):
-        if one.cause == "duplicate_lines" and not one.streams and rows == cell.theirs.token_rows:
-            cell.explanations[place] = one.with_streams(ids_of(cell.billed))
+    for index, explanation in enumerate(cell.explanations):
+        if explanation.cause == "duplicate_lines" and not explanation.streams and rows == cell.theirs.token_rows:
+            cell.explanations[index] = explanation.with_streams(ids_of(cell.billed))
 
 
 def _day_ends(period: Period, offset_us: int | None) -> Callable[[str], int]:
@@ -302,25 +311,112 @@ def _day_ends(period: Period, offset_us: int | None) -> Callable[[str], int]:
 
 
 def _explain_money(cells: Sequence[Cell], tolerance: Decimal) -> None:
-    groups: dict[Place, list[Cell]] = {}
+    groups: dict[GroupKey, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(cell.place._replace(day="", key=None), []).append(cell)
-    rates: dict[Place, Rates | None] = {}
+        groups.setdefault(cell.group._replace(day="", key=None), []).append(cell)
+    rates: dict[GroupKey, Rates | None] = {}
 
-    def rates_at(place: Place) -> Rates | None:
-        group = place._replace(day="", key=None)
-        if group not in rates:
-            cells = groups[group]
-            rates[group] = folded(rates_of(_streams(cells)), cells[0].shape.splits)
-        return rates[group]
+    def rates_at(group: GroupKey) -> Rates | None:
+        price_group = group._replace(day="", key=None)
+        if price_group not in rates:
+            cells = groups[price_group]
+            rates[price_group] = folded(rates_of(_streams(cells)), cells[0].shape.splits)
+        return rates[price_group]
 
     for cell in cells:
         if cell.differs or cell.explanations:
-            explain_money(cell, rates_at(cell.place))
-    for group in sorted(groups, key=place_order):
-        explain_prices(groups[group], rates_at, tolerance)
+            explain_money(cell, rates_at(cell.group))
+    for price_group in sorted(groups, key=group_order):
+        explain_prices(groups[price_group], rates_at, tolerance)
 
 
 def _streams(cells: Iterable[Cell]) -> Iterable[OurStream]:
     for cell in cells:
-        yield from (one for one in cell.streams if one.has_usage and one.priced != ZERO)
+        yield from (stream for stream in cell.streams if stream.has_usage and stream.priced != ZERO)
+
+
+def load_streams(
+    cells: Mapping[GroupKey, Cell], ours: Ours, folding: Folding, shifts: Mapping[str, int | None], period: Period
+) -> list[GroupKey]:
+    """Read the streams of the cells that differ, and of those nearby, into the cells; return their groups.
+
+    `shifts`: the offset from UTC of the days of a provider, where they are shifted: its streams count by these days.
+    """
+    wanted = _wanted(cells)
+    days_of = {provider: DayOf("UTC", offset) for provider, offset in shifts.items() if offset is not None}
+    days: set[str] = set()  # none: all days
+    if all(group.day for group in wanted):
+        days = {day for group in wanted for day in _days_around(group, days_of)}
+    if not wanted:
+        return []
+    providers = {group.provider for group in wanted}
+    for stream in ours.streams(lambda group: group.provider in providers, days):
+        group = folding.reduced(stream.group)
+        if group.provider in days_of:
+            group = group._replace(day=days_of[group.provider](stream.start_us))
+        is_compared = group.day or period.has(stream.group.day)
+        if is_compared and group in wanted:
+            tokens = folding.tokens(group.provider, stream.tokens)
+            cells[group].streams.append(stream._replace(group=group, tokens=tokens))
+    for group in wanted:
+        cells[group].is_read = True
+    return list(wanted)
+
+
+def load_requests(
+    cells: Mapping[GroupKey, Cell], theirs: Theirs, folding: Folding, groups: Iterable[GroupKey]
+) -> Mapping[str, RequestRows]:
+    """The rows for single requests in the cells of `groups`, by provider, from another reading of the invoices."""
+    wanted = {group for group in groups if cells[group].shape.has_request_ids}
+    providers = {group.provider for group in wanted}
+    rows_of: dict[str, RequestRows] = {}
+    if not wanted:
+        return rows_of
+    for group, line in theirs.lines(lambda group: group.provider in providers and folding.reduced(group) in wanted):
+        if line.request_id is not None and line.tokens is not None:
+            rows = rows_of.get(line.provider)
+            if rows is None:
+                rows = rows_of[line.provider] = RequestRows()
+            billed = Billed(folding.tokens(line.provider, line.tokens), line.usd)
+            rows.add(line.request_id, line.digest, folding.reduced(group), billed)
+    for provider, rows in rows_of.items():
+        streams = (stream for group in wanted if group.provider == provider for stream in cells[group].streams)
+        rows.begin({stream.response_id for stream in streams if stream.response_id})
+    return rows_of
+
+
+def _wanted(cells: Mapping[GroupKey, Cell]) -> dict[GroupKey, None]:
+    """The groups of the cells that are read, those with the fewest streams first."""
+    tiers: dict[GroupKey, list[GroupKey]] = {}
+    for group in sorted(cells, key=group_order):
+        tiers.setdefault(group._replace(tier=None), []).append(group)
+    wanted: dict[GroupKey, None] = {}
+    room = MAX_STREAMS
+    for cell in sorted(
+        filter(_has_rest, cells.values()), key=lambda cell: (cell.ours.streams, group_order(cell.group))
+    ):
+        for group in _nearby(cell.group, tiers):
+            if group in cells and group not in wanted and cells[group].ours.streams <= room:
+                room -= cells[group].ours.streams
+                wanted[group] = None
+    return wanted
+
+
+def _has_rest(cell: Cell) -> bool:
+    """Whether a difference is left without a cause."""
+    money = cell.usd_rest
+    return cell.rest != ZERO or (money is not None and abs(money) > cell.theirs.slack)
+
+
+def _nearby(group: GroupKey, tiers: Mapping[GroupKey, list[GroupKey]]) -> Iterable[GroupKey]:
+    """The group of a cell, and the groups that its streams may be billed in, or come from."""
+    yield group
+    if group.day:
+        yield group._replace(day=day_after(group.day, -1))
+        yield group._replace(day=day_after(group.day, 1))
+    yield from tiers[group._replace(tier=None)]
+
+
+def _days_around(group: GroupKey, shifted: Container[str]) -> list[str]:
+    """The days on which the streams of a cell may have begun: in another time zone also the days beside it."""
+    return [day_after(group.day, days) for days in ((-1, 0, 1) if group.provider in shifted else (0,))]

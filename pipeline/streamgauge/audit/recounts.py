@@ -41,8 +41,8 @@ def reported_outside(path: Path) -> frozenset[str]:
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):  # noqa: B007 - an error names the line
-                if line.strip() and _is_outside(one := decode(line)):
-                    outside.add(one.stream_id)
+                if line.strip() and _is_outside(recount := decode(line)):
+                    outside.add(recount.stream_id)
                 if len(outside) > MAX_OUTSIDE:
                     raise UsageFault(
                         f"--recounts {path}: more than {MAX_OUTSIDE} streams differ: give a shorter period"
@@ -56,10 +56,10 @@ def reported_outside(path: Path) -> frozenset[str]:
     return frozenset(outside)
 
 
-def _is_outside(one: _Recount) -> bool:
-    reported = one.output_tokens_reported
-    if reported is None or not _INCOMPARABLE.isdisjoint(one.reasons):
+def _is_outside(recount: _Recount) -> bool:
+    reported = recount.output_tokens_reported
+    if reported is None or not _INCOMPARABLE.isdisjoint(recount.reasons):
         return False
-    below = one.low is not None and reported < one.low - one.low // PART - TOKENS
-    above = one.high is not None and reported > one.high + one.high // PART + TOKENS
+    below = recount.low is not None and reported < recount.low - recount.low // PART - TOKENS
+    above = recount.high is not None and reported > recount.high + recount.high // PART + TOKENS
     return below or above

@@ -77,7 +77,7 @@ class Repeated:
 
 
 class SeenDigests:
-    """Remembers digests of 16 bytes in a fixed amount of memory.
+    """A filter of digests (16 bytes) in a fixed amount of memory.
 
     It may take a new one for an old one, never the other way round.
     """
@@ -86,18 +86,18 @@ class SeenDigests:
         self._bits = bytearray(_FILTER_BITS // 8)
 
     def had(self, digest: bytes) -> bool:
-        """Whether a digest was given before, probably; it is remembered."""
+        """Add a digest; return whether it was added before, probably."""
         known = True
         for start in (0, 4, 8, 12):
-            place, bit = divmod(int.from_bytes(digest[start : start + 4], "big") % _FILTER_BITS, 8)
-            if not self._bits[place] >> bit & 1:
+            byte, bit = divmod(int.from_bytes(digest[start : start + 4], "big") % _FILTER_BITS, 8)
+            if not self._bits[byte] >> bit & 1:
                 known = False
-                self._bits[place] |= 1 << bit
+                self._bits[byte] |= 1 << bit
         return known
 
 
 class DigestCounts:
-    """Counts rows by digest, exactly: those of the digests that were added before. It is false if none was."""
+    """Exact counts of rows by digest, of the digests that were added before. False if none was added."""
 
     def __init__(self) -> None:
         self._table = temporary_table("CREATE TABLE counts (digest BLOB PRIMARY KEY, rows INTEGER) WITHOUT ROWID")
@@ -112,9 +112,9 @@ class DigestCounts:
         self._any = True
 
     def before(self, digest: bytes) -> int:
-        """How many rows with this digest were counted before this one; 0 for one that was not added."""
-        found = self._table.execute("SELECT rows FROM counts WHERE digest = ?", (digest,)).fetchone()
-        if found is None:
+        """Count a row; return how many rows with its digest were counted before, 0 for a digest that was not added."""
+        row = self._table.execute("SELECT rows FROM counts WHERE digest = ?", (digest,)).fetchone()
+        if row is None:
             return 0
         self._table.execute("UPDATE counts SET rows = rows + 1 WHERE digest = ?", (digest,))
-        return int(found[0])
+        return int(row[0])

@@ -8,24 +8,24 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, plus, usd_plus
-from streamgauge.audit.ours import Place
+from streamgauge.audit.ours import GroupKey
 from streamgauge.audit.temporary import temporary_table
 
 _TABLE = """
-CREATE TABLE requests (id BLOB PRIMARY KEY, digest BLOB, place INTEGER, uncached INTEGER, cached INTEGER, written INTEGER,
+CREATE TABLE requests (id BLOB PRIMARY KEY, digest BLOB, cell INTEGER, uncached INTEGER, cached INTEGER, written INTEGER,
     output INTEGER, input INTEGER, usd TEXT, is_ours INTEGER) WITHOUT ROWID
 """
 # Of two rows with one id, the one with the smaller digest counts: the same in every order of the files.
 _PUT = """
 INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT (id) DO UPDATE SET digest = excluded.digest,
-    place = excluded.place, uncached = excluded.uncached, cached = excluded.cached, written = excluded.written,
+    cell = excluded.cell, uncached = excluded.uncached, cached = excluded.cached, written = excluded.written,
     output = excluded.output, input = excluded.input, usd = excluded.usd WHERE excluded.digest < requests.digest
 """
 _SELECT = "SELECT uncached, cached, written, output, usd FROM requests "
 _OF_ID = _SELECT + "WHERE id = ?"
-_OF_ID_IN_CELL = _SELECT + "WHERE id = ? AND place = ?"
-_UNSEEN = _SELECT + "WHERE is_ours = 0 AND place = ?"
-_UNSEEN_WITH_INPUT = _SELECT + "WHERE is_ours = 0 AND place = ? AND input = ? ORDER BY id LIMIT ?"
+_OF_ID_IN_CELL = _SELECT + "WHERE id = ? AND cell = ?"
+_UNSEEN = _SELECT + "WHERE is_ours = 0 AND cell = ?"
+_UNSEEN_WITH_INPUT = _SELECT + "WHERE is_ours = 0 AND cell = ? AND input = ? ORDER BY id LIMIT ?"
 _BATCH = 1_000
 
 
@@ -42,44 +42,46 @@ class RequestRows:
 
     def __init__(self) -> None:
         self._table = temporary_table(_TABLE)
-        self._places: dict[Place, int] = {}
+        self._groups: dict[GroupKey, int] = {}
         self._waiting: list[tuple[object, ...]] = []
         self._unseen: dict[int, Billed] = {}
 
-    def add(self, request_id: str, digest: bytes, place: Place, billed: Billed) -> None:
+    def add(self, request_id: str, digest: bytes, group: GroupKey, billed: Billed) -> None:
         """Add a row."""
-        number = self._places.setdefault(place, len(self._places))
+        number = self._groups.setdefault(group, len(self._groups))
         tokens, usd = billed.tokens, None if billed.usd is None else str(billed.usd)
         self._waiting.append((_key(request_id), digest, number, *tokens, tokens.input, usd))
         if len(self._waiting) >= _BATCH:
             self._write()
 
     def begin(self, ours: Iterable[str]) -> None:
-        """All rows are added. `ours`: the response ids of our streams that were read."""
+        """End the adding of rows. `ours`: the response ids of our streams that were read."""
         self._write()
-        self._table.executemany("UPDATE requests SET is_ours = 1 WHERE id = ?", ((_key(one),) for one in ours))
-        self._table.execute("CREATE INDEX unseen ON requests (place, input, id) WHERE is_ours = 0")
-        for number in self._places.values():
+        self._table.executemany(
+            "UPDATE requests SET is_ours = 1 WHERE id = ?", ((_key(response_id),) for response_id in ours)
+        )
+        self._table.execute("CREATE INDEX unseen ON requests (cell, input, id) WHERE is_ours = 0")
+        for number in self._groups.values():
             self._unseen[number] = total_billed(self._found(_UNSEEN, number))
 
     def is_billed(self, request_id: str) -> bool:
         """Whether a request has a row, in any cell."""
         return bool(list(self._found(_OF_ID, _key(request_id))))
 
-    def billed_in(self, place: Place, request_id: str) -> Billed | None:
+    def billed_in(self, group: GroupKey, request_id: str) -> Billed | None:
         """What the row of a request bills, if it is in this cell."""
-        return next(self._found(_OF_ID_IN_CELL, _key(request_id), self._number(place)), None)
+        return next(self._found(_OF_ID_IN_CELL, _key(request_id), self._number(group)), None)
 
-    def unseen(self, place: Place, input_tokens: int, most: int) -> list[Billed]:
+    def unseen(self, group: GroupKey, input_tokens: int, most: int) -> list[Billed]:
         """Rows of a cell with this much input whose request is in no stream of ours: at most so many, the first by id."""
-        return list(self._found(_UNSEEN_WITH_INPUT, self._number(place), input_tokens, most))
+        return list(self._found(_UNSEEN_WITH_INPUT, self._number(group), input_tokens, most))
 
-    def unseen_total(self, place: Place) -> Billed:
+    def unseen_total(self, group: GroupKey) -> Billed:
         """All rows of a cell whose request is in no stream of ours, added up."""
-        return self._unseen.get(self._number(place), Billed())
+        return self._unseen.get(self._number(group), Billed())
 
-    def _number(self, place: Place) -> int:
-        return self._places.get(place, -1)
+    def _number(self, group: GroupKey) -> int:
+        return self._groups.get(group, -1)
 
     def _found(self, query: str, *values: int | bytes) -> Iterator[Billed]:
         for *counts, usd in self._table.execute(query, values):
@@ -90,11 +92,11 @@ class RequestRows:
         self._waiting.clear()
 
 
-def total_billed(some: Iterable[Billed]) -> Billed:
-    """The sum of several."""
+def total_billed(parts: Iterable[Billed]) -> Billed:
+    """The sum of what rows bill."""
     tokens, usd, rows = Billed()
-    for one in some:
-        tokens, usd, rows = plus(tokens, one.tokens), usd_plus(usd, one.usd), rows + one.rows
+    for part in parts:
+        tokens, usd, rows = plus(tokens, part.tokens), usd_plus(usd, part.usd), rows + part.rows
     return Billed(tokens, usd, rows)
 
 

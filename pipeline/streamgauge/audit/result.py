@@ -138,7 +138,7 @@ class Result(msgspec.Struct):
 
 def not_compared(result: Result) -> list[Line]:
     """The lines with billed money that is not compared, since the cost of one of our streams is unknown."""
-    return [one for one in result.lines if one.ours.usd is None and one.theirs.usd not in (None, "0")]
+    return [line for line in result.lines if line.ours.usd is None and line.theirs.usd not in (None, "0")]
 
 
 def encode(result: Result) -> bytes:

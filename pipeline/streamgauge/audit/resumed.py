@@ -42,12 +42,12 @@ class Resumed:
             self.records.append((start_us, record))
 
     def corrections(self) -> dict[str, Correction]:
-        """What counts for each record that is continued, or continues another one."""
-        self.records.sort(key=lambda one: (one[0], is_resumed(one[1]), one[1].stream_id))
+        """The correction of each record that is continued, or continues another record."""
+        self.records.sort(key=lambda entry: (entry[0], is_resumed(entry[1]), entry[1].stream_id))
         records = {record.stream_id: record for _, record in self.records}
         parts = [_part(record) for record in records.values()]
         streams = continued_streams(parts, [part for part in parts if is_resumed(part)])
-        return {name: one for stream in streams for name, one in _corrections(stream, records)}
+        return {name: correction for stream in streams for name, correction in _corrections(stream, records)}
 
 
 def _part(record: StoredRecord) -> UsagePart:
@@ -74,17 +74,17 @@ def _part(record: StoredRecord) -> UsagePart:
 
 
 def _corrections(stream: list[UsagePart], records: Mapping[str, StoredRecord]) -> Iterator[tuple[str, Correction]]:
-    """All usage of a continued stream counts for its first record."""
+    """The corrections of a continued stream: all of its usage counts for its first record."""
     first, *others = counted(stream)
     has_usage = any(records[part.stream_id].is_reported for part in stream)
     tokens = tokens_of_usage(first)
     yield first.stream_id, Correction(tokens, _usd(stream, records, tokens) if has_usage else ZERO_USD, has_usage)
-    for one in others:
-        yield one.stream_id, Correction(ZERO, ZERO_USD, False)
+    for part in others:
+        yield part.stream_id, Correction(ZERO, ZERO_USD, False)
 
 
 def _usd(stream: list[UsagePart], records: Mapping[str, StoredRecord], tokens: Tokens) -> Decimal | None:
-    """What the records cost whose input and output count.
+    """The cost of the records whose input and output count.
 
     A stored cost does not tell input from output: of a record that reports both, and of which one counts, it is unknown.
     """

@@ -31,10 +31,10 @@ class Number:
 def cause_rows(result: Result) -> list[list[object]]:
     """A row for each cause, by CAUSE_COLUMNS."""
     rows: list[list[object]] = []
-    for one in result.causes:
-        tokens = one.tokens
+    for total in result.causes:
+        tokens = total.tokens
         counts = [None] * 5 if tokens is None else [getattr(tokens, name) for name in CAUSE_COLUMNS[1:6]]
-        rows.append([one.cause, *counts, _usd(one.usd), one.streams])
+        rows.append([total.cause, *counts, _usd(total.usd), total.streams])
     return rows
 
 
@@ -53,9 +53,9 @@ def has_difference(line: Line) -> bool:
 
 
 def _line_row(line: Line) -> list[object]:
-    causes = " ".join(dict.fromkeys(one.cause for one in line.explanations))
+    causes = " ".join(dict.fromkeys(explanation.cause for explanation in line.explanations))
     return [
-        *_place(line),
+        *_group(line),
         _total(line.ours),
         _total(line.theirs),
         _total(line.difference),
@@ -71,13 +71,13 @@ def _line_row(line: Line) -> list[object]:
 class Change(NamedTuple):
     """A line of two results that is not the same in both; None where a result has no such line."""
 
-    place: tuple[str | None, ...]
+    group: tuple[str | None, ...]
     before: Line | None
     after: Line | None
 
     def row(self) -> list[object]:
         """Its row, by CHANGE_COLUMNS."""
-        values: list[object] = list(self.place)
+        values: list[object] = list(self.group)
         for side in ("ours", "theirs"):
             amounts = [None if line is None else getattr(line, side) for line in (self.before, self.after)]
             values += [None if amount is None else _total(amount) for amount in amounts]
@@ -87,15 +87,15 @@ class Change(NamedTuple):
 
 def changes(before: Result, after: Result) -> Iterator[Change]:
     """The lines that differ between two results: ours if records came late, theirs if the invoice was issued again."""
-    earlier = {_place(line): line for line in before.lines}
-    later = {_place(line): line for line in after.lines}
-    for place in sorted(earlier.keys() | later.keys(), key=lambda one: tuple(part or "" for part in one)):
-        old, new = earlier.get(place), later.get(place)
+    earlier = {_group(line): line for line in before.lines}
+    later = {_group(line): line for line in after.lines}
+    for group in sorted(earlier.keys() | later.keys(), key=lambda group: tuple(part or "" for part in group)):
+        old, new = earlier.get(group), later.get(group)
         if old is None or new is None or (old.ours, old.theirs) != (new.ours, new.theirs):
-            yield Change(place, old, new)
+            yield Change(group, old, new)
 
 
-def _place(line: Line) -> tuple[str | None, ...]:
+def _group(line: Line) -> tuple[str | None, ...]:
     return line.day, line.provider, line.model, line.key, line.tier
 
 
@@ -108,7 +108,7 @@ def _usd(text: str | None) -> Number | None:
 
 
 def summary(result: Result) -> Sequence[str]:
-    """What a person reads first: sentences about the whole period."""
+    """Sentences about the whole period: what a person reads first."""
     period = result.period
     verdict = "agrees" if result.agrees else "does not agree"
     sentences = [

@@ -52,16 +52,16 @@ class Runs:
 
     def all(self) -> list[Run]:
         """Every kept run, oldest first."""
-        return [_run(*one) for one in self._store.audits()]
+        return [_run(*stored) for stored in self._store.audits()]
 
     def last(self) -> Run | None:
         """The run that was kept last; None if there is none."""
-        return next((_run(*one) for one in self._store.audits(last=True)), None)
+        return next((_run(*stored) for stored in self._store.audits(last=True)), None)
 
     def get(self, number: int) -> Run:
         """A kept run. Raises UsageFault if there is none of this number."""
-        for one in self._store.audits(number=number):
-            return _run(*one)
+        for stored in self._store.audits(number=number):
+            return _run(*stored)
         raise UsageFault(f"there is no kept run {number}: `streamgauge audit list` shows the numbers")
 
 

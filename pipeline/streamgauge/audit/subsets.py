@@ -46,13 +46,15 @@ class Search:
         if target == ZERO or min(target) < 0:
             return None
         self._effort -= len(streams)
-        places = [place for place, one in enumerate(streams) if one != ZERO and all(map(int.__le__, one, target))]
-        values = [streams[place] for place in places]
-        found = _all(values, target) or _few(values, target, tried, count) or _run(values, target, tried)
-        if found is None and len(values) <= MAX_FOR_FOUR and not self.is_spent:
+        indexes = [
+            index for index, stream in enumerate(streams) if stream != ZERO and all(map(int.__le__, stream, target))
+        ]
+        values = [streams[index] for index in indexes]
+        chosen = _all(values, target) or _few(values, target, tried, count) or _run(values, target, tried)
+        if chosen is None and len(values) <= MAX_FOR_FOUR and not self.is_spent:
             self._effort -= len(values) ** 2
-            found = _more(values, target, tried)
-        return None if found is None else [places[place] for place in sorted(found)]
+            chosen = _more(values, target, tried)
+        return None if chosen is None else [indexes[index] for index in sorted(chosen)]
 
 
 def _is_decidable(ways: int, target: Tokens) -> bool:
@@ -61,39 +63,39 @@ def _is_decidable(ways: int, target: Tokens) -> bool:
 
 def _all(values: list[Tokens], target: Tokens) -> list[int] | None:
     total = ZERO
-    for one in values:
-        total = plus(total, one)
+    for value in values:
+        total = plus(total, value)
     return list(range(len(values))) if total == target else None
 
 
 def _few(values: list[Tokens], target: Tokens, tried: int, count: int) -> list[int] | None:
-    """One or two."""
+    """One or two streams that add up to the target."""
     may_be_one = count == 1 or _is_decidable(tried * len(values), target)
     may_be_two = count == 2 or _is_decidable(tried * comb(len(values), 2), target)
     first: dict[Tokens, int] = {}
     pair: list[int] | None = None
-    for place, one in enumerate(values):
-        if may_be_one and one == target:
-            return [place]
-        other = first.get(minus(target, one))
+    for index, value in enumerate(values):
+        if may_be_one and value == target:
+            return [index]
+        other = first.get(minus(target, value))
         if pair is None and other is not None:
-            pair = [other, place]
-        first.setdefault(one, place)
+            pair = [other, index]
+        first.setdefault(value, index)
     return pair if may_be_two else None
 
 
 def _run(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
-    """Streams that follow each other: those of an outage, say."""
+    """Streams that follow each other without a break, as those of an outage."""
     if not _is_decidable(tried * len(values) ** 2, target):
         return None
     before: dict[Tokens, int] = {ZERO: 0}
     total = ZERO
-    for place, one in enumerate(values):
-        total = plus(total, one)
+    for index, value in enumerate(values):
+        total = plus(total, value)
         start = before.get(minus(total, target))
         if start is not None:
-            return list(range(start, place + 1))
-        before.setdefault(total, place + 1)
+            return list(range(start, index + 1))
+        before.setdefault(total, index + 1)
     return None
 
 
@@ -101,17 +103,17 @@ def _more(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
     count = len(values)
     if _is_decidable(tried * comb(count, 3), target):
         pairs: dict[Tokens, list[tuple[int, int]]] = {}
-        for one, other in combinations(range(count), 2):
-            pairs.setdefault(plus(values[one], values[other]), []).append((one, other))
-        for place, one_value in enumerate(values):
-            for pair in pairs.get(minus(target, one_value), ()):
-                if place not in pair:
-                    return [place, *pair]
+        for first, second in combinations(range(count), 2):
+            pairs.setdefault(plus(values[first], values[second]), []).append((first, second))
+        for index, value in enumerate(values):
+            for pair in pairs.get(minus(target, value), ()):
+                if index not in pair:
+                    return [index, *pair]
         if _is_decidable(tried * comb(count, 4), target):
-            for total, some in pairs.items():
+            for total, left_pairs in pairs.items():
                 for pair in pairs.get(minus(target, total), ()):
-                    if some[0] != pair and not set(some[0]) & set(pair):
-                        return [*some[0], *pair]
+                    if left_pairs[0] != pair and not set(left_pairs[0]) & set(pair):
+                        return [*left_pairs[0], *pair]
     if count <= MAX_FOR_ANY and _is_decidable(tried * 2**count, target):
         return _any(values, target)
     return None
@@ -123,16 +125,16 @@ def _any(values: list[Tokens], target: Tokens) -> list[int] | None:
     for total, chosen in _sums(values[half:]).items():
         other = first.get(minus(target, total))
         if other is not None:
-            return [*other, *(half + place for place in chosen)]
+            return [*other, *(half + index for index in chosen)]
     return None
 
 
 def _sums(values: Sequence[Tokens]) -> dict[Tokens, tuple[int, ...]]:
-    """Every sum of some of the values, with the places of the first choice that makes it."""
+    """Every sum of some of the values, with the indexes of the first choice that makes it."""
     sums: dict[Tokens, tuple[int, ...]] = {ZERO: ()}
-    for place, one in enumerate(values):
+    for index, value in enumerate(values):
         for total, chosen in list(sums.items()):
-            sums.setdefault(plus(total, one), (*chosen, place))
+            sums.setdefault(plus(total, value), (*chosen, index))
     return sums
 
 
@@ -142,7 +144,7 @@ def signed_subsets(
     """Streams of `added` and of `removed` whose difference is `target`; None if none fits. `tried`: as above."""
     if len(added) + len(removed) > MAX_SIGNED or target == ZERO:
         return None
-    largest = Tokens(*(sum(one[kind] for one in (*added, *removed)) for kind in range(4)))
+    largest = Tokens(*(sum(tokens[kind] for tokens in (*added, *removed)) for kind in range(4)))
     if not _is_decidable(tried * 2 ** (len(added) + len(removed)), largest):
         return None
     outs = _sums(removed)

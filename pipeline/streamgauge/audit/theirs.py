@@ -1,4 +1,4 @@
-"""What invoices bill, added up by cell while they are read."""
+"""The invoices' side of an audit: their rows, added up by cell while they are read."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from decimal import Decimal
 from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, plus
 from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, InvoiceLine, Span
 from streamgauge.audit.mapping import Mapping
-from streamgauge.audit.ours import Place
+from streamgauge.audit.ours import GroupKey
 from streamgauge.audit.period import DAY_US, DayOf, Period
 from streamgauge.audit.repeated import DigestCounts, Repeated, SeenDigests
 
@@ -91,7 +91,7 @@ class Theirs:
 
     def __init__(self, files: Sequence[InvoiceFile], period: Period, mapping: Mapping) -> None:
         self.files = files
-        self.cells: dict[Place, TheirCell] = {}
+        self.cells: dict[GroupKey, TheirCell] = {}
         self.shapes: dict[str, Shape] = {}
         self.days: dict[str, set[str]] = {}
         self._period = period
@@ -104,40 +104,40 @@ class Theirs:
         for file in self.files:
             seen: dict[str, _Seen] = {}
             for line in file.lines():
-                one = seen.setdefault(line.provider, _Seen())
-                one.keys = one.keys or bool(line.keys)
-                one.tiers = one.tiers or line.tier is not None
-                one.unsplit = one.unsplit or not line.splits
-                one.request_ids = one.request_ids or line.request_id is not None
+                file_seen = seen.setdefault(line.provider, _Seen())
+                file_seen.keys = file_seen.keys or bool(line.keys)
+                file_seen.tiers = file_seen.tiers or line.tier is not None
+                file_seen.unsplit = file_seen.unsplit or not line.splits
+                file_seen.request_ids = file_seen.request_ids or line.request_id is not None
                 if line.kind is not None and line.tokens is not None:
-                    one.kinds.add(line.kind)
+                    file_seen.kinds.add(line.kind)
                 self._add(file, line)
                 if seen_rows.had(line.digest):
                     again.add(line.digest)
             assert file.format is not None
-            for provider, one in seen.items():
-                self._shape(provider, one, file.format)
+            for provider, file_seen in seen.items():
+                self._shape(provider, file_seen, file.format)
         if again:
             self._find_repeated(again)
 
-    def lines(self, wanted: Callable[[Place], bool]) -> Iterable[tuple[Place, InvoiceLine]]:
+    def lines(self, wanted: Callable[[GroupKey], bool]) -> Iterable[tuple[GroupKey, InvoiceLine]]:
         """The rows of the wanted cells, from another reading."""
         for file in self.files:
             for line in file.lines():
-                place = self._place_of(line)
-                if self._period.reads(place.day) and wanted(place):
-                    yield place, line
+                group = self._group_of(line)
+                if self._period.reads(group.day) and wanted(group):
+                    yield group, line
 
     def _add(self, file: InvoiceFile, line: InvoiceLine) -> None:
-        place = self._place_of(line)
+        group = self._group_of(line)
         if isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US:
             if not self._is_inside(file, line.when):
                 return
             if line.tokens is not None or line.is_usage:  # a tax or a credit of a month is beside the usage of its days
                 self.shapes.setdefault(line.provider, Shape()).has_days = False
-        if self._period.reads(place.day):
-            self.days.setdefault(line.provider, set()).add(place.day)
-            self.cells.setdefault(place, TheirCell()).add(line)
+        if self._period.reads(group.day):
+            self.days.setdefault(line.provider, set()).add(group.day)
+            self.cells.setdefault(group, TheirCell()).add(line)
 
     def _is_inside(self, file: InvoiceFile, span: Span) -> bool:
         """Whether a row of several days lies in the period, not outside. Else its part in the period cannot be known."""
@@ -148,25 +148,25 @@ class Theirs:
             raise InvoiceError(str(file.path), what)
         return inside
 
-    def _place_of(self, line: InvoiceLine) -> Place:
+    def _group_of(self, line: InvoiceLine) -> GroupKey:
         # The middle: a day of another time zone is compared with the day that it overlaps most.
         when = line.when
         day = self._day_of((when.start_us + when.end_us) // 2) if isinstance(when, Span) else when
-        return Place(day, line.provider, line.model, self._mapping.their_key(line.keys), line.tier)
+        return GroupKey(day, line.provider, line.model, self._mapping.their_key(line.keys), line.tier)
 
-    def _shape(self, provider: str, seen: _Seen, found: Format) -> None:
+    def _shape(self, provider: str, seen: _Seen, export: Format) -> None:
         shape = self.shapes.setdefault(provider, Shape())
-        shape.has_tokens = shape.has_tokens or found.has_tokens
-        shape.has_money = shape.has_money or found.has_money
+        shape.has_tokens = shape.has_tokens or export.has_tokens
+        shape.has_money = shape.has_money or export.has_money
         shape.has_keys = shape.has_keys and seen.keys and bool(self._mapping.tenants)
-        shape.has_tiers = shape.has_tiers and found.tiers and seen.tiers
+        shape.has_tiers = shape.has_tiers and export.tiers and seen.tiers
         shape.has_request_ids = shape.has_request_ids or seen.request_ids
-        if found.has_tokens:
-            shape.splits &= (found.splits & seen.kinds) if seen.unsplit else found.splits
+        if export.has_tokens:
+            shape.splits &= (export.splits & seen.kinds) if seen.unsplit else export.splits
 
     def _find_repeated(self, again: DigestCounts) -> None:
         """Add up the rows that the filter found twice, by their whole digests: the filter may be wrong."""
-        for place, line in self.lines(lambda _: True):
+        for group, line in self.lines(lambda _: True):
             before = again.before(line.digest)
             if before:
-                self.cells[place].repeated.add(line, is_second=before == 1)
+                self.cells[group].repeated.add(line, is_second=before == 1)

@@ -30,12 +30,12 @@ def zone_shift(
     day_of = DayOf(timezone)
     plain = _agreeing(by_quarter, lambda quarter: day_of(quarter * QUARTER_US), {day: billed[day] for day in compared})
     by_number = {_number(day): billed[day] for day in compared}
-    best, found = plain, None
+    best, offset_us = plain, None
     for offset in OFFSETS:
         agreeing = _agreeing(by_quarter, _shifted(offset), by_number)
         if agreeing > best:
-            best, found = agreeing, offset * QUARTER_US
-    return found if found is not None and 2 * best >= possible and best > 2 * plain else None
+            best, offset_us = agreeing, offset * QUARTER_US
+    return offset_us if offset_us is not None and 2 * best >= possible and best > 2 * plain else None
 
 
 def _shifted(offset: int) -> Callable[[int], int]:
@@ -52,11 +52,15 @@ _Day = TypeVar("_Day", str, int)
 
 
 def _agreeing(by_quarter: Mapping[int, Tokens], day_of: Callable[[int], _Day], billed: Mapping[_Day, Tokens]) -> int:
-    """How many sums of a day and a kind agree, among those that are billed."""
+    """The number of sums of a day and a kind that agree, among those that are billed."""
     ours: dict[_Day, list[int]] = {day: [0] * 4 for day in billed}
     for quarter, tokens in by_quarter.items():
         sums = ours.get(day_of(quarter))
         if sums is not None:
-            for place in range(4):
-                sums[place] += tokens[place]
-    return sum(one == other != 0 for day, their in billed.items() for one, other in zip(ours[day], their, strict=True))
+            for index in range(4):
+                sums[index] += tokens[index]
+    return sum(
+        our == billed_count != 0
+        for day, their in billed.items()
+        for our, billed_count in zip(ours[day], their, strict=True)
+    )

@@ -37,8 +37,8 @@ def _keys(values: Values) -> tuple[str, ...]:
 
 
 def _tier(values: Values) -> str | None:
-    found = text(values, "usage_type")
-    return None if found in _NO_TIER else found
+    tier = text(values, "usage_type")
+    return None if tier in _NO_TIER else tier
 
 
 def _tokens(row: Row) -> InvoiceLine:

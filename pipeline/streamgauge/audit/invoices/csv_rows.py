@@ -49,12 +49,12 @@ class CsvRows:
                 raise BadTextError(f"the file begins with more than {MAX_BLANK_LINES} empty lines")
         else:
             raise BadTextError("the file is empty")
-        found = [(mark, names) for mark in DELIMITERS if is_known(names := _header(first, mark))]
-        self.header: Sequence[str] = found[0][1] if found else _header(first, ",")
+        known = [(mark, names) for mark in DELIMITERS if is_known(names := _header(first, mark))]
+        self.header: Sequence[str] = known[0][1] if known else _header(first, ",")
         self._lines = chain(before, lines)
         self._before = len(before)
         self._row_chars = 0  # of the row that is being read
-        self.delimiter = found[0][0] if found else ","
+        self.delimiter = known[0][0] if known else ","
 
     def __iter__(self) -> Rows:
         reader = csv.reader(self._bounded(), delimiter=self.delimiter, strict=True)

@@ -91,19 +91,19 @@ class InvoiceFile:
             return self._csv_format(header) is not None
 
         rows = CsvRows(chunks, known)
-        found = self._csv_format(rows.header)
-        if found is None:
+        export = self._csv_format(rows.header)
+        if export is None:
             raise InvoiceError(str(self.path), self._unknown(rows.header), 1)
-        for name in sorted(found.required - set(rows.header)):
-            raise InvoiceError(str(self.path), f"the column is missing; this is the export {found.name}", 1, name)
-        self.format = found
+        for name in sorted(export.required - set(rows.header)):
+            raise InvoiceError(str(self.path), f"the column is missing; this is the export {export.name}", 1, name)
+        self.format = export
         order = sorted(rows.header)
         for number, values in rows:
             cells: Mapping[str, object] = SemicolonCells(values) if rows.delimiter == ";" else values
             yield from self._line_of(Row(cells, meters=self._meters), number, "", order)
 
     def _csv_format(self, header: Sequence[str]) -> Format | None:
-        return next((one for one in self._formats if not one.is_json and one.signs <= set(header)), None)
+        return next((export for export in self._formats if not export.is_json and export.signs <= set(header)), None)
 
     def _json(self, chunks: Iterator[str]) -> Iterator[InvoiceLine]:
         page: dict[str, object] = {}
@@ -111,17 +111,17 @@ class InvoiceFile:
         order: list[str] = []
         for line, path, values, bucket in rows_of(chunks, page):
             is_same = self.format is not None and _is_of(self.format, values)
-            found = self.format if is_same else self._json_format(values)
-            if found is None:
+            export = self.format if is_same else self._json_format(values)
+            if export is None:
                 raise InvoiceError(str(self.path), self._unknown(values), line, path)
-            if self.format not in (None, found):
-                raise InvoiceError(str(self.path), f"a row of {found.name} among rows of another export", line, path)
-            self.format = found
+            if self.format not in (None, export):
+                raise InvoiceError(str(self.path), f"a row of {export.name} among rows of another export", line, path)
+            self.format = export
             if keys != tuple(values):
                 keys, order = tuple(values), sorted(values)
-                for name in sorted(found.required - values.keys()):
+                for name in sorted(export.required - values.keys()):
                     raise InvoiceError(
-                        str(self.path), f"it is missing; this is the export {found.name}", line, f"{path}.{name}"
+                        str(self.path), f"it is missing; this is the export {export.name}", line, f"{path}.{name}"
                     )
             yield from self._line_of(Row(values, bucket, self._meters), line, f"{path}.", order)
         if page.get("has_more") not in (None, False) or page.get("next_page") is not None:
@@ -129,7 +129,7 @@ class InvoiceFile:
             raise InvoiceError(str(self.path), what, None, "has_more")
 
     def _json_format(self, values: Mapping[str, object]) -> Format | None:
-        return next((one for one in self._formats if one.is_json and _is_of(one, values)), None)
+        return next((export for export in self._formats if export.is_json and _is_of(export, values)), None)
 
     def _line_of(self, row: Row, number: int, path: str, order: Sequence[str]) -> Iterator[InvoiceLine]:
         assert self.format is not None
@@ -147,13 +147,13 @@ class InvoiceFile:
 
     def _unknown(self, names: "Sequence[str] | Mapping[str, object]") -> str:
         what = ", ".join(shown(name) for name in sorted(names)[:6])
-        known = ", ".join(sorted(one.name for one in self._formats))
+        known = ", ".join(sorted(export.name for export in self._formats))
         return f"no known export has these columns or keys: {what}; known are {known}"
 
 
-def _is_of(found: Format, values: Mapping[str, object]) -> bool:
+def _is_of(export: Format, values: Mapping[str, object]) -> bool:
     """Whether a row has the keys of a JSON format."""
-    return found.object_name in (None, values.get("object")) and found.signs <= values.keys()
+    return export.object_name in (None, values.get("object")) and export.signs <= values.keys()
 
 
 def _spelled(value: object) -> str:

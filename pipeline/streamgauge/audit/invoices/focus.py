@@ -35,22 +35,22 @@ _METER_COLUMNS = ("SkuMeter", "SkuId", "SkuPriceId")
 
 def _provider(values: Values) -> str:
     for name in _PROVIDERS:
-        if found := text(values, name):
-            return found.lower()
+        if name_text := text(values, name):
+            return name_text.lower()
     raise BadFieldError(_PROVIDERS[0], "no column names the provider")
 
 
 def _details(values: Values) -> dict[str, object]:
-    given = text(values, "SkuPriceDetails")
-    if given is None or given.lower() == "null":
+    content = text(values, "SkuPriceDetails")
+    if content is None or content.lower() == "null":
         return {}
     try:
-        found = msgspec.json.decode(given.encode())
+        details = msgspec.json.decode(content.encode())
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        found = None
-    if not isinstance(found, dict):
+        details = None
+    if not isinstance(details, dict):
         raise BadFieldError("SkuPriceDetails", "it is not a JSON object")
-    return found
+    return details
 
 
 def _meter(row: Row, details: dict[str, object]) -> tuple[Meter, bool]:
@@ -66,9 +66,9 @@ def _meter(row: Row, details: dict[str, object]) -> tuple[Meter, bool]:
             raise BadFieldError("SkuPriceDetails", f"TokenCacheAction {shown(action)} is not Read, Write or Uncached")
         return Meter(model, _ACTIONS[(action or "Uncached").lower()]), action is not None
     for name in _METER_COLUMNS:
-        found = row.meters.get(text(row.values, name) or "")
-        if found is not None:
-            return found, True
+        meter = row.meters.get(text(row.values, name) or "")
+        if meter is not None:
+            return meter, True
     what = "it names no ModelId and TokenDirection: name model and kind of this meter in [meters] of --map"
     raise BadFieldError("SkuPriceDetails", f"{what}; its SkuMeter is {shown(row.values.get('SkuMeter') or '')}")
 
@@ -76,10 +76,10 @@ def _meter(row: Row, details: dict[str, object]) -> tuple[Meter, bool]:
 def _quantity(values: Values, is_correction: bool) -> int | None:
     """The tokens of a row; None if it is not for tokens."""
     for quantity, unit in (("ConsumedQuantity", "ConsumedUnit"), ("PricingQuantity", "PricingUnit")):
-        found, amount = _UNIT.fullmatch(text(values, unit) or ""), money(values, quantity)
-        if found is None or amount is None:
+        match, amount = _UNIT.fullmatch(text(values, unit) or ""), money(values, quantity)
+        if match is None or amount is None:
             continue
-        tokens = EXACT.multiply(amount, Decimal(int(found[1] or 1) * _MULTIPLES[(found[2] or "").upper()]))
+        tokens = EXACT.multiply(amount, Decimal(int(match[1] or 1) * _MULTIPLES[(match[2] or "").upper()]))
         if tokens != tokens.to_integral_value():
             raise BadFieldError(quantity, f"{shown(values.get(quantity))} {unit} is a fraction of a token")
         if tokens < 0 and not is_correction:

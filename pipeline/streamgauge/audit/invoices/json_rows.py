@@ -74,10 +74,10 @@ def _bucket(text: "_Text", index: int) -> Iterator[JsonRow]:
         if is_bucket:
             raise BadTextError(f"data[{index}] has two lists of results", text.line)
         is_bucket = True
-        for place in text.elements():
+        for number in text.elements():
             row_line, begin = text.line_now(), text.offset
             values = text.value()
-            path = f"data[{index}].{name}[{place}]"
+            path = f"data[{index}].{name}[{number}]"
             if not isinstance(values, dict):
                 raise BadTextError(f"{path} is not an object", row_line)
             row = JsonRow(row_line, path, values, bucket)

@@ -101,13 +101,13 @@ def _cost_line(values: Values) -> InvoiceLine:
     value = amount.get("value") if isinstance(amount, dict) else values.get("amount_value")
     if item is None and not str(value).startswith("-"):  # a credit belongs to no line item
         raise BadFieldError("line_item", "it is empty: export the costs grouped by line item")
-    found = _LINE_ITEM.fullmatch(item or "")
+    match = _LINE_ITEM.fullmatch(item or "")
     return InvoiceLine(
         provider=PROVIDER,
         when="",
-        model=_MODALITY.sub("", found[2]) if found else None,
+        model=_MODALITY.sub("", match[2]) if match else None,
         keys=_keys(values),
-        kind=_KINDS[found[3]] if found else None,
+        kind=_KINDS[match[3]] if match else None,
         is_usage=item is not None,
     )
 

@@ -51,10 +51,10 @@ def text(values: Values, name: str) -> str | None:
 
 def required_text(values: Values, name: str, why: str = "it is missing") -> str:
     """Text that has to be there. `why`: the sentence for an empty value."""
-    found = text(values, name)
-    if found is None:
+    content = text(values, name)
+    if content is None:
         raise BadFieldError(name, why)
-    return found
+    return content
 
 
 def count(values: Values, name: str, *, signed: bool = False) -> int | None:
@@ -83,17 +83,17 @@ def _check_separators(values: Values, name: str, value: object) -> None:
         raise BadFieldError(name, f"{shown(value)} {what}")
 
 
-def _whole(name: str, given: str, signed: bool) -> int:
-    if _GROUPED.fullmatch(given):
-        given = given.replace(",", "")
-    sign, digits = ("-", given[1:]) if given.startswith("-") else ("", given)
+def _whole(name: str, content: str, signed: bool) -> int:
+    if _GROUPED.fullmatch(content):
+        content = content.replace(",", "")
+    sign, digits = ("-", content[1:]) if content.startswith("-") else ("", content)
     whole, point, places = digits.partition(".")
     if not _COUNT.fullmatch(whole) or (point and not re.fullmatch("[0-9]+", places)):
-        raise BadFieldError(name, f"{shown(given)} is not a whole number")
+        raise BadFieldError(name, f"{shown(content)} is not a whole number")
     if places.strip("0"):
-        raise BadFieldError(name, f"{shown(given)} is a fraction: a count is a whole number")
+        raise BadFieldError(name, f"{shown(content)} is a fraction: a count is a whole number")
     if sign and not signed:
-        raise BadFieldError(name, f"{shown(given)} is negative")
+        raise BadFieldError(name, f"{shown(content)} is negative")
     return -int(whole) if sign else int(whole)
 
 
@@ -113,14 +113,14 @@ def money(values: Values, name: str) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise BadFieldError(name, f"{shown(value)} is not an amount of money")
     _check_separators(values, name, value)
-    given = str(value).strip()
-    if _GROUPED_MONEY.fullmatch(given):
-        given = given.replace(",", "")
-    if not _MONEY.fullmatch(given):
+    content = str(value).strip()
+    if _GROUPED_MONEY.fullmatch(content):
+        content = content.replace(",", "")
+    if not _MONEY.fullmatch(content):
         raise BadFieldError(name, f"{shown(value)} is not an amount of money: write digits with a decimal point")
-    if len(given) > MAX_WHOLE_DIGITS + MAX_PLACES + 8:
+    if len(content) > MAX_WHOLE_DIGITS + MAX_PLACES + 8:
         raise BadFieldError(name, f"{shown(value)} has too many digits")
-    amount = Decimal(given)
+    amount = Decimal(content)
     if amount and amount.adjusted() >= MAX_WHOLE_DIGITS:
         raise BadFieldError(name, f"{shown(value)} is too large for an amount of money")
     if amount and places_of(amount) > MAX_PLACES:
@@ -149,9 +149,11 @@ def cents(amount: Decimal) -> Decimal:
 
 def check_usd(values: Values, name: str) -> None:
     """Refuse a missing currency, and one that is not the dollar: the ledger's costs are in dollars, nothing is converted."""
-    found = required_text(values, name, "the currency is missing")
-    if found.upper() != "USD":
-        raise BadFieldError(name, f"the currency is {shown(found)}: only USD can be compared, and nothing is converted")
+    currency = required_text(values, name, "the currency is missing")
+    if currency.upper() != "USD":
+        raise BadFieldError(
+            name, f"the currency is {shown(currency)}: only USD can be compared, and nothing is converted"
+        )
 
 
 def moment_us(values: Values, name: str, *, zone: bool = True) -> int:
@@ -159,21 +161,21 @@ def moment_us(values: Values, name: str, *, zone: bool = True) -> int:
     value = values.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return _unix(name, value)
-    given = required_text(values, name).upper()
-    if re.fullmatch(r"[0-9]{9,11}(\.0+)?", given):
-        return _unix(name, int(given.partition(".")[0]))
-    if not _TIME.fullmatch(given):
-        raise BadFieldError(name, f"{shown(given)} is not a time such as 2026-11-01T00:00:00Z")
+    content = required_text(values, name).upper()
+    if re.fullmatch(r"[0-9]{9,11}(\.0+)?", content):
+        return _unix(name, int(content.partition(".")[0]))
+    if not _TIME.fullmatch(content):
+        raise BadFieldError(name, f"{shown(content)} is not a time such as 2026-11-01T00:00:00Z")
     try:
-        moment = datetime.fromisoformat(given)
+        moment = datetime.fromisoformat(content)
     except ValueError:
-        raise BadFieldError(name, f"{shown(given)} is no possible time") from None
+        raise BadFieldError(name, f"{shown(content)} is no possible time") from None
     if moment.tzinfo is None:
         if zone:
-            raise BadFieldError(name, f"{shown(given)} has no time zone")
+            raise BadFieldError(name, f"{shown(content)} has no time zone")
         moment = moment.replace(tzinfo=UTC)
     if not 1970 <= moment.year <= 8999:  # far from the ends of Python's dates, since zones add to it
-        raise BadFieldError(name, f"{shown(given)} is no possible time")
+        raise BadFieldError(name, f"{shown(content)} is no possible time")
     past = moment - _EPOCH
     return (past.days * 86_400 + past.seconds) * _MICROSECONDS + past.microseconds
 
@@ -186,25 +188,25 @@ def _unix(name: str, seconds: int) -> int:
 
 def span(values: Values, start: str, end: str, *, zone: bool = True) -> Span:
     """A bucket's span, its end excluded."""
-    found = Span(moment_us(values, start, zone=zone), moment_us(values, end, zone=zone))
-    if found.start_us >= found.end_us:
+    span = Span(moment_us(values, start, zone=zone), moment_us(values, end, zone=zone))
+    if span.start_us >= span.end_us:
         raise BadFieldError(end, f"the end is not after {start}")
-    return found
+    return span
 
 
 def date(values: Values, name: str) -> str:
     """A date, YYYY-MM-DD; a time of midnight after it is accepted."""
-    given = required_text(values, name)
-    day = given[:10]
-    if not _DATE.fullmatch(day) or (given[10:] and not re.fullmatch(r"[T ]00:00(:00(\.0+)?)?Z?", given[10:])):
-        raise BadFieldError(name, f"{shown(given)} is not a date such as 2026-11-01")
+    content = required_text(values, name)
+    day = content[:10]
+    if not _DATE.fullmatch(day) or (content[10:] and not re.fullmatch(r"[T ]00:00(:00(\.0+)?)?Z?", content[10:])):
+        raise BadFieldError(name, f"{shown(content)} is not a date such as 2026-11-01")
     try:
         datetime.fromisoformat(day)
     except ValueError:
-        raise BadFieldError(name, f"{shown(given)} is no possible date") from None
+        raise BadFieldError(name, f"{shown(content)} is no possible date") from None
     return day
 
 
-def texts(*found: str | None) -> tuple[str, ...]:
+def texts(*values: str | None) -> tuple[str, ...]:
     """Those that are there, without repetition, in their order."""
-    return tuple(dict.fromkeys(one for one in found if one))
+    return tuple(dict.fromkeys(value for value in values if value))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import Tokens
-from streamgauge.audit.ours import OurStream, Place
-from streamgauge.audit.rates import cost_at, folded, rates_of
+from streamgauge.audit.money import cost_at, folded, rates_of
+from streamgauge.audit.ours import GroupKey, OurStream
 
 PRICES = (Decimal("0.0000025"), Decimal("0.00000125"), Decimal("0.000003"), Decimal("0.00001"))
 
@@ -17,7 +17,7 @@ PRICES = (Decimal("0.0000025"), Decimal("0.00000125"), Decimal("0.000003"), Deci
 def stream(tokens: Tokens, usd: Decimal | None = None) -> OurStream:
     cost = sum((count * price for count, price in zip(tokens, PRICES, strict=True)), Decimal(0)) if usd is None else usd
     return OurStream(
-        "id", Place("2026-03-01", "p", "m", None, None), 0, 0, tokens, tokens, cost, 0, True, True, True, True, True,
+        "id", GroupKey("2026-03-01", "p", "m", None, None), 0, 0, tokens, tokens, cost, 0, True, True, True, True, True,
         None, None, None, None, 0,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamgauge.audit.models import family_of, joined_names
+from streamgauge.audit.cells import family_of, joined_names
 
 ONE_MODEL = (
     ("gpt-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4o"),
