@@ -383,7 +383,7 @@ TIMES: list[Check] = [times_are_those_of_the_reads, one_read_of_everything_is_a_
 
 
 # Each vector is sent in one of so many ways, in other ones than the next vector.
-_EVERY = {"few": 6, "many": 1}.get(settings.get_current_profile_name(), 3)
+_EVERY = {"few": 6, "many": 1}.get(settings.get_current_profile_name(), 4)
 
 
 def ways_of(vector: Vector) -> list[Check]:
@@ -396,7 +396,7 @@ def ways_of(vector: Vector) -> list[Check]:
 @pytest.mark.timeout(600)
 @by_dialect(ALL)
 def test_the_record_does_not_depend_on_how_the_bytes_come(among: list[Vector]) -> None:
-    """Each vector in a third of the ways; in all with the profile `many`."""
+    """Each vector in a fourth of the ways; in all with the profile `many`."""
 
     def in_some_ways(vector: Vector) -> None:
         ways = ways_of(vector)[crc32(vector.name.encode()) % _EVERY :: _EVERY]

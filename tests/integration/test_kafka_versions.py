@@ -1,4 +1,4 @@
-"""The whole chain on the supported Kafka versions: 3.9, and the newest 4. A tap, two workers, one of them killed."""
+"""The whole chain on Kafka 3.9: a tap, two workers, one of them killed. All other tests run on the newest 4."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from bench.soak_traffic import Load
 from streamgauge.core.record import Record
 from tests.integration.synthetic import distinct
 from tests.kafka_broker.broker import Broker
-from tests.kafka_broker.jars import KAFKA_3_9, KAFKA_4, NoBrokerError
+from tests.kafka_broker.jars import KAFKA_3_9, NoBrokerError
 from tests.kafka_broker.reading import read_all
 from tests.running import Running, command, here, off_loop, start, start_tap, wait_for, wait_until_ready
 
@@ -27,18 +27,18 @@ STREAMS_AT_A_TIME = 12
 LOAD_S = 5.0
 # The oldest Fetch that a broker accepts identifies its line: 4.0 dropped what is older than Kafka 2.1 (KIP-896).
 FETCH, API_VERSIONS = 1, 18
-OLDEST_FETCH = {KAFKA_3_9: 0, KAFKA_4: 4}
+OLDEST_FETCH_OF_3_9 = 0
 
 
-@pytest.fixture(params=[KAFKA_3_9, KAFKA_4], ids=["3.9", "4"])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker of each version; asserts that it reports this version."""
-    broker = Broker(tmp_path / "broker", pom=request.param)
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker of 3.9; asserts that it reports this version."""
+    broker = Broker(tmp_path / "broker", pom=KAFKA_3_9)
     try:
         broker.start()
     except NoBrokerError as why:
         pytest.skip(f"no Kafka: {why}")
-    assert oldest(broker.bootstrap)[FETCH] == OLDEST_FETCH[request.param]
+    assert oldest(broker.bootstrap)[FETCH] == OLDEST_FETCH_OF_3_9
     yield broker
     broker.kill()
 

@@ -71,9 +71,9 @@ def test_a_request_without_the_attribute_and_a_caller_that_knows_none() -> None:
 
 
 @pytest.mark.slow
-def test_100_000_values_stay_within_their_budget_and_the_page() -> None:
+def test_20_000_values_stay_within_their_budget_and_the_page() -> None:
     metrics, record = Metrics(attributes=["agent", "session"]), make_record()
-    for number in range(100_000):
+    for number in range(20_000):
         attributes = {"agent": f"{number}-" + "a" * 90, "session": '\n"{}é' * 40}
         metrics.observe(msgspec.structs.replace(record, attributes=attributes))
     assert cpu_seconds_of(metrics.render) < MOST_S
@@ -81,9 +81,9 @@ def test_100_000_values_stay_within_their_budget_and_the_page() -> None:
     page = read_page(body)
     assert lines_of(body) < PAGE_SERIES
     assert len(page.label_values("agent")) <= ATTRIBUTE.budget
-    assert page.total(STREAMS) == 100_000
+    assert page.total(STREAMS) == 20_000
     assert OTHER in page.label_values("agent")
-    assert page.value("streamgauge_metric_labels_cut_total", label="agent") > 390_000
+    assert page.value("streamgauge_metric_labels_cut_total", label="agent") > 70_000
 
 
 @pytest.mark.slow

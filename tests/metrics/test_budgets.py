@@ -84,15 +84,15 @@ def test_a_page_holds_500_pairs_in_each_histogram_of_latency(upstreams: int, mod
 
 
 @pytest.mark.slow
-def test_100_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
+def test_30_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
     metrics, sent = Metrics(), Counter[str]()
-    for number in range(100_000):
+    for number in range(30_000):
         upstream = f"upstream-{number % 100}"
         sent[upstream] += 1
         metrics.observe(record_of(upstream, f"{number}-" + "m" * 90))
-        if number == 20_000:
+        if number == 10_000:
             before = held_by(metrics)
-    assert held_by(metrics) == before  # 80,000 more names
+    assert held_by(metrics) == before  # 20,000 more names
     page = read_at_once(metrics.render())
     for name in (STREAMS, *(f"{metric.name}_count" for metric in LATENCIES)):
         seen = Counter[str]()
@@ -102,7 +102,7 @@ def test_100_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
         gaps = 4 if "inter_chunk" in name else 1
         assert seen == {upstream: count * gaps for upstream, count in sent.items()}, name
     assert len(pairs_of(page, STREAMS)) == SHARED_PAIRS
-    assert page.value(CUT, label="model") == 100_000 - SHARED_PAIRS
+    assert page.value(CUT, label="model") == 30_000 - SHARED_PAIRS
     assert page.value(CUT, label="upstream") == 0
 
 

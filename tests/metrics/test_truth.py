@@ -25,7 +25,7 @@ from tests.streams import INSTANCE, stream_id
 
 pytestmark = pytest.mark.slow
 
-STREAMS = 10_000
+STREAMS = 3_000
 SCRIPT = Path(__file__).parent / "histograms_from_truth.py"
 # In a token event with a summary of reasoning.
 SUMMARY_DELTA = b'"type":"response.reasoning_summary_text.delta"'
@@ -93,7 +93,7 @@ def segment(scenario: Scenario, exchange: Told, number: int) -> Segment:
     )
 
 
-def test_histograms_counters_and_tokens_of_10_000_streams(tmp_path: Path) -> None:
+def test_histograms_counters_and_tokens_of_3_000_streams(tmp_path: Path) -> None:
     dice = random.Random(31)
     metrics, assembler = Metrics(), Assembler()
     for upstream in {scenario.upstream for scenario in PLAYED}:

@@ -289,4 +289,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestModel.settings = settings(stateful_step_count=30)
