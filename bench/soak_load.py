@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from streamgauge_demo.provider import LAST_CHUNK, chunk
+
 # The least number of a stream's token events, and the range above: at the pace of `soak_traffic` 0.2 to 2 s.
 _LEAST_EVENTS, _MORE_EVENTS = 10, 90
 # The beginning of the text in each token event, by which a client counts them without parsing.
@@ -18,7 +20,6 @@ TOKEN = b'"delta":{"content":"word '
 INPUT_TOKENS = 3
 # Type and code of the in-band error.
 ERROR_TYPE, ERROR_CODE = "server_error", "overloaded"
-LAST_CHUNK = b"0\r\n\r\n"
 # Outcomes by the last digit of a stream's number; all others are completed.
 _OUTCOMES = {1: "stream_error", 3: "client_abort", 5: "upstream_reset", 8: "truncated"}
 
@@ -90,14 +91,14 @@ def text(stream: Stream, place: int) -> str:
 
 
 def _ending(stream: Stream) -> list[bytes]:
-    done = _framed(b"data: [DONE]\n\n") + LAST_CHUNK
+    done = chunk(b"data: [DONE]\n\n") + LAST_CHUNK
     if stream.cut:
         return []
     if stream.outcome == "truncated":
         return [LAST_CHUNK]
     if stream.outcome == "stream_error":
         error = {"message": "too many at once", "type": ERROR_TYPE, "code": ERROR_CODE}
-        failure = _framed(b"data: " + msgspec.json.encode({"error": error}) + b"\n\n")
+        failure = chunk(b"data: " + msgspec.json.encode({"error": error}) + b"\n\n")
         return [failure, done if stream.second_variant else LAST_CHUNK]
     total = INPUT_TOKENS + stream.events
     usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": stream.events, "total_tokens": total}
@@ -110,8 +111,4 @@ def _event(stream: Stream, **choice: Any) -> bytes:
 
 def _chunk(stream: Stream, choices: list[Any], **more: Any) -> bytes:
     event = {"id": stream.name, "object": "chat.completion.chunk", "model": "m-1", "choices": choices, **more}
-    return _framed(b"data: " + msgspec.json.encode(event) + b"\n\n")
-
-
-def _framed(event: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(event), event)
+    return chunk(b"data: " + msgspec.json.encode(event) + b"\n\n")

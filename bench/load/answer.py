@@ -6,12 +6,12 @@ The text of a delta is a tilde and STAMP_DIGITS digits: in a paced stream the up
 
 import re
 
+from streamgauge_demo.provider import LAST_CHUNK, chunk
+
 MARK = b"}"
 MARKS = 3
 STAMP_DIGITS = 19
 STAMP = re.compile(rb"~([0-9]{19})")
-# The end of a chunked response. No event ends with these bytes.
-LAST_CHUNK = b"0\r\n\r\n"
 # The request header that sets the load. A tap captures LLM_PATH; it does not capture another path, unless the response is
 # an event stream.
 LOAD_HEADER = b"x-load"
@@ -48,11 +48,6 @@ def parse_request(head: bytes) -> tuple[int, int, bool]:
     """The interval (us), the number of deltas, and whether the path is LLM_PATH, from the head of a request."""
     line = head.lower().partition(b"\r\n" + LOAD_HEADER + b":")[2].partition(b"\r\n")[0].split()
     return int(line[0]), int(line[1]), LLM_PATH.encode() in head.partition(b"\r\n")[0]
-
-
-def chunk(data: bytes) -> bytes:
-    """One chunk of HTTP/1.1."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def _delta(text: bytes) -> bytes:

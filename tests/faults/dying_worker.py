@@ -17,7 +17,7 @@ from streamgauge.core.assembly.assembler import PRODUCERS
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import key_of
-from tests.integration import worker_process
+from tests.integration import workers
 
 # The steps of a checkpoint, in their order.
 KINDS = ("record", "bucket", "producers", "commit")
@@ -66,4 +66,4 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     die_before(arguments.pop("before"), arguments.pop("skip"), arguments.pop("durable"))
     sys.argv[1] = json.dumps(arguments)
-    sys.exit(worker_process.main())
+    sys.exit(workers.main())

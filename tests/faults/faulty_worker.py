@@ -24,12 +24,14 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from faust.assignor.partition_assignor import PartitionAssignor
 
 from streamgauge.cli.worker import LedgerStore
+from streamgauge.core.capture import bundles
+from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.faust import recovery, transport
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition
-from tests.integration import worker_process
+from tests.integration import workers
 
 # Longer than any test waits (seconds).
 _FOR_EVER = 600
@@ -229,6 +231,11 @@ def two_hours_ahead() -> None:
     BatchBuilder.append = append_by_this_clock
 
 
+def read_an_earlier_format_alone() -> None:
+    """A worker of an earlier version."""
+    bundles.FORMAT_VERSION = FORMAT_VERSION - 1  # type: ignore[attr-defined]
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
@@ -247,6 +254,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         lose_the_middle_of_the_changelog,
         send_in_any_order,
         two_hours_ahead,
+        read_an_earlier_format_alone,
     )
 }
 
@@ -254,4 +262,4 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     FAULTS[arguments.pop("fault")]()
     sys.argv[1] = json.dumps(arguments)
-    sys.exit(worker_process.main())
+    sys.exit(workers.main())

@@ -25,7 +25,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.partition import Partition
 from streamgauge.worker.process import Worker
 from streamgauge.worker.topic_identity import TopicIdentityCheck
-from tests.integration import worker_process
+from tests.integration import workers
 
 MOMENTS: dict[str, tuple[Any, str]] = {
     "log_start": (Log, "start"),
@@ -89,7 +89,7 @@ def main() -> int:
     else:
         stop_at(moment, reached)
     sys.argv[1] = json.dumps(arguments)
-    return worker_process.main()
+    return workers.main()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import pytest
 from streamgauge.metrics.declarations import LABELS, PAGE_SERIES
 from streamgauge.settings.declarations import WORKER_ADMIN, Settings
 from streamgauge_demo.provider import Provider, answer, chunk
-from tests.faults.listening import listening
 from tests.faults.scripted import (
     BODY,
     CHAT,
@@ -30,6 +29,7 @@ from tests.faults.scripted import (
     with_records,
 )
 from tests.metrics.pages import lines_of, read_page
+from tests.processes import children
 from tests.running import Running, start, start_tap, start_up, start_worker, wait_for, wait_until_ready
 
 ANY_ADMIN = ("--admin", "127.0.0.1:0")
@@ -182,6 +182,46 @@ def test_s2_a_page_of_another_site_cannot_read_the_admin_port_by_a_name_of_its_o
             for host in ("evil.example", f"evil.example:{admin.port}", "127.0.0.1.evil.example", "169.254.169.254"):
                 assert asyncio.run(status(path, host)) == b"403", (path, host)
             assert asyncio.run(status(path, admin.netloc)) == b"200", path
+
+
+_LISTENING = "0A"
+_UNCONNECTED_UDP = "07"
+
+
+def tree_of(pid: int) -> set[int]:
+    """A process and all that it and its children started."""
+    return {pid}.union(*(tree_of(child) for child in children(pid)))
+
+
+def listening(pid: int) -> set[str]:
+    """`tcp 127.0.0.1:8080` for each socket of the process and of its children that accepts connections or datagrams."""
+    inodes = {inode for one in tree_of(pid) for inode in _sockets_of(one)}
+    found = set()
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            waits = _LISTENING if table.startswith("tcp") else _UNCONNECTED_UDP
+            if fields[3] == waits and fields[9] in inodes:
+                found.add(f"{table[:3]} {_address(fields[1])}")
+    return found
+
+
+def _sockets_of(pid: int) -> Iterator[str]:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except FileNotFoundError:  # closed meanwhile
+            continue
+        if target.startswith("socket:["):
+            yield target[8:-1]
+
+
+def _address(text: str) -> str:
+    host, _, port = text.partition(":")
+    words = [bytes.fromhex(host[at : at + 8])[::-1] for at in range(0, len(host), 8)]
+    if len(words) == 1:
+        return ".".join(map(str, words[0])) + f":{int(port, 16)}"
+    return f"[{b''.join(words).hex(':', 2)}]:{int(port, 16)}"
 
 
 SECRET = "CaNaRy-of-the-settings"

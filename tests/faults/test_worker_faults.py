@@ -125,7 +125,7 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
     stacks: dict[str, list[str]] = line["stacks"]
     there: dict[str, str | None] = json.loads(threads)
     for number, name in there.items():
-        if name == "Thread-1 (announce)":  # of `worker_process`: it ends once the worker is ready
+        if name == "Thread-1 (announce)":  # of `workers.main`: it ends once the worker is ready
             continue
         wanted = f"thread {name or number}"
         assert any(stack == wanted or stack.startswith(f"{wanted} (") for stack in stacks), (number, name)

@@ -94,7 +94,8 @@ def test_bundles_of_a_later_format_are_kept_and_can_be_returned_once(kafka: str,
     """Taps were upgraded before the workers. The bundles wait among the dead letters; returned twice, they count once."""
     written = list(SyntheticTap(22).bundles(40))
     write(kafka, prefix, written)
-    with worker(tmp_path, module="tests.integration.older_worker", bootstrap=kafka, prefix=prefix) as process:
+    settings = {"bootstrap": kafka, "prefix": prefix, "fault": "read_an_earlier_format_alone"}
+    with worker(tmp_path, module="tests.faults.faulty_worker", **settings) as process:
         letters = asyncio.run(read_until(kafka, f"{prefix}.deadletter", lambda all_: len(all_) >= len(written)))
         assert process.stop() == 0
         assert process.metric('streamgauge_dead_letters_total{error_class="version",stage="decode"}') + process.metric(

@@ -1,9 +1,14 @@
-"""Workers as processes, for tests."""
+"""Workers as processes that a test may kill: `python -m tests.integration.workers JSON` is such a process.
 
+Its settings are those of `WorkerSettings`, and `ledger`.
+"""
+
+import gc
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +31,7 @@ class WorkerProcess:
     def __init__(
         self,
         directory: Path,
-        module: str = "tests.integration.worker_process",
+        module: str = "tests.integration.workers",
         *,
         fresh: bool = False,
         **settings: Any,
@@ -86,3 +91,40 @@ def worker(directory: Path, **settings: Any) -> Iterator[WorkerProcess]:
         yield process
     finally:
         process.kill()
+
+
+def main() -> int:
+    """The worker's own process. It prints `ready` once it has its partitions, and its metrics at the end."""
+    from streamgauge.cli.worker import LedgerStore
+    from streamgauge.ledger import open_ledger
+    from streamgauge.metrics.prometheus import Metrics
+    from streamgauge.worker import process
+    from streamgauge.worker.settings import RecordStore, WorkerSettings
+
+    gc.freeze()
+    gc.enable()
+    told = json.loads(sys.argv[1])
+    ledger: RecordStore | None = LedgerStore(open_ledger(told.pop("ledger"))) if "ledger" in told else None
+    settings = WorkerSettings(data_dir=Path(told.pop("data_dir")), **told)
+    metrics = Metrics()
+    made: list[process.Worker] = []
+
+    class Announced(process.Worker):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given)  # type: ignore[arg-type]
+            made.append(self)
+
+    def announce() -> None:
+        while not (made and made[0].unready is None):
+            time.sleep(0.05)
+        print("ready", flush=True)
+
+    process.Worker = Announced  # type: ignore[assignment, misc]
+    threading.Thread(target=announce, daemon=True).start()
+    code = process.run_worker(settings, ledger, metrics)
+    print(metrics.render().decode(), flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
