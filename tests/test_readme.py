@@ -214,7 +214,9 @@ def test_the_map_in_a_docstring_names_modules_of_its_package(package: Path) -> N
     assert [name for name in named if not (package / name).exists() and not list(package.glob(f"*/{name}"))] == []
 
 
-def test_the_map_of_the_package_is_complete() -> None:
-    docstring = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text())) or ""
-    names = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir() if path.name[0] != "_"}
-    assert sorted(name for name in names - {"py.typed"} if f"\n{name}" not in docstring) == []
+@each(PACKAGES, relative)
+def test_the_map_of_a_package_is_complete(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    modules = {path.name for path in package.glob("*.py") if path.name[:2] != "__"}
+    packages = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    assert sorted(name for name in modules | packages if not re.search(rf"(?<!\w){re.escape(name)}", docstring)) == []

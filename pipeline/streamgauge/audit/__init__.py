@@ -1,7 +1,17 @@
-"""The billing audit: holds the ledger against the invoices of providers, and names the cause of each difference.
+"""The billing audit: compares the ledger with the invoices of providers, and names the cause of each difference.
 
-`invoices/` reads what providers export, `ours.py` what the ledger holds. Both are added up by cell: a day, a provider, a
-model, a key and a tier. `reconcile.py` compares the cells, and tries the causes (`causes.py`, `money.py`, `moves.py`,
-`zones.py`) on each difference.
-`result.py` is the result: schemas/audit.v1.json. A provider's export needs a module in `invoices/` and a line in FORMATS.
+Both sides are added up by cell: a day, a provider, a model, a key and a tier. `reconcile.py` compares the cells, and tries
+the causes on each difference. A provider's export needs a module in `invoices/` and a line in FORMATS.
+
+period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys
+ours.py         the ledger's side; resumed.py: counts resumed streams once
+theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
+temporary.py    temporary tables for millions of rows
+cells.py        cells; amounts.py: exact tokens and money
+reconcile.py    adds up, compares, and tries the causes
+causes.py       causes in tokens; moves.py: streams billed in another cell; subsets.py: streams that add up to a difference
+money.py        causes in money; zones.py: invoices in another time zone
+findings.py     what records show without an invoice; recounts.py: results of `recount`
+conclude.py     makes the result, and checks it; result.py: the result, as schemas/audit.v1.json describes it
+rows.py page.py   the result as rows and as an HTML page; runs.py: kept runs
 """

@@ -5,8 +5,22 @@ commands.py   every command: its sentence, examples, and options that are no set
 parser.py     what these are made of: click's commands, groups and options, with settings, help and errors of ours
 completion.py   click's completion in shells, and where its scripts are installed
 extras.py     what commands need that a plain installation does not bring
-settings.py   `config show`, `config check`
-admin_port.py  the admin port of taps and workers
-tap_process.py   what the commands that run a tap share
-ledgers.py ledger_watch.py   opens ledgers; what `up` and `worker` show of theirs
+tables.py     output as a table, JSON, JSON lines or CSV
+
+Commands:
+
+up.py tap.py packets.py worker.py   commands that run until they are stopped
+top.py doctor.py settings.py   look at an installation; settings.py: `config show`, `config check`
+ledger.py audit.py             records, totals, and their comparison with invoices
+topics.py deadletter.py        topics and dead letters in Kafka
+replay.py recount.py           recordings
+demo.py assets.py rules.py     the demo; files of this version
+
+What they share:
+
+tap_process.py   a tap's processes, spool and counters, for `up` and `tap`; pump_fallback.py: relays without the pump
+admin_port.py    the admin port of taps and workers
+kafka_options.py   how Kafka clients connect
+ledgers.py       opens ledgers; ledger_watch.py: what `up` and `worker` show of theirs
+stream_costs.py   prices, and the metrics of money; span_export.py: records as spans; tenants_file.py: the file of --tenants
 """
