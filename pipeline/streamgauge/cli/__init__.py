@@ -2,7 +2,7 @@
 
 main.py       one run of a command: signals, exit codes, errors
 commands.py   every command: its sentence, examples, and options that are no settings (those: `settings/declarations.py`)
-parser.py     what these are made of: click's commands, groups and options, with settings, help and errors of ours
+parser.py     classes of commands, groups and options, made of click's: they add settings, and our help and errors
 completion.py   click's completion in shells, and where its scripts are installed
 extras.py     what commands need that a plain installation does not bring
 tables.py     output as a table, JSON, JSON lines or CSV

@@ -11,8 +11,8 @@ assembly/    segments -> state of a stream -> record, for many streams
 
 They use these modules:
 
-allowlist.py       which members of an event are kept
-safe_values.py     which values of a member are kept
+allowlist.py       masking's decision: whether a member of an event is kept, by its path and the kind of its value
+safe_values.py     which values look like an id, a code or a name; the same rules for values that a record shows
 usage.py           the token counts that a stream reports; usage_parts.py: what a response bills apart from tokens
 modalities.py      tokens by modality (text, image, audio), as a usage object reports them
 token_kinds.py     token counts as disjoint kinds, whose sum is the whole

@@ -14,8 +14,14 @@ otel_names.py  the same under OpenTelemetry's names, where they are asked for
 rate_limits.py   the rate limits of the newest responses, as gauges
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
 objectives.py  the objectives of streams, for alerts
-rules.py       alert and recording rules; rules_slo.py rules_streams.py rules_taps.py rules_workers.py rules_money.py
-               rules_presence.py: by what they watch; rule_files.py: their files for Prometheus and Sloth
+rules.py       the parts of alert and recording rules. A threshold stands in the alert's `expr`; the alerts:
+               rules_slo.py       broken streams and time to first token, by burn rate
+               rules_streams.py   the other alerts on an upstream
+               rules_taps.py      reads, spool, disk, broker, clock
+               rules_workers.py   lag, dead letters, storing in the ledger, spans
+               rules_money.py     costs, budgets, audit
+               rules_presence.py  processes or metrics that are missing
+rule_files.py  the rules as files for Prometheus and Sloth
 http_server.py   the admin port: metrics and health
 admin_access.py   access to it: its token, guesses of the token, its certificate
 admin_log.py   what was read from it and what it refused: the admin log, and refusals

@@ -1,6 +1,6 @@
 """The parts of alert and recording rules for Prometheus. `rule_files.py` collects and writes them.
 
-An alert has a page docs/runbooks/<name>.md, and a firing and a silent case in dashboards/prometheus/tests.
+An alert has a page docs/runbooks/<name>.md, and a firing and a silent case in tests/dashboards/alert_cases.py.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """All settings, and how their values are read.
 
 declarations.py   every setting, once: its type, default, text, commands and section
+sources.py        the values of a run: from options, the environment and a file, in this order
 types.py          the types of settings: what a value may be, and how help and errors name it
 sources.py        the values of settings: from options, environment, file and defaults
 attributes.py     --attribute and --metric-attribute

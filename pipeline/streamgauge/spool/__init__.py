@@ -2,12 +2,12 @@
 
 | file | contents |
 |---|---|
-| spool.py | putting, taking, delivering and dropping rows, and the balance of reads |
+| spool.py | putting, taking, delivering and dropping rows |
 | row_clock.py | the age of a row, independent of steps of the wall clock |
 | connection.py | the file while two processes use it: opened, replaced, repaired |
 | file.py | the format: pages, columns, checksums; recovery of a damaged file |
 | sql.py | the SQL statements |
-| read_counters.py | the balance of reads; response_counters.py: of responses; mapped_file.py: their files |
+| read_counters.py | the balance of reads: seen, delivered, dropped by reason (`DropReason`); response_counters.py: of responses; mapped_file.py: their files |
 | reserve.py | disk space that is kept for the last rows |
 """
 

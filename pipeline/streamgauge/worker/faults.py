@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from streamgauge.errors import STUCK, UNAVAILABLE
+from streamgauge.errors import BUG, STUCK, UNAVAILABLE
 
 # What an operator has to do about a topic that was recreated.
 NEW_LOG_REMEDY = (
@@ -73,7 +73,7 @@ class StuckError(WorkerError):
 class BugError(WorkerError):
     """A bug. `error`: the exception, whose traceback is logged."""
 
-    exit_code = 70
+    exit_code = BUG
 
     def __init__(self, sentence: str, error: BaseException | None = None) -> None:
         super().__init__(sentence)
