@@ -7,7 +7,8 @@
 | connection.py | the file while two processes use it: opened, replaced, repaired |
 | file.py | the format: pages, columns, checksums; recovery of a damaged file |
 | sql.py | the SQL statements |
-| read_counters.py | the balance of reads: seen, delivered, dropped by reason (`DropReason`); response_counters.py: of responses; mapped_file.py: their files |
+| read_counters.py | the balance of reads: seen, delivered, dropped by reason (`DropReason`) |
+| response_counters.py | the same for responses; mapped_file.py: the files of both |
 | reserve.py | disk space that is kept for the last rows |
 """
 
