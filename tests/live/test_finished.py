@@ -210,6 +210,7 @@ def test_what_is_not_measured_is_not_slow() -> None:
     assert worst.worst("first_token", 1.0) == worst.worst("gap", 1.0) == []
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_all_that_is_kept_is_found() -> None:
     worst = WorstStreams()
     for number in range(20_000):

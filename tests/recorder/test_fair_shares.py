@@ -279,6 +279,7 @@ def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: 
         )
 
 
+@pytest.mark.slow
 def test_waiting_reads_of_the_party_with_the_most_are_dropped_and_of_its_newest_streams_first() -> None:
     """An old, long stream of another party keeps its end, although it has more than each stream of the flood."""
     recorder = Recorder(talk.settings("masked"), max_behind_bytes=2_000_000)

@@ -200,6 +200,7 @@ def test_a_full_spool_never_costs_heartbeats_or_final_bundles(
     spool.close()
 
 
+@pytest.mark.slow
 def test_a_completely_full_spool_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", max_bytes=1 * MIB)
     out = SpoolWriter(INSTANCE, spool, counters)

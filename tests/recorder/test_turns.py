@@ -131,6 +131,7 @@ def test_a_stream_of_ten_thousand_events_in_one_read_needs_few_turns() -> None:
     assert stream.content.count(b"\n\n") == 10_002
 
 
+@pytest.mark.slow
 def test_waiting_reads_are_bounded_and_the_streams_with_the_most_lose_them() -> None:
     recorder = Recorder(talk.settings("masked"), max_behind_bytes=2_000_000)
     burst = EVENTS[1] * 4_000  # 388,000 bytes

@@ -135,6 +135,7 @@ def test_a_readable_bundle_is_found_after_more_than_the_queue_holds(
     assert caplog.text.count("stops at offset") == 1, "it stops again before the bundle that it has found"
 
 
+@pytest.mark.slow
 def test_without_a_readable_bundle_it_stays_stopped_and_holds_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_module, "FULL_BYTES", 20_000)
     monkeypatch.setattr(partition_module, "LOW_BYTES", 5_000)

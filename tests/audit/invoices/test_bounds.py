@@ -67,6 +67,7 @@ def endless(begin: str, member: str) -> Iterator[str]:
         yield member.replace("N", f"{number}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "what"),
     [

@@ -102,6 +102,7 @@ def test_a_page_that_is_not_the_last_is_refused(case: tuple[Sample, dict[str, An
     assert refusal(text).startswith("field has_more: the page is not the last one")
 
 
+@pytest.mark.slow
 @of_json
 def test_broken_json_is_refused_wherever_it_ends(sample: Sample) -> None:
     text = sample.text()

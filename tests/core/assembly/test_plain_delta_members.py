@@ -16,6 +16,8 @@ from hypothesis import settings
 from streamgauge.core.dialects import BY_NAME
 from tests.core.assembly.test_plain_deltas import NAMES, canonical, same
 
+pytestmark = pytest.mark.slow
+
 _ABSENT = object()
 _VALUES: tuple[Any, ...] = ("", 0, None, [], True, "x", 1.5, _ABSENT)
 # At each path one of this many values is tried; the next path begins with the next value.

@@ -76,6 +76,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> N
         assert upstream.connections == 2
 
 
+@pytest.mark.slow
 def test_h5_too_many_pipelined_requests_are_refused_after_the_running_response(tmp_path: Path) -> None:
     """What fits into the limit is answered; the running stream is not affected; the relay buffers no more than the
     limit.
@@ -412,6 +413,7 @@ def test_a_large_request_body_with_a_slow_upstream(tmp_path: Path, uv: bool) -> 
         assert digest == [hashlib.sha256(body).digest()]
 
 
+@pytest.mark.slow
 @both_loops
 def test_a_large_response_with_a_slow_reader_throttles_the_upstream(tmp_path: Path, uv: bool) -> None:
     body = bytes(range(256)) * ((BIG + KERNEL_BYTES) // 256)

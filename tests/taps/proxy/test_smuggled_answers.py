@@ -146,6 +146,7 @@ def test_a_body_without_an_end_of_its_own_ends_with_its_connection(tmp_path: Pat
                 assert upstream.connections == number
 
 
+@pytest.mark.slow
 def test_endless_interim_responses_take_bounded_memory_and_end_with_their_client(tmp_path: Path) -> None:
     flooded, gone = threading.Event(), threading.Event()
 
