@@ -12,6 +12,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnding
+from streamgauge.spool.read_counters import read_refusals
 from streamgauge.taps.proxy.client import Client
 from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
 from tests.running import wait_for
@@ -502,6 +503,37 @@ def test_a_client_that_does_not_read_the_end_of_its_response_is_disconnected(
         assert only(recorder.ended(), ExchangeEnding).ending is Ending.COMPLETE
         monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
         wait_for(lambda: not relay.relay._clients, "the end of the connection")
+
+
+@both_loops
+@pytest.mark.parametrize("half_head", [b"", b"GET /x HTTP/1.1\r\nHo"], ids=["no_head", "half_a_head"])
+def test_a_client_that_ends_its_side_and_leaves_its_response_unread_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uv: bool, half_head: bytes
+) -> None:
+    """The exchange is over, so that the transport closes by itself, once the client has read the rest: it never does."""
+    # The relay reads to the end of the response, however much of it waits for the client.
+    monkeypatch.setattr("streamgauge.taps.proxy.client.WRITE_BUFFER_BYTES", 2**30)
+    monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
+    relays: list[RunningRelay] = []
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not waiting_for_clients(relays[0]):  # the kernel still takes all
+            one.sendall(b"2000\r\n" + bytes(0x2000) + b"\r\n")
+        one.sendall(b"0\r\n\r\n")
+        receive_all(one)
+
+    with (
+        exchange_rig(tmp_path, handler, uv=uv, header_timeout_s=0.3) as (relay, _, recorder),
+        relay.connect(receive_buffer=4096) as client,
+    ):
+        relays.append(relay)
+        client.sendall(get(b"/x") + half_head)
+        assert only(recorder.ended(), ExchangeEnding).ending is Ending.COMPLETE
+        client.shutdown(socket.SHUT_WR)
+        wait_for(lambda: not relay.relay._clients, "the end of the connection")
+    assert sum(read_refusals(tmp_path / "counters").values()) == 0, "a client that has ended its side gets no 408"
 
 
 def test_a_slow_head_is_a_408(tmp_path: Path) -> None:

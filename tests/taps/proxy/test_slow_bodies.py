@@ -31,6 +31,7 @@ from tests.taps.proxy.rig import (
     receive_request,
     receive_until_reset,
     settings_for,
+    waiting_for_clients,
 )
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -188,6 +189,47 @@ def test_slow_bodies_of_two_addresses_do_not_shut_out_a_third(tmp_path: Path, mo
         fast.sendall(b"x" * 20_000)
         assert receive(fast, len(OK)) == OK
     assert read_clients(tmp_path / "counters") == (0, 8)
+
+
+def test_a_slow_body_that_made_room_does_not_keep_its_connection_by_an_unread_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts no longer, so that its descriptor would be one above the limit."""
+    # The relay reads to the end of the response, however much of it waits for the client.
+    monkeypatch.setattr(client_module, "WRITE_BUFFER_BYTES", 2**30)
+    monkeypatch.setattr(client_module, "SHED_SLOW_S", 0.2)
+    monkeypatch.setattr(client_module, "LINGER_S", 0.5)
+    lost: list[client_module.Client] = []
+    real = client_module.Client.connection_lost
+
+    def noted(client: client_module.Client, fault: Exception | None) -> None:
+        lost.append(client)
+        real(client, fault)
+
+    monkeypatch.setattr(client_module.Client, "connection_lost", noted)
+
+    def handler(one: socket.socket) -> None:
+        if b"large" not in receive_request(one):
+            one.sendall(OK)
+            return
+        one.sendall(UNTIL_CLOSED.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"))
+        while not waiting_for_clients(rig[0]):
+            one.sendall(b"2000\r\n" + bytes(0x2000) + b"\r\n")
+        one.sendall(b"0\r\n\r\n")
+        receive_all(one)
+
+    with exchange_rig(tmp_path, handler, max_connections=1) as rig:
+        relay, _, recorder = rig
+        with relay.connect(receive_buffer=4096) as unread:
+            unread.sendall(begun(2).replace(b"/messages", b"/large/messages") + b"{}")
+            recorder.ended()
+            unread.sendall(begun(1_000) + b"{")
+            wait_for(lambda: relay.call(lambda: exchanges(relay)) == 1, "the slow body")
+            with from_address(relay, "127.0.0.3") as honest:
+                honest.sendall(begun(2) + b"{}")
+                assert receive(honest, len(OK)) == OK
+            wait_for(lambda: len(lost) == 2, "the end of both connections")
+        assert relay.incidents(Incident.CLIENT_SHED) == 1
 
 
 def test_a_flood_of_connections_above_an_addresss_limit_does_not_cost_a_look_at_all_clients_each(

@@ -107,9 +107,11 @@ class Client(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Treats a client that ends its side during an exchange as disconnected, as nginx does. A response that is complete
-        still goes out.
+        still goes out; the transport then closes the relay's side, too.
         """
-        if self._exchange is not None and not self._exchange.over:
+        if self._exchange is None:
+            self._close(lingering=False)
+        elif not self._exchange.over:
             self._end_by_client()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -208,7 +210,7 @@ class Client(asyncio.Protocol):
 
     def shed(self) -> None:
         """Closes the connection, because the relay or its address has reached a limit of connections. A client whose body is
-        too slow is told so.
+        too slow is told so, and may read this for LINGER_S.
         """
         exchange = self._exchange
         if exchange is None:
@@ -221,6 +223,8 @@ class Client(asyncio.Protocol):
             self._reset_exchange(exchange)
         else:
             self._refuse_slow_body()
+            # It counts no longer. It must not keep its descriptor by leaving this response, or an earlier one, unread.
+            self._loop.call_later(LINGER_S, self.transport.abort)
 
     def drain(self) -> None:
         """Lets a running exchange end; closes the connection if there is none."""
@@ -319,13 +323,17 @@ class Client(asyncio.Protocol):
 
     def _close(self, lingering: bool) -> None:
         """Ends the connection after the written bytes have gone out. `lingering`: the client may still be sending."""
-        if self._closing or self.transport.is_closing():
+        if self._closing:
             return
         self._closing = True
         self._unsent_seen = self.transport.get_write_buffer_size()
         self._taken_ns = self._closed_ns = time.monotonic_ns()
         self._reader.close()
         self._charge()
+        if self._sleeps:
+            self._set_timer(TICK_S)
+        if self.transport.is_closing():  # the client has ended its side, and has not read all
+            return
         if lingering and self.transport.can_write_eof():
             self.transport.write_eof()
             self._linger_due_ns = time.monotonic_ns() + _LINGER_NS
@@ -357,8 +365,8 @@ class Client(asyncio.Protocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether the keep-alive deadline is the only one, so that no check is needed before it. Only a read from the client
-        ends this state; a drain, a limit or the client itself ends the connection.
+        """Whether the keep-alive deadline is the only one, so that no check is needed before it. A read from the
+        client ends this state, and so does `_close`; a limit or the client itself ends the connection.
         """
         return (
             self._exchange is None
