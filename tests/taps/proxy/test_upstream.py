@@ -14,7 +14,7 @@ import uvloop
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnding, RequestSent
-from streamgauge.taps.proxy.upstream import WATCH_S
+from streamgauge.taps.proxy.upstream import WATCH_S, Upstream
 from streamgauge.taps.proxy.wire import Wire
 from tests.ports import free_port
 from tests.running import wait_for
@@ -38,6 +38,8 @@ from tests.taps.proxy.rig import (
 )
 
 pytestmark = pytest.mark.slow
+
+both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}"
@@ -510,3 +512,41 @@ def test_a_connection_whose_response_came_before_the_request_was_complete_is_not
         client.sendall(POST)
         assert receive(client, len(OK)) == OK
         assert upstream.connections == 2
+
+
+@both_loops
+def test_an_upstream_that_ends_its_side_and_reads_no_more_does_not_keep_a_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uv: bool
+) -> None:
+    """Its response is complete, and a part of the request waits in the relay for its socket."""
+    lost = threading.Event()
+    real = Upstream.connection_lost
+
+    def noted(upstream: Upstream, fault: Exception | None) -> None:
+        lost.set()
+        real(upstream, fault)
+
+    monkeypatch.setattr(Upstream, "connection_lost", noted)
+    blocked, over = threading.Event(), threading.Event()
+    pause = Upstream.pause_writing
+
+    def paused(upstream: Upstream) -> None:
+        pause(upstream)
+        blocked.set()
+
+    monkeypatch.setattr(Upstream, "pause_writing", paused)
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        assert blocked.wait(PATIENCE_S)
+        one.sendall(b"HTTP/1.1 200 OK\r\n\r\nhi")
+        one.shutdown(socket.SHUT_WR)
+        assert over.wait(2 * PATIENCE_S)
+
+    with exchange_rig(tmp_path, handler, uv=uv) as (relay, _, _), relay.connect() as client:
+        size = 2**30
+        client.sendall(POST.replace(b": 2\r\n\r\n{}", b": %d\r\n\r\n" % size))
+        while not blocked.is_set():
+            client.sendall(bytes(65536))
+        assert lost.wait(PATIENCE_S)
+        over.set()

@@ -86,8 +86,12 @@ class Upstream(asyncio.Protocol):
             self.exchange.upstream_data(at_ns, data)
 
     def eof_received(self) -> None:
-        """Reports a clean end. The transport then closes the relay's side, too."""
+        """Reports a clean end. The transport then closes the relay's side, too, without the unsent bytes of a request: it
+        would wait for an upstream that does not read them.
+        """
         self._ended(None)
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Reports an end without `eof_received` as a fault: it is a reset, or a TLS connection ended without close_notify, so
