@@ -321,6 +321,34 @@ def test_without_room_reads_are_passed_on_and_counted(rig: Rig) -> None:
 
 
 @pumps
+def test_a_flow_with_much_data_leaves_room_for_the_reads_of_others(tmp_path: Path) -> None:
+    """It fills the room before anything is collected: the relay has no time to."""
+    rig = Rig(tmp_path, room=ROOM, batch=1 << 14, hold_s=3600)
+    rig.hand_over()
+    for size in [8192] * 256 + [128] * 128:
+        pass_on(rig, bytes(size))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        pairs = [(socket.create_connection(listening.getsockname()), listening.accept()[0]) for _ in range(2)]
+    (server, upstream), (browser, client) = pairs
+    rig.pump.hand_over(upstream.fileno(), client.fileno(), True, 8, Phase.UNTIL_EOF, 0)
+    for _ in range(20):
+        server.sendall(bytes(200))
+        assert receive(browser, 200) == bytes(200)
+
+    def kept(stream: int) -> int:
+        reads = [message for message in rig.messages if isinstance(message, ResponseRead)]
+        return sum(len(read.data) for read in reads if read.stream == stream)
+
+    assert wait_for(lambda: read_balance(rig.path).seen == 404, "all reads were seen")
+    rig.collect()
+    assert kept(8) == 20 * 200
+    assert ROOM * 3 // 4 < kept(7) < ROOM
+    rig.close()
+    for end in (server, upstream, browser, client):
+        end.close()
+
+
+@pumps
 def test_reads_of_one_response_are_collected_together(tmp_path: Path) -> None:
     rig = Rig(tmp_path, hold_s=3600)
     token = rig.hand_over()

@@ -52,6 +52,10 @@ enum { BULK_BYTES_S = 8388608, RATE_NS = 20000000 };
 static const uint64_t MAX_BYTES = (uint64_t)1 << 48, MAX_HOLD_NS = 86400000000000u;
 /* How long a flow's share lasts (ns). */
 static const uint64_t SHARE_NS = 250000000;
+/* LITTLE_BYTES: with at most this many bytes in SHARE_NS a flow may use all of the capacity (the least share: LEAST_SHARE in
+ * recorder/fair_shares.py). Flows with more leave one part of SPARED_PARTS to those: fast ones fill the rest within
+ * milliseconds, before Python collects. */
+enum { LITTLE_BYTES = 16384, SPARED_PARTS = 8 };
 /* The epoll data of `wake_fd`. No flow has this token. */
 static const uint64_t WAKE = UINT64_MAX;
 
@@ -407,6 +411,13 @@ static int take_share(Flow *flow, uint64_t share, uint64_t at_ns, size_t size)
     return 1;
 }
 
+/* The bytes by which messages may grow for a read of the flow, of which the share counts the bytes already. */
+static size_t space_for(const Flow *flow, size_t capacity, size_t held)
+{
+    size_t limit = flow->share_bytes > LITTLE_BYTES ? capacity - capacity / SPARED_PARTS : capacity;
+    return limit > held ? limit - held : 0;
+}
+
 /* Moves one read of a flow. Enters and leaves with the mutex held; releases it to use the sockets and to copy the read. */
 static void move_read(Pump *self, uint64_t token)
 {
@@ -416,7 +427,7 @@ static void move_read(Pump *self, uint64_t token)
     Place place = flow->place;
     Returned unfinished = {.place = place};
     int upstream = flow->upstream, client = flow->client, finished = 0;
-    size_t space = self->capacity > self->held ? self->capacity - self->held : 0, grew = 0;
+    size_t capacity = self->capacity, held = self->held, grew = 0;
     uint64_t share = self->share;
     self->moving = flow;
     pthread_mutex_unlock(&self->lock);
@@ -433,7 +444,7 @@ static void move_read(Pump *self, uint64_t token)
             sent = send(client, self->read_bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
         finished = sent == received;
         if (finished && flow->captured && take_share(flow, share, at_ns, size))
-            grew = keep_read(flow, space, at_ns, self->read_bytes, size);
+            grew = keep_read(flow, space_for(flow, capacity, held), at_ns, self->read_bytes, size);
         if (!finished) {
             unfinished.sent = sent > 0 ? (size_t)sent : 0;
             unfinished.data = copied_read(self, size);
