@@ -209,9 +209,10 @@ def large_response(one: socket.socket) -> None:
     one.sendall(b"0\r\n\r\n")
 
 
+@pytest.mark.parametrize("began", [1, 0], ids=["one_before", "none_before"])
 @pytest.mark.parametrize("large", ["response", "response without the pump", "request"])
-def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: Path, large: str) -> None:
-    """The recorder starts at the end. Of the other client's streams one began before the data, and one after it."""
+def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: Path, large: str, began: int) -> None:
+    """The recorder starts at the end. Of the other client's streams `began` began before the data, and one after it."""
     go = threading.Event()
 
     def handler(one: socket.socket) -> None:
@@ -241,7 +242,7 @@ def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: 
                 assert receive(one, len(ANSWER) - 100) == ANSWER[:-100]
                 return one
 
-            before = begin_honest()
+            before = [begin_honest() for _ in range(began)]
             loud = stack.enter_context(relay.connect())
             if large == "request":
                 head = b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nX-Tenant: loud\r\nContent-Length: %d\r\n\r\n" % LARGE
@@ -254,16 +255,18 @@ def test_much_data_of_one_client_costs_the_streams_of_another_nothing(tmp_path: 
                     received = received[-20:] + loud.recv(1 << 20)
             after = begin_honest()
             go.set()
-            for one in (before, after):
+            for one in (*before, after):
                 assert receive(one, 100) == ANSWER[-100:]
             assert relay.incidents(Incident.STREAM_OVER_SHARE) == 0
             with RawRecorder(tmp_path / "recorder.sock") as recorder:
-                wait_for(lambda: sum(isinstance(one, ExchangeEnding) for one in recorder.messages) == 3, "three ends")
+                wait_for(
+                    lambda: sum(isinstance(one, ExchangeEnding) for one in recorder.messages) == began + 2, "all ends"
+                )
                 messages = list(recorder.messages)
     honest = {
         one.stream for one in messages if isinstance(one, RequestStarted) and ("x-tenant", "honest") in one.headers
     }
-    assert len(honest) == 2
+    assert len(honest) == began + 1
     for stream in honest:
         of_stream = [one for one in messages if one.stream == stream]
         assert not any(isinstance(one, ReadsDropped) for one in of_stream)

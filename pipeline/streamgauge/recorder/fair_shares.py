@@ -19,7 +19,7 @@ CROWDED, ALMOST_FULL, LITTLE = 1 / 2, 3 / 4, 1 / 8
 FEW, HARDLY_ANY = 256, 7 / 8
 # From CROWDED on, the reads of one stream have at most its share of what is left up to this part of the capacity, which is
 # below ALMOST_FULL: so streams with much data leave room for the beginnings and the reads of others. Shares are for the time
-# between two flushes.
+# between two flushes. For a party that is alone they begin at ALMOST_FULL.
 READS_END = (CROWDED + ALMOST_FULL) / 2
 # The least share (bytes): a stream of an LLM has some 20 KB a second. The streams that share the room count as this many at
 # least. All of them together get a quarter of the room in each interval, so that the recorder can keep up.
@@ -70,8 +70,10 @@ class FairShares:
         return not few and own + 1 <= share * LITTLE
 
     def crowded(self, held: int) -> bool:
-        """Whether reads must keep to the share of their stream: `held` bytes wait, and there is more than one party."""
-        return self._several and held >= self._crowded
+        """Whether reads must keep to the share of their stream: `held` bytes wait. A party that is alone may use more room,
+        but leaves the rest to another that comes: the recorder may take seconds to make room.
+        """
+        return held >= (self._crowded if self._several else self._almost_full)
 
     def of_reads(self, held: int, streams: int) -> int:
         """The bytes that the reads of one of `streams` streams may have until the next flush, if it is `crowded`."""
@@ -79,11 +81,11 @@ class FairShares:
         return max(LEAST_SHARE, left // (_INTERVALS * max(streams, LEAST_SHARING)))
 
     def room_of_reads(self, held: int) -> int:
-        """The bytes of reads that may be gathered elsewhere while `held` bytes wait: with several parties not beyond
-        READS_END, but always a part of the rest, for streams that keep to their shares.
+        """The bytes of reads that may be gathered elsewhere while `held` bytes wait: not beyond READS_END, or ALMOST_FULL
+        for a party that is alone, but always a part of the rest, for streams that keep to their shares.
         """
-        left = self._capacity - held
-        return max(self._reads_end - held, left // 8) if self._several else left
+        end = self._reads_end if self._several else self._almost_full
+        return max(end - held, (self._capacity - held) // 8)
 
     def add(self, party: Party) -> None:
         """Count a stream whose beginning waits."""
