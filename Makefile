@@ -92,9 +92,9 @@ generated: $(INSTALLED)  ## write again what is generated: the record's structs 
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
 
-properties: $(INSTALLED)  ## the property tests and the vectors with many examples; make test tries a third of them
+properties: $(INSTALLED)  ## the property tests, the vectors and the audit's planted errors with many examples; make test tries a third or less
 	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m hypothesis
-	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py
+	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests and responses, SECONDS each (60)

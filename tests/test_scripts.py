@@ -1,7 +1,8 @@
-"""The scripts that install what tests need, and `make generated`: what they write, and what they leave alone."""
+"""The scripts that install what tests need or select tests, and `make generated`: what they write and leave alone."""
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -93,3 +94,16 @@ def test_clean_removes_every_cache() -> None:
     (line,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\trm -rf")]
     caches = {name for name in ignored | {".cache"} if "cache" in name and "*" not in name}
     assert [name for name in sorted(caches) if name not in line.split()] == []
+
+
+def test_each_word_that_selects_tests_is_in_the_name_of_one() -> None:
+    """A word of an earlier name would select no test, or leave none out."""
+    script = (ROOT / "scripts" / "test_interpreters").read_text()
+    selections = re.findall(r"""^(?:LESS|OTHERS)=['"](.+)['"]$""", script, re.MULTILINE)
+    assert len(selections) == 2
+    words = set(re.findall(r"\b[a-z_]+\b", " ".join(selections))) - {"and", "or", "not"}
+    modules = list((ROOT / "tests" / "core").rglob("test_*.py"))
+    names = {path.stem for path in modules}.union(
+        *(re.findall(r"def (test_\w+)", path.read_text()) for path in modules)
+    )
+    assert [word for word in sorted(words) if not any(word in name for name in names)] == []
