@@ -106,6 +106,16 @@ def test_zsh_lists_words_with_their_meaning(home: Path) -> None:
     assert "export" in run(home, "zsh", "-f", "-c", _ZSH, "zsh", "streamgauge ledger ", pattern)
 
 
+def test_completion_is_installed_beside_lines_in_another_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bashrc").write_bytes(b"# caf\xe9\n")
+    for _ in range(2):
+        assert main(["--install-completion", "bash"]) == DONE
+    assert (tmp_path / ".bashrc").read_bytes() == b"# caf\xe9\nsource ~/.bash_completions/streamgauge.sh\n"
+
+
 def test_candidates_of_values_and_paths() -> None:
     def candidates(*words: str) -> list[tuple[str, str]]:
         found = ShellComplete(STREAMGAUGE, {}, PROGRAM, "_STREAMGAUGE_COMPLETE").get_completions(

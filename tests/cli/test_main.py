@@ -108,9 +108,16 @@ def test_version_and_help_as_processes() -> None:
         (("up", "--upstraem", "x"), "No such option: --upstraem; did you mean --upstream?"),
         (("up", "--up", "http://x"), "No such option: --up"),
         (("up", "--kafka", "b:1"), "No such option: --kafka; it is an option of `tap`, `tap packets`, "),
-        (("up", "x"), "No such command 'x': choose from packets"),
+        (("up", "--zzz"), "No such option: --zzz; see `streamgauge up --help`"),
+        (("worker", "--kafka-password", "x"), "No such option: --kafka-password; did you mean --kafka-password-file?"),
+        (("--data-dir", "x", "up"), "--data-dir; write it after the command, as in `streamgauge up --data-dir`"),
+        (("up", "x"), "No such command 'x': choose from packets, or leave it out"),
         (("up", "--data-dir", "x", "packets"), "Write --data-dir after `up packets`, or leave out `packets`"),
-        (("worker", "x"), "Got unexpected extra argument (x)"),
+        (("up", "--agent", "packets"), "--agent is no option of `up packets`: leave out --agent or `packets`"),
+        (("audit", "--invoice", "x", "list"), "--invoice is no option of `audit list`: leave out --invoice or `list`"),
+        (("worker", "x"), "Unexpected argument 'x': leave it out, or see `streamgauge worker --help`"),
+        (("up", "--config="), "Invalid value for '--config': the path is empty"),
+        (("replay", ""), "Invalid value for 'FILE|DIR': the path is empty"),
         (("deadletter", "show"), "Missing argument 'NUMBER'"),
         (("replay", "x", "--dialect", "klingon"), "Invalid value for '--dialect': 'klingon' is not one of 'auto', "),
         (("replay", "x", "--output", "csv"), "Invalid value for '--output': 'csv' is not one of 'table', 'json'"),
@@ -126,6 +133,19 @@ def test_wrong_usage_prints_the_usage(arguments: tuple[str, ...], says: str) -> 
     output = refused(USAGE, says, *arguments, ask=here)
     assert output.startswith("Usage: streamgauge")
     assert len(output.splitlines()) == 2
+
+
+def test_a_path_that_is_not_utf_8_is_printed_with_escapes() -> None:
+    done = command("config", "check", os.fsdecode(b"/nowhere/\xff"))
+    assert (done.returncode, done.stderr) == (USAGE, "")
+    assert done.stdout == "the settings file /nowhere/\\udcff does not exist\n"
+
+
+@pytest.mark.parametrize(("words", "says"), [(("show",), "name a kept run"), (("diff", "1"), "name two runs")])
+def test_a_missing_number_of_a_run_is_wrong_usage_without_a_ledger_too(
+    words: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    refused(USAGE, f"streamgauge audit {words[0]}: {says}", "audit", *words, "--data-dir", str(tmp_path), ask=here)
 
 
 NEEDED = {"deadletter show": ["1"]}

@@ -142,9 +142,9 @@ def test_names_from_providers_are_no_markup() -> None:
     [
         (("127.0.0.1:1",), UNAVAILABLE, "nothing answers at 127.0.0.1:1"),
         (("nowhere",), USAGE, "write HOST:PORT"),
-        (("--interval", "0"), USAGE, "--interval: at least 0.2"),
-        (("--interval", "nan"), USAGE, "--interval: at least 0.2"),
-        (("--interval", "inf"), USAGE, "--interval: at least 0.2"),
+        (("--interval", "0"), USAGE, "--interval is out of range: give 0.2 to 86400 seconds"),
+        (("--interval", "nan"), USAGE, "--interval is out of range: give 0.2 to 86400 seconds"),
+        (("--interval", "inf"), USAGE, "--interval is out of range: give 0.2 to 86400 seconds"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(words: tuple[str, ...], code: int, sentence: str) -> None:

@@ -47,6 +47,10 @@ def run(settings: Settings, args: Arguments) -> int:
     """Runs `audit`, or one of its second words. Raises InvoiceError (an invoice was refused), UsageFault, Unavailable."""
     if args.command == "audit":
         return _audit(settings, args)
+    if args.action == "show" and args.number is None:
+        raise UsageFault("name a kept run: `streamgauge audit list` shows their numbers")
+    if args.action == "diff" and len(args.numbers) != 2:
+        raise UsageFault("name two runs, the earlier one first: `streamgauge audit list` shows their numbers")
     with ledger_of_audits(settings) as ledger:
         return {"list": _list, "show": _show, "diff": _diff}[args.action](Runs(ledger), args)
 
@@ -175,16 +179,12 @@ def _list(runs: Runs, args: Arguments) -> int:
 
 
 def _show(runs: Runs, args: Arguments) -> int:
-    if args.number is None:
-        raise UsageFault("name a kept run: `streamgauge audit list` shows their numbers")
     _print(_result(runs.get(args.number)), args.output)
     return DONE
 
 
 def _diff(runs: Runs, args: Arguments) -> int:
     """Exit code 1: the runs differ."""
-    if len(args.numbers) != 2:
-        raise UsageFault("name two runs, the earlier one first: `streamgauge audit list` shows their numbers")
     before, after = (runs.get(number) for number in args.numbers)
     if (before.first, before.end, before.timezone) != (after.first, after.end, after.timezone):
         raise UsageFault(

@@ -69,9 +69,9 @@ def install_completion(shell: str) -> str:
     script.write_text(script_of(shell), encoding="utf-8")
     if own is not None and line is not None:
         file = Path.home() / own
-        before = file.read_text(encoding="utf-8") if file.exists() else ""
-        if line not in before.splitlines():
-            end = "\n" if before and not before.endswith("\n") else ""
+        before = file.read_bytes() if file.exists() else b""  # in an encoding of the user's own
+        if line.encode() not in before.splitlines():
+            end = "\n" if before and not before.endswith(b"\n") else ""
             with file.open("a", encoding="utf-8") as added:
                 added.write(f"{end}{line}\n")
     return f"completion for {shell} is installed in {script}: start a new shell to use it"

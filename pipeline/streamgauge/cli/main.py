@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # records are JSON, whatever the locale
+        # Records are JSON, whatever the locale. A name of a file may hold bytes that are not UTF-8.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         code = _run(argv)
         sys.stdout.flush()

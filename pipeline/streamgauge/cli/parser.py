@@ -1,7 +1,7 @@
 """Commands in click's terms: `commands.py` declares them with these classes, and `settings/declarations.py` their settings.
 
 Click parses the words, makes help and errors, and completes in shells. These classes add the options of settings, help in
-sections with examples, and errors that say what to write and quote no value. Settings are passed on as text:
+sections with examples, and errors that say what to write. Settings are passed on as text:
 `settings/sources.py` reads them, so that an option, a variable and a key of the file mean the same.
 """
 
@@ -46,9 +46,11 @@ class PathType(click.Path):
     """A path, as a Path. It is not looked at: commands say what is wrong with it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path."""
+        """The path. Fails for an empty one, which Path would read as the current directory."""
         from pathlib import Path  # which takes time to import
 
+        if not value:
+            self.fail("the path is empty: write one, or leave it out", param, ctx)
         return Path(value)
 
 
@@ -222,23 +224,35 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does. An option whose value was left out is an error; one of another command names that command."""
+        takes_more = ctx.allow_extra_args
+        ctx.allow_extra_args = True  # the sentence about them is ours
         if self.path and not ctx.resilient_parsing:  # the program's own options have a default for a missing value
             self._check_values(ctx, args)
         try:
-            return super().parse_args(ctx, args)
+            left = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             ctx.fail(f"No such option: {error.option_name}{self._hint(ctx, error.option_name)}")
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click leaves it out for a value that an option does not take
             raise
+        if left and not takes_more and not ctx.resilient_parsing:
+            ctx.fail(f"Unexpected argument {left[0]!r}: leave it out, or see `{ctx.command_path} --help`")
+        return left
 
     def _hint(self, ctx: click.Context, flag: str) -> str:
-        """The end of a sentence: the commands that have an unknown option, else the option most like it."""
+        """The end of a sentence: where an unknown option belongs, else the option most like it, else the help."""
         from streamgauge.runtime.nearest import nearest
 
+        flags = self._flags(ctx)
+        if f"{flag}-file" in flags:  # a secret, which every user of the host could read in the command line
+            return f"; did you mean {flag}-file?"
         commands = commands_below(ctx.find_root().command)
         of = [command.path for command in commands if flag in command.owned_flags()]
-        return f"; it is an option of `{'`, `'.join(of)}`" if of and self.path else nearest(flag, self._flags(ctx))
+        if of and not self.path:
+            return f"; write it after the command, as in `{ctx.command_path} {of[0]} {flag}`"
+        if of:
+            return f"; it is an option of `{'`, `'.join(of)}`"
+        return nearest(flag, flags) or f"; see `{ctx.command_path} --help`"
 
     def _flags(self, ctx: click.Context) -> list[str]:
         return [flag for option in self.get_params(ctx) if isinstance(option, click.Option) for flag in option.opts]
@@ -287,8 +301,12 @@ class Command(click.Command):
         ]
         if ctx.invoked_subcommand:
             if written and ctx.parent is not None:
-                word = ctx.invoked_subcommand
-                ctx.fail(f"Write {written[0].opts[0]} after `{self.path} {word}`, or leave out `{word}`")
+                word, flag = ctx.invoked_subcommand, written[0].opts[0]
+                assert isinstance(self, Group)
+                below = self.commands[word]
+                if not (isinstance(below, Command) and flag in below._flags(ctx)):
+                    ctx.fail(f"{flag} is no option of `{self.path} {word}`: leave out {flag} or `{word}`")
+                ctx.fail(f"Write {flag} after `{self.path} {word}`, or leave out `{word}`")
             return None
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in ctx.params.items()}
         settings = {option.setting.name: values.pop(option.setting.name) for option in self._setting_options}
@@ -398,9 +416,8 @@ class Group(click.Group, Command):
         if args[0] not in self.commands and not ctx.resilient_parsing:
             from streamgauge.runtime.nearest import nearest
 
-            ctx.fail(
-                f"No such command {args[0]!r}: choose from {', '.join(self.commands)}{nearest(args[0], self.commands)}"
-            )
+            choices = f"{', '.join(self.commands)}{', or leave it out' if self.module else ''}"
+            ctx.fail(f"No such command {args[0]!r}: choose from {choices}{nearest(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -77,7 +77,7 @@ class AdminPort:
 def run(settings: Settings, args: Arguments) -> int:
     """Shows the streams until Ctrl-C; once with --once, with --output json, or without a terminal. Raises Unavailable."""
     if not MIN_INTERVAL_S <= args.interval <= MAX_INTERVAL_S:
-        raise UsageFault(f"--interval: at least {MIN_INTERVAL_S:g} and at most {MAX_INTERVAL_S:g}")
+        raise UsageFault(f"--interval is out of range: give {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds")
     port = _port_of(args.address, settings)
     if args.output == JSON:
         text = _fetched(port, PLAIN_ROWS)
