@@ -1,7 +1,7 @@
 """Responses of a simulated provider as whole bodies, and clients of `streamgauge up` that keep a digest of what they receive.
 
-No body is held in memory here, so a response may be of any size. A request's path begins with the name of its script:
-`/NAME/v1/chat/completions`.
+Clients keep at most 64 KiB of a response. The provider keeps every piece that it sends: a response of gigabytes repeats the
+same bytes object. A request's path begins with the name of its script: `/NAME/v1/chat/completions`.
 """
 
 import asyncio
