@@ -57,8 +57,13 @@ def test_a_file_in_a_directory_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "cl100k_base.tiktoken.gz").write_bytes(b"no gzip")
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"cut")[:-9], gzip.compress(b"changed")[:10] + b"\xff" * 20],
+    ids=["no-gzip", "cut", "changed"],
+)
+def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cl100k_base.tiktoken.gz").write_bytes(content)
     with pytest.raises(MissingVocabulary, match="cannot be read"):
         tokenizer("cl100k_base", tmp_path)
 

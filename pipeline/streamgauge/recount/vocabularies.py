@@ -4,10 +4,10 @@ Nothing is downloaded.
 """
 
 import base64
-import binascii
 import gzip
 import hashlib
 import importlib.util
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -138,7 +138,7 @@ def tokenizer(name: str, folder: Path | None = None) -> RankTokenizer:
     try:
         content = file.read_bytes()
         content = gzip.decompress(content) if file.suffix == ".gz" else content
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise MissingVocabulary(f"the vocabulary {file} cannot be read: {error}") from None
     if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
         raise MissingVocabulary(f"{file} is not the published {vocabulary.file}: its SHA-256 differs; replace it")
@@ -146,8 +146,6 @@ def tokenizer(name: str, folder: Path | None = None) -> RankTokenizer:
         return RankTokenizer(name, vocabulary.pattern, vocabulary.read(content))
     except ImportError:
         raise MissingVocabulary("tiktoken is not installed: run `pip install 'streamgauge[recount]'`") from None
-    except (ValueError, binascii.Error) as error:
-        raise MissingVocabulary(f"the vocabulary {file} is damaged: {error}") from None
 
 
 def _files_of(vocabulary: Vocabulary, folder: Path | None) -> Iterator[Path]:
