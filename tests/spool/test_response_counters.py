@@ -77,6 +77,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["the next relay", "the next tap"])
 def test_what_a_killed_relay_saw_and_did_not_send_is_crash(tmp_path: Path, by: str) -> None:
     path = tmp_path / "counters"

@@ -112,6 +112,7 @@ def openai_with(relay: RunningRelay, scheme: str = "http", tls: ssl.SSLContext |
 # Tokens.
 
 
+@pytest.mark.slow
 def test_clients_need_a_token_which_names_them_and_does_not_reach_the_upstream(tmp_path: Path) -> None:
     with protected(tmp_path, client_token_file=tokens_in(tmp_path)) as rig:
         url = f"http://127.0.0.1:{rig.relay.port}{PATH}"
@@ -254,6 +255,7 @@ def trusting(pki: Pki, certificate: Path | None) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.slow
 def test_with_a_client_ca_only_clients_with_its_certificates_get_through(tmp_path: Path, pki: Pki) -> None:
     alice = write(tmp_path, "alice.pem", pki.authority.issue_cert("alice.example", common_name="Alice"))
     forged = write(tmp_path, "forged.pem", trustme.CA().issue_cert("alice.example"))

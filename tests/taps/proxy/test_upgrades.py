@@ -32,6 +32,7 @@ def test_a_websocket_client_gets_426_that_says_what_to_do(tmp_path: Path) -> Non
     assert {code: times for code, times in counted.items() if times} == {Refusal.UPGRADE_REFUSED: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "offer", [["--http2"], ["-H", "Connection: Upgrade", "-H", "Upgrade: TLS/1.2"]], ids=["h2c", "TLS"]
 )
