@@ -183,6 +183,10 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
         ((*UP, *ANYWHERE, "--ledger", "mysql://user:secret@db/x"), "sqlite:///FILE"),
         (("ledger", "query", "--ledger", "mysql://user:secret@db/x"), "sqlite:///FILE or postgresql://HOST/DATABASE"),
         (("ledger", "query", "--ledger", "postgresql://user:x@secret@db/x"), "write an @ of a password as %40"),
+        (
+            ("ledger", "query", "--ledger", "postgresql://user:secret"),
+            "no number: write postgresql://HOST:PORT/DATABASE, ",
+        ),
         ((*UP, *ANYWHERE, "--ledger", "sqlite:///a", "--ledger", "sqlite:///b"), "records are stored in one ledger"),
         ((*UP, *ANYWHERE, "--prices", "/nowhere/prices.toml"), "the price file /nowhere/prices.toml cannot be read"),
         (("ledger", "query", "--ledger", "sqlite://"), "sqlite:///FILE"),

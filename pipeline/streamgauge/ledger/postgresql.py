@@ -55,11 +55,16 @@ class PostgresqlLedger(SqlLedger):
             known: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(url))
         except psycopg.Error:
             raise UnsupportedLedgerError(
-                "the ledger's URL is not one that PostgreSQL accepts: write postgresql://USER@HOST:PORT/DATABASE, and "
+                "the ledger's URL is not one that PostgreSQL accepts: write postgresql://HOST:PORT/DATABASE, and "
                 "special characters of a password as %XX"
             ) from None
         if "@" in str(known.get("host", "")):
             raise UnsupportedLedgerError("the host in the ledger's URL contains an @: write an @ of a password as %40")
+        if not all(port.isdecimal() for port in str(known.get("port", "")).split(",") if port):
+            raise UnsupportedLedgerError(  # without the @ after it, a password is read as the port
+                "the port in the ledger's URL is no number: write postgresql://HOST:PORT/DATABASE, and an @ after a user "
+                "and password before HOST"
+            )
         tls = tls_of(known)
         if tls.warning:
             _LOG.warning("%s", tls.warning)
