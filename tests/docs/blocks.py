@@ -67,7 +67,7 @@ def blocks(page: Path, text: str | None = None) -> list[Block]:
     found: list[Block] = []
     mark, value = "", ""
     for token in _MARKDOWN.parse(page.read_text(encoding="utf-8") if text is None else text):
-        if token.type == "html_block" and (comment := _MARK.fullmatch(token.content)):
+        if token.type == "html_block" and (comment := _MARK.fullmatch(token.content.strip())):
             mark, value = comment.groups()
         elif token.type in ("fence", "code_block"):
             line = token.map[0] + 1 if token.map else 0
