@@ -151,10 +151,13 @@ class Recording:
     def until(self, condition: object) -> list[Bundle]:
         """The spool's bundles, once the condition holds for them."""
         deadline = time.monotonic() + PATIENCE_S
-        while not condition(bundles := self.bundles()):  # type: ignore[operator]
+        while True:
+            read_s = time.monotonic()
+            if condition(bundles := self.bundles()):  # type: ignore[operator]
+                return bundles
             assert time.monotonic() < deadline, bundles
-            time.sleep(0.02)
-        return bundles
+            # To read them all takes at most a quarter of the time.
+            time.sleep(max(0.02, 3 * (time.monotonic() - read_s)))
 
     def balance(self) -> Balance:
         return read_balance(self.data / "counters")
