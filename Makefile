@@ -15,9 +15,9 @@ help:  ## show this
 demo: $(DEMO)  ## play simulated providers through the real tap, print what is seen
 	$(BIN)/streamgauge demo
 
-# Most tests wait for programs that they start: three run at a time for each core, beside one broker. Tests that share what is
+# Most tests wait for programs that they start: four run at a time for each core, beside one broker. Tests that share what is
 # costly to make have a group, and the short tests come last (tests/conftest.py).
-WORKERS ?= $$((3 * $$(nproc)))
+WORKERS ?= $$((4 * $$(nproc)))
 DISTRIBUTED := --dist loadgroup --no-loadscope-reorder
 # Without compiled files each test process, and each program that a test starts, would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
