@@ -1,4 +1,4 @@
-"""What tests/conftest.py does for every test run, seen in a run of two tests."""
+"""What tests/conftest.py does for every test run, seen in runs of a few tests."""
 
 import os
 import re
@@ -29,17 +29,33 @@ def test_that_fails(tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("this is no log")
     assert False
 """
+# Eight tests of one group: two processes that shared them would be two different ones.
+GROUP = """
+import os
+import pytest
+
+@pytest.mark.xdist_group("costly")
+@pytest.mark.parametrize("number", range(8))
+def test_process(number: int) -> None:
+    print("run by", os.environ["PYTEST_XDIST_WORKER"])
+"""
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProcess[str]":
-    """A run of the two tests, with variables for tests and for the command line in its environment."""
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "test_made.py").write_text(TESTS)
+def _run(folder: Path, tests: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """A run of these tests, with variables for tests and for the command line in its environment."""
+    (folder / "test_made.py").write_text(tests)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    options = ["-q", "-rA", "-p", "no:cacheprovider", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
+    usual = ["-q", "-rA", "-p", "no:cacheprovider", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"--basetemp={folder / 'base'}", str(folder / "test_made.py")],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *usual,
+            *options,
+            f"--basetemp={folder / 'base'}",
+            str(folder / "test_made.py"),
+        ],
         cwd=ROOT,
         env=environment | {"STREAMGAUGE_FAULTS": "full", "STREAMGAUGE_LEDGER": "nothing"},
         capture_output=True,
@@ -47,6 +63,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProces
         timeout=120,
         check=False,
     )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProcess[str]":
+    """A run of the two tests."""
+    return _run(tmp_path_factory.mktemp("run"), TESTS)
 
 
 def test_modules_read_the_variables_of_a_run_and_commands_do_not(run: "subprocess.CompletedProcess[str]") -> None:
@@ -61,3 +83,11 @@ def test_a_failed_test_shows_the_end_of_its_logs(run: "subprocess.CompletedProce
     assert "x" * 1_000 + "the end of it" in run.stdout
     assert "x" * (LOG_TAIL + 1) not in run.stdout
     assert "this is no log" not in run.stdout.replace('write_text("this is no log")', "")
+
+
+def test_tests_of_a_group_are_run_by_one_process(tmp_path: Path) -> None:
+    """Else each process of `make test` makes what a module, or the whole run, shares: brokers, databases, folders."""
+    run = _run(tmp_path, GROUP, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    assert "8 passed" in run.stdout, run.stdout + run.stderr
+    assert len(re.findall("^run by (gw[0-9]+)", run.stdout, re.MULTILINE)) == 8
+    assert len(set(re.findall("^run by (gw[0-9]+)", run.stdout, re.MULTILINE))) == 1
