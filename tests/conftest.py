@@ -50,6 +50,9 @@ SHARED = frozenset({"postgres", "secured"})
 # Examples that Hypothesis generates for each property, by profile (HYPOTHESIS_PROFILE).
 EXAMPLES = {"few": 5, "tests": 30, "many": 100}
 
+# The longest text or bytes that the id of a test shows (characters).
+LONG_ID = 80
+
 # What a failed test shows of each log (characters), and of how many: those written last.
 LOG_TAIL, LOGS_SHOWN = 4_000, 8
 
@@ -90,6 +93,11 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
     """Hypothesis is imported for the first module that uses it."""
     if "hypothesis" in module_path.read_text():
         _set_up_hypothesis()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names a long parameter by its argument: some have megabytes, and random bytes would differ between processes."""
+    return argname if isinstance(val, bytes | str) and len(val) > LONG_ID else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
