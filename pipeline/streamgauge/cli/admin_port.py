@@ -68,13 +68,13 @@ def _admin_log(settings: Settings) -> AdminLog | None:
 
 def admin_token(settings: Settings) -> Token | None:
     """The token, from its file or the environment, where it is removed. Raises UsageFault."""
-    given, file = os.environ.pop(TOKEN_VARIABLE, None) or None, settings.admin_token_file
-    if given is not None and file is not None:
+    token, file = os.environ.pop(TOKEN_VARIABLE, None) or None, settings.admin_token_file
+    if token is not None and file is not None:
         raise UsageFault(f"the token is given twice: give either --admin-token-file FILE or {TOKEN_VARIABLE}")
-    if given is None and file is None:
+    if token is None and file is None:
         return None
     try:
-        return Token(given, file)
+        return Token(token, file)
     except ValueError as error:
         raise UsageFault(f"{TOKEN_VARIABLE if file is None else '--admin-token-file'}: {error}") from None
 

@@ -51,5 +51,5 @@ def asset_files(root: Path) -> list[Path]:
     return [path.relative_to(root) for path in files if path.suffix not in _LEFT_OUT]
 
 
-def _differs(there: Path, own: Path) -> bool:
-    return there.exists() and there.read_bytes() != own.read_bytes()
+def _differs(target: Path, packaged: Path) -> bool:
+    return target.exists() and target.read_bytes() != packaged.read_bytes()

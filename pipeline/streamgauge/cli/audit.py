@@ -56,8 +56,8 @@ def run(settings: Settings, args: Arguments) -> int:
 
 
 def _audit(settings: Settings, args: Arguments) -> int:
-    for option, given in (("--invoice FILE", args.invoice), ("--from DATE", args.from_), ("--to DATE", args.to)):
-        if not given:
+    for option, value in (("--invoice FILE", args.invoice), ("--from DATE", args.from_), ("--to DATE", args.to)):
+        if not value:
             raise UsageFault(f"{option} is missing")
     period = Period.of(args.from_, args.to, args.timezone)
     tolerance = _tolerance(args.tolerance_tokens, args.tolerance_usd)
@@ -67,10 +67,12 @@ def _audit(settings: Settings, args: Arguments) -> int:
     is_preliminary = _is_preliminary(period, args.settle_days)
     with ledger_to_read(settings) as ledger, ledger_of_audits(settings) if args.save else nullcontext() as store:
         ours = Ours(ledger, period, mapping)
-        found = reconcile(ours, Theirs(files, period, mapping), period, Decimal(tolerance.usd), miscounted)
+        reconciled = reconcile(ours, Theirs(files, period, mapping), period, Decimal(tolerance.usd), miscounted)
         if is_preliminary:
-            found.findings.add(_preliminary(period, args.settle_days))
-        result = conclude(found.cells, found.shapes, found.findings.all(found.unmapped), period, tolerance)
+            reconciled.findings.add(_preliminary(period, args.settle_days))
+        result = conclude(
+            reconciled.cells, reconciled.shapes, reconciled.findings.all(reconciled.unmapped), period, tolerance
+        )
         if store is not None:
             _save(Runs(store), period, result, is_preliminary, ours.sha256, [file.sha256 for file in files])
     _print(result, args.output)
@@ -155,24 +157,27 @@ def _print_tables(result: Result) -> None:
         print_table(LINE_COLUMNS, lines, MAX_WIDTH)
     if result.findings:
         sys.stdout.write("\n")
-        rows = [[one.finding, one.provider, one.model, one.count, one.detail] for one in result.findings]
+        rows = [
+            [finding.finding, finding.provider, finding.model, finding.count, finding.detail]
+            for finding in result.findings
+        ]
         print_table(("finding", "provider", "model", "streams", "detail"), rows, None)
 
 
 def _list(runs: Runs, args: Arguments) -> int:
     rows = [
         [
-            one.number,
-            one.saved_at,
-            one.first,
-            one.end,
-            one.timezone,
-            one.agrees,
-            one.is_preliminary,
-            one.ledger_sha256[:_SHOWN],
-            " ".join(digest[:_SHOWN] for digest in one.invoices_sha256),
+            kept_run.number,
+            kept_run.saved_at,
+            kept_run.first,
+            kept_run.end,
+            kept_run.timezone,
+            kept_run.agrees,
+            kept_run.is_preliminary,
+            kept_run.ledger_sha256[:_SHOWN],
+            " ".join(digest[:_SHOWN] for digest in kept_run.invoices_sha256),
         ]
-        for one in runs.all()
+        for kept_run in runs.all()
     ]
     print_rows(_RUN_COLUMNS, rows, args.output, None)
     return DONE
@@ -200,9 +205,9 @@ def _diff(runs: Runs, args: Arguments) -> int:
     return FOUND if rows else DONE
 
 
-def _sameness(what: str, is_same: bool) -> str:
-    return f"The {what} are {'the same' if is_same else 'not the same'} in both runs.\n"
+def _sameness(subject: str, is_same: bool) -> str:
+    return f"The {subject} are {'the same' if is_same else 'not the same'} in both runs.\n"
 
 
-def _result(one: Run) -> Result:
-    return msgspec.json.decode(one.result, type=Result)
+def _result(kept_run: Run) -> Result:
+    return msgspec.json.decode(kept_run.result, type=Result)

@@ -34,12 +34,12 @@ def complete(instruction: str) -> int:
 
 def shell_of(name: str) -> str:
     """The named shell; for an empty name the one that started this process. Raises ValueError."""
-    known = ", ".join(_FILES)
+    shells = ", ".join(_FILES)
     if name and name not in _FILES:
-        raise ValueError(f"{name!r} is not one of {known}.")
+        raise ValueError(f"{name!r} is not one of {shells}.")
     name = name or _calling_shell()
     if name not in _FILES:
-        raise ValueError(f"name a shell: {known}.")
+        raise ValueError(f"name a shell: {shells}.")
     return name
 
 
@@ -53,9 +53,9 @@ def _calling_shell() -> str:
 
 def script_of(shell: str) -> str:
     """The script of one of the shells."""
-    made = get_completion_class(shell)
-    assert made is not None
-    return made(STREAMGAUGE, {}, PROGRAM, VARIABLE).source()
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    return completion_class(STREAMGAUGE, {}, PROGRAM, VARIABLE).source()
 
 
 def install_completion(shell: str) -> str:

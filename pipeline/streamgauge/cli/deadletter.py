@@ -43,10 +43,10 @@ def run(settings: Settings, args: Arguments) -> int:
     try:
         if args.action == "show":
             return asyncio.run(topic.show(args.letter, args.output))
-        wanted = _wanted(args)
+        selection = _wanted(args)
         if args.action == "list":
-            return asyncio.run(topic.list(wanted, args.output, args.limit))
-        return asyncio.run(topic.retry(wanted, args.output, dry=args.dry_run))
+            return asyncio.run(topic.list(selection, args.output, args.limit))
+        return asyncio.run(topic.retry(selection, args.output, dry=args.dry_run))
     except TopicsError as error:
         raise Unavailable(str(error)) from None
 
@@ -61,14 +61,14 @@ class Wanted:
     partition: int | None = None
     since_ms: float | None = None
 
-    def matches(self, one: DeadLetter) -> bool:
+    def matches(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is selected."""
         return (
-            (self.numbers is None or one.offset in self.numbers)
-            and self.stage in (None, one.stage)
-            and self.error_class in (None, one.error_class)
-            and self.partition in (None, one.source_partition)
-            and (self.since_ms is None or one.at_ms >= self.since_ms)
+            (self.numbers is None or letter.offset in self.numbers)
+            and self.stage in (None, letter.stage)
+            and self.error_class in (None, letter.error_class)
+            and self.partition in (None, letter.source_partition)
+            and (self.since_ms is None or letter.at_ms >= self.since_ms)
         )
 
 
@@ -91,7 +91,7 @@ def _numbers(args: Arguments) -> frozenset[int] | None:
     if not args.letters and not args.all:
         raise UsageFault("no dead letters are selected: give their numbers, or --all for all that match the filters")
     filters = (args.stage, args.error_class, args.partition, args.since)
-    if args.letters and any(one is not None for one in filters):
+    if args.letters and any(value is not None for value in filters):
         raise UsageFault("filters and numbers exclude each other: give numbers alone, or filters with --all")
     return None if args.all else frozenset(args.letters)
 
@@ -108,9 +108,9 @@ class _Tally:
     def add_unsent(self, number: int, reason: str) -> None:
         """Count a dead letter that was not sent; keep the first _NAMED numbers of each reason."""
         self.unsent[reason] += 1
-        named = self.first_unsent.setdefault(reason, [])
-        if len(named) < _NAMED:
-            named.append(number)
+        numbers = self.first_unsent.setdefault(reason, [])
+        if len(numbers) < _NAMED:
+            numbers.append(number)
 
 
 class _DeadLetterTopic:
@@ -120,24 +120,24 @@ class _DeadLetterTopic:
         self._brokers = brokers
         self._topics = topics
 
-    async def _letters(self, wanted: Wanted) -> AsyncIterator[DeadLetter]:
-        numbers = wanted.numbers or frozenset([0])
-        async for one in read(self._brokers, self._topics, max(min(numbers), 0)):
-            if wanted.numbers is not None and one.offset > max(wanted.numbers):
+    async def _letters(self, selection: Wanted) -> AsyncIterator[DeadLetter]:
+        numbers = selection.numbers or frozenset([0])
+        async for letter in read(self._brokers, self._topics, max(min(numbers), 0)):
+            if selection.numbers is not None and letter.offset > max(selection.numbers):
                 return
-            if wanted.matches(one):
-                yield one
+            if selection.matches(letter):
+                yield letter
 
-    async def list(self, wanted: Wanted, output: str, limit: int | None) -> int:
+    async def list(self, selection: Wanted, output: str, limit: int | None) -> int:
         """Prints dead letters, oldest first."""
         count, rows, printed = 0, [], JsonPrinter(output)
         if limit != 0:
-            async for one in self._letters(wanted):
+            async for letter in self._letters(selection):
                 count += 1
                 if output != TABLE:
-                    printed.add(json.dumps(as_json(one)))
+                    printed.add(json.dumps(as_json(letter)))
                 else:
-                    rows.append(_row(one))
+                    rows.append(_row(letter))
                     if len(rows) == _PAGE:
                         print_table(_COLUMNS, rows, max_width=None)
                         rows = []
@@ -152,49 +152,49 @@ class _DeadLetterTopic:
 
     async def show(self, number: int, output: str) -> int:
         """Prints one dead letter."""
-        async for one in self._letters(Wanted(frozenset([number]))):
+        async for letter in self._letters(Wanted(frozenset([number]))):
             if output == TEXT:
-                sys.stdout.writelines(f"{line}\n" for line in as_text(self._topics, one))
+                sys.stdout.writelines(f"{line}\n" for line in as_text(self._topics, letter))
             else:
-                sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
+                sys.stdout.write(json.dumps(as_json(letter, whole=True)) + "\n")
             return DONE
         raise UsageFault(
             f"there is no dead letter {number} in {self._topics.deadletter}: run `streamgauge deadletter list` to see all"
         )
 
-    async def retry(self, wanted: Wanted, output: str, *, dry: bool) -> int:
+    async def retry(self, selection: Wanted, output: str, *, dry: bool) -> int:
         """Sends dead letters back in their order and prints a summary. Those that this version cannot read either are not
         sent.
         """
         tally, whole = _Tally(), False
         try:
             if dry:
-                await self._send(wanted, tally, None)
+                await self._send(selection, tally, None)
             else:
                 async with Sender(self._brokers) as sender:
-                    await self._send(wanted, tally, sender)
+                    await self._send(selection, tally, sender)
             whole = True
         finally:
-            self._print_summary(tally, wanted, output, dry=dry, whole=whole)
-        missing = (wanted.numbers or frozenset()) - tally.seen
+            self._print_summary(tally, selection, output, dry=dry, whole=whole)
+        missing = (selection.numbers or frozenset()) - tally.seen
         return FOUND if tally.unsent or missing else DONE
 
-    async def _send(self, wanted: Wanted, tally: _Tally, sender: Sender | None) -> None:
-        async for one in self._letters(wanted):
-            if wanted.numbers is not None:
-                tally.seen.add(one.offset)
-            reason = why_not_sent(self._topics, one)
+    async def _send(self, selection: Wanted, tally: _Tally, sender: Sender | None) -> None:
+        async for letter in self._letters(selection):
+            if selection.numbers is not None:
+                tally.seen.add(letter.offset)
+            reason = why_not_sent(self._topics, letter)
             if reason is not None:
-                tally.add_unsent(one.offset, reason)
+                tally.add_unsent(letter.offset, reason)
                 continue
-            message = message_of(self._topics, one)
+            message = message_of(self._topics, letter)
             if sender is not None:
                 await sender.send(message)
             tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
 
-    def _print_summary(self, tally: _Tally, wanted: Wanted, output: str, *, dry: bool, whole: bool) -> None:
+    def _print_summary(self, tally: _Tally, selection: Wanted, output: str, *, dry: bool, whole: bool) -> None:
         """Prints the result. `whole`: all dead letters were checked; if not, it covers those before an error."""
-        missing = sorted((wanted.numbers or frozenset()) - tally.seen) if whole else []
+        missing = sorted((selection.numbers or frozenset()) - tally.seen) if whole else []
         if output == JSON:
             sent = [
                 {"topic": topic, "partition": None if partition < 0 else partition, "messages": count}
@@ -206,32 +206,32 @@ class _DeadLetterTopic:
         else:
             self._print_sent(tally, dry=dry, whole=whole)
         for reason, count in tally.unsent.items():
-            named = ", ".join(map(str, tally.first_unsent[reason])) + (", ..." if count > _NAMED else "")
-            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
+            numbers = ", ".join(map(str, tally.first_unsent[reason])) + (", ..." if count > _NAMED else "")
+            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {numbers}): {reason}\n")
         for number in missing:
             sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
 
     def _print_sent(self, tally: _Tally, *, dry: bool, whole: bool) -> None:
         did = "would send" if dry else "sent"
         for (topic, partition), count in sorted(tally.sent.items()):
-            where = topic if partition < 0 else f"{topic}, partition {partition}"
-            sys.stdout.write(f"{did} {_messages(count)} back to {where}\n")
+            destination = topic if partition < 0 else f"{topic}, partition {partition}"
+            sys.stdout.write(f"{did} {_messages(count)} back to {destination}\n")
         if whole and not tally.sent:
             sys.stdout.write(f"{did} nothing back\n")
 
 
-def _row(one: DeadLetter) -> list[object]:
-    size = sum(one.whole) if one.whole is not None else len(one.key or b"") + len(one.value or b"")
+def _row(letter: DeadLetter) -> list[object]:
+    size = sum(letter.whole) if letter.whole is not None else len(letter.key or b"") + len(letter.value or b"")
     return [
-        one.offset,
-        moment(one.at_ms),
-        one.stage,
-        one.error_class,
-        one.source_topic,
-        one.source_partition,
-        one.source_offset,
+        letter.offset,
+        moment(letter.at_ms),
+        letter.stage,
+        letter.error_class,
+        letter.source_topic,
+        letter.source_partition,
+        letter.source_offset,
         size,
-        one.version,
+        letter.version,
     ]
 
 
@@ -267,12 +267,12 @@ def moment(at_ms: int) -> str | None:
     return (_EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def why_not_sent(topics: Topics, one: DeadLetter) -> str | None:
+def why_not_sent(topics: Topics, letter: DeadLetter) -> str | None:
     """Why a dead letter cannot be sent back, as the end of a sentence; None if it can."""
     try:
-        message = message_of(topics, one)
+        message = message_of(topics, letter)
     except NotRetriableError as error:
-        return "it is truncated and holds only a part of its message" if one.whole else str(error)
+        return "it is truncated and holds only a part of its message" if letter.whole else str(error)
     try:
         if message.topic == topics.segments:
             decode_bundle(message.value)
@@ -283,47 +283,47 @@ def why_not_sent(topics: Topics, one: DeadLetter) -> str | None:
     return None
 
 
-def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
+def as_json(letter: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
     """The dead letter for JSON output; `cut`: it is truncated. `whole`: with key and value, in base64."""
-    key_bytes, value_bytes = one.whole or (len(one.key or b""), len(one.value or b""))
-    shown: dict[str, Any] = {
-        "letter": one.offset,
-        "at": moment(one.at_ms),
-        "stage": one.stage,
-        "error_class": one.error_class,
-        "topic": one.source_topic,
-        "partition": one.source_partition,
-        "offset": one.source_offset,
-        "version": one.version,
-        "format": one.format_version,
+    key_bytes, value_bytes = letter.whole or (len(letter.key or b""), len(letter.value or b""))
+    members: dict[str, Any] = {
+        "letter": letter.offset,
+        "at": moment(letter.at_ms),
+        "stage": letter.stage,
+        "error_class": letter.error_class,
+        "topic": letter.source_topic,
+        "partition": letter.source_partition,
+        "offset": letter.source_offset,
+        "version": letter.version,
+        "format": letter.format_version,
         "key_bytes": key_bytes,
         "value_bytes": value_bytes,
-        "cut": one.whole is not None,
+        "cut": letter.whole is not None,
     }
     if whole:
-        shown |= {"key_base64": _base64(one.key), "value_base64": _base64(one.value)}
-    return shown
+        members |= {"key_base64": _base64(letter.key), "value_base64": _base64(letter.value)}
+    return members
 
 
-def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
+def as_text(topics: Topics, letter: DeadLetter) -> Iterator[str]:
     """The dead letter as lines of text."""
-    known = one.stage if one.stage in _MEANS else None
-    means = f": {_MEANS[Stage(known)]}" if known else ""
-    yield f"number   {one.offset} of {topics.deadletter}, {moment(one.at_ms) or 'time unknown'}"
-    partition, offset = _number(one.source_partition), _number(one.source_offset)
-    yield f"from     {_word(one.source_topic)}, partition {partition}, offset {offset}"
-    yield f"stage    {_word(one.stage)}{means}"
-    yield f"error    {_word(one.error_class)}"
-    yield f"worker   version {_word(one.version)}, reads bundle format {_word(one.format_version)}"
-    reason = why_not_sent(topics, one)
+    stage = letter.stage if letter.stage in _MEANS else None
+    means = f": {_MEANS[Stage(stage)]}" if stage else ""
+    yield f"number   {letter.offset} of {topics.deadletter}, {moment(letter.at_ms) or 'time unknown'}"
+    partition, offset = _number(letter.source_partition), _number(letter.source_offset)
+    yield f"from     {_word(letter.source_topic)}, partition {partition}, offset {offset}"
+    yield f"stage    {_word(letter.stage)}{means}"
+    yield f"error    {_word(letter.error_class)}"
+    yield f"worker   version {_word(letter.version)}, reads bundle format {_word(letter.format_version)}"
+    reason = why_not_sent(topics, letter)
     if reason is None:
-        yield f"now      this version can read it: `streamgauge deadletter retry {one.offset}` sends it back"
+        yield f"now      this version can read it: `streamgauge deadletter retry {letter.offset}` sends it back"
     else:
         yield f"now      {reason}"
-    yield from _content("key", one.key, one.whole and one.whole[0])
-    if one.source_topic == topics.segments and reason is None:
-        yield from _bundle(decode_bundle(one.value))
-    yield from _content("value", one.value, one.whole and one.whole[1])
+    yield from _content("key", letter.key, letter.whole and letter.whole[0])
+    if letter.source_topic == topics.segments and reason is None:
+        yield from _bundle(decode_bundle(letter.value))
+    yield from _content("value", letter.value, letter.whole and letter.whole[1])
 
 
 def _bundle(bundle: Bundle) -> Iterator[str]:
@@ -332,7 +332,7 @@ def _bundle(bundle: Bundle) -> Iterator[str]:
     yield f"bundle   number {bundle.number} of tap instance {UUID(bytes=bundle.instance)} in slot {bundle.slot}"
     yield f"         {len(bundle.segments)} segments of {len(segments)} streams, {reads} reads"
     if bundle.farewell or bundle.dead:
-        dead = ", ".join(str(UUID(bytes=one)) for one in bundle.dead[:_STREAMS] if len(one) == 16)
+        dead = ", ".join(str(UUID(bytes=instance)) for instance in bundle.dead[:_STREAMS] if len(instance) == 16)
         yield f"         last of its instance: {'yes' if bundle.farewell else 'no'}; dead instances: {dead or 'none'}"
     for stream, count in segments.most_common(_STREAMS):
         yield f"stream   {UUID(bytes=stream)}, segments: {count}"
@@ -346,13 +346,13 @@ def _content(name: str, content: bytes | None, whole_bytes: int | None) -> Itera
         return
     cut = "" if whole_bytes is None or whole_bytes == len(content) else f", truncated from {whole_bytes}"
     yield f"{name:8} {len(content)} bytes{cut}"
-    shown = content[:_DUMP_BYTES]
-    for place in range(0, len(shown), 16):
-        row = shown[place : place + 16]
+    dump = content[:_DUMP_BYTES]
+    for offset in range(0, len(dump), 16):
+        row = dump[offset : offset + 16]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        yield f"{place:08x}  {row.hex(' '):47}  {text}"
-    if len(content) > len(shown):
-        yield f"         and {len(content) - len(shown)} more bytes (--output jsonl prints all)"
+        yield f"{offset:08x}  {row.hex(' '):47}  {text}"
+    if len(content) > len(dump):
+        yield f"         and {len(content) - len(dump)} more bytes (--output jsonl prints all)"
 
 
 def _base64(content: bytes | None) -> str | None:

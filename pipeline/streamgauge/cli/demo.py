@@ -50,10 +50,10 @@ def run(settings: Settings, args: Arguments) -> int:
                 listen=settings.listen if "listen" in settings.given else _ANY_PORT,
                 admin=settings.admin if "admin" in settings.given else _ANY_PORT,
             )
-            seen: deque[Record] = deque()
-            async with running_up(changed, seen.extend, process="demo") as tap:
+            queue: deque[Record] = deque()
+            async with running_up(changed, queue.extend, process="demo") as tap:
                 say(f"demo: {tap.pages}, data in {data_dir}")
-                yield DemoTap(f"http://{tap.address}", seen)
+                yield DemoTap(f"http://{tap.address}", queue)
 
         playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop, as_json=args.output == JSON))
         stopping = asyncio.ensure_future(stop.wait())
@@ -87,13 +87,13 @@ def _check_data_dir(settings: Settings) -> None:
 class DemoTap:
     """The part of the running tap that the demo uses: its address and its records."""
 
-    def __init__(self, url: str, seen: deque[Record]) -> None:
+    def __init__(self, url: str, queue: deque[Record]) -> None:
         self.url = url
-        self._seen = seen
+        self._queue = queue
 
     async def records(self) -> "list[Json]":
         """The records that are new since the last call."""
         new: list[Json] = []
-        while self._seen:
-            new.append(json.loads(encode_record(self._seen.popleft())))
+        while self._queue:
+            new.append(json.loads(encode_record(self._queue.popleft())))
         return new

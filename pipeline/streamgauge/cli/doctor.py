@@ -40,11 +40,11 @@ def run(settings: Settings, args: Arguments) -> int:
     if command == _WORKER:
         settings = with_worker_admin_port(settings)
     try:
-        found = asyncio.run(_found(command, settings, args))
+        findings = asyncio.run(_found(command, settings, args))
     finally:
         logging.disable(logging.NOTSET)
-    _say(command, found, args.output)
-    return FOUND if any(finding.level is Level.FAIL for _, finding in found) else DONE
+    _say(command, findings, args.output)
+    return FOUND if any(finding.level is Level.FAIL for _, finding in findings) else DONE
 
 
 def _fitting(settings: Settings) -> str:
@@ -72,8 +72,8 @@ def _installation(command: str, settings: Settings, args: Arguments) -> Installa
         attempts.append(partial(_raise, MissingExtra(f"`{command}`", command)))
     elif command != _TAP:
         attempts += _of_ledger(settings)
-    for option, given in (("--through", args.through), ("--prometheus", args.prometheus)):
-        _check_url(option, given)
+    for option, url in (("--through", args.through), ("--prometheus", args.prometheus)):
+        _check_url(option, url)
     cluster = None
     if command != _UP:
         try:
@@ -94,17 +94,17 @@ def _installation(command: str, settings: Settings, args: Arguments) -> Installa
     )
 
 
-def _check_url(option: str, given: str | None) -> None:
+def _check_url(option: str, url: str | None) -> None:
     """Rejects what no library can take apart: a port that is no number, half an IPv6 address. Raises UsageFault."""
     try:
-        _ = None if given is None else urlsplit(given).port
+        _ = None if url is None else urlsplit(url).port
     except ValueError:
-        raise UsageFault(f"{option} {redacted_value(given or '')} is no URL: write http://HOST[:PORT]") from None
+        raise UsageFault(f"{option} {redacted_value(url or '')} is no URL: write http://HOST[:PORT]") from None
 
 
-def _address(given: str | None) -> Address | None:
+def _address(address: str | None) -> Address | None:
     try:
-        return None if given is None else parse_address(given)
+        return None if address is None else parse_address(address)
     except ValueError as error:
         raise UsageFault(f"--serve: {error}") from None
 
@@ -135,23 +135,23 @@ def _upstream_tls(settings: Settings) -> ssl.SSLContext | None:
         return None
 
 
-def _say(command: str, found: Sequence[tuple[str, Finding]], output: str) -> None:
-    counts = {level: sum(finding.level is level for _, finding in found) for level in Level}
+def _say(command: str, findings: Sequence[tuple[str, Finding]], output: str) -> None:
+    counts = {level: sum(finding.level is level for _, finding in findings) for level in Level}
     if output == JSON:
         rows = [
             {
                 "check": name,
-                "level": one.level,
-                "says": redacted_text(one.says),
-                "cure": redacted_text(one.cure) or None,
+                "level": finding.level,
+                "says": redacted_text(finding.says),
+                "cure": redacted_text(finding.cure) or None,
             }
-            for name, one in found
+            for name, finding in findings
         ]
         sys.stdout.write(json.dumps({"command": command, "counts": counts, "findings": rows}) + "\n")
         return
-    width = max(len(name) for name, _ in found)
-    for name, one in found:
-        cure = f"; cure: {one.cure}" if one.cure else ""
-        line = redacted_text(f"{one.level:<4}  {name:<{width}}  {one.says}{cure}")
+    width = max(len(name) for name, _ in findings)
+    for name, finding in findings:
+        cure = f"; cure: {finding.cure}" if finding.cure else ""
+        line = redacted_text(f"{finding.level:<4}  {name:<{width}}  {finding.says}{cure}")
         sys.stdout.write("".join(char if char.isprintable() else "?" for char in line) + "\n")
     sys.stdout.write(f"{command}: {', '.join(f'{count} {level}' for level, count in counts.items())}\n")

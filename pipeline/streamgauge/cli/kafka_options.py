@@ -42,8 +42,8 @@ def _login(settings: Settings, password: str | None) -> Login:
     if not settings.kafka_username:
         raise ValueError("--kafka-username is missing: give the user name for the login")
     if (file is None) == (password is None):
-        what = "is missing: give" if file is None else "is given twice: give either"
-        raise ValueError(f"the password {what} --kafka-password-file FILE or {PASSWORD_VARIABLE} in the environment")
+        problem = "is missing: give" if file is None else "is given twice: give either"
+        raise ValueError(f"the password {problem} --kafka-password-file FILE or {PASSWORD_VARIABLE} in the environment")
     mechanism = Mechanism(settings.kafka_mechanism)
     return Login(settings.kafka_username, Password(password, file), mechanism)
 

@@ -123,9 +123,9 @@ def _shown(totals: list[Total]) -> list[str]:
 
 def part_of(totals: Sequence[Total]) -> str:
     """A sentence that says of how many streams a cost is known; empty if that is all of them, or none."""
-    known = sum([total.with_cost for total in totals])
-    streams = known + sum([total.without_cost for total in totals])
-    return f"The cost is that of {known} of {streams} streams." if 0 < known < streams else ""
+    priced = sum([total.with_cost for total in totals])
+    streams = priced + sum([total.without_cost for total in totals])
+    return f"The cost is that of {priced} of {streams} streams." if 0 < priced < streams else ""
 
 
 def _value(total: Total, name: str) -> object:
@@ -136,17 +136,17 @@ def _value(total: Total, name: str) -> object:
     return getattr(total, name)
 
 
-def _keys(given: str | None, is_known: Callable[[str], bool]) -> list[str]:
-    if given is None:
+def _keys(text: str | None, is_known: Callable[[str], bool]) -> list[str]:
+    if text is None:
         return []
-    keys = [key.strip() for key in given.split(",")]
+    keys = [key.strip() for key in text.split(",")]
     for key in keys:
         if key not in KEYS and not is_known(key):
             raise UsageFault(
                 f"--by {key} is not a key: use one or more of {', '.join(KEYS)}, and the attributes that records have"
             )
     if len(set(keys)) != len(keys):
-        raise UsageFault(f"--by {given} contains a key twice: name each key once")
+        raise UsageFault(f"--by {text} contains a key twice: name each key once")
     return keys
 
 
@@ -209,34 +209,34 @@ def filter_of(
     return Filter(
         since_us,
         until_us,
-        tuple(_condition(given, is_attribute) for given in where or ()),
+        tuple(_condition(condition, is_attribute) for condition in where or ()),
         timezone=timezone,
         tenants=tuple((tenants or {}).items()),
     )
 
 
-def _moment(option: str, given: str | None, zone: tzinfo) -> int | None:
-    if given is None:
+def _moment(option: str, value: str | None, zone: tzinfo) -> int | None:
+    if value is None:
         return None
-    text = given.strip().upper()
-    found = _TIME.fullmatch(text)
+    text = value.strip().upper()
+    match = _TIME.fullmatch(text)
     try:
-        if found is None:
+        if match is None:
             raise ValueError
         moment = datetime.fromisoformat(text)
-        return microseconds_of(moment if found["time"] else moment.replace(tzinfo=zone))
+        return microseconds_of(moment if match["time"] else moment.replace(tzinfo=zone))
     except (ValueError, OverflowError):
         raise UsageFault(
-            f"{option} {given} is not a time: write a date of --timezone such as 2026-11-01, or an RFC 3339 time such as "
+            f"{option} {value} is not a time: write a date of --timezone such as 2026-11-01, or an RFC 3339 time such as "
             "2026-11-01T09:30:00Z"
         ) from None
 
 
-def _condition(given: str, is_attribute: Callable[[str], bool]) -> tuple[str, str | int | None]:
+def _condition(condition: str, is_attribute: Callable[[str], bool]) -> tuple[str, str | int | None]:
     """A key and its value; an empty value means null. Errors do not repeat the value, since it may be anything."""
-    name, found, value = given.partition("=")
+    name, equals, value = condition.partition("=")
     key = name.strip()
-    if not found:
+    if not equals:
         raise UsageFault(f"--where {key} has no value: write KEY=VALUE, or KEY= for null; keys are {', '.join(KEYS)}")
     if key not in KEYS and not is_attribute(key):
         raise UsageFault(
@@ -292,14 +292,14 @@ EXPORT_NUMBERS = frozenset({"started_us", *_NUMBERS, *KINDS})
 def _values_of(record: bytes, tenants: Mapping[str, str]) -> list[str | int | None]:
     """The values of a stored record. `tenants`: by credential_id, for a record without a tenant of its own."""
     row = LedgerRow.of_stored(record)
-    known = vars(row) | {
+    values = vars(row) | {
         "tenant": row.tenant or tenants.get(row.credential_id or ""),
         "cost_usd": None if row.cost is None else usd(row.cost.total),
         "price_source": None if row.cost is None else row.cost.source,
         "price_date": None if row.cost is None else row.cost.date,
         "list_usd": None if row.cost is None else row.cost.list_usd,
     }
-    return [known[name] for name in EXPORT_COLUMNS]
+    return [values[name] for name in EXPORT_COLUMNS]
 
 
 # Characters of the file's name in that of the unfinished one: with all of them it may be too long.
@@ -409,11 +409,11 @@ class _Imported:
         self.different += inserted.different
         self.unpriced += inserted.unpriced
 
-    def refuse(self, line: int, why: UnreadableRecordError) -> None:
+    def refuse(self, line: int, error: UnreadableRecordError) -> None:
         """Counts a line that holds no record, and says why."""
         self.unreadable += 1
         if self.unreadable <= _REPORTED:
-            _say(f"{self._file}: line {line}: {why}")
+            _say(f"{self._file}: line {line}: {error}")
 
     @property
     def sentence(self) -> str:
@@ -428,14 +428,14 @@ def _import(settings: Settings, args: Arguments) -> int:
     """Stores the records of all files. Returns FOUND if a line holds no record, or a record other than the known one."""
     if not args.paths:
         raise UsageFault("give one or more files, or - for stdin")
-    found = False
+    has_findings = False
     with opened_ledger(settings, prices_of(settings)) as ledger:
         for path in args.paths:
             with _opened(path) as file:
                 imported = _import_file(ledger, file, "stdin" if str(path) == "-" else str(path))
             _say(imported.sentence)
-            found = found or imported.unreadable > 0 or imported.different > 0
-    return FOUND if found else DONE
+            has_findings = has_findings or imported.unreadable > 0 or imported.different > 0
+    return FOUND if has_findings else DONE
 
 
 @contextlib.contextmanager

@@ -225,22 +225,22 @@ def load_last_hour(view: LiveView, ledger: Reader, cost_of: CostOf) -> None:
         now_s = time.time()
         chosen = Filter(since_us=int((now_s - HOUR_S - BEGAN_S) * 1e6))
         records = [_DECODER.decode(raw) for raw in ledger.query(MAX_STREAMS, chosen, newest_first=True)]
-        ended = sorted(((_ended_s(record), record) for record in records), key=lambda one: one[0])
+        ended = sorted(((_ended_s(record), record) for record in records), key=lambda pair: pair[0])
         since_s = now_s - HOUR_S
         if len(records) == MAX_STREAMS:  # older ones are missing, which may have ended as late as the oldest one began
             since_s = max(since_s, min(_began_s(record) for record in records))
-        known = ResumedUsage()
+        resumed_usage = ResumedUsage()
         view.load(
-            [(record, _added(record, known, cost_of), at_s) for at_s, record in ended if at_s >= since_s],
+            [(record, _added(record, resumed_usage, cost_of), at_s) for at_s, record in ended if at_s >= since_s],
             since_s,
         )
     except Exception as error:  # noqa: BLE001 - the page is no reason to stop
         report_fault("the page's last hour", error)
 
 
-def _added(record: Record, known: ResumedUsage, cost_of: CostOf) -> StreamCost | None:
+def _added(record: Record, resumed_usage: ResumedUsage, cost_of: CostOf) -> StreamCost | None:
     """What a record adds to the cost of the records before it: a stream that is resumed, or read again, costs once."""
-    addition = known.share_of(record, "", reported_tokens(record.usage))
+    addition = resumed_usage.share_of(record, "", reported_tokens(record.usage))
     return cost_of(record, addition.before, addition.after)
 
 

@@ -93,7 +93,7 @@ def _check(settings: Settings, ships: bool) -> None:
 def _packet_settings(settings: Settings) -> PacketSettings:
     return settings.select(
         PacketSettings,
-        ports=[(one.port, one.name or None) for one in settings.server_ports],
+        ports=[(server_port.port, server_port.name or None) for server_port in settings.server_ports],
         recorder_socket="",
         counters_path=str(settings.data_dir / "counters"),
         drain_timeout=streams_drain_s(settings.drain_timeout),
@@ -109,16 +109,18 @@ def _interface(settings: Settings) -> Iterator[_Source]:
     except PermissionError:
         raise Unavailable(_NEEDS_NET_RAW) from None
     except OSError as error:
-        why = error.strerror or error
-        raise Unavailable(f"this system cannot capture packets ({why}): run on Linux, or give --pcap FILE") from None
+        reason = error.strerror or error
+        raise Unavailable(f"this system cannot capture packets ({reason}): run on Linux, or give --pcap FILE") from None
     with captures:
         drop_net_raw()
         try:
             if name != ANY:
                 socket.if_nametoindex(name)
         except OSError:
-            known = ", ".join(sorted(one for _, one in socket.if_nameindex()))
-            raise Unavailable(f"there is no interface {name!r}: use one of {known}, or any for all of them") from None
+            interfaces = ", ".join(sorted(interface for _, interface in socket.if_nameindex()))
+            raise Unavailable(
+                f"there is no interface {name!r}: use one of {interfaces}, or any for all of them"
+            ) from None
         yield _Source(replace(_packet_settings(settings), socket_fd=captures.fileno()), captures.fileno())
 
 
@@ -176,7 +178,10 @@ def _say_end(command: str, settings: Settings, source: _Source) -> None:
 
 
 def _announce(command: str, tap: Tap, settings: Settings) -> None:
-    ports = ", ".join(f"{one.name}={one.port}" if one.name else str(one.port) for one in settings.server_ports)
-    where = f"packets of {settings.pcap}" if settings.pcap else f"packets on {settings.interface}"
-    say(f"{command}: {where}, {f'servers at port {ports}' if ports else 'all HTTP servers'}; plain HTTP/1.1 only")
+    ports = ", ".join(
+        f"{server_port.name}={server_port.port}" if server_port.name else str(server_port.port)
+        for server_port in settings.server_ports
+    )
+    source = f"packets of {settings.pcap}" if settings.pcap else f"packets on {settings.interface}"
+    say(f"{command}: {source}, {f'servers at port {ports}' if ports else 'all HTTP servers'}; plain HTTP/1.1 only")
     say(f"{command}: {tap.pages}, data in {settings.data_dir}")

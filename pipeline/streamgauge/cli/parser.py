@@ -199,8 +199,8 @@ class Command(click.Command):
         from streamgauge.settings.declarations import SECTIONS, SETTINGS  # which take time to import
 
         paths = {self.path, *self.takes}
-        taken = [setting for setting in SETTINGS.values() if not paths.isdisjoint(setting.commands)]
-        return sorted(taken, key=lambda setting: SECTIONS.index(setting.section))
+        declared = [setting for setting in SETTINGS.values() if not paths.isdisjoint(setting.commands)]
+        return sorted(declared, key=lambda setting: SECTIONS.index(setting.section))
 
     @cached_property
     def _setting_options(self) -> list[SettingOption]:
@@ -229,15 +229,15 @@ class Command(click.Command):
         if self.path and not ctx.resilient_parsing:  # the program's own options have a default for a missing value
             self._check_values(ctx, args)
         try:
-            left = super().parse_args(ctx, args)
+            surplus = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             ctx.fail(f"No such option: {error.option_name}{self._hint(ctx, error.option_name)}")
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click leaves it out for a value that an option does not take
             raise
-        if left and not takes_more and not ctx.resilient_parsing:
-            ctx.fail(f"Unexpected argument {left[0]!r}: leave it out, or see `{ctx.command_path} --help`")
-        return left
+        if surplus and not takes_more and not ctx.resilient_parsing:
+            ctx.fail(f"Unexpected argument {surplus[0]!r}: leave it out, or see `{ctx.command_path} --help`")
+        return surplus
 
     def _hint(self, ctx: click.Context, flag: str) -> str:
         """The end of a sentence: where an unknown option belongs, else the option most like it, else the help."""

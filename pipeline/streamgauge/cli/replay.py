@@ -62,11 +62,11 @@ def recordings_of(settings: Settings, args: Arguments) -> tuple[list[Path], bool
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = recordings_in(path)
-        if not found:
+        recordings = recordings_in(path)
+        if not recordings:
             names = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
             raise UsageFault(f"the directory {path} contains no recording ({names}): name the files themselves")
-        return found
+        return recordings
     if str(path) == "-":
         return [Path("/dev/stdin")]
     if not path.exists():
@@ -128,8 +128,8 @@ class Replaying:
         except OSError as error:
             broken = True
             self._say(f"{name} cannot be read: {error.strerror or error}", _code_of(error))
-        found = Found(records, without_event, assembler.counts["not_llm"], assembler.open_streams)
-        for note in notes_on(tally, found, broken=broken or (may_be_empty and not any(found))):
+        counts = Found(records, without_event, assembler.counts["not_llm"], assembler.open_streams)
+        for note in notes_on(tally, counts, broken=broken or (may_be_empty and not any(counts))):
             self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
 
     def _key(self, data_dir: Path) -> bytes:
@@ -138,9 +138,9 @@ class Replaying:
             if (data_dir / "key").is_file():
                 return installation_key(data_dir)
         except (UnusableKeyError, OSError) as error:  # OSError: the directory or the file belongs to another user
-            why = (error.strerror or error) if isinstance(error, OSError) else error
+            reason = (error.strerror or error) if isinstance(error, OSError) else error
             self._say(
-                f"the digests of this run differ from those of the installation, because its key is not used: {why}",
+                f"the digests of this run differ from those of the installation, because its key is not used: {reason}",
                 DONE,
             )
         return secrets.token_bytes(_KEY_BYTES)
@@ -228,15 +228,15 @@ def is_nothing(record: Record, may_be_body: bool) -> bool:
     return not may_be_body and not record.counts.events
 
 
-def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
+def notes_on(tally: Tally, counts: Found, *, broken: bool) -> Iterator[Note]:
     """The notes on a file. `broken`: it could not be read to its end."""
     if tally.exchanges is not None:
-        yield from _on_exchanges(tally, tally.exchanges, found.not_llm, broken=broken)
-    elif not any(found) and not broken:
+        yield from _on_exchanges(tally, tally.exchanges, counts.not_llm, broken=broken)
+    elif not any(counts) and not broken:
         yield Note("it contains no stream; a spool holds only what is not delivered yet")
-    if found.without_event:
-        what = _count(found.without_event, "stream", "streams")
-        yield Note(f"no event was found in {what}: check that the file is a recording of server-sent events")
+    if counts.without_event:
+        streams = _count(counts.without_event, "stream", "streams")
+        yield Note(f"no event was found in {streams}: check that the file is a recording of server-sent events")
     if tally.unreadable_rows:
         yield Note(
             f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or not a bundle of this version", True
@@ -245,9 +245,9 @@ def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
         yield Note(
             f"{_count(tally.rows_removed, 'row was', 'rows were')} delivered and removed while the file was read"
         )
-    if found.open_streams:
-        what = _count(found.open_streams, "stream has not ended yet and has", "streams have not ended yet and have")
-        yield Note(f"{what} no record")
+    if counts.open_streams:
+        streams = _count(counts.open_streams, "stream has not ended yet and has", "streams have not ended yet and have")
+        yield Note(f"{streams} no record")
 
 
 def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -> Iterator[Note]:
@@ -258,12 +258,14 @@ def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -
     elif ignored:
         yield Note(f"{_count(ignored, 'other exchange was', 'other exchanges were')} ignored: not LLM traffic")
     if tally.without_body:
-        one, many = "response was recorded without its body", "responses were recorded without their bodies"
-        yield Note(f"{_count(tally.without_body, one, many)}: incomplete")
+        singular, plural = "response was recorded without its body", "responses were recorded without their bodies"
+        yield Note(f"{_count(tally.without_body, singular, plural)}: incomplete")
     if tally.broken_exchanges:
-        what = _count(tally.broken_exchanges, "exchange that cannot be read has", "exchanges that cannot be read have")
-        yield Note(f"{what} no record, the first at {tally.first_broken}", True)
+        subject = _count(
+            tally.broken_exchanges, "exchange that cannot be read has", "exchanges that cannot be read have"
+        )
+        yield Note(f"{subject} no record, the first at {tally.first_broken}", True)
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def _count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"

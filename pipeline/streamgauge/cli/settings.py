@@ -72,7 +72,7 @@ def shown_settings(settings: Settings, command: str) -> Iterator[_Shown]:
 def _plain(setting: Setting, value: Any) -> Any:
     """A value as JSON, as it is written in a settings file; without passwords."""
     if isinstance(value, tuple):
-        return [_plain(setting, one) for one in value]
+        return [_plain(setting, item) for item in value]
     match value:
         case None | bool() | int() | float():
             return value
@@ -92,15 +92,15 @@ def _plain(setting: Setting, value: Any) -> Any:
 
 def without_password(url: str) -> str:
     """The URL of a ledger with *** for its password, and for its options, one of which may be a password."""
-    scheme, found, rest = url.partition("://")
-    if not found or scheme == "sqlite":
-        return url if found else SECRET
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "sqlite":
+        return url if separator else SECRET
     # What precedes the last @ is the user and the password, whatever characters they hold.
     before, at, after = rest.rpartition("@")
     user, colon, _ = before.partition(":")
-    shown = SECRET if any(sign in user for sign in "/?#") else user
-    place, question, _ = after.partition("?")
-    return f"{scheme}://{shown}{f':{SECRET}' if colon else ''}{at}{place}{question}{SECRET if question else ''}"
+    shown_user = SECRET if any(sign in user for sign in "/?#") else user
+    location, question, _ = after.partition("?")
+    return f"{scheme}://{shown_user}{f':{SECRET}' if colon else ''}{at}{location}{question}{SECRET if question else ''}"
 
 
 def _text(row: _Shown) -> str:
@@ -117,9 +117,9 @@ def _text(row: _Shown) -> str:
 def _check(paths: Sequence[Path], output: str) -> int:
     faults = {path: faults_of_file(path) for path in paths}
     if output == JSON:
-        rows = [{"file": str(path), "faults": found} for path, found in faults.items()]
+        rows = [{"file": str(path), "faults": sentences} for path, sentences in faults.items()]
         sys.stdout.write(json.dumps(rows) + "\n")
     else:
-        for path, found in faults.items():
-            sys.stdout.write("".join(f"{fault}\n" for fault in found) or f"the settings file {path} has no fault\n")
+        for path, sentences in faults.items():
+            sys.stdout.write("".join(f"{fault}\n" for fault in sentences) or f"the settings file {path} has no fault\n")
     return USAGE if any(faults.values()) else DONE

@@ -44,14 +44,15 @@ def stream_costs(prices: Prices) -> CostOf:
         amounts = [cost.input, cost.output, *rates.cache_effect_of(whole)]
         if before:
             earlier = _with_tokens(row, before)
-            was = prices.cost_by(rates, earlier)
-            sides = (None, None) if isinstance(was, Unpriced) else (was.input, was.output)
+            earlier_cost = prices.cost_by(rates, earlier)
+            sides = (None, None) if isinstance(earlier_cost, Unpriced) else (earlier_cost.input, earlier_cost.output)
             counted = (*sides, *rates.cache_effect_of(earlier))
             amounts = [
-                None if now is None else max(now - (then or 0), 0) for now, then in zip(amounts, counted, strict=True)
+                None if amount_now is None else max(amount_now - (amount_before or 0), 0)
+                for amount_now, amount_before in zip(amounts, counted, strict=True)
             ]
-        given, made, saved, more = (None if amount is None else amount * _USD for amount in amounts)
-        return StreamCost(given, made, saved, more)
+        input_usd, output_usd, saved_usd, added_usd = (None if amount is None else amount * _USD for amount in amounts)
+        return StreamCost(input_usd, output_usd, saved_usd, added_usd)
 
     return added
 

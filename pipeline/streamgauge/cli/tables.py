@@ -162,20 +162,20 @@ def _as_text(text: str) -> str:
     return _CELL.sub(_with_apostrophe, text)
 
 
-def _with_apostrophe(found: re.Match[str]) -> str:
-    before, sign = found.groups()
+def _with_apostrophe(match: re.Match[str]) -> str:
+    before, sign = match.groups()
     cell = max(before.rfind(separator) for separator in _SEPARATORS) + 1  # where the last cell begins, 0 for none
     if sign and cell:
         before = f"{before[:cell]}'{before[cell:]}"
-    begins_badly = found.start() == 0 and (sign or before.startswith(_BEGINS_BADLY))
+    begins_badly = match.start() == 0 and (sign or before.startswith(_BEGINS_BADLY))
     return ("'" if begins_badly else "") + before + sign
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[object]], max_width: int | None = MAX_WIDTH) -> None:
     """Aligned columns on stdout, numbers to the right. `max_width`: characters of a cell, None for all of it."""
     cells = [list(names), *([_cell(value, max_width) for value in row] for row in rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(names))]
-    right = [any(isinstance(row[place], int | float) for row in rows) for place in range(len(names))]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
+    right = [any(isinstance(row[column], int | float) for row in rows) for column in range(len(names))]
     for row in cells:
         line = "  ".join(
             cell.rjust(width) if number else cell.ljust(width)

@@ -119,8 +119,8 @@ async def running_tap(
         runtime = stack.enter_context(RuntimeDir(settings.data_dir, to_be_found=not settings.upstream))
         clients = None
         if settings.upstream:
-            where = settings.listen, "--listen", settings.workers
-            clients = stack.enter_context(await asyncio.to_thread(open_listeners, *where))
+            arguments = settings.listen, "--listen", settings.workers
+            clients = stack.enter_context(await asyncio.to_thread(open_listeners, *arguments))
         spool = stack.enter_context(contextlib.closing(_spool(settings)))
         counters = settings.data_dir / "counters"
         metrics.register(tap_reads(counters))
@@ -283,8 +283,8 @@ def check_keys(settings: Settings) -> None:
         raise UsageFault("--tls-client-ca requires --tls-certificate: certificates of clients are a part of TLS")
     if "client" in settings.tenant_source and settings.client_token_file is None and settings.tls_client_ca is None:
         raise UsageFault("--tenant-source client requires --client-token-file or --tls-client-ca, which name clients")
-    named = [settings.tenant_header or "", *(one.header for one in settings.attribute)]
-    if TOKEN_HEADER.decode() in map(str.lower, named):
+    headers = [settings.tenant_header or "", *(attribute.header for attribute in settings.attribute)]
+    if TOKEN_HEADER.decode() in map(str.lower, headers):
         raise UsageFault("X-Streamgauge-Token holds the token of a client: records must not name it")
 
 
@@ -292,7 +292,7 @@ def check_attributes(settings: Settings, *, names_them: bool) -> None:
     """Rejects a label of metrics that no record has. `names_them`: all attributes are in the settings; those of an agent
     are in the settings of applications. Raises UsageFault.
     """
-    names = [one.name for one in settings.attribute]
+    names = [attribute.name for attribute in settings.attribute]
     for name in settings.metric_attribute:
         if not names_them or name in names:
             continue
@@ -348,8 +348,8 @@ def say_stopping(command: str, settings: Settings) -> None:
 def announce(command: str, tap: Tap, settings: Settings) -> None:
     """Prints the addresses and the data directory."""
     if not settings.upstream:
-        place = settings.data_dir / "run" / SOCKET
-        say(f"{command}: agent for taps in applications, at {place}; it relays nothing")
+        socket_path = settings.data_dir / "run" / SOCKET
+        say(f"{command}: agent for taps in applications, at {socket_path}; it relays nothing")
         environment = f"STREAMGAUGE_DATA_DIR={settings.data_dir}"
         say(f"{command}: run the applications as this user, with {environment} in their environment")
     for upstream in settings.upstream:
@@ -370,5 +370,5 @@ def say_undelivered(command: str, settings: Settings) -> None:
     """Prints how many reads wait in the spool when a tap has ended without its broker."""
     waiting = read_balance(settings.data_dir / "counters").waiting
     if waiting:
-        where = f"the next start with --data-dir {settings.data_dir} delivers them"
-        say(f"{command}: {waiting} reads stay in the spool; {where}")
+        delivery = f"the next start with --data-dir {settings.data_dir} delivers them"
+        say(f"{command}: {waiting} reads stay in the spool; {delivery}")

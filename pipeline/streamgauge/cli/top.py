@@ -54,9 +54,9 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class AdminPort:
-    """The admin port that is asked. `given`: its address as written; `tls` None: without TLS."""
+    """The admin port that is asked. `address`: as written; `tls` None: without TLS."""
 
-    given: str
+    address: str
     host: str
     port: int
     tls: ssl.SSLContext | None
@@ -94,11 +94,11 @@ def run(settings: Settings, args: Arguments) -> int:
 
 def _port_of(address: str, settings: Settings) -> AdminPort:
     """The port at HOST:PORT or https://HOST:PORT. Raises UsageFault."""
-    scheme, _, place = address.removesuffix("/").rpartition("://")
+    scheme, _, host_and_port = address.removesuffix("/").rpartition("://")
     if scheme not in ("", "http", "https"):
         raise UsageFault(f"{redacted_value(address)!r} is not an admin address: write HOST:PORT or https://HOST:PORT")
     try:
-        host, port = split_address(place)
+        host, port = split_address(host_and_port)
     except AdminAddressError as error:
         raise UsageFault(str(error)) from None
     if scheme != "https":
@@ -143,7 +143,7 @@ def _answer_of(text: str, port: AdminPort) -> Json:
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or not answer.keys() >= MEMBERS:
-        raise Unavailable(f"{port.given} is another program's: give the admin port of a running process")
+        raise Unavailable(f"{port.address} is another program's: give the admin port of a running process")
     return answer
 
 
@@ -152,20 +152,22 @@ def _shown_as_text(value: Any) -> Any:
     if isinstance(value, str):
         return escaped(value)
     if isinstance(value, list):
-        return [_shown_as_text(one) for one in value]
-    return {name: _shown_as_text(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [_shown_as_text(item) for item in value]
+    return {name: _shown_as_text(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _fetched(port: AdminPort, rows: int) -> str:
     """The answer of /streams, as JSON text. Raises Unavailable."""
-    address, connection = port.given, port.connection()
+    address, connection = port.address, port.connection()
     try:
         connection.request("GET", f"/streams?limit={rows}", headers=port.headers)
         answer = connection.getresponse()
         text = answer.read().decode()
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-        raise Unavailable(f"nothing answers at {address} ({why}): give the admin port of a running process") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise Unavailable(
+            f"nothing answers at {address} ({reason}): give the admin port of a running process"
+        ) from None
     finally:
         connection.close()
     if answer.status != http.client.OK:
@@ -199,12 +201,12 @@ def shown(answer: Json) -> Group:
 
 
 def _head(answer: Json) -> str:
-    where = f"{answer['process']} {answer['version']}, {answer['now']}, looks since {answer['since']}"
+    heading = f"{answer['process']} {answer['version']}, {answer['now']}, looks since {answer['since']}"
     if answer["partitions"] is None:
-        return where
+        return heading
     if not answer["partitions"]:
-        return f"{where}; no partitions now ({answer['unready'] or 'other workers have all of them'})"
-    return f"{where}; only its partitions {', '.join(map(str, answer['partitions']))}"
+        return f"{heading}; no partitions now ({answer['unready'] or 'other workers have all of them'})"
+    return f"{heading}; only its partitions {', '.join(map(str, answer['partitions']))}"
 
 
 def _open_table(streams: Json) -> Table | Text:

@@ -25,22 +25,22 @@ def run(settings: Settings, args: Arguments) -> int:
     try:
         if args.action == "describe":
             return _describe(brokers, settings.topic_prefix, args.output)
-        made = asyncio.run(create(brokers, settings.partitions, settings.topic_prefix, settings.replicas))
+        created = asyncio.run(create(brokers, settings.partitions, settings.topic_prefix, settings.replicas))
     except TopicsError as error:
         raise Unavailable(str(error)) from None
-    return _say_created(made, args.output)
+    return _say_created(created, args.output)
 
 
-def _say_created(made: Created, output: str) -> int:
+def _say_created(created: Created, output: str) -> int:
     if output == JSON:
-        sys.stdout.write(json.dumps({"created": made.created, "differences": made.differences}) + "\n")
+        sys.stdout.write(json.dumps({"created": created.created, "differences": created.differences}) + "\n")
     else:
-        sys.stdout.writelines(f"created {name}\n" for name in made.created)
-        if not made.created and not made.differences:
+        sys.stdout.writelines(f"created {name}\n" for name in created.created)
+        if not created.created and not created.differences:
             sys.stdout.write("all topics exist and have the expected settings\n")
-    for difference in made.differences:
+    for difference in created.differences:
         sys.stderr.write(f"{difference}\n")
-    return FOUND if made.differences else DONE
+    return FOUND if created.differences else DONE
 
 
 def _describe(brokers: Brokers, prefix: str, output: str) -> int:
@@ -48,9 +48,11 @@ def _describe(brokers: Brokers, prefix: str, output: str) -> int:
     if not topics:
         sys.stderr.write(f"there are no topics with the prefix {prefix}: run `streamgauge topics create`\n")
     if output != TABLE:
-        print_rows(_COLUMNS, [[one.name, one.partitions, one.replicas, one.config] for one in topics], output, None)
+        print_rows(
+            _COLUMNS, [[topic.name, topic.partitions, topic.replicas, topic.config] for topic in topics], output, None
+        )
     elif topics:
-        rows = [[one.name, one.partitions, one.replicas, _settings(one.config)] for one in topics]
+        rows = [[topic.name, topic.partitions, topic.replicas, _settings(topic.config)] for topic in topics]
         print_rows(_COLUMNS, rows, output, None)
     return DONE if topics else FOUND
 

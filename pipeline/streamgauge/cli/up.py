@@ -186,8 +186,8 @@ class Delivery:
             raise DeliveryFailed(str(error)) from error
         for result in table.RESULTS:
             self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
-        self._take_rows(rows[place] for place in inserted.new_places)
-        new = [(records[place], self._metrics.observe(records[place])) for place in inserted.new_places]
+        self._take_rows(rows[index] for index in inserted.new_places)
+        new = [(records[index], self._metrics.observe(records[index])) for index in inserted.new_places]
         if self._on_new_records is not None:
             self._on_new_records(new)
 

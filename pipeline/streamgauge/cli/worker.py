@@ -87,11 +87,11 @@ class LedgerStore:
         """Stores the records that can be read. Raises LedgerUnavailableError; then nothing is stored."""
         rows: list[LedgerRow] = []
         unreadable: list[int] = []
-        for place, record in enumerate(records):
+        for index, record in enumerate(records):
             try:
                 rows.append(LedgerRow.of_json(record))
             except UnreadableRecordError:
-                unreadable.append(place)
+                unreadable.append(index)
         inserted = self._ledger.insert(rows) if rows else Inserted()
-        self._take_rows(rows[place] for place in inserted.new_places)
+        self._take_rows(rows[index] for index in inserted.new_places)
         return Stored(inserted.new, inserted.same, inserted.different, unreadable)
