@@ -27,15 +27,15 @@ def is_zone(name: str) -> bool:
     return True
 
 
-def month_of(given: str, zone: tzinfo) -> tuple[int, int]:
+def month_of(text: str, zone: tzinfo) -> tuple[int, int]:
     """The first moment of a month (YYYY-MM) in a time zone and that of the next one, in us since 1970. Raises UsageFault."""
-    found = _MONTH.fullmatch(given.strip())
+    match = _MONTH.fullmatch(text.strip())
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        year, month = int(found[1]), int(found[2])
+        year, month = int(match[1]), int(match[2])
         begin = datetime(year, month, 1, tzinfo=zone)
         end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=zone)
         return microseconds_of(begin), microseconds_of(end)
     except (ValueError, OverflowError):
-        raise UsageFault(f"--month {given} is not a month: write a year and a month, as in 2026-11") from None
+        raise UsageFault(f"--month {text} is not a month: write a year and a month, as in 2026-11") from None

@@ -561,7 +561,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         Its fields that have the name of a setting get the value from here. `others`: the values of its other fields, and of
         settings that differ for this part.
         """
-        names = SETTINGS.keys() & {one.name for one in fields(cast("Any", part))}
+        names = SETTINGS.keys() & {part_field.name for part_field in fields(cast("Any", part))}
         return part(**({name: getattr(self, name) for name in names} | others))
 
     @property
@@ -573,7 +573,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
 def _declarations() -> dict[str, Setting]:
     """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
-    by_name = {one.name: one for one in fields(Settings)}
+    by_name = {settings_field.name: settings_field for settings_field in fields(Settings)}
     for group in (Settings, *Settings.__bases__):
         for name in group.__annotations__:
             if "declared" in by_name[name].metadata:

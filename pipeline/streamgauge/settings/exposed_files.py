@@ -37,13 +37,13 @@ def secret_files(settings: Settings, names: Collection[str] = tuple(SETTINGS)) -
 def exposed(option: str, file: Path) -> Exposed | None:
     """What is wrong with the mode of a file; None if nothing is, or if it cannot be read, which its reader reports."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    if (others := others_who_may(found, READ | WRITE)) is None:
+    if (others := others_who_may(status, READ | WRITE)) is None:
         return None
     return Exposed(
-        f"{others} can read or change {option} {file} (mode {mode_of(found)})",
+        f"{others} can read or change {option} {file} (mode {mode_of(status)})",
         f"chmod 600 {shlex.quote(str(file))} (Kubernetes: defaultMode 0400 of the volume)",
     )
 

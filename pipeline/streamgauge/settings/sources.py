@@ -54,16 +54,16 @@ def load(options: Mapping[str, object], settings_file: Path | None = None, comma
     faults = [] if settings_file is None else _unknown_keys(in_file, settings_file)
     faults += _unknown_variables(variables)
     faults += [f"{redacted_value(name)}: there is no such setting" for name in options if name not in SETTINGS]
-    given = {
-        name: found
+    source_values = {
+        name: source_value
         for name, setting in SETTINGS.items()
-        if (found := _found(setting, options, variables, in_file, settings_file)) is not None
+        if (source_value := _found(setting, options, variables, in_file, settings_file)) is not None
     }
-    values, more = _values(given, commands)
+    values, more = _values(source_values, commands)
     if faults := faults + more:
         raise UsageFault("\n".join(faults))
     used = {name: value for name, value in values.items() if not commands or _is_taken(SETTINGS[name], commands)}
-    return Settings(**used, given={name: given[name].origin for name in used})
+    return Settings(**used, given={name: source_values[name].origin for name in used})
 
 
 def _is_taken(setting: Setting, commands: Collection[str]) -> bool:
@@ -76,12 +76,12 @@ def faults_of_file(settings_file: Path) -> list[str]:
         in_file = _read(settings_file)
     except UsageFault as fault:
         return [str(fault)]
-    given = {
-        name: found
+    source_values = {
+        name: source_value
         for name, setting in SETTINGS.items()
-        if (found := _found(setting, {}, {}, in_file, settings_file)) is not None
+        if (source_value := _found(setting, {}, {}, in_file, settings_file)) is not None
     }
-    return _unknown_keys(in_file, settings_file) + _values(given, ())[1]
+    return _unknown_keys(in_file, settings_file) + _values(source_values, ())[1]
 
 
 def _found(
@@ -101,19 +101,19 @@ def _found(
     return None
 
 
-def _values(given: dict[str, _Given], commands: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """The values by name, and a sentence for each fault. Adds to `given` what a file of a secret stands for."""
+def _values(source_values: dict[str, _Given], commands: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """The values by name, and a sentence for each fault. Adds to `source_values` what a file of a secret stands for."""
     values: dict[str, Any] = {}
     faults: list[str] = []
-    for name, one in given.items():
+    for name, source_value in source_values.items():
         try:
-            values[name] = SETTINGS[name].type.read(one.value)
+            values[name] = SETTINGS[name].type.read(source_value.value)
         except ValueError as error:
-            faults.append(f"{one.named}: {error}")
+            faults.append(f"{source_value.named}: {error}")
     for setting in SETTINGS.values():
         if not setting.content_of or setting.name not in values:
             continue
-        file, itself = given[setting.name], given.get(setting.content_of)
+        file, itself = source_values[setting.name], source_values.get(setting.content_of)
         if itself is not None and itself.rank == file.rank:
             faults.append(f"{itself.named} is given twice: {file.named} names a file that contains it")
         elif _is_taken(setting, commands) and (itself is None or file.rank < itself.rank):
@@ -123,7 +123,7 @@ def _values(given: dict[str, _Given], commands: Collection[str]) -> tuple[dict[s
                 values[target.name] = target.type.read(secret)
             except ValueError as error:
                 faults.append(f"{file.named}: {error}")
-            given[target.name] = file._replace(origin=f"{file.origin}: {values[setting.name]}")
+            source_values[target.name] = file._replace(origin=f"{file.origin}: {values[setting.name]}")
     return values, faults
 
 
@@ -154,8 +154,10 @@ def _why_unknown(name: str, known: Collection[str]) -> str:
 
 def _nearest_variable(name: str, known: Collection[str]) -> str:
     """The end of a sentence, as of `nearest`. The names are compared without their prefix, which makes all of them alike."""
-    found = nearest(name.removeprefix(ENV_PREFIX), [one.removeprefix(ENV_PREFIX) for one in known], _LIKENESS)
-    return found.replace("mean ", f"mean {ENV_PREFIX}")
+    suggestion = nearest(
+        name.removeprefix(ENV_PREFIX), [variable.removeprefix(ENV_PREFIX) for variable in known], _LIKENESS
+    )
+    return suggestion.replace("mean ", f"mean {ENV_PREFIX}")
 
 
 def _is_of_a_service(name: str, value: str) -> bool:

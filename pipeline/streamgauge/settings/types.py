@@ -235,10 +235,10 @@ def switch() -> SettingType:
     words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
 
     def read(value: object) -> bool:
-        found = value if isinstance(value, bool) else words.get(str(value).strip().lower())
-        if found is None:
+        is_on = value if isinstance(value, bool) else words.get(str(value).strip().lower())
+        if is_on is None:
             raise ValueError(f"give true or false{nearest(value, ('true', 'false'))}")
-        return found
+        return is_on
 
     return SettingType("", read, "true or false", is_switch=True)
 
@@ -268,8 +268,8 @@ def version_at_end(url: str) -> str:
     Clients have it at the end of their base URL, too. With both, requests go to /v1/v1, and no upstream is known to have such
     a path. But an upstream may have one, so requests are forwarded as they are (the URL of --upstream, then the rest).
     """
-    found = _VERSION.search(urlsplit(url).path.rstrip("/"))
-    return found[0] if found else ""
+    match = _VERSION.search(urlsplit(url).path.rstrip("/"))
+    return match[0] if match else ""
 
 
 def parse_address(text: str, shown: str | None = None) -> Address:
@@ -358,9 +358,9 @@ def _upstreams(value: object) -> tuple[Upstream, ...]:
 
 def _server_ports(value: object) -> tuple[ServerPort, ...]:
     items = [value] if isinstance(value, str) else items_of(value)
-    given = [(part, one) for one in items for part in (items_of(one) if isinstance(one, str) else [one])]
-    ports = tuple(parse_server_port(str(part), redacted_item(str(part), whole)) for part, whole in given)
-    if len({one.port for one in ports}) != len(ports):
+    parts = [(part, item) for item in items for part in (items_of(item) if isinstance(item, str) else [item])]
+    ports = tuple(parse_server_port(str(part), redacted_item(str(part), whole)) for part, whole in parts)
+    if len({port.port for port in ports}) != len(ports):
         raise ValueError("a port is given twice: give each port once")
     return ports
 
@@ -402,10 +402,10 @@ def _address(value: object) -> Address:
 
 
 def _brokers(value: object) -> str:
-    given = _text(value)
-    brokers = [broker.strip() for broker in given.split(",")]
+    addresses = _text(value)
+    brokers = [broker.strip() for broker in addresses.split(",")]
     for broker in brokers:
-        shown = redacted_item(broker, given)
+        shown = redacted_item(broker, addresses)
         if broker.startswith(":") or parse_address(broker, shown).port == 0:
             raise ValueError(f"{shown!r} is not a broker: write HOST:PORT[,HOST:PORT...]")
     return ",".join(brokers)
@@ -463,8 +463,8 @@ def _receiver(value: object) -> str:
 
 def _span_headers(value: object) -> tuple[SpanHeader, ...]:
     # Text is one header: its value may contain a comma.
-    headers = tuple(_span_header(one) for one in (value if isinstance(value, list | tuple) else (value,)))
-    if len({one.name.lower() for one in headers}) != len(headers):
+    headers = tuple(_span_header(item) for item in (value if isinstance(value, list | tuple) else (value,)))
+    if len({header.name.lower() for header in headers}) != len(headers):
         raise ValueError("a header is given twice: give each once")
     return headers
 
