@@ -28,9 +28,9 @@ def arguments(scenario: Scenario) -> dict[str, object]:
 
 def _tool(endpoint: Endpoint) -> dict[str, object]:
     """The offered tool, in the form of each format."""
-    said = {"name": "read_gauge", "description": "Read a river gauge."}
+    tool = {"name": "read_gauge", "description": "Read a river gauge."}
     if endpoint is Endpoint.MESSAGES:
-        return {**said, "input_schema": _GAUGE}
+        return {**tool, "input_schema": _GAUGE}
     if endpoint is Endpoint.RESPONSES:
-        return {"type": "function", **said, "parameters": _GAUGE, "strict": False}
-    return {"type": "function", "function": {**said, "parameters": _GAUGE}}
+        return {"type": "function", **tool, "parameters": _GAUGE, "strict": False}
+    return {"type": "function", "function": {**tool, "parameters": _GAUGE}}

@@ -43,8 +43,8 @@ def paced(frames: Sequence[Frame], pace: Pace) -> tuple[Piece, ...]:
 
 def together(pieces: Iterable[Piece], delay_s: float) -> tuple[Piece, ...]:
     """All pieces as one after `delay_s` (seconds), as a buffering proxy sends a stream."""
-    held = tuple(pieces)
-    return (Piece(delay_s, b"".join(piece.data for piece in held), sum(piece.tokens for piece in held)),)
+    all_pieces = tuple(pieces)
+    return (Piece(delay_s, b"".join(piece.data for piece in all_pieces), sum(piece.tokens for piece in all_pieces)),)
 
 
 def stalled(pieces: Sequence[Piece], at: int, delay_s: float) -> tuple[Piece, ...]:
@@ -55,12 +55,12 @@ def stalled(pieces: Sequence[Piece], at: int, delay_s: float) -> tuple[Piece, ..
 
 def content_of(frames: Iterable[Frame]) -> Content:
     """What the frames carry."""
-    held = tuple(frames)
+    all_frames = tuple(frames)
     return Content(
-        token_events=sum(frame.token for frame in held),
-        text="".join(frame.text for frame in held),
-        reasoning="".join(frame.reasoning for frame in held),
-        arguments="".join(frame.arguments for frame in held),
+        token_events=sum(frame.token for frame in all_frames),
+        text="".join(frame.text for frame in all_frames),
+        reasoning="".join(frame.reasoning for frame in all_frames),
+        arguments="".join(frame.arguments for frame in all_frames),
     )
 
 
@@ -114,5 +114,7 @@ def answered(
         pieces=(Piece(0.0, data.encode()),),
         framing=Framing.LENGTH,
     )
-    seen = replace(expected, streaming=False, content=Content(text=text))
-    return Scenario(model=model, endpoint=endpoint, title=title, answer=answer, expected=seen, asks=asks or {})
+    whole_expected = replace(expected, streaming=False, content=Content(text=text))
+    return Scenario(
+        model=model, endpoint=endpoint, title=title, answer=answer, expected=whole_expected, asks=asks or {}
+    )

@@ -25,7 +25,7 @@ class SimulatorProcess:
         """What the simulator did so far, by request id."""
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
             response = await client.get(f"{self.url}/truth")
-        return {told.request_id: told for told in msgspec.json.decode(response.content, type=list[Told])}
+        return {truth.request_id: truth for truth in msgspec.json.decode(response.content, type=list[Told])}
 
 
 @asynccontextmanager

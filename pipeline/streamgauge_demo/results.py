@@ -73,8 +73,8 @@ class Results:
         """Whether all records, requests and clients are as the scenarios expect."""
         return not self.unknown and not any(self.differences(scenario) for scenario in self.scenarios)
 
-    def summary(self, told: Mapping[str, Told]) -> dict[str, object]:
-        """The results as JSON: the totals, and each scenario's expected and recorded outcomes. `told` is by request id."""
+    def summary(self, truths: Mapping[str, Told]) -> dict[str, object]:
+        """The results as JSON: the totals, and each scenario's expected and recorded outcomes. `truths` is by request id."""
         scenarios = [
             {
                 "provider": scenario.upstream,
@@ -92,18 +92,18 @@ class Results:
             "records": self.records.total(),
             "as_expected": self.as_expected,
             "unknown_models": list(self.unknown),
-            "first_token_errors_s": self.first_token_errors(told),
+            "first_token_errors_s": self.first_token_errors(truths),
             "scenarios": scenarios,
         }
 
-    def first_token_errors(self, told: Mapping[str, Told]) -> list[float]:
+    def first_token_errors(self, truths: Mapping[str, Told]) -> list[float]:
         """For each stream: time to first token by the record, minus that by the simulator's clock (seconds), sorted.
 
-        `told` is by request id.
+        `truths` is by request id.
         """
         errors = []
         for request_id, first in self._first_tokens:
-            true = told[request_id].first_token_s() if request_id in told else None
+            true = truths[request_id].first_token_s() if request_id in truths else None
             if true is not None:
                 errors.append(first - true)
         return sorted(errors)

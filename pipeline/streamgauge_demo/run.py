@@ -72,11 +72,11 @@ async def run_demo(
                 with View(results, console, stderr=as_json) as view:
                     view.say(f"simulated providers at {simulator.url}, tap at {tap.url}: {', '.join(UPSTREAMS)}")
                     await _play(tap, view, results, clients, stop if serve else None)
-        told = await simulator.told()
+        truths = await simulator.told()
         if as_json:
-            sys.stdout.write(json.dumps(results.summary(told)) + "\n")
+            sys.stdout.write(json.dumps(results.summary(truths)) + "\n")
         else:
-            view.summary(told)
+            view.summary(truths)
     return 0 if serve or results.as_expected else 1
 
 

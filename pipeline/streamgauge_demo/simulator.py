@@ -62,51 +62,51 @@ class Simulator(Provider):
             await self._play(scenario, exchange)
 
     async def _play(self, scenario: Scenario, exchange: Exchange) -> None:
-        told = self._begin(scenario, exchange)
-        ids = {"x-request-id": told.request_id}
+        truth = self._begin(scenario, exchange)
+        ids = {"x-request-id": truth.request_id}
         if scenario.endpoint is Endpoint.MESSAGES:
-            ids["request-id"] = told.request_id  # the header that this format's client reads
+            ids["request-id"] = truth.request_id  # the header that this format's client reads
         last = exchange.request.headers.get("connection", "").lower() == "close"
         if last:
             ids["connection"] = "close"
         gzip = scenario.answer.gzip and "gzip" in exchange.request.headers.get("accept-encoding", "")
         try:
-            left = await self._write_all(plan(scenario.answer, ids, gzip=gzip), exchange, told)
-            told.ended = Ended.CLIENT_LEFT if left else await self._end(scenario.answer, exchange, told)
+            left = await self._write_all(plan(scenario.answer, ids, gzip=gzip), exchange, truth)
+            truth.ended = Ended.CLIENT_LEFT if left else await self._end(scenario.answer, exchange, truth)
         except ConnectionError:
-            told.ended = Ended.CLIENT_LEFT
-        told.ended_ns = time.monotonic_ns()
-        if told.ended is not Ended.WHOLE or scenario.answer.framing is Framing.CLOSE or last:
+            truth.ended = Ended.CLIENT_LEFT
+        truth.ended_ns = time.monotonic_ns()
+        if truth.ended is not Ended.WHOLE or scenario.answer.framing is Framing.CLOSE or last:
             await exchange.end("close")
 
     def _begin(self, scenario: Scenario, exchange: Exchange) -> Told:
         asked_ns = round(exchange.request.at * 1e9)
-        told = Told(f"req_{next(self._numbers):06d}", scenario.model, exchange.request.path, asked_ns)
-        self.told[told.request_id] = told
+        truth = Told(f"req_{next(self._numbers):06d}", scenario.model, exchange.request.path, asked_ns)
+        self.told[truth.request_id] = truth
         if len(self.told) > MAX_TOLD:
             self.told.popitem(last=False)
-        return told
+        return truth
 
     async def _write_all(
-        self, writes: Iterable[Write], exchange: Exchange, told: Told, scale: float | None = None
+        self, writes: Iterable[Write], exchange: Exchange, truth: Told, scale: float | None = None
     ) -> bool:
         """Sends the writes. Returns whether the other side left before the end."""
         scale = self._time_scale if scale is None else scale
         for write in writes:
             if await exchange.left_within(write.delay_s * scale):
                 return True
-            told.wrote.append(Wrote(time.monotonic_ns(), len(write.data), write.tokens))
+            truth.wrote.append(Wrote(time.monotonic_ns(), len(write.data), write.tokens))
             await exchange.send(write.data)
         return False
 
-    async def _end(self, answer: Answer, exchange: Exchange, told: Told) -> Ended:
+    async def _end(self, answer: Answer, exchange: Exchange, truth: Told) -> Ended:
         if answer.finale is Finale.SILENT and await exchange.left_within(SILENCE_S):
             return Ended.CLIENT_LEFT
         if answer.finale is Finale.COMMENTS:
             # Their delay is not scaled: it is compared with a tap's timeout.
             write = comment(answer)
             comments = itertools.repeat(write, int(SILENCE_S / write.delay_s))
-            if await self._write_all(comments, exchange, told, scale=1.0):
+            if await self._write_all(comments, exchange, truth, scale=1.0):
                 return Ended.CLIENT_LEFT
         if answer.finale is Finale.RESET or not answer.ends:
             await exchange.end("reset")
@@ -119,10 +119,10 @@ class Simulator(Provider):
 def _model(body: bytes) -> str:
     """The model that a request's JSON asks for; empty if it has none."""
     try:
-        asked = json.loads(body)
+        request = json.loads(body)
     except ValueError:
         return ""
-    return str(asked.get("model")) if isinstance(asked, dict) else ""
+    return str(request.get("model")) if isinstance(request, dict) else ""
 
 
 async def serve(

@@ -14,9 +14,9 @@ _ENDS_WITHOUT_FINISH = (ClientEnd.ERROR, ClientEnd.STATUS, ClientEnd.CONNECTION,
 def record_differences(scenario: Scenario, record: Json) -> list[str]:
     """The differences of a record from the expected one, one line each; empty if it is right."""
     return [
-        f"{path}: {seen!r} instead of {expected!r}"
+        f"{path}: {value!r} instead of {expected!r}"
         for path, expected in _owed(scenario)
-        if (seen := member(record, path)) != expected
+        if (value := member(record, path)) != expected
     ]
 
 
@@ -34,7 +34,11 @@ def client_differences(scenario: Scenario, seen: Seen) -> list[str]:
             pairs.append(("finish", next(iter(seen.finish_raw), None), expected.finish_raw))
     else:
         pairs.append(("text", content.text.startswith(seen.text) and bool(seen.text), True))
-    return [f"client's {name}: {given!r} instead of {wanted!r}" for name, given, wanted in pairs if given != wanted]
+    return [
+        f"client's {name}: {received!r} instead of {expected_value!r}"
+        for name, received, expected_value in pairs
+        if received != expected_value
+    ]
 
 
 def member(record: Json, path: str) -> object:

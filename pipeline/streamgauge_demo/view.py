@@ -93,8 +93,8 @@ class View:
             table.add_row(model, *[""] * 5, Text("streaming", "dim"), "", "")
         return table
 
-    def summary(self, told: Mapping[str, Told]) -> None:
-        """Prints every scenario with its expected and recorded results, then the totals. `told` is by request id."""
+    def summary(self, truths: Mapping[str, Told]) -> None:
+        """Prints every scenario with its expected and recorded results, then the totals. `truths` is by request id."""
         right, wrong = ("✓", "✗") if self._console.encoding.lower().startswith("utf") else ("ok", "WRONG")
         table = Table(title="Scenarios, expected and recorded results")
         for name in ("provider", "format", "scenario", "expected", "seen", ""):
@@ -114,9 +114,9 @@ class View:
             )
             before = group
         self._console.print(table)
-        self._totals(told)
+        self._totals(truths)
 
-    def _totals(self, told: Mapping[str, Told]) -> None:
+    def _totals(self, truths: Mapping[str, Told]) -> None:
         results = self._results
         for scenario in results.scenarios:
             for line in results.differences(scenario):
@@ -126,7 +126,7 @@ class View:
         fine = sum(not results.differences(scenario) for scenario in results.scenarios)
         requests, records = results.requests.total(), results.records.total()
         self.say(f"{requests} requests, {records} records; {fine} of {len(results.scenarios)} scenarios as expected.")
-        errors = results.first_token_errors(told)
+        errors = results.first_token_errors(truths)
         if errors:
             half, most = errors[len(errors) // 2], errors[min(len(errors) - 1, len(errors) * 99 // 100)]
             self.say(
@@ -169,7 +169,7 @@ def _milliseconds(seconds: object) -> str:
 
 def _tokens(record: Json) -> str:
     """Input + output tokens; an unknown number is a question mark, no usage at all is a dash."""
-    given, made = member(record, "usage.input_tokens"), member(record, "usage.output_tokens")
-    if given is None and made is None:
+    input_tokens, output_tokens = member(record, "usage.input_tokens"), member(record, "usage.output_tokens")
+    if input_tokens is None and output_tokens is None:
         return "-"
-    return f"{'?' if given is None else given}+{'?' if made is None else made}"
+    return f"{'?' if input_tokens is None else input_tokens}+{'?' if output_tokens is None else output_tokens}"

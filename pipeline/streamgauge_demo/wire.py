@@ -38,15 +38,15 @@ def plan(answer: Answer, headers: Mapping[str, str], *, gzip: bool) -> list[Writ
     pieces = list(_compressed(answer.pieces)) if gzip else list(answer.pieces)
     if answer.no_head:
         return []
-    told = dict(answer.headers) | dict(headers)
+    all_headers = dict(answer.headers) | dict(headers)
     if gzip:
-        told["content-encoding"] = "gzip"
+        all_headers["content-encoding"] = "gzip"
     if answer.framing is Framing.CLOSE:
-        told["connection"] = "close"
+        all_headers["connection"] = "close"
     length = sum(len(piece.data) for piece in pieces)
     framing = length if answer.framing is Framing.LENGTH else answer.framing
     body = list(_framed(pieces, answer))
-    opening = Write(answer.head_delay_s, head(answer.status, answer.content_type, framing, told))
+    opening = Write(answer.head_delay_s, head(answer.status, answer.content_type, framing, all_headers))
     return [opening, *(_sliced(body, answer.cut) if answer.cut else body)]
 
 
@@ -83,10 +83,10 @@ def _sliced(writes: list[Write], size: int) -> Iterator[Write]:
         offset, at = offset + len(write.data), at + write.delay_s
         due.append((offset, at))
         tokens.append((offset - write.trailing, write.tokens))
-    left = 0.0
+    sent_s = 0.0
     for start in range(0, len(wire), size):
         stop = min(start + size, len(wire))
         ready = next(moment for end, moment in due if end >= stop)
-        delay = max(ready - left, SLICE_GAP_S)
-        left += delay
+        delay = max(ready - sent_s, SLICE_GAP_S)
+        sent_s += delay
         yield Write(delay, wire[start:stop], sum(count for end, count in tokens if start < end <= stop))

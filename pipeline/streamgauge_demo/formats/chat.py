@@ -90,9 +90,15 @@ class ChatFormat:
         return Frame(data, token or bool(text or reasoning or arguments), text, reasoning, arguments)
 
 
-def chat_usage(given: int, made: int, *, cached: int | None = None, reasoning: int | None = None) -> dict[str, object]:
-    """Usage with OpenAI's names (tokens); `made` includes `reasoning`, `given` includes `cached`."""
-    usage: dict[str, object] = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+def chat_usage(
+    input_tokens: int, output_tokens: int, *, cached: int | None = None, reasoning: int | None = None
+) -> dict[str, object]:
+    """Usage with OpenAI's names (tokens); `output_tokens` includes `reasoning`, `input_tokens` includes `cached`."""
+    usage: dict[str, object] = {
+        "prompt_tokens": input_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+    }
     if cached is not None:
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
     if reasoning is not None:

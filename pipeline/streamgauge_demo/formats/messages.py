@@ -48,8 +48,8 @@ def whole_message(
     message_id: str, model: str, text: str, reason: str, usage: Mapping[str, object]
 ) -> dict[str, object]:
     """The response to a request without `stream`."""
-    said = {"content": [{"type": "text", "text": text}], "stop_reason": reason, "stop_sequence": None}
-    return {**_head(message_id, model), **said, "usage": usage}
+    members = {"content": [{"type": "text", "text": text}], "stop_reason": reason, "stop_sequence": None}
+    return {**_head(message_id, model), **members, "usage": usage}
 
 
 def _head(message_id: str, model: str) -> dict[str, object]:

@@ -27,43 +27,49 @@ class ResponsesFormat:
         """A message with one part of text. Its closing events repeat the whole text, which does not count as generated
         again.
         """
-        said = list(pieces)
-        part = {"type": "output_text", "text": "".join(said), "annotations": []}
-        where = {"item_id": f"msg_{len(self._output)}", "output_index": len(self._output), "content_index": 0}
-        item = {"id": where["item_id"], "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+        fragments = list(pieces)
+        part = {"type": "output_text", "text": "".join(fragments), "annotations": []}
+        position = {"item_id": f"msg_{len(self._output)}", "output_index": len(self._output), "content_index": 0}
+        item = {
+            "id": position["item_id"],
+            "type": "message",
+            "role": "assistant",
+            "status": "in_progress",
+            "content": [],
+        }
         frames = [self._item("added", item)]
-        frames.append(self._event("response.content_part.added", {**where, "part": {**part, "text": ""}}))
-        for piece in said:
-            delta = self._event("response.output_text.delta", {**where, "delta": piece})
+        frames.append(self._event("response.content_part.added", {**position, "part": {**part, "text": ""}}))
+        for piece in fragments:
+            delta = self._event("response.output_text.delta", {**position, "delta": piece})
             frames.append(replace(delta, token=True, text=piece))
-        frames.append(self._event("response.output_text.done", {**where, "text": part["text"]}))
-        frames.append(self._event("response.content_part.done", {**where, "part": part}))
+        frames.append(self._event("response.output_text.done", {**position, "text": part["text"]}))
+        frames.append(self._event("response.content_part.done", {**position, "part": part}))
         return [*frames, self._item("done", {**item, "status": "completed", "content": [part]})]
 
     def reasoning(self, pieces: Iterable[str]) -> list[Frame]:
         """A reasoning item with one part of summary."""
-        said = list(pieces)
-        where = {"item_id": f"rs_{len(self._output)}", "output_index": len(self._output), "summary_index": 0}
-        item = {"id": where["item_id"], "type": "reasoning", "summary": []}
+        fragments = list(pieces)
+        position = {"item_id": f"rs_{len(self._output)}", "output_index": len(self._output), "summary_index": 0}
+        item = {"id": position["item_id"], "type": "reasoning", "summary": []}
         frames = [self._item("added", item)]
-        for piece in said:
-            delta = self._event("response.reasoning_summary_text.delta", {**where, "delta": piece})
+        for piece in fragments:
+            delta = self._event("response.reasoning_summary_text.delta", {**position, "delta": piece})
             frames.append(replace(delta, token=True, reasoning=piece))
-        part = {"type": "summary_text", "text": "".join(said)}
-        frames.append(self._event("response.reasoning_summary_text.done", {**where, "text": part["text"]}))
+        part = {"type": "summary_text", "text": "".join(fragments)}
+        frames.append(self._event("response.reasoning_summary_text.done", {**position, "text": part["text"]}))
         return [*frames, self._item("done", {**item, "summary": [part]})]
 
     def call(self, call_id: str, name: str, pieces: Iterable[str]) -> list[Frame]:
         """A function call: its name is in the item, its arguments follow as deltas."""
-        said = list(pieces)
-        where = {"item_id": f"fc_{len(self._output)}", "output_index": len(self._output)}
-        item = {"id": where["item_id"], "type": "function_call", "call_id": call_id, "name": name, "arguments": ""}
+        fragments = list(pieces)
+        position = {"item_id": f"fc_{len(self._output)}", "output_index": len(self._output)}
+        item = {"id": position["item_id"], "type": "function_call", "call_id": call_id, "name": name, "arguments": ""}
         frames = [replace(self._item("added", item), token=True)]
-        for piece in said:
-            delta = self._event("response.function_call_arguments.delta", {**where, "delta": piece})
+        for piece in fragments:
+            delta = self._event("response.function_call_arguments.delta", {**position, "delta": piece})
             frames.append(replace(delta, token=True, arguments=piece))
-        whole = {"arguments": "".join(said)}
-        frames.append(self._event("response.function_call_arguments.done", {**where, **whole}))
+        whole = {"arguments": "".join(fragments)}
+        frames.append(self._event("response.function_call_arguments.done", {**position, **whole}))
         return [*frames, self._item("done", {**item, **whole, "status": "completed"})]
 
     def end(self, status: str, usage: Mapping[str, object] | None, **facts: object) -> Frame:
@@ -99,14 +105,14 @@ class ResponsesFormat:
         return Frame(block(compact(event)))
 
 
-def responses_usage(given: int, made: int, *, cached: int = 0, reasoning: int = 0) -> Payload:
-    """Usage with the names of the Responses API (tokens); `made` includes `reasoning`, `given` includes `cached`."""
+def responses_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, reasoning: int = 0) -> Payload:
+    """Usage with the names of the Responses API (tokens). Input includes `cached`, output includes `reasoning`."""
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": cached},
-        "output_tokens": made,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": reasoning},
-        "total_tokens": given + made,
+        "total_tokens": input_tokens + output_tokens,
     }
 
 

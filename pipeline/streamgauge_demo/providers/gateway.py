@@ -37,18 +37,26 @@ _SILENT = ErrorFacts(phase="transport", code="idle_timeout")
 
 
 def _good() -> tuple[Scenario, ...]:
-    made = len(_BRIDGE)
-    usage = UsageFacts(input=18, output=made, total=18 + made)
-    told = [_CHAT.role(), *_CHAT.text(_BRIDGE), _CHAT.finish("stop"), _CHAT.usage(chat_usage(18, made)), DONE]
-    waiting = [comment("PROCESSING"), comment("PROCESSING"), *_STOPPED]
-    called = [*_CHAT.call("call_g", "read_gauge", _CALL, opening=True), _CHAT.finish("tool_calls"), DONE]
+    output_tokens = len(_BRIDGE)
+    usage = UsageFacts(input=18, output=output_tokens, total=18 + output_tokens)
+    usage_frames = [
+        _CHAT.role(),
+        *_CHAT.text(_BRIDGE),
+        _CHAT.finish("stop"),
+        _CHAT.usage(chat_usage(18, output_tokens)),
+        DONE,
+    ]
+    comment_frames = [comment("PROCESSING"), comment("PROCESSING"), *_STOPPED]
+    tool_frames = [*_CHAT.call("call_g", "read_gauge", _CALL, opening=True), _CHAT.finish("tool_calls"), DONE]
     return (
-        streamed("gateway/stop", Endpoint.CHAT, "text after keep-alive comments", waiting, _GOOD, pace=Pace(1.2, 0.02)),
+        streamed(
+            "gateway/stop", Endpoint.CHAT, "text after keep-alive comments", comment_frames, _GOOD, pace=Pace(1.2, 0.02)
+        ),
         streamed(
             "gateway/usage",
             Endpoint.CHAT,
             "usage, asked for",
-            told,
+            usage_frames,
             Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=MODEL, usage=usage),
             asks={"stream_options": {"include_usage": True}},
         ),
@@ -56,7 +64,7 @@ def _good() -> tuple[Scenario, ...]:
             "gateway/tools",
             Endpoint.CHAT,
             "a tool call",
-            called,
+            tool_frames,
             Expected(outcome="completed", finish="tool_calls", finish_raw="tool_calls", response_model=MODEL),
         ),
         streamed(

@@ -44,16 +44,18 @@ _FAILED = Expected(outcome="stream_error", error=ErrorFacts(phase="in_stream", t
 
 
 def _chat() -> tuple[Scenario, ...]:
-    spoken = [_CHAT.role(), *_CHAT.text(_BRIDGE)]
-    called = [_TERSE.role(), *_TERSE.call("call_weather", "read_gauge", _CALL), _TERSE.finish("tool_calls"), DONE]
+    text_frames = [_CHAT.role(), *_CHAT.text(_BRIDGE)]
+    tool_frames = [_TERSE.role(), *_TERSE.call("call_weather", "read_gauge", _CALL), _TERSE.finish("tool_calls"), DONE]
     stopped = Expected(outcome="completed", finish="stop", finish_raw="stop")
     return (
-        streamed("local/chat-stop", Endpoint.CHAT, "text", [*spoken, _CHAT.finish("stop"), DONE], stopped, pace=_PACE),
+        streamed(
+            "local/chat-stop", Endpoint.CHAT, "text", [*text_frames, _CHAT.finish("stop"), DONE], stopped, pace=_PACE
+        ),
         streamed(
             "local/chat-tools",
             Endpoint.CHAT,
             "a tool call, chunks without id and index",
-            called,
+            tool_frames,
             replace(stopped, finish="tool_calls", finish_raw="tool_calls"),
             pace=_PACE,
         ),
@@ -61,7 +63,7 @@ def _chat() -> tuple[Scenario, ...]:
             "local/chat-error",
             Endpoint.CHAT,
             "fails in the middle: event: error",
-            [*spoken[:10], _failure("context overflow")],
+            [*text_frames[:10], _failure("context overflow")],
             _FAILED,
             pace=_PACE,
         ),
@@ -76,7 +78,7 @@ def _chat() -> tuple[Scenario, ...]:
             "local/chat-abort",
             Endpoint.CHAT,
             "the client leaves",
-            spoken[:9],
+            text_frames[:9],
             Expected(outcome="client_abort", client=ClientEnd.LEFT),
             answer=Answer(finale=Finale.COMMENTS),
             leave_after=9,
@@ -103,12 +105,14 @@ def _chat() -> tuple[Scenario, ...]:
 
 
 def _completions() -> tuple[Scenario, ...]:
-    spoken = completions.text_chunks("cmpl-local", _RIVER)
+    text_frames = completions.text_chunks("cmpl-local", _RIVER)
     measured = completions.text_chunks("cmpl-local", _BRIDGE, logprobs=True)
     good = Expected(outcome="completed")
     body = completions.whole_text("cmpl-local", SHORT, "stop", chat_usage(12, 7))
     return (
-        streamed("local/text-stop", Endpoint.COMPLETIONS, "text, no finish reason", [*spoken, DONE], good, pace=_PACE),
+        streamed(
+            "local/text-stop", Endpoint.COMPLETIONS, "text, no finish reason", [*text_frames, DONE], good, pace=_PACE
+        ),
         streamed(
             "local/text-logprobs",
             Endpoint.COMPLETIONS,
@@ -122,7 +126,7 @@ def _completions() -> tuple[Scenario, ...]:
             "local/text-error",
             Endpoint.COMPLETIONS,
             "fails in the middle: event: error",
-            [*spoken[:10], _failure("context overflow")],
+            [*text_frames[:10], _failure("context overflow")],
             _FAILED,
             pace=_PACE,
         ),
@@ -130,7 +134,7 @@ def _completions() -> tuple[Scenario, ...]:
             "local/text-truncated",
             Endpoint.COMPLETIONS,
             "ends early, without [DONE]",
-            spoken[:12],
+            text_frames[:12],
             Expected(outcome="truncated"),
             pace=_PACE,
         ),

@@ -33,10 +33,10 @@ _RIVER, _BRIDGE, _THOUGHT, _CALL = words(RIVER), words(BRIDGE), words(THOUGHT), 
 
 
 def _chat() -> tuple[Scenario, ...]:
-    spoken = [_CHAT.role(), *_CHAT.text(_RIVER)]
-    stopped = [*spoken, _CHAT.finish("stop"), DONE]
+    text_frames = [_CHAT.role(), *_CHAT.text(_RIVER)]
+    stopped = [*text_frames, _CHAT.finish("stop"), DONE]
     good = Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=GPT)
-    used = chat_usage(41, len(_THOUGHT) + len(_BRIDGE), cached=16, reasoning=len(_THOUGHT))
+    reported_usage = chat_usage(41, len(_THOUGHT) + len(_BRIDGE), cached=16, reasoning=len(_THOUGHT))
     usage = UsageFacts(
         input=41,
         output=len(_THOUGHT) + len(_BRIDGE),
@@ -44,15 +44,15 @@ def _chat() -> tuple[Scenario, ...]:
         cached=16,
         reasoning=len(_THOUGHT),
     )
-    thought = [
+    reasoning_frames = [
         _CHAT.role(),
         *_CHAT.reasoning(_THOUGHT),
         *_CHAT.text(_BRIDGE),
         _CHAT.finish("stop"),
-        _CHAT.usage(used),
+        _CHAT.usage(reported_usage),
         DONE,
     ]
-    called = [*_CHAT.call("call_1", "read_gauge", _CALL, opening=True), _CHAT.finish("tool_calls"), DONE]
+    tool_frames = [*_CHAT.call("call_1", "read_gauge", _CALL, opening=True), _CHAT.finish("tool_calls"), DONE]
     broken = Expected(outcome="truncated", response_model=GPT)
     asks_usage = {"stream_options": {"include_usage": True}}
     return (
@@ -61,7 +61,7 @@ def _chat() -> tuple[Scenario, ...]:
             "nanogpt/chat-reasoning",
             Endpoint.CHAT,
             "reasoning, then text, then usage on a chunk of its own",
-            thought,
+            reasoning_frames,
             Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=GPT, usage=usage),
             asks=asks_usage,
         ),
@@ -69,7 +69,7 @@ def _chat() -> tuple[Scenario, ...]:
             "nanogpt/chat-tools",
             Endpoint.CHAT,
             "a tool call",
-            called,
+            tool_frames,
             Expected(outcome="completed", finish="tool_calls", finish_raw="tool_calls", response_model=GPT),
         ),
         streamed(
@@ -88,12 +88,14 @@ def _chat() -> tuple[Scenario, ...]:
             good,
             shape=lambda pieces: stalled(pieces, 12, STALL_S),
         ),
-        streamed("nanogpt/chat-truncated", Endpoint.CHAT, "ends early, without finish or [DONE]", spoken[:20], broken),
+        streamed(
+            "nanogpt/chat-truncated", Endpoint.CHAT, "ends early, without finish or [DONE]", text_frames[:20], broken
+        ),
         streamed(
             "nanogpt/chat-abort",
             Endpoint.CHAT,
             "the client leaves",
-            spoken[:18],
+            text_frames[:18],
             Expected(outcome="client_abort", client=ClientEnd.LEFT, response_model=GPT),
             answer=Answer(finale=Finale.COMMENTS),
             leave_after=18,
@@ -125,8 +127,8 @@ def _chat() -> tuple[Scenario, ...]:
 def _two_choices() -> Scenario:
     """With n = 2: each chunk holds one choice, interleaved, each with its own role and finish."""
     frames = [_CHAT.role(0), _CHAT.role(1)]
-    for left, right in zip(_CHAT.text(_BRIDGE, 0), _CHAT.text(_BRIDGE, 1), strict=True):
-        frames += [left, right]
+    for first, second in zip(_CHAT.text(_BRIDGE, 0), _CHAT.text(_BRIDGE, 1), strict=True):
+        frames += [first, second]
     frames += [_CHAT.finish("stop", 0), _CHAT.finish("length", 1), DONE]
     good = Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=GPT)
     return streamed("nanogpt/chat-two", Endpoint.CHAT, "two choices, interleaved", frames, good, asks={"n": 2})
@@ -143,18 +145,18 @@ def _whole_chat() -> Scenario:
 
 def _messages() -> tuple[Scenario, ...]:
     start = messages.start("msg_nano", CLAUDE, {"input_tokens": 25, "output_tokens": 1})
-    spoken = [start, *messages.text_block(0, _RIVER)]
+    text_frames = [start, *messages.text_block(0, _RIVER)]
     ended = [messages.finish("end_turn", {"input_tokens": 25, "output_tokens": len(_RIVER)}), messages.STOP]
     usage = UsageFacts(input=25, output=len(_RIVER), total=25 + len(_RIVER))
     good = Expected(outcome="completed", finish="stop", finish_raw="end_turn", response_model=CLAUDE, usage=usage)
     placeholder = UsageFacts(input=25, source="partial")
     return (
-        streamed("nanogpt/messages-stop", Endpoint.MESSAGES, "text", [*spoken, *ended], good),
+        streamed("nanogpt/messages-stop", Endpoint.MESSAGES, "text", [*text_frames, *ended], good),
         streamed(
             "nanogpt/messages-gzip",
             Endpoint.MESSAGES,
             "the same, compressed, flushed after each event",
-            [*spoken, *ended],
+            [*text_frames, *ended],
             good,
             answer=Answer(gzip=True),
         ),
@@ -163,14 +165,14 @@ def _messages() -> tuple[Scenario, ...]:
             "nanogpt/messages-truncated",
             Endpoint.MESSAGES,
             "ends early, without message_stop",
-            spoken[:24],
+            text_frames[:24],
             Expected(outcome="truncated", response_model=CLAUDE, usage=placeholder),
         ),
         streamed(
             "nanogpt/messages-abort",
             Endpoint.MESSAGES,
             "the client leaves while tokens flow",
-            spoken,
+            text_frames,
             Expected(
                 outcome="client_abort", client=ClientEnd.LEFT, exact=False, response_model=CLAUDE, usage=placeholder
             ),
@@ -195,27 +197,38 @@ def _messages() -> tuple[Scenario, ...]:
 def _thinking() -> Scenario:
     """Thinking, text and a tool call, with prompt caching: input is reported in three parts."""
     start = messages.start("msg_nano", CLAUDE, {"input_tokens": 9, "output_tokens": 2})
-    made = len(_THOUGHT) + len(_BRIDGE) + len(_CALL)
-    told = {"input_tokens": 9, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 200, "output_tokens": made}
+    output_tokens = len(_THOUGHT) + len(_BRIDGE) + len(_CALL)
+    reported_usage = {
+        "input_tokens": 9,
+        "cache_creation_input_tokens": 30,
+        "cache_read_input_tokens": 200,
+        "output_tokens": output_tokens,
+    }
     frames = [
         start,
         messages.PING,
         *messages.thinking_block(0, _THOUGHT, "c2lnbmF0dXJl"),
         *messages.text_block(1, _BRIDGE),
         *messages.tool_block(2, "toolu_1", "read_gauge", ["", *_CALL]),
-        messages.finish("tool_use", told),
+        messages.finish("tool_use", reported_usage),
         messages.STOP,
     ]
-    usage = UsageFacts(input=239, output=made, total=239 + made, cached=200)
+    usage = UsageFacts(input=239, output=output_tokens, total=239 + output_tokens, cached=200)
     good = Expected(outcome="completed", finish="tool_calls", finish_raw="tool_use", response_model=CLAUDE, usage=usage)
     title = "thinking, text, a tool call, a cached prompt"
     return streamed("nanogpt/messages-thinking", Endpoint.MESSAGES, title, frames, good)
 
 
 def _responses() -> tuple[Scenario, ...]:
-    good = responses.ResponsesFormat("resp_nano", GPT)
-    told = responses.responses_usage(30, 90, cached=8, reasoning=50)
-    frames = [*good.start(), *good.reasoning(_THOUGHT), *good.text(_RIVER), good.end("completed", told), DONE]
+    builder = responses.ResponsesFormat("resp_nano", GPT)
+    reported_usage = responses.responses_usage(30, 90, cached=8, reasoning=50)
+    frames = [
+        *builder.start(),
+        *builder.reasoning(_THOUGHT),
+        *builder.text(_RIVER),
+        builder.end("completed", reported_usage),
+        DONE,
+    ]
     usage = UsageFacts(input=30, output=90, total=120, cached=8, reasoning=50)
     completed = Expected(outcome="completed", finish="stop", finish_raw="completed", response_model=GPT, usage=usage)
     return (
@@ -235,19 +248,24 @@ def _responses() -> tuple[Scenario, ...]:
 
 
 def _responses_tools() -> Scenario:
-    made = responses.ResponsesFormat("resp_nano", GPT)
-    told = responses.responses_usage(30, 22)
-    frames = [*made.start(), *made.call("call_1", "read_gauge", _CALL), made.end("completed", told), DONE]
+    builder = responses.ResponsesFormat("resp_nano", GPT)
+    reported_usage = responses.responses_usage(30, 22)
+    frames = [
+        *builder.start(),
+        *builder.call("call_1", "read_gauge", _CALL),
+        builder.end("completed", reported_usage),
+        DONE,
+    ]
     usage = UsageFacts(input=30, output=22, total=52, cached=0, reasoning=0)
     good = Expected(outcome="completed", finish="tool_calls", finish_raw="completed", response_model=GPT, usage=usage)
     return streamed("nanogpt/responses-tools", Endpoint.RESPONSES, "a function call", frames, good)
 
 
 def _responses_incomplete() -> Scenario:
-    made = responses.ResponsesFormat("resp_nano", GPT)
-    told = responses.responses_usage(30, 16)
-    ended = made.start(), made.text(_RIVER[:16])
-    last = made.end("incomplete", told, incomplete_details={"reason": "max_output_tokens"})
+    builder = responses.ResponsesFormat("resp_nano", GPT)
+    reported_usage = responses.responses_usage(30, 16)
+    ended = builder.start(), builder.text(_RIVER[:16])
+    last = builder.end("incomplete", reported_usage, incomplete_details={"reason": "max_output_tokens"})
     usage = UsageFacts(input=30, output=16, total=46, cached=0, reasoning=0)
     good = Expected(
         outcome="completed", finish="length", finish_raw="max_output_tokens", response_model=GPT, usage=usage
@@ -257,9 +275,9 @@ def _responses_incomplete() -> Scenario:
 
 
 def _responses_failed() -> Scenario:
-    made = responses.ResponsesFormat("resp_nano", GPT)
-    begun = [*made.start(), *made.text(_RIVER)[:20]]
-    last = made.end("failed", None, error={"code": "server_error", "message": "The model failed."})
+    builder = responses.ResponsesFormat("resp_nano", GPT)
+    begun = [*builder.start(), *builder.text(_RIVER)[:20]]
+    last = builder.end("failed", None, error={"code": "server_error", "message": "The model failed."})
     failed = Expected(
         outcome="stream_error",
         finish="error",

@@ -42,30 +42,32 @@ RESUMED_AFTER = 9
 
 
 def _chat() -> tuple[Scenario, ...]:
-    made = len(_RIVER)
-    usage = UsageFacts(input=12, output=made, total=12 + made)
-    spoken = [_CHAT.role(), *_CHAT.text(_RIVER)]
-    finish = _CHAT.finish("stop", usage=chat_usage(12, made))
+    output_tokens = len(_RIVER)
+    usage = UsageFacts(input=12, output=output_tokens, total=12 + output_tokens)
+    text_frames = [_CHAT.role(), *_CHAT.text(_RIVER)]
+    finish = _CHAT.finish("stop", usage=chat_usage(12, output_tokens))
     good = Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=GPT, usage=usage)
     error = Frame(block(compact({"type": "error", "error": _FAILURE}), name="error"))
     return (
-        streamed("nimbus/chat-stop", Endpoint.CHAT, "text, usage on the finish chunk", [*spoken, finish, DONE], good),
+        streamed(
+            "nimbus/chat-stop", Endpoint.CHAT, "text, usage on the finish chunk", [*text_frames, finish, DONE], good
+        ),
         _tools(),
         streamed(
             "nimbus/chat-error",
             Endpoint.CHAT,
             "fails in the middle: event: error, no [DONE]",
-            [*spoken[:16], error],
+            [*text_frames[:16], error],
             Expected(outcome="stream_error", client=ClientEnd.ERROR, response_model=GPT, error=_IN_STREAM),
         ),
         streamed(
             "nimbus/chat-enough",
             Endpoint.CHAT,
             "the client leaves at the finish reason, before [DONE]",
-            [*spoken, finish],
+            [*text_frames, finish],
             replace(good, client=ClientEnd.LEFT),
             answer=Answer(finale=Finale.COMMENTS),
-            leave_after=len(spoken) + 1,
+            leave_after=len(text_frames) + 1,
         ),
         answered(
             "nimbus/chat-resume",
@@ -90,19 +92,19 @@ def _chat() -> tuple[Scenario, ...]:
 
 def _tools() -> Scenario:
     usage = UsageFacts(input=60, output=31, total=91)
-    called = _CHAT.call("call_abc", "read_gauge", _CALL, opening=True)
-    frames = [*called, _CHAT.finish("tool_calls", usage=chat_usage(60, 31)), DONE]
+    call_frames = _CHAT.call("call_abc", "read_gauge", _CALL, opening=True)
+    frames = [*call_frames, _CHAT.finish("tool_calls", usage=chat_usage(60, 31)), DONE]
     good = Expected(outcome="completed", finish="tool_calls", finish_raw="tool_calls", response_model=GPT, usage=usage)
     return streamed("nimbus/chat-tools", Endpoint.CHAT, "a tool call", frames, good)
 
 
 def _messages() -> tuple[Scenario, ...]:
     start = messages.start("msg_01H8", CLAUDE, {"input_tokens": 41, "output_tokens": 0})
-    spoken = [start, messages.PING, *messages.text_block(0, _RIVER)]
+    text_frames = [start, messages.PING, *messages.text_block(0, _RIVER)]
     ended = [messages.finish("end_turn", {"output_tokens": len(_RIVER)}), messages.STOP]
     usage = UsageFacts(input=41, output=len(_RIVER), total=41 + len(_RIVER))
     good = Expected(outcome="completed", finish="stop", finish_raw="end_turn", response_model=CLAUDE, usage=usage)
-    whole = with_ids([*spoken, *ended])
+    whole = with_ids([*text_frames, *ended])
     begun = UsageFacts(input=41, source="partial")
     return (
         streamed("nimbus/messages-stop", Endpoint.MESSAGES, "text, ids and a ping", whole, good),
@@ -120,7 +122,7 @@ def _messages() -> tuple[Scenario, ...]:
             "nimbus/messages-error",
             Endpoint.MESSAGES,
             "fails in the middle: event: error",
-            with_ids([*spoken[:20], messages.failure(_FAILURE)]),
+            with_ids([*text_frames[:20], messages.failure(_FAILURE)]),
             Expected(
                 outcome="stream_error", client=ClientEnd.ERROR, response_model=CLAUDE, error=_IN_STREAM, usage=begun
             ),
@@ -129,7 +131,7 @@ def _messages() -> tuple[Scenario, ...]:
             "nimbus/messages-reset",
             Endpoint.MESSAGES,
             "the connection is reset",
-            with_ids(spoken[:20]),
+            with_ids(text_frames[:20]),
             Expected(
                 outcome="upstream_reset",
                 client=ClientEnd.CONNECTION,

@@ -31,23 +31,23 @@ _RIVER, _BRIDGE, _THOUGHT, _CALL = words(RIVER), words(BRIDGE), words(THOUGHT), 
 
 
 def _scenarios() -> tuple[Scenario, ...]:
-    made = len(_RIVER)
-    usage = UsageFacts(input=12, output=made, total=12 + made)
-    ended = [_AUTO.finish("stop", usage=chat_usage(12, made)), DONE]
-    spoken = [_AUTO.role(), *_AUTO.text(_RIVER)]
+    output_tokens = len(_RIVER)
+    usage = UsageFacts(input=12, output=output_tokens, total=12 + output_tokens)
+    ended = [_AUTO.finish("stop", usage=chat_usage(12, output_tokens)), DONE]
+    text_frames = [_AUTO.role(), *_AUTO.text(_RIVER)]
     routed = Expected(
         outcome="completed", finish="stop", finish_raw="stop", response_model=MODEL, routed_model=MODEL, usage=usage
     )
     broken = replace(routed, outcome="truncated", finish=None, finish_raw=None, usage=Expected(outcome="").usage)
     return (
-        streamed("sansa/auto-stop", Endpoint.CHAT, "routed, text, usage", [*spoken, *ended], routed),
+        streamed("sansa/auto-stop", Endpoint.CHAT, "routed, text, usage", [*text_frames, *ended], routed),
         _reasoning(),
         _tools(),
         streamed(
             "sansa/error-mid-stream",
             Endpoint.CHAT,
             "fails in the middle: an error with finish reason error, then [DONE]",
-            [*spoken[:16], _failure(), DONE],
+            [*text_frames[:16], _failure(), DONE],
             replace(
                 broken,
                 outcome="stream_error",
@@ -57,12 +57,14 @@ def _scenarios() -> tuple[Scenario, ...]:
                 error=ErrorFacts(phase="in_stream", type="error", code="provider_error"),
             ),
         ),
-        streamed("sansa/auto-truncated", Endpoint.CHAT, "ends early, without finish or [DONE]", spoken[:20], broken),
+        streamed(
+            "sansa/auto-truncated", Endpoint.CHAT, "ends early, without finish or [DONE]", text_frames[:20], broken
+        ),
         streamed(
             "sansa/auto-cut",
             Endpoint.CHAT,
             "the connection is closed in the middle of the framing",
-            spoken[:20],
+            text_frames[:20],
             replace(
                 broken,
                 outcome="upstream_reset",
@@ -93,13 +95,13 @@ def _failure() -> Frame:
 
 
 def _reasoning() -> Scenario:
-    made = len(_THOUGHT) + len(_BRIDGE)
-    usage = UsageFacts(input=20, output=made, total=20 + made)
+    output_tokens = len(_THOUGHT) + len(_BRIDGE)
+    usage = UsageFacts(input=20, output=output_tokens, total=20 + output_tokens)
     frames = [
         _DIRECT.role(),
         *_DIRECT.reasoning(_THOUGHT),
         *_DIRECT.text(_BRIDGE),
-        _DIRECT.finish("stop", usage=chat_usage(20, made)),
+        _DIRECT.finish("stop", usage=chat_usage(20, output_tokens)),
         DONE,
     ]
     good = Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=MODEL, usage=usage)
@@ -108,8 +110,8 @@ def _reasoning() -> Scenario:
 
 def _tools() -> Scenario:
     usage = UsageFacts(input=60, output=31, total=91)
-    called = [_AUTO.role(), *_AUTO.call("call_s", "read_gauge", _CALL)]
-    frames = [*called, _AUTO.finish("tool_calls", usage=chat_usage(60, 31)), DONE]
+    call_frames = [_AUTO.role(), *_AUTO.call("call_s", "read_gauge", _CALL)]
+    frames = [*call_frames, _AUTO.finish("tool_calls", usage=chat_usage(60, 31)), DONE]
     good = Expected(
         outcome="completed",
         finish="tool_calls",
