@@ -33,7 +33,7 @@ class Unavailable(StreamgaugeError):
 
 
 class MissingExtra(Unavailable):
-    """A package is missing that a plain installation does not bring. `what`: what needs it; `extra`: brings it."""
+    """A package is missing that a plain installation does not bring. `feature`: what needs it; `extra`: brings it."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} requires the extra `{extra}`: run pip install 'streamgauge[{extra}]'")
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} requires the extra `{extra}`: run pip install 'streamgauge[{extra}]'")

@@ -156,19 +156,19 @@ def _extra(
     return Hypothesis("duplicate_lines", folding.tokens(cell.group.provider, tokens), usd, streams, requests)
 
 
-def _together(each: list[Hypothesis]) -> list[Hypothesis]:
+def _together(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     """The hypotheses of a cause: all of them added up, then each."""
-    if len(each) < 2:
-        return each
-    streams = {stream.id: stream for hypothesis in each for stream in hypothesis.streams}
+    if len(hypotheses) < 2:
+        return hypotheses
+    streams = {stream.id: stream for hypothesis in hypotheses for stream in hypothesis.streams}
     whole = Hypothesis(
-        each[0].cause,
-        total_of(hypothesis.tokens for hypothesis in each),
-        usd_total(hypothesis.usd for hypothesis in each),
+        hypotheses[0].cause,
+        total_of(hypothesis.tokens for hypothesis in hypotheses),
+        usd_total(hypothesis.usd for hypothesis in hypotheses),
         tuple(streams.values()),
-        sum(hypothesis.requests for hypothesis in each),
+        sum(hypothesis.requests for hypothesis in hypotheses),
     )
-    return [whole, *(each if len(each) <= MAX_EACH else ())]
+    return [whole, *(hypotheses if len(hypotheses) <= MAX_EACH else ())]
 
 
 def attempts_of(cell: Cell) -> list[tuple[OurStream, OurStream]]:

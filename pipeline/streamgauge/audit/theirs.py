@@ -144,8 +144,8 @@ class Theirs:
         inside = span.start_us >= self._period.since_us and span.end_us <= self._period.until_us
         outside = span.end_us <= self._period.since_us or span.start_us >= self._period.until_us
         if not inside and not outside:
-            what = f"row {file.rows} is for more than a day, and reaches beyond the period: export it by day"
-            raise InvoiceError(str(file.path), what)
+            fault = f"row {file.rows} is for more than a day, and reaches beyond the period: export it by day"
+            raise InvoiceError(str(file.path), fault)
         return inside
 
     def _group_of(self, line: InvoiceLine) -> GroupKey:

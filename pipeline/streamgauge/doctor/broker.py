@@ -102,24 +102,24 @@ def _partitions(cluster: Cluster, facts: Facts) -> Iterator[Finding]:
 
 def _configurations(cluster: Cluster, facts: Facts) -> Iterator[Finding]:
     segments = facts.topics.get(cluster.topics.segments)
-    for wanted in cluster.topics.wanted(1):
-        if (there := facts.topics.get(wanted.name)) is None:
+    for target in cluster.topics.wanted(1):
+        if (topic := facts.topics.get(target.name)) is None:
             continue
-        if there.replicas == 1 and len(facts.nodes) > 1:
+        if topic.replicas == 1 and len(facts.nodes) > 1:
             yield warn(
-                f"{wanted.name} has 1 replica, in a cluster of {len(facts.nodes)} brokers: it is lost with one of them",
+                f"{target.name} has 1 replica, in a cluster of {len(facts.nodes)} brokers: it is lost with one of them",
                 "add replicas with kafka-reassign-partitions",
             )
         # The partitions have a check of their own; partitions of the dead letters are not compared.
-        existing = Topic(wanted.name, wanted.partitions, facts.configs.get(wanted.name, {}))
-        for difference in differences(wanted, existing):
+        existing = Topic(target.name, target.partitions, facts.configs.get(target.name, {}))
+        for difference in differences(target, existing):
             key = difference.partition(" has ")[2].partition("=")[0]
-            value = wanted.config[key]
+            value = target.config[key]
             cure = (
-                f"kafka-configs --bootstrap-server {cluster.brokers} --alter --entity-type topics --entity-name {wanted.name}"
+                f"kafka-configs --bootstrap-server {cluster.brokers} --alter --entity-type topics --entity-name {target.name}"
                 f" --add-config {key}={value}"
             )
-            is_fatal = key == TIMESTAMP_TYPE and there is segments
+            is_fatal = key == TIMESTAMP_TYPE and topic is segments
             yield (fail if is_fatal else warn)(difference, cure)
 
 
@@ -137,8 +137,8 @@ async def check_rights(installation: Installation) -> Sequence[Finding]:
             fail(f"the broker denies {right}", _right_command(cluster.brokers.bootstrap, principal, right))
             for right in missing
         ]
-    who = f"the user {login.username}" if login else "this client"
-    return [ok(f"{who} has the rights of `{cluster.job}`: {', '.join(map(str, rights))}")]
+    client = f"the user {login.username}" if login else "this client"
+    return [ok(f"{client} has the rights of `{cluster.job}`: {', '.join(map(str, rights))}")]
 
 
 def _right_command(bootstrap: str, principal: str, right: Right) -> str:

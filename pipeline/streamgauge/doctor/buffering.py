@@ -205,7 +205,7 @@ async def _through(url: str, path: str, stream: SlowStream) -> Finding:
         return fail(f"the slow stream does not arrive through {shown}: {error}", cure)
 
 
-async def _measured(where: str, url: str, tls: ssl.SSLContext | None, stream: SlowStream) -> Finding:
+async def _measured(route: str, url: str, tls: ssl.SSLContext | None, stream: SlowStream) -> Finding:
     """Compares the gaps between arrivals with the gaps between writes. Raises StreamFailedError."""
     number = stream.next_number()
     arrived = await in_thread(arrivals, f"{url}?{number}", tls)
@@ -216,9 +216,9 @@ async def _measured(where: str, url: str, tls: ssl.SSLContext | None, stream: Sl
         later - earlier < _TOGETHER * (sent[number + 1] - sent[number])
         for number, (earlier, later) in enumerate(pairwise(arrived))
     )
-    late_s = max(there - then for there, then in zip(arrived, sent, strict=True))
+    late_s = max(arrived_s - sent_s for arrived_s, sent_s in zip(arrived, sent, strict=True))
     if together >= _BUFFERED * (EVENTS - 1):
         pieces = "one piece" if together == EVENTS - 1 else f"{EVENTS - together} pieces"
-        says = f"{EVENTS} events, sent every {GAP_S:g} s, arrive through {where} in {pieces}, {late_s:.1f} s late"
+        says = f"{EVENTS} events, sent every {GAP_S:g} s, arrive through {route} in {pieces}, {late_s:.1f} s late"
         return fail(f"a proxy buffers: {says}", _UNBUFFER)
-    return ok(f"events that are sent every {GAP_S:g} s arrive through {where} one by one, {late_s:.2f} s late at most")
+    return ok(f"events that are sent every {GAP_S:g} s arrive through {route} one by one, {late_s:.2f} s late at most")

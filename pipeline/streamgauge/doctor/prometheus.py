@@ -101,8 +101,8 @@ def _get(url: str, path: str, **query: str) -> Any:
     if not url.startswith(("http://", "https://")):
         raise _QueryError("is no address of HTTP")
     try:
-        asked = f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
+        endpoint = f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(endpoint, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
             answered = json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as error:
         with error:

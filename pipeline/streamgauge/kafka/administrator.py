@@ -212,8 +212,8 @@ def _operations(bits: int) -> frozenset[int] | None:
 def denied(user: str | None, missing: Iterable[Right]) -> TopicsDeniedError:
     """The error for missing rights. `user`: the name that this client logs in with; None without a log-in."""
     rights = ", ".join(map(str, missing))
-    who = f"User:{user}" if user else "the principal of this client"
-    return TopicsDeniedError(f"the broker denies {rights}: grant it to {who}, for example with kafka-acls --add")
+    principal = f"User:{user}" if user else "the principal of this client"
+    return TopicsDeniedError(f"the broker denies {rights}: grant it to {principal}, for example with kafka-acls --add")
 
 
 async def configs_of(admin: AIOKafkaAdminClient, names: Sequence[str], keys: set[str]) -> dict[str, dict[str, str]]:

@@ -228,16 +228,16 @@ class Shipper:
         An earlier count stays in use while rows wait in the spool, and for the life of this instance, because a stream must
         not move to another partition.
         """
-        there = await segments_partitions(self._brokers, self._prefix)
+        present = await segments_partitions(self._brokers, self._prefix)
         noted = await asyncio.to_thread(self._spool.get, _PARTITIONS) or b""
         kept = int(noted) if noted.isdigit() else 0
         waiting = await asyncio.to_thread(self._spool.take, 0, 1)
-        if (waiting or self._partitions_in_use) and 0 < kept <= there:
+        if (waiting or self._partitions_in_use) and 0 < kept <= present:
             self._partitions_in_use = True
             return kept
-        await asyncio.to_thread(self._spool.set, _PARTITIONS, str(there).encode())
+        await asyncio.to_thread(self._spool.set, _PARTITIONS, str(present).encode())
         self._partitions_in_use = True
-        return there
+        return present
 
     def _set_problem(self, problem: str) -> None:
         if problem != self._problem:

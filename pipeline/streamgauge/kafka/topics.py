@@ -122,8 +122,8 @@ class Topics:
     def rights(self, job: "Job") -> list[Right]:
         """The minimum rights that a job needs on our topics and the workers' group, on a cluster with an authorizer."""
         return [
-            Right(operation, kind, f"{self.prefix}.{what}" if kind is Kind.TOPIC else self.prefix)
-            for operation, kind, what in RIGHTS[job]
+            Right(operation, kind, f"{self.prefix}.{name}" if kind is Kind.TOPIC else self.prefix)
+            for operation, kind, name in RIGHTS[job]
         ]
 
     def wanted(self, partitions: int) -> list[Topic]:

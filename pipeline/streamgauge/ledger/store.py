@@ -286,12 +286,12 @@ class SqlLedger:
                 )
 
     @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
+    def _translated(self, operation: str) -> Iterator[None]:
         try:
             yield
         except (SQLAlchemyError, OSError) as error:
             cause = getattr(error, "orig", None) or error
-            raise LedgerUnavailableError(f"{self._name} cannot be {what}: {self._cause(cause)}") from cause
+            raise LedgerUnavailableError(f"{self._name} cannot be {operation}: {self._cause(cause)}") from cause
 
 
 def _is_missing(cost: Cost | Unpriced | None, row: LedgerRow) -> bool:

@@ -55,7 +55,7 @@ class _Kind(NamedTuple):
     event: str
     address: str
     status: int
-    what: str  # the path of a page that exists, or the reason of a refusal
+    subject: str  # the path of a page that exists, or the reason of a refusal
 
 
 class AdminLog:
@@ -78,8 +78,8 @@ class AdminLog:
     def read(self, address: str, path: str, status: int, *, token: bool) -> None:
         """Count a request that was answered. `token`: whether the port needs one."""
         path = _shown(path)
-        what = path if status < _NO_PAGE else ""
-        self._count(_Kind("read", address, status, what), {"path": path, "token": token})
+        subject = path if status < _NO_PAGE else ""
+        self._count(_Kind("read", address, status, subject), {"path": path, "token": token})
 
     def refused(self, address: str, path: str, status: int, reason: str) -> None:
         """Count a request that was refused."""

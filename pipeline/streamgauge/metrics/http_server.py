@@ -339,10 +339,10 @@ async def _renew(certificate: ServerCertificate) -> None:
             _log.warning("%s; the admin port continues with the previous one", fault)
 
 
-def _answer_of(state: bool | str, what: str) -> web.Response:
+def _answer_of(state: bool | str, condition: str) -> web.Response:
     if state is True:
         return _text(200, "ok\n")
-    return _text(503, f"not {what}: {state}\n" if state else f"not {what}\n")
+    return _text(503, f"not {condition}: {state}\n" if state else f"not {condition}\n")
 
 
 def _client_of(request: web.BaseRequest) -> str:

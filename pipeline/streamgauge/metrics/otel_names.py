@@ -199,8 +199,8 @@ def _by_modality(reported: Mapping[str, int], whole: str, audio: str) -> dict[st
     total = reported.get(whole)
     if total is None:
         return {}
-    spoken = min(reported.get(audio, 0), total)
-    return {**({_AUDIO: spoken} if audio in reported else {}), _OTHER_MODALITY: total - spoken}
+    audio_tokens = min(reported.get(audio, 0), total)
+    return {**({_AUDIO: audio_tokens} if audio in reported else {}), _OTHER_MODALITY: total - audio_tokens}
 
 
 class Failure(Protocol):

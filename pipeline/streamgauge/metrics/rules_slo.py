@@ -74,14 +74,14 @@ class Objective:
         """The level of its recording rules."""
         return self.by.replace(", ", "_")
 
-    def recorded(self, what: str, window: int) -> str:
-        """The name of a recording rule. `what`: bad and all (streams a second), ratio of the two, count (bad streams)."""
+    def recorded(self, quantity: str, window: int) -> str:
+        """The name of a recording rule. `quantity`: bad and all (streams a second), ratio of the two, count (bad streams)."""
         metric, operation = {
             "bad": (f"streamgauge_{self.name}", "rate"),
             "all": (f"streamgauge_{self.name}_of", "rate"),
             "ratio": (f"streamgauge_{self.name}", "ratio_rate"),
             "count": (f"streamgauge_{self.name}", "increase"),
-        }[what]
+        }[quantity]
         return f"{self.prefix}:{metric}:{operation}{window_name(window)}"
 
 
@@ -138,16 +138,16 @@ def _recordings(objective: Objective, durations: Durations) -> tuple[Recording, 
     """Rates of the shortest window come from the metrics, and rates of longer windows from these: days are read cheaply."""
     shortest = WINDOWS[0]
     rules = [
-        Recording(objective.recorded(what, shortest), query.format(f="rate", w=durations(shortest)))
-        for what, query in (("bad", objective.bad), ("all", objective.all))
+        Recording(objective.recorded(quantity, shortest), query.format(f="rate", w=durations(shortest)))
+        for quantity, query in (("bad", objective.bad), ("all", objective.all))
     ]
     rules += [
         Recording(
-            objective.recorded(what, window),
-            f"avg_over_time({objective.recorded(what, shortest)}[{durations(window)}])",
+            objective.recorded(quantity, window),
+            f"avg_over_time({objective.recorded(quantity, shortest)}[{durations(window)}])",
         )
         for window in WINDOWS[1:]
-        for what in ("bad", "all")
+        for quantity in ("bad", "all")
     ]
     rules += [
         Recording(

@@ -127,9 +127,9 @@ def _model_of(seller: Seller, offer: Offer) -> Any | Unpriced:
     """
     if seller.provider.id != "aws":
         return _found(seller, offer.model) or Unpriced.NO_MODEL
-    asked = _found(seller, offer.asked)
-    if asked is not None:
-        return asked
+    requested = _found(seller, offer.asked)
+    if requested is not None:
+        return requested
     model = _found(seller, offer.model)
     if model is None:
         return Unpriced.NO_MODEL

@@ -56,11 +56,11 @@ def _read(path: Path, purpose: str) -> bytes:
 
 def _make(path: Path) -> None:
     """Write the whole key under another name, then link it: no process reads half a key, and of two makers one wins."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".key-") as made:
-        made.write(secrets.token_bytes(_BYTES))
-        made.flush()
-        os.fsync(made.fileno())
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".key-") as file:
+        file.write(secrets.token_bytes(_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
         try:
-            os.link(made.name, path)
+            os.link(file.name, path)
         except FileExistsError:
             return

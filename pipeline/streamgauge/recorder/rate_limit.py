@@ -70,8 +70,8 @@ def reset_ns(value: str, response_time: Callable[[], datetime | None]) -> int | 
     elif _DURATION.fullmatch(value):
         duration_ns = sum(_in_ns(*step.groups()) for step in _STEP.finditer(value))
     else:
-        now, then = response_time(), _time(value.upper())
-        duration_ns = None if now is None or then is None else max((then - now) // _MICROSECOND, 0) * 1000
+        now, reset_at = response_time(), _time(value.upper())
+        duration_ns = None if now is None or reset_at is None else max((reset_at - now) // _MICROSECOND, 0) * 1000
     return duration_ns if duration_ns is not None and duration_ns <= MAX_SAFE_INTEGER else None
 
 

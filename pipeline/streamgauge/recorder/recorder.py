@@ -288,8 +288,8 @@ class Recorder:
             return
         self._begun += 1
         derived = opened.stream_id
-        made = derived if derived is not None and len(derived) == ID_BYTES else self._new_id(opened.wall_ns)
-        capture = RecordedStream(made, opened, self._settings, self._begun)
+        recorded_id = derived if derived is not None and len(derived) == ID_BYTES else self._new_id(opened.wall_ns)
+        capture = RecordedStream(recorded_id, opened, self._settings, self._begun)
         self._open[key] = capture
         self._changed[capture] = None
         try:

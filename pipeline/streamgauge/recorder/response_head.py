@@ -144,9 +144,9 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
     if _SECONDS.fullmatch(value):
         return float(value)
-    then, now = _date(value), _date(headers.get("date", ""))
+    retry_at, now = _date(value), _date(headers.get("date", ""))
     try:
-        return None if then is None or now is None else max((then - now).total_seconds(), 0.0)
+        return None if retry_at is None or now is None else max((retry_at - now).total_seconds(), 0.0)
     except (TypeError, OverflowError):  # one has a zone and the other has none
         return None
 

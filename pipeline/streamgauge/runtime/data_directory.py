@@ -87,12 +87,12 @@ def _exposed(path: Path, status: os.stat_result, others: str) -> str:
 def unusable(path: Path, error: OSError) -> Unavailable:
     """The sentence for a data directory that the system refuses."""
     if isinstance(error, FileExistsError):
-        why = "it is not a directory"
+        reason = "it is not a directory"
     elif error.errno == errno.ELOOP:  # we never make a link there, and a link may lead anywhere
-        why = f"{error.filename} is a link"
+        reason = f"{error.filename} is a link"
     else:
-        why = error.strerror or str(error)
-    return Unavailable(f"the data directory {path} cannot be used ({why}): choose another with --data-dir")
+        reason = error.strerror or str(error)
+    return Unavailable(f"the data directory {path} cannot be used ({reason}): choose another with --data-dir")
 
 
 class DataDirLock:
@@ -103,11 +103,11 @@ class DataDirLock:
 
     def __init__(self, path: Path) -> None:
         make_data_dir(path)
-        with contextlib.ExitStack() as taken:
+        with contextlib.ExitStack() as stack:
             self.owner_fd = _locked(path, "lock", OWNER_S)
-            taken.callback(os.close, self.owner_fd)
+            stack.callback(os.close, self.owner_fd)
             self.children_fd = _locked(path, "processes.lock", CHILDREN_S)
-            taken.pop_all()
+            stack.pop_all()
 
     def close(self) -> None:
         """Release the locks. Children that still run keep `processes.lock`."""

@@ -109,8 +109,8 @@ def not_available(address: str, option: str, error: OSError) -> Unavailable:
         return Unavailable(
             f"the address {address} is in use: choose another with {option}, or stop the process that uses it"
         )
-    why = error.strerror or str(error)
-    return Unavailable(f"the address {address} cannot be used ({why}): choose another with {option}")
+    reason = error.strerror or str(error)
+    return Unavailable(f"the address {address} cannot be used ({reason}): choose another with {option}")
 
 
 def bound_address(bound: socket.socket) -> str:
@@ -121,14 +121,14 @@ def bound_address(bound: socket.socket) -> str:
 
 def _bind(address: Address, *, shared: bool = False) -> socket.socket:
     family, _, _, _, socket_address = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        made.bind(socket_address)
-        made.listen(BACKLOG)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(socket_address)
+        listener.listen(BACKLOG)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener

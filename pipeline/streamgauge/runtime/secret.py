@@ -8,8 +8,8 @@ from pathlib import Path
 _MAX_SECRET = 4096
 
 
-def read_secret(file: Path, what: str = "password") -> str:
-    """The one line of a file, without its line break. `what`: names the secret in sentences.
+def read_secret(file: Path, kind: str = "password") -> str:
+    """The one line of a file, without its line break. `kind`: names the secret in sentences.
 
     Raises ValueError with a sentence for a file that cannot be read, or does not hold exactly one line.
     """
@@ -17,12 +17,12 @@ def read_secret(file: Path, what: str = "password") -> str:
         with file.open("rb") as opened:
             text = opened.read(_MAX_SECRET + 1).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise ValueError(f"the {what} in {file} is not UTF-8") from None
+        raise ValueError(f"the {kind} in {file} is not UTF-8") from None
     except OSError as fault:
-        name, hint = (f" {file}", "") if _is_path(file) else ("", f" (path not shown, because it may be the {what})")
-        raise ValueError(f"the {what} file{name} cannot be read: {fault.strerror}{hint}") from None
+        name, hint = (f" {file}", "") if _is_path(file) else ("", f" (path not shown, because it may be the {kind})")
+        raise ValueError(f"the {kind} file{name} cannot be read: {fault.strerror}{hint}") from None
     if not text or "\0" in text or "\n" in text or len(text) > _MAX_SECRET:
-        raise ValueError(f"the {what} file {file} does not contain exactly one line with a {what}")
+        raise ValueError(f"the {kind} file {file} does not contain exactly one line with a {kind}")
     return text
 
 
@@ -39,29 +39,29 @@ _LOG = logging.getLogger(__name__)
 
 
 class Secret:
-    """A secret, or the file that holds one. `what`: its kind, as in "password".
+    """A secret, or the file that holds one. `kind`: as in "password".
 
     `now` reads the file again; if that fails, it logs why once and returns the last one read. Raises ValueError for a file
     that cannot be read or does not hold exactly one line.
     """
 
-    def __init__(self, what: str, text: str | None = None, file: Path | None = None) -> None:
-        self._what, self._file = what, file
-        self._last = text if file is None else self._checked(read_secret(file, what))
+    def __init__(self, kind: str, text: str | None = None, file: Path | None = None) -> None:
+        self._kind, self._file = kind, file
+        self._last = text if file is None else self._checked(read_secret(file, kind))
         self._warned = ""
         if not self._last:
-            raise ValueError(f"the {what} is empty")
+            raise ValueError(f"the {kind} is empty")
         self._checked(self._last)
 
     def now(self) -> str:
         """The secret as it is at present."""
         if self._file is not None:
             try:
-                self._last, self._warned = self._checked(read_secret(self._file, self._what)), ""
+                self._last, self._warned = self._checked(read_secret(self._file, self._kind)), ""
             except ValueError as fault:
                 if str(fault) != self._warned:  # it is read for each connection
                     self._warned = str(fault)
-                    _LOG.warning("%s; the previous %s stays in use", fault, self._what)
+                    _LOG.warning("%s; the previous %s stays in use", fault, self._kind)
         assert self._last is not None
         return self._last
 

@@ -131,8 +131,8 @@ class SpoolFile:
                 self._connection = None
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and (there := inode(self._path)) != self._inode:
-            if there is None:
+        if self._connection is not None and (present := inode(self._path)) != self._inode:
+            if present is None:
                 self._rescue(self._connection)
             self.close()
         if self._connection is None:

@@ -139,8 +139,8 @@ def open_spool(path: Path) -> sqlite3.Connection:
     Raises DamagedError, sqlite3.Error or OSError.
     """
     if not path.exists() or path.stat().st_size == 0:
-        made = _build(path)
-        _swap_in(made, path)
+        new_file = _build(path)
+        _swap_in(new_file, path)
     return _connect(path)
 
 
@@ -152,20 +152,20 @@ def replace(path: Path, damaged_inode: int | None, delivered: int) -> tuple[int,
     """
     if inode(path) != damaged_inode:
         return None
-    made = _build(path)
-    _mend_header(path, made)
+    new_file = _build(path)
+    _mend_header(path, new_file)
     with closing(_raw(path)) as old:
-        reads_before_and_after = _carry_over(old, made, delivered, damaged=True)
+        reads_before_and_after = _carry_over(old, new_file, delivered, damaged=True)
         _put_aside(path)
-        _swap_in(made, path)
+        _swap_in(new_file, path)
     return reads_before_and_after
 
 
 def rescue(path: Path, old: sqlite3.Connection, delivered: int) -> tuple[int, int]:
     """Make a new file with the rows of `old`, whose file was deleted. Otherwise like `replace`; never gives None."""
-    made = _build(path)
-    reads_before_and_after = _carry_over(old, made, delivered, damaged=False)
-    _swap_in(made, path)
+    new_file = _build(path)
+    reads_before_and_after = _carry_over(old, new_file, delivered, damaged=False)
+    _swap_in(new_file, path)
     return reads_before_and_after
 
 
@@ -200,10 +200,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _build(path: Path) -> Path:
     """A new, empty spool under another name, so that no process opens an unfinished one."""
-    made = path.with_name(f"{path.name}.new")
-    _remove(made)
-    os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+    new_file = path.with_name(f"{path.name}.new")
+    _remove(new_file)
+    os.close(os.open(new_file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with closing(sqlite3.connect(new_file, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.executescript(_SCHEMA)
@@ -212,13 +212,13 @@ def _build(path: Path) -> Path:
         connection.execute(f"PRAGMA application_id={_APPLICATION}")
         connection.execute(f"PRAGMA user_version={_LAYOUT}")
         connection.execute("PRAGMA journal_mode=WAL")
-    return made
+    return new_file
 
 
-def _swap_in(made: Path, path: Path) -> None:
+def _swap_in(new_file: Path, path: Path) -> None:
     for companion in _companions(path):
         companion.unlink(missing_ok=True)
-    made.replace(path)
+    new_file.replace(path)
 
 
 def _put_aside(path: Path) -> None:
@@ -227,12 +227,12 @@ def _put_aside(path: Path) -> None:
     aside = path.with_name(f"{path.name}.damaged-{_number(kept[-1]) + 1 if kept else 1}")
     for old in kept[: len(kept) + 1 - DAMAGED_KEPT]:
         _remove(old)
-    for now, then in zip((path, *_companions(path)), (aside, *_companions(aside)), strict=True):
+    for source, target in zip((path, *_companions(path)), (aside, *_companions(aside)), strict=True):
         with suppress(FileNotFoundError):
-            now.rename(then)
+            source.rename(target)
 
 
-def _carry_over(old: sqlite3.Connection, made: Path, delivered: int, *, damaged: bool) -> tuple[int, int]:
+def _carry_over(old: sqlite3.Connection, new_file: Path, delivered: int, *, damaged: bool) -> tuple[int, int]:
     """Copy the intact rows, meta, and the delivered total. Gives the reads that waited (-1: unknown) and those copied.
 
     The old file's write lock is kept until the caller has swapped the files and closed the old one. A process that waits
@@ -241,7 +241,7 @@ def _carry_over(old: sqlite3.Connection, made: Path, delivered: int, *, damaged:
     with suppress(sqlite3.Error):
         old.execute("BEGIN IMMEDIATE")
     waited, carried, taken = -1, [0, 0, 0], 0
-    with closing(_connect(made)) as new:
+    with closing(_connect(new_file)) as new:
         new.execute("BEGIN IMMEDIATE")
         with suppress(sqlite3.Error, TypeError):
             waited, delivered_then, taken = old.execute("SELECT waiting_reads, delivered, taken FROM totals").fetchone()

@@ -43,11 +43,11 @@ def map_existing(path: Path, layout: bytes, size: int, *, write: bool) -> mmap.m
 
 def _create(path: Path, layout: bytes, size: int) -> None:
     """Write the whole file under another name, then link it: no process reads half a file, and of two makers one wins."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as made:
-        made.write(layout + bytes(size - WORD))
-        made.flush()
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as file:
+        file.write(layout + bytes(size - WORD))
+        file.flush()
         try:
-            os.link(made.name, path)
+            os.link(file.name, path)
         except FileExistsError:
             return
 

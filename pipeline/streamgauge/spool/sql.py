@@ -71,9 +71,9 @@ def remove(connection: sqlite3.Connection, ids: Sequence[int], *, delivered: boo
     removed: list[tuple[int, int]] = []
     for start in range(0, len(ids), _IDS_AT_ONCE):
         batch = list(ids[start : start + _IDS_AT_ONCE])
-        these = f"FROM rows WHERE id IN ({','.join('?' * len(batch))})"
-        removed_rows = connection.execute(f"SELECT reads, length(value) {these}", batch).fetchall()
-        deleted = connection.execute(f"DELETE {these}", batch).rowcount
+        rows_of_batch = f"FROM rows WHERE id IN ({','.join('?' * len(batch))})"
+        removed_rows = connection.execute(f"SELECT reads, length(value) {rows_of_batch}", batch).fetchall()
+        deleted = connection.execute(f"DELETE {rows_of_batch}", batch).rowcount
         if deleted < len(batch) and set(batch) & {row[0] for row in connection.execute("SELECT +id FROM rows")}:
             raise DamagedError("a row is not where it should be")
         removed += removed_rows

@@ -258,5 +258,5 @@ class LocalLoop:
 
 
 def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:
-    what = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
-    return f"{what}; no records are stored until this works again, and captured data stays in the spool"
+    fault = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
+    return f"{fault}; no records are stored until this works again, and captured data stays in the spool"

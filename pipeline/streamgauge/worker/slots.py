@@ -61,10 +61,10 @@ def _directory_id(directory: Path) -> str:
         if not path.stat().st_size:
             path.unlink()  # left so by a loss of power
     if not path.exists():
-        with tempfile.NamedTemporaryFile("w", dir=directory, prefix=".id-") as made:
-            made.write(uuid.uuid4().hex)
-            made.flush()
-            os.fsync(made.fileno())
+        with tempfile.NamedTemporaryFile("w", dir=directory, prefix=".id-") as file:
+            file.write(uuid.uuid4().hex)
+            file.flush()
+            os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):  # another process created it at the same moment: use its id
-                os.link(made.name, path)
+                os.link(file.name, path)
     return path.read_text()

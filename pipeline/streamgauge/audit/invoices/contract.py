@@ -12,16 +12,16 @@ from streamgauge.errors import UsageFault
 class InvoiceError(UsageFault):
     """An invoice is refused. The text is `FILE: line N, field F: what is wrong`, as far as the file has lines and fields."""
 
-    def __init__(self, file: str, what: str, line: int | None = None, field: str | None = None) -> None:
+    def __init__(self, file: str, fault: str, line: int | None = None, field: str | None = None) -> None:
         places = [f"line {line}"] * (line is not None) + [f"field {field}"] * (field is not None)
-        super().__init__(": ".join([file, *([", ".join(places)] if places else []), what]))
+        super().__init__(": ".join([file, *([", ".join(places)] if places else []), fault]))
 
 
 class BadFieldError(ValueError):
     """A value is wrong. `field`: its name; the text says what is wrong with it."""
 
-    def __init__(self, field: str, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, field: str, fault: str) -> None:
+        super().__init__(fault)
         self.field = field
 
 
@@ -38,8 +38,8 @@ def repeated_name(names: Iterable[str]) -> str | None:
 class BadTextError(ValueError):
     """The file is not well-formed. `line`: where, from 1; None if it concerns the whole file."""
 
-    def __init__(self, what: str, line: int | None = None) -> None:
-        super().__init__(what)
+    def __init__(self, fault: str, line: int | None = None) -> None:
+        super().__init__(fault)
         self.line = line
 
 

@@ -66,8 +66,8 @@ class CsvRows:
                 if number < self._before or not any(cells):  # the header, and empty lines
                     continue
                 if len(cells) != len(self.header):
-                    what = f"the row has {len(cells)} cells, the header {len(self.header)} columns"
-                    raise BadTextError(what, reader.line_num)
+                    fault = f"the row has {len(cells)} cells, the header {len(self.header)} columns"
+                    raise BadTextError(fault, reader.line_num)
                 yield reader.line_num, dict(zip(self.header, cells, strict=True))
         except csv.Error as error:
             raise BadTextError(f"the row is not well-formed CSV: {error}", reader.line_num) from None

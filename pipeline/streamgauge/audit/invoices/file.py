@@ -125,8 +125,8 @@ class InvoiceFile:
                     )
             yield from self._line_of(Row(values, bucket, self._meters), line, f"{path}.", order)
         if page.get("has_more") not in (None, False) or page.get("next_page") is not None:
-            what = "the page is not the last one: export all pages, or a shorter time with a larger limit"
-            raise InvoiceError(str(self.path), what, None, "has_more")
+            fault = "the page is not the last one: export all pages, or a shorter time with a larger limit"
+            raise InvoiceError(str(self.path), fault, None, "has_more")
 
     def _json_format(self, values: Mapping[str, object]) -> Format | None:
         return next((export for export in self._formats if export.is_json and _is_of(export, values)), None)
@@ -146,9 +146,9 @@ class InvoiceFile:
             yield line._replace(digest=hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest())
 
     def _unknown(self, names: "Sequence[str] | Mapping[str, object]") -> str:
-        what = ", ".join(shown(name) for name in sorted(names)[:6])
+        unknown = ", ".join(shown(name) for name in sorted(names)[:6])
         known = ", ".join(sorted(export.name for export in self._formats))
-        return f"no known export has these columns or keys: {what}; known are {known}"
+        return f"no known export has these columns or keys: {unknown}; known are {known}"
 
 
 def _is_of(export: Format, values: Mapping[str, object]) -> bool:

@@ -69,8 +69,8 @@ def _meter(row: Row, details: dict[str, object]) -> tuple[Meter, bool]:
         meter = row.meters.get(text(row.values, name) or "")
         if meter is not None:
             return meter, True
-    what = "it names no ModelId and TokenDirection: name model and kind of this meter in [meters] of --map"
-    raise BadFieldError("SkuPriceDetails", f"{what}; its SkuMeter is {shown(row.values.get('SkuMeter') or '')}")
+    fault = "it names no ModelId and TokenDirection: name model and kind of this meter in [meters] of --map"
+    raise BadFieldError("SkuPriceDetails", f"{fault}; its SkuMeter is {shown(row.values.get('SkuMeter') or '')}")
 
 
 def _quantity(values: Values, is_correction: bool) -> int | None:

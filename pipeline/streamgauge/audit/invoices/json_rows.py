@@ -94,22 +94,22 @@ def _bucket(text: "_Text", index: int) -> Iterator[JsonRow]:
 
 
 class _Members:
-    """Reads the members of an object into `into`, up to MAX_VALUE characters in all. `what`: the object, for sentences."""
+    """Reads the members of an object into `into`, up to MAX_VALUE characters in all. `subject`: the object, for sentences."""
 
-    def __init__(self, text: "_Text", into: dict[str, object], what: str) -> None:
-        self._text, self._into, self._what = text, into, what
+    def __init__(self, text: "_Text", into: dict[str, object], subject: str) -> None:
+        self._text, self._into, self._subject = text, into, subject
         self._chars = 0
 
     def read(self, name: str) -> None:
         """Read the value of the member `name`, which the caller has read. Raises BadTextError."""
         if name in self._into:
-            raise BadTextError(f"{self._what} has the key {shown(name)} twice", self._text.line)
+            raise BadTextError(f"{self._subject} has the key {shown(name)} twice", self._text.line)
         begin = self._text.offset
         self._into[name] = self._text.value()
         self._chars += len(name) + self._text.offset - begin
         if self._chars > MAX_VALUE:
             raise BadTextError(
-                f"{self._what} has more than {MAX_VALUE} characters beside its rows", self._text.line_now()
+                f"{self._subject} has more than {MAX_VALUE} characters beside its rows", self._text.line_now()
             )
 
 
@@ -228,8 +228,8 @@ class _Text:
         self._at = self._counted = 0
         return True
 
-    def _fail(self, what: str) -> NoReturn:
-        raise BadTextError(what, self.line_now())
+    def _fail(self, fault: str) -> NoReturn:
+        raise BadTextError(fault, self.line_now())
 
 
 class _NumberError(Exception):
@@ -253,7 +253,7 @@ def _constant(name: str) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise _NumberError(f"an object has the key {shown(repeated_name(name for name, _ in pairs))} twice")
-    return made
+    return members

@@ -79,8 +79,8 @@ def count(values: Values, name: str, *, signed: bool = False) -> int | None:
 def _check_separators(values: Values, name: str, value: object) -> None:
     """Refuse a number of a file with semicolons whose dot or comma may separate thousands or a fraction."""
     if isinstance(values, SemicolonCells) and isinstance(value, str) and _AMBIGUOUS.fullmatch(value.strip()):
-        what = "may be thousands or a fraction in a file with semicolons: export it with commas, as the provider does"
-        raise BadFieldError(name, f"{shown(value)} {what}")
+        fault = "may be thousands or a fraction in a file with semicolons: export it with commas, as the provider does"
+        raise BadFieldError(name, f"{shown(value)} {fault}")
 
 
 def _whole(name: str, content: str, signed: bool) -> int:

@@ -53,8 +53,8 @@ class _Filters(dict[str, Filter]):
         self._allowlist = allowlist
 
     def __missing__(self, name: str) -> Filter:
-        made = self[name] = allowlist_filter(self._allowlist(BY_NAME[name]))
-        return made
+        masking_filter = self[name] = allowlist_filter(self._allowlist(BY_NAME[name]))
+        return masking_filter
 
 
 _KEEP = _Filters(lambda dialect: dialect.keep)

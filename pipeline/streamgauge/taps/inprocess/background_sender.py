@@ -271,8 +271,8 @@ class BackgroundSender(Inbox):
         warning = described(error)
         if warning != self._last_warning:
             self._last_warning = warning
-            what = "they are not captured" if self._client is None else "a part of the captured data may be lost"
-            _log.warning("streamgauge: streams are not affected, but %s (%s)", what, warning)
+            effect = "they are not captured" if self._client is None else "a part of the captured data may be lost"
+            _log.warning("streamgauge: streams are not affected, but %s (%s)", effect, warning)
         if self._client is None:
             self._refuse_reads()
             return None

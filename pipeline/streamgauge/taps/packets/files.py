@@ -138,9 +138,9 @@ class _Reader:
         self.at += len(data)
         return data
 
-    def fault(self, what: str) -> PcapFault:
+    def fault(self, damage: str) -> PcapFault:
         """The error for damage at the present position."""
-        return PcapFault(f"{what}, at byte {self.at}")
+        return PcapFault(f"{damage}, at byte {self.at}")
 
 
 def _pcap(reader: _Reader, order: str, unit_ns: int) -> Iterator[Packet]:

@@ -106,6 +106,6 @@ def _body(body: object) -> bytes | None:
 
 def _of_object(body: _Members) -> bytes | None:
     """A request's body that was a file or an iterator: PyYAML wrote the object's state, or its arguments."""
-    held = body.get("state", body.get("args"))
-    first = held[0] if isinstance(held, list) and held else None
+    state = body.get("state", body.get("args"))
+    first = state[0] if isinstance(state, list) and state else None
     return None if first is None else _body(first)

@@ -301,12 +301,12 @@ class StuckExitCounts:
         """Count one exit. Ignores a failed write, so that the exit continues."""
         self._metrics.add(table.STUCK_EXITS.name, cause=cause.value, member=self._member)
         self._counts[cause] = self._counts.get(cause, 0) + 1
-        made = self._path.with_suffix(".new")
+        new_file = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
-            made.unlink(missing_ok=True)  # left by a killed process; a symbolic link there is not followed
-            with made.open("xb") as file:
+            new_file.unlink(missing_ok=True)  # left by a killed process; a symbolic link there is not followed
+            with new_file.open("xb") as file:
                 file.write(msgspec.json.encode(self._counts))
-            made.replace(self._path)
+            new_file.replace(self._path)
 
 
 def _read_counts(path: Path) -> dict[Cause, int]:
