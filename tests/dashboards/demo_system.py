@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import msgspec
 from dashboards.source.dashboard import TPOT_OBJECTIVE, Dashboard
@@ -116,8 +117,9 @@ def _tap_and_worker(folder: Path, kafka: str, prefix: str, stack: ExitStack) -> 
 def _money(folder: Path) -> list[str]:
     """Options of a worker that knows prices and a budget, and whose ledger has an audit already."""
     (folder / "prices.toml").write_text(_PRICES)
-    # In one of these zones the month is older than a day, so that there is a forecast.
-    timezone = "Etc/GMT+12" if datetime.now(UTC).hour < 12 else "Etc/GMT-14"
+    # A forecast needs a month that is older than a day. Where the last of all zones has its first day, the first of them is still
+    # in the month before.
+    timezone = "Etc/GMT-14" if datetime.now(ZoneInfo("Etc/GMT-14")).day > 1 else "Etc/GMT+12"
     (folder / "budgets.toml").write_text(f'timezone = "{timezone}"\n[[budget]]\ntenant = "search"\nmonth_usd = 1\n')
     (folder / "worker").mkdir(mode=0o700)
     with open_ledger(f"sqlite:///{folder}/worker/ledger.sqlite") as ledger:
