@@ -117,8 +117,8 @@ def _tap_and_worker(folder: Path, kafka: str, prefix: str, stack: ExitStack) -> 
 def _money(folder: Path) -> list[str]:
     """Options of a worker that knows prices and a budget, and whose ledger has an audit already."""
     (folder / "prices.toml").write_text(_PRICES)
-    # A forecast needs a month that is older than a day. Where the last of all zones has its first day, the first of them is still
-    # in the month before.
+    # A forecast needs a month that is older than a day. While the easternmost zone has the first day of a month, the
+    # westernmost is still in the month before.
     timezone = "Etc/GMT-14" if datetime.now(ZoneInfo("Etc/GMT-14")).day > 1 else "Etc/GMT+12"
     (folder / "budgets.toml").write_text(f'timezone = "{timezone}"\n[[budget]]\ntenant = "search"\nmonth_usd = 1\n')
     (folder / "worker").mkdir(mode=0o700)

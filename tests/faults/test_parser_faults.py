@@ -77,7 +77,7 @@ def endless_line() -> Iterator[bytes]:
 
 @pytest.mark.timeout(length(180, 900))
 def test_p1_an_event_of_50_mb_and_a_line_that_never_ends(data_dir: Path) -> None:
-    """At 6 MB/s a stream the recorder reads all of it. A GB/s is more than it can read: then reads are dropped and counted."""
+    """At 6 MB/s a stream the recorder reads all of it. A GB/s is more than it can read: reads are dropped and counted."""
     scripts = {
         "ordinary": whole(ORDINARY),
         "long": answer(more=long_event, pause_s=PAUSE_S, end="close"),
