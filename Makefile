@@ -185,10 +185,10 @@ lock:  ## resolve the dependencies again (needs uv): what runs, that with what t
 	$(LOCK) --upgrade tests/deploy/tools.in -o tests/deploy/tools.lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) dist build pipeline/streamgauge/live/static/uplot pipeline/streamgauge/taps/proxy/native/_pump.abi3.so pipeline/streamgauge/core/http1/_chunks.abi3.so .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
 # Without a compilation of all modules: the demo imports few of them, and Python compiles those.
-$(DEMO): requirements-demo.lock pyproject.toml scripts/build_hook.py scripts/build_pump.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
+$(DEMO): requirements-demo.lock pyproject.toml scripts/build_hook.py scripts/build_native.py scripts/fetch_uplot.py $(wildcard pipeline/streamgauge/*/*/_*.c pipeline/streamgauge/*/*/*/_*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \

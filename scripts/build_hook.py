@@ -1,7 +1,7 @@
 """The build hook of hatchling: what wheels and the sdist hold beside the sources.
 
-A wheel gets the relay's pump, where it can be built, uPlot, where npm can download it, and the dashboards, rules and schemas
-that `streamgauge assets` writes. With STREAMGAUGE_PUMP=no it is a wheel without the pump, for every platform. The sdist gets
+A wheel gets the modules in C that can be built, uPlot, where npm can download it, and the dashboards, rules and schemas
+that `streamgauge assets` writes. With STREAMGAUGE_PUMP=no it is a wheel without them, for every platform. The sdist gets
 uPlot, so that a wheel can be built from it without npm. A build writes into a directory of its own; only an editable
 installation writes into the source tree, since it runs from there.
 """
@@ -18,7 +18,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # Files and directories that are in a wheel as parts of the package: what `streamgauge assets` writes (`cli/assets.py`).
 _ASSETS = ("dashboards/METRICS.md", "dashboards/grafana", "dashboards/prometheus", "schemas")
 _UPLOT = "streamgauge/live/static/uplot"
-_NATIVE = "streamgauge/taps/proxy/native"
 
 
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -43,15 +42,17 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
             files |= {str(Path(self.root, name)): f"streamgauge/assets/{name}" for name in _ASSETS}
         if os.environ.get("STREAMGAUGE_PUMP") == "no":
             return
-        pump = runpy.run_path(str(Path(self.root, "scripts", "build_pump.py")))
-        built = pump["BUILT"] if editable else made / pump["BUILT"].name
-        fault = pump["build"](built)
-        if fault is not None:
-            self.app.display_warning(f"without the pump, the proxy is slower: {fault}")
-        elif not editable:
-            build_data["pure_python"] = False
-            build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-            files[str(built)] = f"{_NATIVE}/{built.name}"
+        native = runpy.run_path(str(Path(self.root, "scripts", "build_native.py")))
+        for source in native["SOURCES"]:
+            beside = native["module_of"](source)
+            built = beside if editable else made / beside.name
+            fault = native["build"](source, built)
+            if fault is not None:
+                self.app.display_warning(f"without {source.name}, which Python replaces, the proxy is slower: {fault}")
+            elif not editable:
+                build_data["pure_python"] = False
+                build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+                files[str(built)] = str(beside.relative_to(Path(self.root, "pipeline")))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Removes the files that were made."""

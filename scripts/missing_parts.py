@@ -6,19 +6,20 @@ pip does not show what the build hook says of them.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scripts import build_pump, fetch_uplot
+from scripts import build_native, fetch_uplot
 
 
-def missing(pump: Path = build_pump.BUILT, uplot: Path = fetch_uplot.PLACE) -> Iterator[str]:
-    """A sentence for each missing part. It tries to build the pump once more, for the reason."""
-    if not pump.exists() and (fault := build_pump.build(pump)) is not None:
-        yield (
-            f"the proxy's part in C is missing ({fault}): everything works, with more CPU. It needs Linux, a C compiler and"
-            " Python's headers (Debian, Ubuntu: apt-get install gcc libc6-dev python3-dev); then `make clean demo`"
-        )
+def missing(sources: Sequence[Path] = build_native.SOURCES, uplot: Path = fetch_uplot.PLACE) -> Iterator[str]:
+    """A sentence for each missing part. It tries to build each module in C once more, for the reason."""
+    for source in sources:
+        if not build_native.module_of(source).exists() and (fault := build_native.build(source)) is not None:
+            yield (
+                f"{source.name} was not built ({fault}): everything works, with more CPU. It needs Linux, a C compiler and"
+                " Python's headers (Debian, Ubuntu: apt-get install gcc libc6-dev python3-dev); then `make clean demo`"
+            )
     if not fetch_uplot.is_there(uplot):
         yield "the page has tables but no charts: npm, which downloads uPlot, is missing or failed; then `make clean demo`"
 

@@ -4,10 +4,11 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from zlib import crc32
 
 import certifi
@@ -179,6 +180,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         for log in sorted(logs, key=lambda log: log.stat().st_mtime)[-LOGS_SHOWN:]:
             report.sections.append((f"end of {log}", log.read_bytes()[-LOG_TAIL:].decode(errors="replace")))
     return report
+
+
+@pytest.fixture(scope="module", params=["C", "Python"])
+def chunk_reader(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs a module's tests with the reader of chunks in C, if it was built, and with the one in Python."""
+    from streamgauge.core.http1 import framing
+
+    if request.param == "C" and framing.read_chunks is framing.read_in_python:
+        pytest.skip("the reader in C is not built: it needs a C compiler")
+    with mock.patch.object(
+        framing, "read_chunks", framing.read_chunks if request.param == "C" else framing.read_in_python
+    ):
+        yield
 
 
 @pytest.fixture

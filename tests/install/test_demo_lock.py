@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from scripts import build_pump, fetch_uplot, missing_parts
+from scripts import build_native, fetch_uplot, missing_parts
 from scripts.install_locked import names_in, progress
 from scripts.installed_packages import ROOT, closure, project, requirements_of
 
@@ -157,20 +157,23 @@ def test_a_python_without_venv_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_missing_compiler_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uplot = tmp_path / "uplot"
+    uplot, source = tmp_path / "uplot", tmp_path / "_made.c"
+    source.touch()
     monkeypatch.setenv("CC", str(tmp_path / "no-compiler"))
-    pump, charts = missing_parts.missing(tmp_path / "pump.so", uplot)
-    assert "no-compiler" in pump
-    assert "apt-get install gcc" in pump
+    native, charts = missing_parts.missing([source], uplot)
+    assert "no-compiler" in native
+    assert "apt-get install gcc" in native
     assert "no charts" in charts
-    (tmp_path / "pump.so").touch()
+    build_native.module_of(source).touch()
     uplot.mkdir()
     for name in fetch_uplot.FILES:
         (uplot / name).touch()
     (uplot / "VERSION").write_text(fetch_uplot.VERSION)
-    assert list(missing_parts.missing(tmp_path / "pump.so", uplot)) == []
+    assert list(missing_parts.missing([source], uplot)) == []
 
 
-@pytest.mark.skipif(not build_pump.BUILT.exists() or shutil.which("cc") is None, reason="the pump is not built here")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_part_that_can_be_built_is_not_missing(tmp_path: Path) -> None:
-    assert not any("part in C" in sentence for sentence in missing_parts.missing(tmp_path / "pump.so"))
+    source = Path(shutil.copy(build_native.CHUNKS, tmp_path))
+    assert not any("was not built" in sentence for sentence in missing_parts.missing([source]))
+    assert build_native.module_of(source).exists()

@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.http1.framing import MAX_CHUNK_LINE, MAX_TRAILER_BYTES, Chunked, Plain
+from streamgauge.core.http1.framing import (
+    MAX_CHUNK_LINE,
+    MAX_TRAILER_BYTES,
+    BodyPosition,
+    Chunked,
+    Phase,
+    Plain,
+    read_chunks,
+    read_in_python,
+)
 from tests.core import cuts
+
+pytestmark = pytest.mark.usefixtures("chunk_reader")
 
 
 def read(pieces: list[bytes], framing: Chunked | Plain) -> tuple[bytes, bytes, bool, bool]:
@@ -199,3 +210,49 @@ MISLEADING = st.sampled_from([b"\r\n5\r\n", b"a\r\n1\r\nb", b"\r\n", b"\n\r\n2\r
 def test_chunks_that_contain_line_ends_are_removed_in_any_pieces(chunks: list[bytes], places: list[int]) -> None:
     wire = b"".join(chunks) + b"0\r\n\r\n"
     assert read(cuts.at(wire, places), Chunked()) == (by_h11(wire)[0], b"", True, False)
+
+
+# --- the readers of chunks in C and in Python -------------------------------------------------------------------------
+
+USUAL = st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data))
+SIZES = st.sampled_from(
+    [
+        b"0\r\n",
+        b"00003\r\nabc\r\n",
+        b"0000003\r\nabc\r\n",
+        b"00000003\r\nabc\r\n",
+        b"fffffff\r\n",
+        b"10000000\r\n",
+        b"A\r\n",
+    ]
+)
+
+
+@given(
+    st.lists(USUAL | SIZES | SCRAPS | st.binary(max_size=3), max_size=10).map(b"".join),
+    st.integers(0, 20),
+    st.integers(0, 20) | st.integers(0, 2**60),
+)
+def test_both_readers_of_chunks_give_the_same(wire: bytes, begin: int, left: int) -> None:
+    begin = min(begin, len(wire))
+    body, at, still, whole = read_in_python(wire, begin, left)
+    assert read_chunks(wire, begin, left) == (body, at, still, whole)
+    assert begin <= at <= len(wire)
+    assert not (still and at < len(wire))  # it stops inside of data only at the end of the bytes
+
+
+@pytest.mark.parametrize("arguments", [(b"abc", 4, 0), (b"abc", -1, 0), (b"abc", 0, -1)])
+def test_the_reader_in_c_refuses_offsets_outside_of_the_data(arguments: tuple[bytes, int, int]) -> None:
+    if read_chunks is read_in_python:
+        pytest.skip("it is not built")
+    with pytest.raises(ValueError, match="read_chunks"):
+        read_chunks(*arguments)
+
+
+def test_a_size_after_data_that_the_pump_moved_begins_a_new_chunk() -> None:
+    """The bytes left of an earlier chunk must not count for the next one."""
+    framing = Chunked()
+    framing.feed(b"a\r\n123")
+    framing.continue_at(BodyPosition(Phase.SIZE_BEGIN, 0))
+    assert framing.feed(b"3\r\nabc\r\n0\r\n\r\n") == (b"abc", b"")
+    assert framing.complete

@@ -46,7 +46,7 @@ pumps = pytest.mark.skipif(not pump_handle.BUILT, reason="the pump is not built:
 def test_it_is_built_where_it_can_be() -> None:
     if not sys.platform.startswith("linux") or shutil.which(os.environ.get("CC") or "cc") is None:
         pytest.skip("no Linux, or no C compiler")
-    assert pump_handle.BUILT, "python scripts/build_pump.py"
+    assert pump_handle.BUILT, "python scripts/build_native.py"
 
 
 # --- places ---------------------------------------------------------------------------------------------------------

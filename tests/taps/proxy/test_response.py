@@ -2,8 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Iterator
-from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.http1.response import ResponseReader
-from streamgauge.taps.proxy import response
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
 from tests.core.http1.malformed import MALFORMED, Decided
 from tests.each import each
@@ -19,22 +16,11 @@ from tests.each import each
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
-
-@pytest.fixture(scope="module", params=["C", "Python"], autouse=True)
-def large_reads_are_followed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Once in C if it was built, with reads of any size, and once in Python."""
-    in_c = request.param == "C"
-    if in_c and response.follow is None:
-        pytest.skip("it is not built")
-    with (
-        mock.patch.object(response, "MANY_CHUNKS_BYTES", 1),
-        mock.patch.object(response, "follow", response.follow if in_c else None),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("chunk_reader")
 
 
 def framing_of(method: bytes = b"GET", *, watches: bool = False) -> ResponseFraming:
-    return ResponseFraming(method, in_c=bool(response.follow), watches=watches)
+    return ResponseFraming(method, watches=watches)
 
 
 WHOLE = {
@@ -117,7 +103,7 @@ def test_an_ambiguous_head_is_a_fault(lines: bytes) -> None:
     unambiguous = plain and all(name and not set(name) & set(b" \t\xe9") for name in names)
     assert framing.fault is (None if unambiguous else ResponseFault.AMBIGUOUS_HEAD)
     assert framing.persistent == unambiguous
-    watching = ResponseFraming(b"GET", watches=True)
+    watching = framing_of(b"GET", watches=True)
     watching.feed(head)
     assert (watching.fault, watching.persistent) == (None, unambiguous)
 
@@ -153,7 +139,7 @@ def test_agrees_with_the_recorders_parser(status: int, fields: list[bytes], line
     assert reader.status == status and rest == data[len(raw) :]
     body = BodyDecoder(reader.framing, reader.coding)
     rest = body.feed(rest).rest
-    framing = ResponseFraming(b"HEAD" if head_only else b"GET", watches=True)
+    framing = framing_of(b"HEAD" if head_only else b"GET", watches=True)
     taken = framing.feed(data)
     assert framing.complete == body.complete
     if body.complete:

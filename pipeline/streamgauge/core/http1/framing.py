@@ -1,12 +1,21 @@
-"""Transfer framing (RFC 9112, 6 and 7.1): which bytes of a connection belong to a response's body, and where it ends."""
+"""Transfer framing (RFC 9112, 6 and 7.1): which bytes of a connection belong to a response's body, and where it ends.
+
+Chunks of the usual form are read in C (`_chunks.c`), or by a function in Python where that was not built. Everything else,
+and each decision, is here.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from streamgauge.core.http1.head import TOKEN as _TOKEN
+
+_read_in_c: Callable[[bytes, int, int], tuple[bytes, int, int, int]] | None
+try:
+    from streamgauge.core.http1._chunks import read_chunks as _read_in_c
+except ImportError:  # no C compiler at installation
+    _read_in_c = None
 
 # A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, and the signatures that some
 # servers send in extensions take 100; longer lines carry nothing that is needed here.
@@ -154,10 +163,8 @@ class _At(IntEnum):
 # Module globals: access to an enum's member costs one more lookup, on every read.
 _SIZE, _DATA, _DATA_END, _TRAILERS, _DONE, _BROKEN = _At
 
-# The bytes before a chunk's data and one byte of the data, at most, if the chunk is below 4 KiB; how many such beginnings
-# are cached.
-_BEGIN_BYTES, _MAX_BEGINS = 5, 4096
-_USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,3})\r\n")
+# The size line of a usual chunk, which is smaller than 256 MiB; `_chunks.c` has the same limit.
+_USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,7})\r\n")
 _ANY_SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _SIZE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]+[ \t]*(?:;.*|\r)?)?", re.DOTALL)
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
@@ -202,7 +209,7 @@ class Chunked:
 
     def continue_at(self, position: BodyPosition) -> None:
         """Sets the state that belongs to the position; the digits of a size become an unfinished line."""
-        self._line = b""
+        self._line, self._left = b"", 0
         match position.phase:
             case Phase.DATA:
                 self._at, self._left = _DATA, position.left
@@ -222,23 +229,14 @@ class Chunked:
         parts: list[bytes] = []
         at, end = 0, len(data)
         while at < end:
-            if self._at is _SIZE:
-                start, size = _usual_chunk(data[at : at + _BEGIN_BYTES])
-                after = at + size
-                if size and data[after - 2 : after] == b"\r\n":
-                    part = data[at + start : after - 2]
-                    if size == end:  # most reads are one chunk
-                        return part, b""
+            if self._at is _SIZE or self._at is _DATA:
+                part, at, self._left, whole = read_chunks(data, at, self._left)
+                self._at = _DATA if self._left else _SIZE if whole else _DATA_END
+                if part:
                     parts.append(part)
-                    at = after
-                    continue
-            if self._at is _DATA:
-                part = data[at : at + self._left]
-                parts.append(part)
-                at += len(part)
-                self._left -= len(part)
-                self._at = _DATA if self._left else _DATA_END
-            elif self._at < _DONE:
+                if at == end:
+                    break
+            if self._at < _DONE:
                 sure = not (self.ambiguous or self.broken)
                 begin, at = at, self._read_line(data, at)
                 if sure and (self.ambiguous or self.broken):
@@ -284,14 +282,29 @@ class Chunked:
         return _DATA if self._left else _TRAILERS
 
 
-@lru_cache(_MAX_BEGINS)
-def _usual_chunk(beginning: bytes) -> tuple[int, int]:
-    """The positions at which a chunk's data begins and the chunk ends, by its first _BEGIN_BYTES bytes. (0, 0) for the last
-    chunk, and for a chunk with an unusual size line.
-    """
-    size = _USUAL_SIZE.match(beginning)
-    data_bytes = int(size[1], 16) if size else 0
-    return (size.end(), size.end() + data_bytes + 2) if size and data_bytes else (0, 0)
+def read_in_python(data: bytes, begin: int, left: int) -> tuple[bytes, int, int, int]:
+    """What `_chunks.pyi` says of `read_chunks`, where that was not built."""
+    parts: list[bytes] = []
+    at = begin
+    while True:
+        if not left:
+            size = _USUAL_SIZE.match(data, at)
+            left = int(size[1], 16) if size else 0
+            if size is None or not left:
+                return b"".join(parts), at, 0, 1
+            at = size.end()
+        part = data[at : at + left]
+        parts.append(part)
+        at += len(part)
+        left -= len(part)
+        if left:
+            return b"".join(parts), at, left, 1
+        if data[at : at + 2] != b"\r\n":
+            return b"".join(parts), at, 0, 0
+        at += 2
+
+
+read_chunks = _read_in_c or read_in_python
 
 
 def _position_in_size(digits: bytes, *, ended: bool) -> BodyPosition | None:

@@ -67,7 +67,7 @@ class Exchange:
         self._body_began_ns = self.quiet_ns
         self._body_paused_ns: int | None = None  # since when the relay does not read the body
         self._must_report_sent = False
-        self._framing = ResponseFraming(request.method, in_c=pump is not None)
+        self._framing = ResponseFraming(request.method)
         self._response_begun = False  # a byte of any response, also of an interim one, has come
         self._head = b""  # the beginning of an incomplete head, not yet written to the client
         self._expects_continue = request.minor > 0 and b"expect" in request.names  # and none was sent yet
@@ -276,7 +276,7 @@ class Exchange:
         if fault is None and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, NextState.CLOSE)
         elif self._may_repeat():
-            self._framing = ResponseFraming(self._request.method, in_c=self._pump is not None)
+            self._framing = ResponseFraming(self._request.method)
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:

@@ -4,26 +4,14 @@
 parser of its own. A response whose end it may see elsewhere has a `fault` for the relay, from the first doubtful line on: the
 client would take the bytes after the end that it sees for the response to its next request (decision 48). The packet tap only
 watches. For it a fault lasts until the connection ends, and a head that clients read differently is none.
-
-Where the pump is in use, its C function moves the position over large reads from the middle of a body, as the pump does. The
-Python reader handles all other reads.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 
 from streamgauge.core.http1.framing import BodyPosition, Unframed
 from streamgauge.core.http1.head import MAX_HEAD_BYTES
 from streamgauge.core.http1.response import ResponseReader
 
-follow: Callable[[int, int, bytes, int], tuple[int, int] | None] | None
-try:
-    from streamgauge.taps.proxy.native._pump import follow
-except ImportError:  # no Linux, or no C compiler at installation
-    follow = None
-
-# Reads of this size (bytes) hold many chunks: of 57 KB with 250 chunks, C follows a read in 4 us, and Python in 85 us.
-MANY_CHUNKS_BYTES = 2048
 # Largest head of a response with its line ends (bytes).
 MAX_RESPONSE_HEAD = MAX_HEAD_BYTES
 
@@ -40,15 +28,13 @@ class ResponseFault(StrEnum):
 
 
 class ResponseFraming:
-    """Follows one response. `method`: of the request. `in_c`: follow large reads in C (if built). `watches`: the caller does
-    not pass the bytes on. Never raises.
+    """Follows one response. `method`: of the request. `watches`: the caller does not pass the bytes on. Never raises.
 
     `status` is None until the final head is complete. `before_head`: when the head is complete, how many bytes of interim
     heads and blank lines precede it in the read that completes it, and in the `half_head` before that read.
     """
 
     __slots__ = (
-        "_follow",
         "_reader",
         "_watches",
         "before_head",
@@ -57,13 +43,12 @@ class ResponseFraming:
         "status",
     )
 
-    def __init__(self, method: bytes, *, in_c: bool = False, watches: bool = False) -> None:
+    def __init__(self, method: bytes, *, watches: bool = False) -> None:
         self.status: int | None = None
         self.complete = False
         self.before_head = 0
         self.fault: ResponseFault | None = None
         self._reader = ResponseReader(method.decode("latin-1"))
-        self._follow = follow if in_c else None
         self._watches = watches
 
     @property
@@ -124,8 +109,6 @@ class ResponseFraming:
             return 0
         if self.fault is not None:
             return len(data)
-        if len(data) >= MANY_CHUNKS_BYTES and self._is_middle(data):
-            return len(data)
         body = data
         if self.status is None:
             earlier = self._reader.half_head
@@ -147,14 +130,6 @@ class ResponseFraming:
         if self.fault is None:
             self.complete = self._reader.end()
         return self.complete
-
-    def _is_middle(self, data: bytes) -> bool:
-        """Follows a read in C. Returns False, and does not move the position, if it is not clearly from a body's middle."""
-        position = None if self._follow is None else self.position
-        if self._follow is None or position is None or (moved := self._follow(*position, data, 0)) is None:
-            return False
-        self.continue_at(BodyPosition(*moved))
-        return True
 
     def _take_head(self) -> None:
         """Sets `status` or `fault` from the final head, if it is complete."""

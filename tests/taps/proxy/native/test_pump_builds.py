@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[4]
-BUILD = ROOT / "scripts" / "build_pump.py"
+BUILD = ROOT / "scripts" / "build_native.py"
 INCLUDE = "import sysconfig; print(sysconfig.get_paths()['include'])"
 
 # Each function that returns None is called more often than None has references in a new interpreter.
@@ -46,10 +46,11 @@ def includes() -> list[str]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the pump needs Linux (epoll)")
 def test_none_keeps_its_references(tmp_path: Path) -> None:
+    native = runpy.run_path(str(BUILD))
     for number, include in enumerate(includes()):
         built = tmp_path / str(number) / "_pump.abi3.so"
         built.parent.mkdir()
-        assert runpy.run_path(str(BUILD))["build"](built, f"-I{include}") is None
+        assert native["build"](native["PUMP"], built, f"-I{include}") is None
         done = subprocess.run([sys.executable, "-c", CALLS, str(built)], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), include
         assert re.fullmatch(r"-?\d\n", done.stdout), (include, done.stdout)

@@ -1,4 +1,4 @@
-"""The part in C under the compiler's sanitizers: no race, no invalid access, no undefined behaviour."""
+"""The modules in C under the compiler's sanitizers: no race, no invalid access, no undefined behaviour."""
 
 import os
 import runpy
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PACKAGE = ROOT / "pipeline"
-BUILD = ROOT / "scripts" / "build_pump.py"
+BUILD = ROOT / "scripts" / "build_native.py"
 # A finding ends the process; what Python itself does not free at its end is not ours.
 OPTIONS = {
     "TSAN_OPTIONS": "exitcode=66",
@@ -40,14 +40,23 @@ def test_no_sanitizer_finds_anything(kind: str, library: str, tmp_path: Path) ->
     preloaded = runtime(library)
     copy = tmp_path / "pipeline"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    built = copy / "streamgauge" / "taps" / "proxy" / "native" / "_pump.abi3.so"
-    build = runpy.run_path(str(BUILD))["build"]
-    assert build(built, "-g", "-O1", f"-fsanitize={kind}", "-fno-sanitize-recover=undefined") is None
+    native = runpy.run_path(str(BUILD))
+    for source in native["SOURCES"]:
+        built = copy / native["module_of"](source).relative_to(PACKAGE)
+        sanitized = "-g", "-O1", f"-fsanitize={kind}", "-fno-sanitize-recover=undefined"
+        assert native["build"](source, built, *sanitized) is None
     environment = os.environ | OPTIONS | {"LD_PRELOAD": preloaded, "PYTHONPATH": str(copy)}
-    tests = ["tests/taps/proxy/test_pump_handle.py", "tests/taps/proxy/test_response.py"]
-    where = "from streamgauge.taps.proxy.native import _pump; print(_pump.__file__)"
+    tests = [
+        "tests/taps/proxy/test_pump_handle.py",
+        "tests/taps/proxy/test_response.py",
+        "tests/core/http1/test_framing.py",
+    ]
+    where = (
+        "from streamgauge.taps.proxy.native import _pump; from streamgauge.core.http1 import _chunks;"
+        "print(_pump.__file__, _chunks.__file__)"
+    )
     for command, words in (
-        (["-c", where], str(built)),
+        (["-c", where], str(copy / "streamgauge" / "core" / "http1" / "_chunks.abi3.so")),
         (["-m", "pytest", "-q", "-n0", "-pno:cacheprovider", *tests], ""),
     ):
         done = subprocess.run(
