@@ -41,7 +41,7 @@ BUDGET_S = 870.0
 ALL_ROUNDS = 2
 QUICK = Sizes(bursts=1, seconds=0.8, requests=200)
 # The warm-up of a peer's caches and code: one small load of each kind, which does not count.
-_WARM, _WARM_LOADS = Sizes(bursts=1, seconds=0.2, requests=20, share=0.5), 3
+_WARM, _WARM_LOADS = Sizes(bursts=1, seconds=0.2, requests=20, share=0.5), 4
 
 # Starts a peer in front of an upstream, with a directory for its files and the address of a broker.
 Start = Callable[[Origin, Path, str], AbstractContextManager[Peer]]

@@ -12,6 +12,8 @@ from bench.peers.peer import Peer
 # dropped read is a fault.
 BURST_STREAMS, BURST_AT_ONCE = 400, 50
 BURST_EVENTS = 200
+# A dense burst: the same streams, whose events come in writes of this many, as from fast models and gateways that buffer.
+DENSE, DENSE_AT_ONCE = "dense burst", 100
 # Paced loads: concurrent streams, and events a second of each. The last has 16,000 events a second, with which nginx leaves
 # more than half of a core idle.
 PACED = ((50, 50), (200, 40), (800, 20))
@@ -76,6 +78,7 @@ def loads(sizes: Sizes) -> list[Load]:
     """All loads in their order: first the one that open connections of the others would disturb."""
     results = [Load("sequential", lambda port, llm: sequential(port, sizes.requests, captured=llm), _streams)]
     results += [Load("burst", _burst(sizes), _streams)] * sizes.bursts
+    results += [Load(DENSE, _burst(sizes, DENSE_AT_ONCE), _streams)] * sizes.bursts
     for streams, rate in PACED:
         events = max(1, round(rate * sizes.seconds))
         put = _paced(sizes.part(streams), events, 1 / rate)
@@ -87,9 +90,9 @@ def _streams(result: Result) -> int:
     return result.streams
 
 
-def _burst(sizes: Sizes) -> Callable[[int, bool], Result]:
+def _burst(sizes: Sizes, a_write: int = 1) -> Callable[[int, bool], Result]:
     streams, at_once = sizes.part(BURST_STREAMS), sizes.part(BURST_AT_ONCE)
-    return lambda port, captured: burst(port, at_once, streams, BURST_EVENTS, captured=captured)
+    return lambda port, captured: burst(port, at_once, streams, BURST_EVENTS, captured=captured, at_once=a_write)
 
 
 def _paced(streams: int, events: int, pace_s: float) -> Callable[[int, bool], Result]:

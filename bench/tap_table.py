@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from bench.document import table
-from bench.tap_loads import GAP_TIMES, ONE_CORE, PACED, TLS_LOADS, Figure, Results, paced_name
+from bench.tap_loads import DENSE, GAP_TIMES, ONE_CORE, PACED, TLS_LOADS, Figure, Results, paced_name
 
 DIRECT = "direct"
 # The end of the name of a peer with TLS to its upstream.
@@ -118,9 +118,16 @@ def _cell(value: float | None, digits: int = 2) -> str:
 
 
 def _cost(results: Results, peers: Sequence[str], reference: str) -> list[list[str]]:
-    loads = ["burst", *_PACED]
+    loads = ["burst", DENSE, *_PACED]
     rows = [
-        ["proxy", "burst, streams", *(f"{name}, events" for name in _PACED), "events a read in a burst", "peak, MiB"]
+        [
+            "proxy",
+            "burst, streams",
+            f"{DENSE}, streams",
+            *(f"{name}, events" for name in _PACED),
+            "events a read in a burst",
+            "peak, MiB",
+        ]
     ]
     for peer in peers:
         ratios = [_cell(ratio(results, load, peer, reference)) for load in loads]
@@ -130,7 +137,7 @@ def _cost(results: Results, peers: Sequence[str], reference: str) -> list[list[s
 
 
 def _spread(results: Results, ours: Sequence[str], reference: str) -> list[list[str]]:
-    loads = ["burst", *_PACED]
+    loads = ["burst", DENSE, *_PACED]
     rows = [["proxy", *loads, "rounds"]]
     for peer in ours:
         cells, rounds = [], 0
@@ -160,7 +167,7 @@ def _times(results: Results, peers: Sequence[str]) -> list[list[str]]:
 
 
 def _parts(results: Results, ours: Sequence[str], reference: str) -> list[list[str]]:
-    loads = ["burst", *_PACED]
+    loads = ["burst", DENSE, *_PACED]
     rows = [["capture", "process", *loads]]
     for peer in ours:
         for part in ("relay", "recorder", "shipper"):

@@ -33,21 +33,23 @@ _EVENT = (
 )
 
 
-def request(interval_us: int, events: int, *, captured: bool = True, trace: str = "") -> bytes:
-    """A request for this many deltas, one every `interval_us` (0: as fast as possible). `trace`: 32 hex digits."""
+def request(interval_us: int, events: int, *, captured: bool = True, trace: str = "", at_once: int = 1) -> bytes:
+    """A request for this many deltas, `at_once` every `interval_us` (0: as fast as possible). `trace`: 32 hex digits."""
     path = LLM_PATH if captured else OTHER_PATH
     traceparent = f"traceparent: 00-{trace}-0123456789abcdef-01\r\n" if trace else ""
     return (
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n"
-        f"authorization: Bearer sk-bench-0123456789\r\n{LOAD_HEADER.decode()}: {interval_us} {events}\r\n"
+        f"authorization: Bearer sk-bench-0123456789\r\n{LOAD_HEADER.decode()}: {interval_us} {events} {at_once}\r\n"
         f"{traceparent}content-length: {len(_BODY)}\r\n\r\n"
     ).encode() + _BODY
 
 
-def parse_request(head: bytes) -> tuple[int, int, bool]:
-    """The interval (us), the number of deltas, and whether the path is LLM_PATH, from the head of a request."""
+def parse_request(head: bytes) -> tuple[int, int, int, bool]:
+    """The interval (us), the number of deltas, how many of them are one write, and whether the path is LLM_PATH, from the
+    head of a request.
+    """
     line = head.lower().partition(b"\r\n" + LOAD_HEADER + b":")[2].partition(b"\r\n")[0].split()
-    return int(line[0]), int(line[1]), LLM_PATH.encode() in head.partition(b"\r\n")[0]
+    return int(line[0]), int(line[1]), int(line[2]), LLM_PATH.encode() in head.partition(b"\r\n")[0]
 
 
 def _delta(text: bytes) -> bytes:

@@ -68,9 +68,11 @@ class _Stream:
             raise BrokenError(f"{self.marks} marks received, {expected} sent")
 
 
-def burst(port: int, concurrent: int, streams: int, events: int, *, captured: bool = True) -> Result:
-    """Runs streams as fast as possible, `concurrent` at a time, one after the other on each connection."""
-    request_bytes, expected = request(0, events, captured=captured), marks(events)
+def burst(port: int, concurrent: int, streams: int, events: int, *, captured: bool = True, at_once: int = 1) -> Result:
+    """Runs streams as fast as possible, `concurrent` at a time, one after the other on each connection. `at_once`: how many
+    events the upstream puts into one write.
+    """
+    request_bytes, expected = request(0, events, captured=captured, at_once=at_once), marks(events)
     result = Result()
     with _streams(port, min(concurrent, streams)) as (epoll, opened):
         began = time.monotonic()
