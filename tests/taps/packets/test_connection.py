@@ -57,9 +57,9 @@ def test_data_may_come_with_the_first_packet() -> None:
     request = asking()
     line = Line(first=(100, 77))
     line.sent.append((line.now, ipv4(CLIENT, SERVER, tcp(CLIENT, SERVER, 100, 0, SYN, request[:20]))))
-    line._next = [101 + 20, 77]
-    line._send(1, SYN | ACK, b"")
-    line._next[1] += 1
+    line.next_bytes = [101 + 20, 77]
+    line.send(1, SYN | ACK, b"")
+    line.next_bytes[1] += 1
     assert whole(line.ask(request[20:]).answer(*WHOLE))
 
 
@@ -93,14 +93,14 @@ def test_bytes_after_a_gap_are_reported_before_the_end() -> None:
 
 def test_a_stale_reset_ends_nothing() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE[:3])
-    stale = tcp(SERVER, CLIENT, line._next[1] + 2**30, 0, RST, b"")
+    stale = tcp(SERVER, CLIENT, line.next_bytes[1] + 2**30, 0, RST, b"")
     line.sent.append((line.now, ipv4(SERVER, CLIENT, stale)))
     assert whole(line.answer(*WHOLE[3:]))
 
 
 def test_impossible_sequence_numbers_cut_the_connection_until_its_next_request() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE[:3])
-    line._next[1] += 2**30
+    line.next_bytes[1] += 2**30
     first, second = by_stream(followed(line.answer(*WHOLE[3:]).ask(asking()).answer(*WHOLE)))
     assert ended(first).ending is Ending.CUT
     assert arrived(second) == b"".join(WHOLE)
@@ -118,14 +118,14 @@ def test_ports_that_are_used_again_are_another_connection() -> None:
 
 def test_a_refused_connection_is_not_reported() -> None:
     line = Line()
-    line._send(0, SYN, b"")
-    line._next[0] += 1
+    line.send(0, SYN, b"")
+    line.next_bytes[0] += 1
     assert followed(line.reset()) == []
 
 
 def test_both_sides_may_end_at_once() -> None:
     line = Line().open().ask(asking()).answer(*WHOLE).finish(0)
-    line._next[0] -= 1  # the server's FIN does not acknowledge the client's
+    line.next_bytes[0] -= 1  # the server's FIN does not acknowledge the client's
     line.finish(1)
     assert whole(line)
 

@@ -64,14 +64,14 @@ class Line:
         self.sent: list[tuple[int, bytes]] = []
         self.now = BEGAN
         self._places = (client, server)
-        self._next = [first[0], first[1]]
+        self.next_bytes = [first[0], first[1]]
 
     def open(self) -> "Line":
-        self._send(0, SYN, b"")
-        self._next[0] += 1
-        self._send(1, SYN | ACK, b"")
-        self._next[1] += 1
-        return self._send(0, ACK, b"")
+        self.send(0, SYN, b"")
+        self.next_bytes[0] += 1
+        self.send(1, SYN | ACK, b"")
+        self.next_bytes[1] += 1
+        return self.send(0, ACK, b"")
 
     def ask(self, *payloads: bytes) -> "Line":
         return self._sends(0, payloads)
@@ -81,15 +81,15 @@ class Line:
 
     def acknowledge(self, side: int = 0) -> "Line":
         """An empty segment that acknowledges everything."""
-        return self._send(side, ACK, b"")
+        return self.send(side, ACK, b"")
 
     def finish(self, side: int = 1) -> "Line":
-        self._send(side, FIN | ACK, b"")
-        self._next[side] += 1
+        self.send(side, FIN | ACK, b"")
+        self.next_bytes[side] += 1
         return self
 
     def reset(self, side: int = 1) -> "Line":
-        return self._send(side, RST | ACK, b"")
+        return self.send(side, RST | ACK, b"")
 
     def wait(self, nanoseconds: int) -> "Line":
         self.now += nanoseconds
@@ -102,15 +102,15 @@ class Line:
 
     def _sends(self, side: int, payloads: Sequence[bytes]) -> "Line":
         for payload in payloads:
-            self._send(side, PSH | ACK, payload)
-            self._next[side] += len(payload)
+            self.send(side, PSH | ACK, payload)
+            self.next_bytes[side] += len(payload)
         return self
 
-    def _send(self, side: int, flags: int, payload: bytes) -> "Line":
+    def send(self, side: int, flags: int, payload: bytes) -> "Line":
         source, target = self._places[side], self._places[1 - side]
-        acknowledged = self._next[1 - side] if flags & ACK else 0
+        acknowledged = self.next_bytes[1 - side] if flags & ACK else 0
         self.sent.append(
-            (self.now, ipv4(source, target, tcp(source, target, self._next[side], acknowledged, flags, payload)))
+            (self.now, ipv4(source, target, tcp(source, target, self.next_bytes[side], acknowledged, flags, payload)))
         )
         self.now += STEP
         return self

@@ -402,4 +402,4 @@ def only(messages: list[Message], kind: type[Kind]) -> Kind:
 
 def waiting_for_clients(relay: RunningRelay) -> int:
     """Bytes of responses that the relay buffers because their clients do not read."""
-    return relay.call(lambda: sum(client.transport.get_write_buffer_size() for client in relay.relay._clients))
+    return relay.call(lambda: sum(client.transport.get_write_buffer_size() for client in relay.relay.clients))

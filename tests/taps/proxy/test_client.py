@@ -1,5 +1,6 @@
 """A client's connection: order, refusals, deadlines, and bodies in both directions with bounded memory."""
 
+import asyncio
 import contextlib
 import hashlib
 import socket
@@ -12,9 +13,9 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnding
-from streamgauge.spool.read_counters import read_refusals
-from streamgauge.taps.proxy.client import Client
+from streamgauge.spool.read_counters import read_clients, read_refusals
 from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
+from streamgauge.taps.proxy.upstream import UpstreamPool
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -46,7 +47,7 @@ def get(path: bytes, *fields: bytes) -> bytes:
 
 def waiting_for_upstreams(relay: RunningRelay) -> int:
     """Bytes of requests that the relay buffers."""
-    upstreams = [client._exchange._upstream for client in relay.relay._clients if client._exchange is not None]
+    upstreams = [client.exchange.upstream for client in relay.relay.clients if client.exchange is not None]
     return sum(upstream.transport.get_write_buffer_size() for upstream in upstreams if upstream is not None)
 
 
@@ -167,10 +168,11 @@ def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Pa
     assert ended.client_gone_ns is not None
 
 
-def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path) -> None:
+def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checked after the connection of a blocked client is lost and before the relay is notified of it: no bytes wait
     there.
     """
+    monkeypatch.setattr("streamgauge.taps.proxy.client.TICK_S", 0.02)
     begun = threading.Event()
 
     def flooding(one: socket.socket) -> None:
@@ -186,24 +188,24 @@ def test_unsent_bytes_of_a_lost_connection_are_not_counted(tmp_path: Path) -> No
         assert begun.wait(PATIENCE_S)
 
         def blocked() -> bool:
-            return any(client.blocked_ns is not None for client in relay.relay._clients)
+            return any(client.blocked_ns is not None for client in relay.relay.clients)
 
         deadline = time.monotonic() + PATIENCE_S
         while not relay.call(blocked) and time.monotonic() < deadline:
             time.sleep(0.01)
 
-        def lose() -> int:
-            (one,) = relay.relay._clients
+        checked = Mock(return_value=0)
+
+        def lose() -> tuple[int, asyncio.Transport]:
+            (one,) = relay.relay.clients
             waits = one.transport.get_write_buffer_size()
-            one.transport = Mock(wraps=one.transport, get_write_buffer_size=lambda: 0)
-            assert one._timer is not None
-            one._timer.cancel()
-            one._tick()
-            one.transport.abort()
-            return waits
+            one.transport = Mock(wraps=one.transport, get_write_buffer_size=checked)
+            return waits, one.transport
 
         with client:
-            waits = relay.call(lose)
+            waits, lost = relay.call(lose)
+            wait_for(lambda: checked.called, "a check of the blocked client")
+            relay.call(lost.abort)
             ended = only(recorder.ended(), ExchangeEnding)
     assert ended.unsent_bytes == waits > 0
 
@@ -502,7 +504,7 @@ def test_a_client_that_does_not_read_the_end_of_its_response_is_disconnected(
         client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n")
         assert only(recorder.ended(), ExchangeEnding).ending is Ending.COMPLETE
         monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
-        wait_for(lambda: not relay.relay._clients, "the end of the connection")
+        wait_for(lambda: read_clients(tmp_path / "counters")[0] == 0, "the end of the connection")
 
 
 @both_loops
@@ -532,7 +534,7 @@ def test_a_client_that_ends_its_side_and_leaves_its_response_unread_is_disconnec
         client.sendall(get(b"/x") + half_head)
         assert only(recorder.ended(), ExchangeEnding).ending is Ending.COMPLETE
         client.shutdown(socket.SHUT_WR)
-        wait_for(lambda: not relay.relay._clients, "the end of the connection")
+        wait_for(lambda: read_clients(tmp_path / "counters")[0] == 0, "the end of the connection")
     assert sum(read_refusals(tmp_path / "counters").values()) == 0, "a client that has ended its side gets no 408"
 
 
@@ -557,14 +559,14 @@ def test_an_idle_client_costs_no_timer_and_its_next_head_has_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a response, its upstream connection is dropped first; a second connection never sends anything."""
-    checks: list[Client] = []
-    real = Client._tick
+    checks: list[UpstreamPool] = []
+    real = UpstreamPool.sweep
 
-    def counted(self: Client) -> None:
+    def counted(self: UpstreamPool) -> None:
         checks.append(self)
         real(self)
 
-    monkeypatch.setattr(Client, "_tick", counted)
+    monkeypatch.setattr(UpstreamPool, "sweep", counted)  # each check of a client sweeps its pool
     monkeypatch.setattr("streamgauge.taps.proxy.client.TICK_S", 0.02)
     monkeypatch.setattr("streamgauge.taps.proxy.upstream.KEPT_S", 0.1)
     with (

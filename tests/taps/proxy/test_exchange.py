@@ -10,7 +10,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnding, RequestSent, RequestStarted
-from streamgauge.spool.read_counters import Refusal, read_heads_passed_on, read_refusals
+from streamgauge.spool.read_counters import Refusal, read_clients, read_heads_passed_on, read_refusals
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     EVENTS,
@@ -458,9 +458,9 @@ def test_a_client_that_leaves_before_the_upstream_is_connected(tmp_path: Path) -
         with RunningRelay(settings_for(tmp_path, url)) as relay:
             client = relay.connect()
             client.sendall(STREAM)
-            wait_for(lambda: relay.call(lambda: len(relay.relay._clients)) == 1, "client in the relay")
+            wait_for(lambda: read_clients(tmp_path / "counters")[0] == 1, "client in the relay")
             client.close()
-            wait_for(lambda: relay.call(lambda: len(relay.relay._clients)) == 0, "end of the client's connection")
+            wait_for(lambda: read_clients(tmp_path / "counters")[0] == 0, "end of the client's connection")
         for one in fillers:
             one.close()
 

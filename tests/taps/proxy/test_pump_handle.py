@@ -640,7 +640,7 @@ def test_with_and_without_it_the_client_gets_and_the_tap_reports_the_same(
             assert receive(client, len(event)) == event
             if number == len(events) // 2:
                 handle = relay.relay.pump
-                assert (handle is not None and len(handle._pumped) == 1) == pump
+                assert (handle is not None and len(handle.pumped) == 1) == pump
             arrived_whole.release()
         messages = recorder.ended()
     assert arrived(messages) == whole

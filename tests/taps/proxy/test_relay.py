@@ -2,6 +2,7 @@
 complete.
 """
 
+import asyncio
 import socket
 import threading
 import time
@@ -11,9 +12,9 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnding
+from streamgauge.taps.proxy.relay import serve
 from tests.taps.proxy.rig import (
     PATIENCE_S,
-    RunningRelay,
     arrived,
     exchange_rig,
     only,
@@ -92,7 +93,5 @@ def test_a_client_that_reads_nothing_does_not_delay_the_drain(tmp_path: Path) ->
 
 def test_invalid_upstreams_are_refused_at_the_start(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, "ftp://a")
-    relay = RunningRelay(settings)
-    with pytest.raises(ValueError, match="upstream"):
-        relay._run()
-    relay._listening.close()
+    with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(ValueError, match="upstream"):
+        asyncio.run(serve(settings, listening))

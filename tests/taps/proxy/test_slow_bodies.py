@@ -4,7 +4,9 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnding
 from streamgauge.spool.read_counters import Incident, Refusal, read_clients, read_refusals
 from streamgauge.taps.proxy import client as client_module
+from streamgauge.taps.proxy import exchange as exchange_module
 from streamgauge.taps.proxy.client import TICK_S
 from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.limits import BODY_RATE, HANDSHAKE_S
@@ -37,7 +40,8 @@ from tests.taps.proxy.rig import (
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 STEP_S = 0.05
-DAY_NS = 86_400 * 10**9
+DAY_S = 86_400
+DAY_NS = DAY_S * 10**9
 
 
 def begun(size: int) -> bytes:
@@ -72,7 +76,7 @@ def test_a_body_below_the_least_rate_is_refused_although_it_never_stops(tmp_path
         assert 0.4 < took < PATIENCE_S / 2
         assert only(recorder.ended(), ExchangeEnding).ending is Ending.CLIENT
         assert upstream.connections == 1
-        wait_for(lambda: not relay.relay._clients, "the end of the connection")
+        wait_for(lambda: read_clients(tmp_path / "counters")[0] == 0, "the end of the connection")
         assert read_refusals(tmp_path / "counters")[Refusal.BODY_TIMEOUT] == 1
 
 
@@ -87,11 +91,29 @@ def test_a_client_above_the_least_rate_may_take_longer_than_the_grace(tmp_path: 
 
 def exchange_of(relay: RunningRelay) -> Exchange | None:
     """That of the only client, if it has begun. Call it in the relay's thread."""
-    return next((client._exchange for client in relay.relay._clients), None)
+    return next((client.exchange for client in relay.relay.clients), None)
 
 
-def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(tmp_path: Path) -> None:
-    """A day of it, by the exchange's stamps: longer than the bytes that fill all buffers take at the least rate."""
+@pytest.fixture
+def a_day_later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Sets the clock of clients and exchanges forward by a day: longer than the bytes that fill all buffers take at the least
+    rate.
+    """
+    days = 0
+
+    def later() -> None:
+        nonlocal days
+        days += 1
+
+    clock = SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() + days * DAY_NS)
+    for module in (client_module, exchange_module):
+        monkeypatch.setattr(module, "time", clock)
+    return later
+
+
+def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(
+    tmp_path: Path, a_day_later: Callable[[], None]
+) -> None:
     size = 30_000_000
     go = threading.Event()
 
@@ -100,19 +122,21 @@ def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(tmp_path: P
         assert len(receive_request(one)) > size
         one.sendall(OK)
 
-    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+    with (
+        exchange_rig(tmp_path, handler, upstream_idle_timeout=2.0 * DAY_S) as (relay, _, _),
+        relay.connect() as client,
+    ):
 
-        def has_waited_for_a_day() -> bool:
+        def waits() -> bool:
             exchange = exchange_of(relay)
-            if exchange is None or exchange._body_paused_ns is None:
+            if exchange is None or not exchange.body_must_wait:
                 return False
-            exchange._body_began_ns -= DAY_NS
-            exchange._body_paused_ns -= DAY_NS
+            a_day_later()
             return True
 
         sending = threading.Thread(target=client.sendall, args=(begun(size) + bytes(size - 1),))
         sending.start()
-        wait_for(lambda: relay.call(has_waited_for_a_day), "a body that must wait")
+        wait_for(lambda: relay.call(waits), "a body that must wait")
         go.set()
         sending.join()
         time.sleep(2 * TICK_S)
@@ -120,7 +144,9 @@ def test_the_time_in_which_the_upstream_reads_nothing_does_not_count(tmp_path: P
         assert receive(client, len(OK)) == OK
 
 
-def test_a_response_that_has_begun_is_not_ended_for_a_slow_body(tmp_path: Path) -> None:
+def test_a_response_that_has_begun_is_not_ended_for_a_slow_body(
+    tmp_path: Path, a_day_later: Callable[[], None]
+) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
     go = threading.Event()
 
@@ -131,16 +157,13 @@ def test_a_response_that_has_begun_is_not_ended_for_a_slow_body(tmp_path: Path) 
         one.sendall(b"x" * 8)
         receive_all(one)
 
-    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
-
-        def began_a_day_ago() -> None:
-            exchange = exchange_of(relay)
-            assert exchange is not None
-            exchange._body_began_ns -= DAY_NS
-
+    with (
+        exchange_rig(tmp_path, handler, upstream_idle_timeout=2.0 * DAY_S) as (relay, _, _),
+        relay.connect() as client,
+    ):
         client.sendall(begun(9) + b"x")
         assert receive(client, len(answer)) == answer
-        relay.call(began_a_day_ago)
+        relay.call(a_day_later)
         time.sleep(2 * TICK_S)
         go.set()
         assert receive_all(client) == b"x" * 8
@@ -154,7 +177,7 @@ def from_address(relay: RunningRelay, address: str) -> socket.socket:
 
 def exchanges(relay: RunningRelay) -> int:
     """How many requests have begun. Call it in the relay's thread."""
-    return sum(client._exchange is not None for client in relay.relay._clients)
+    return sum(client.exchange is not None for client in relay.relay.clients)
 
 
 def test_slow_bodies_of_two_addresses_do_not_shut_out_a_third(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +367,7 @@ def test_the_unread_rest_of_a_response_does_not_shut_out_others(
             one.sendall(OK)
             return
         one.sendall(UNTIL_CLOSED)
-        while not any(client.transport.get_write_buffer_size() for client in list(rig[0].relay._clients)):
+        while not waiting_for_clients(rig[0]):
             one.sendall(b"x" * 16_000)
             time.sleep(0.005)
         one.close()
@@ -352,7 +375,7 @@ def test_the_unread_rest_of_a_response_does_not_shut_out_others(
     with exchange_rig(tmp_path, handler, max_connections=1) as rig:
         with rig[0].connect() as unread:
             unread.sendall(begun(2).replace(b"/messages", b"/large/messages") + b"{}")
-            wait_for(lambda: any(client._closing for client in rig[0].relay._clients), "the end of the response")
+            assert only(rig[2].ended(), ExchangeEnding).ending is Ending.COMPLETE
             with from_address(rig[0], "127.0.0.3") as honest:
                 honest.sendall(begun(2) + b"{}")
                 assert receive(honest, len(OK)) == OK

@@ -234,8 +234,8 @@ def test_a_close_that_the_loop_has_not_seen_is_read_from_the_kernel(tmp_path: Pa
     with exchange_rig(tmp_path, once, answering(OK)) as (relay, upstream, _), relay.connect() as client:
         client.sendall(POST)
         assert receive(client, len(OK)) == OK
-        (served,) = relay.relay._clients
-        (connector,) = relay.relay._connectors.values()
+        (served,) = relay.relay.clients
+        connector = relay.relay.connector(relay.relay.routes.all[0])
 
         def asleep() -> object:
             go.set()
@@ -259,7 +259,10 @@ def test_a_kept_connection_that_breaks_when_a_request_is_written(
 
         def breaks(wire: Wire, data: bytes) -> None:
             monkeypatch.setattr(Wire, "write", write)
-            wire._transport.abort()
+            (one,) = relay.relay.clients
+            assert one.exchange is not None and one.exchange.upstream is not None
+            assert wire is one.exchange.upstream.wire
+            one.exchange.upstream.transport.abort()
 
         write = Wire.write
         monkeypatch.setattr(Wire, "write", breaks)
@@ -481,11 +484,14 @@ def test_small_writes_are_not_delayed(tmp_path: Path, monkeypatch: pytest.Monkey
             assert receive(client, len(OK)) == OK
 
             def delays() -> list[int]:
-                (served,) = relay.relay._clients
-                (own,) = served.pool._idle.values()
+                (served,) = relay.relay.clients
+                own = served.pool.take(relay.relay.connector(relay.relay.routes.all[0]))
+                assert own is not None
                 ends = [own.transport, served.transport]
                 sockets = [end.get_extra_info("socket") for end in ends]
-                return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
+                found = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
+                served.pool.put_back(own)
+                return found
 
             assert relay.call(delays) == [1, 1]
 

@@ -46,12 +46,13 @@ _LINGER_NS, _SHED_IDLE_NS = int(LINGER_S * _NS), int(SHED_IDLE_S * _NS)
 class Client(asyncio.Protocol):
     """A client's connection. `address`: the address that it counts for, as `limits.address_of` gives it.
 
-    `blocked_ns`: since when the client's socket accepts no more data (monotonic ns); None if it does.
+    `blocked_ns`: since when the client's socket accepts no more data (monotonic ns); None if it does. `exchange`: the one of
+    the request in progress, until its end was reported; None between two requests.
     """
 
-    __slots__ = ("_charged", "_closed_ns", "_closing", "_exchange", "_idle_ns", "_linger_due_ns", "_lingered", "_loop",
+    __slots__ = ("_charged", "_closed_ns", "_closing", "_idle_ns", "_linger_due_ns", "_lingered", "_loop",
                  "_reader", "_reading_paused", "_relay", "_request", "_sleeps", "_taken_ns", "_timer", "_unsent_seen",
-                 "address", "blocked_ns", "connected", "pool", "transport", "wire")  # fmt: skip
+                 "address", "blocked_ns", "connected", "exchange", "pool", "transport", "wire")  # fmt: skip
 
     def __init__(self, relay: "Relay", address: str) -> None:
         self.address = address
@@ -61,7 +62,7 @@ class Client(asyncio.Protocol):
         self.blocked_ns: int | None = None
         self._relay = relay
         self._reader = RequestReader(relay.settings.max_request_head, relay.settings.max_request_body)
-        self._exchange: Exchange | None = None
+        self.exchange: Exchange | None = None
         self._request: Request | None = None
         self._idle_ns = 0
         self._reading_paused = False  # reading is paused
@@ -100,7 +101,7 @@ class Client(asyncio.Protocol):
         self._reader.feed(at_ns, data)
         self._charge()
         self._handle_events()
-        exchange, reader = self._exchange, self._reader
+        exchange, reader = self.exchange, self._reader
         if exchange is not None and exchange.ends_with_connection and (reader.events or reader.held_bytes):
             # The client may have seen an end, and would take the rest of this response for the next one.
             self._reset_exchange(exchange)
@@ -109,14 +110,14 @@ class Client(asyncio.Protocol):
         """Treats a client that ends its side during an exchange as disconnected, as nginx does. A response that is complete
         still goes out; the transport then closes the relay's side, too.
         """
-        if self._exchange is None:
+        if self.exchange is None:
             self._close(lingering=False)
-        elif not self._exchange.over:
+        elif not self.exchange.over:
             self._end_by_client()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the exchange, frees the upstream connections, and stops the timer. `exc` None: a clean end."""
-        if self._exchange is not None:
+        if self.exchange is not None:
             self._end_by_client()
         self._relay.client_disconnected(self)
         self.pool.close()
@@ -129,13 +130,13 @@ class Client(asyncio.Protocol):
         """Records since when more than WRITE_BUFFER_BYTES wait for the client, and pauses the upstream."""
         self.blocked_ns = self._taken_ns = time.monotonic_ns()
         self._unsent_seen = self.transport.get_write_buffer_size()
-        if self._exchange is not None:
-            self._exchange.client_blocked()
+        if self.exchange is not None:
+            self.exchange.client_blocked()
 
     def resume_writing(self) -> None:
         """Resumes the upstream: the write buffer is empty."""
-        if self._exchange is not None:
-            self._exchange.client_resumed()
+        if self.exchange is not None:
+            self.exchange.client_resumed()
         self.blocked_ns = None
 
     # Called by its exchange.
@@ -146,7 +147,7 @@ class Client(asyncio.Protocol):
 
     def exchange_over(self, next_state: NextState) -> None:
         """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
-        exchange, self._exchange = self._exchange, None
+        exchange, self.exchange = self.exchange, None
         self._idle_ns = time.monotonic_ns()
         if next_state is NextState.KEEP_ALIVE and not self._relay.draining:
             if WHOLE not in self._reader.events:  # otherwise the next request was read completely
@@ -180,12 +181,12 @@ class Client(asyncio.Protocol):
         requests are read as well, and buffered up to a limit: while reading is paused, the loop cannot notice that the client
         disconnects.
         """
-        pause = not self._closing and self._exchange is not None and self._exchange.body_must_wait
+        pause = not self._closing and self.exchange is not None and self.exchange.body_must_wait
         if pause == self._reading_paused or self.transport.is_closing():
             return
         self._reading_paused = pause
-        if self._exchange is not None:
-            self._exchange.body_reading(paused=pause)
+        if self.exchange is not None:
+            self.exchange.body_reading(paused=pause)
         if pause:
             self.transport.pause_reading()
         else:
@@ -204,15 +205,15 @@ class Client(asyncio.Protocol):
             if self.transport.get_write_buffer_size():
                 return self._closed_ns + int(SHED_UNREAD_S * _NS)
             return None if self._linger_due_ns is None else self._linger_due_ns - _LINGER_NS + _SHED_IDLE_NS
-        if self._exchange is not None:
-            return None if self._exchange.over else self._exchange.body_due_ns(SHED_SLOW_S)
+        if self.exchange is not None:
+            return None if self.exchange.over else self.exchange.body_due_ns(SHED_SLOW_S)
         return self._idle_ns + _SHED_IDLE_NS
 
     def shed(self) -> None:
         """Closes the connection, because the relay or its address has reached a limit of connections. A client whose body is
         too slow is told so, and may read this for LINGER_S.
         """
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is None:
             unsent, self._closing = self.transport.get_write_buffer_size(), True
             if unsent:
@@ -228,15 +229,15 @@ class Client(asyncio.Protocol):
 
     def drain(self) -> None:
         """Lets a running exchange end; closes the connection if there is none."""
-        if self._exchange is None and not self._closing:
+        if self.exchange is None and not self._closing:
             self._close(lingering=False)
             if not self.transport.can_write_eof():
                 self._loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
 
     def cut(self) -> None:
         """Ends the exchange, if any, and resets the connection at once."""
-        if self._exchange is not None:
-            self._exchange.cut()
+        if self.exchange is not None:
+            self.exchange.cut()
         self._reset()
 
     # Internal.
@@ -255,21 +256,21 @@ class Client(asyncio.Protocol):
         events = self._reader.events
         while events and not self._closing and not self.transport.is_closing():
             event = events[0]
-            if self._exchange is not None and isinstance(event, Request):
+            if self.exchange is not None and isinstance(event, Request):
                 break
-            if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_complete:
+            if isinstance(event, RefusedError) and self.exchange is not None and self.exchange.request_complete:
                 break  # it concerns the next request
             events.popleft()
             if isinstance(event, Request):
                 self._start_exchange(event)
             elif isinstance(event, RefusedError):
                 self._refuse(event)
-            elif self._exchange is not None and isinstance(event, bytes):
-                self._exchange.send_body(event)
-            elif self._exchange is not None:
-                self._exchange.end_request()
-        if self._exchange is not None:
-            self._exchange.flush()
+            elif self.exchange is not None and isinstance(event, bytes):
+                self.exchange.send_body(event)
+            elif self.exchange is not None:
+                self.exchange.end_request()
+        if self.exchange is not None:
+            self.exchange.flush()
         self.update_reading()
 
     def _start_exchange(self, request: Request) -> None:
@@ -284,15 +285,15 @@ class Client(asyncio.Protocol):
         if outgoing.route.is_repeated_in(outgoing.target):
             self._relay.version_repeated(outgoing.route)
         connector = self._relay.connector(outgoing.route)
-        self._exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
-        self._exchange.begin(self._relay.recorder, self._relay.named_headers)
+        self.exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
+        self.exchange.begin(self._relay.recorder, self._relay.named_headers)
 
     def _refuse(self, refused: RefusedError) -> None:
         """Refuses what the client sent. A running exchange ends as if the client had disconnected."""
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is not None and exchange.over:
             return  # its response is still going out, and the connection ends after it
-        self._exchange = None
+        self.exchange = None
         if exchange is None:
             self._request = None
         else:
@@ -308,7 +309,7 @@ class Client(asyncio.Protocol):
         self._refuse(RefusedError(Refusal.BODY_TIMEOUT, message, self._request.target))
 
     def _end_by_client(self) -> None:
-        exchange, self._exchange = self._exchange, None
+        exchange, self.exchange = self.exchange, None
         if exchange is not None:
             unsent = self.transport.get_write_buffer_size()
             exchange.client_left(self._unsent_seen if self.blocked_ns is not None and not unsent else unsent)
@@ -316,7 +317,7 @@ class Client(asyncio.Protocol):
 
     def _reset_exchange(self, exchange: Exchange) -> None:
         """Ends the exchange as if the client had disconnected, and resets the connection."""
-        self._exchange = None
+        self.exchange = None
         self._closing = True
         exchange.client_left(self.transport.get_write_buffer_size())
         self._reset()
@@ -369,7 +370,7 @@ class Client(asyncio.Protocol):
         client ends this state, and so does `_close`; a limit or the client itself ends the connection.
         """
         return (
-            self._exchange is None
+            self.exchange is None
             and self.blocked_ns is None
             and self.pool.is_empty
             and not (self._closing or self._reader.in_head or self._reader.events)
@@ -393,8 +394,8 @@ class Client(asyncio.Protocol):
             self._unsent_seen, self._taken_ns = unsent or self._unsent_seen, now
         if (
             self._reading_paused
-            and self._exchange is not None
-            and not self._exchange.over
+            and self.exchange is not None
+            and not self.exchange.over
             and has_closed_its_side(self.transport)
         ):
             self._end_by_client()
@@ -412,13 +413,13 @@ class Client(asyncio.Protocol):
             if self.transport.get_write_buffer_size():
                 return self._taken_ns + int(BLOCKED_S * _NS)
             return self._linger_due_ns
-        if self._exchange is not None:
+        if self.exchange is not None:
             if self.blocked_ns is not None:
                 return self._taken_ns + int(BLOCKED_S * _NS)
-            if self._exchange.over:
+            if self.exchange.over:
                 return None
-            quiet_due = self._exchange.quiet_ns + int(settings.upstream_idle_timeout * _NS)
-            body_due = self._exchange.body_due_ns(settings.body_grace_s)
+            quiet_due = self.exchange.quiet_ns + int(settings.upstream_idle_timeout * _NS)
+            body_due = self.exchange.body_due_ns(settings.body_grace_s)
             return quiet_due if body_due is None else min(quiet_due, body_due)
         if self._reader.in_head:
             return self._reader.began_ns + int(settings.header_timeout_s * _NS)
@@ -429,12 +430,12 @@ class Client(asyncio.Protocol):
     def _handle_deadline(self) -> None:
         if self._closing:  # after LINGER_S, or because the client reads nothing
             self.transport.abort()
-        elif self._exchange is not None and self.blocked_ns is not None:
+        elif self.exchange is not None and self.blocked_ns is not None:
             self._end_by_client()
-        elif self._exchange is not None and self._exchange.waits_for_client:
+        elif self.exchange is not None and self.exchange.waits_for_client:
             self._refuse_slow_body()
-        elif self._exchange is not None:
-            self._exchange.timed_out(self._relay.settings.upstream_idle_timeout)
+        elif self.exchange is not None:
+            self.exchange.timed_out(self._relay.settings.upstream_idle_timeout)
         elif self._reader.in_head:
             self._request = None
             self.send_error(RefusedError(Refusal.HEADER_TIMEOUT, "The request headers did not arrive in time."))

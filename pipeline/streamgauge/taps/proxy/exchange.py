@@ -40,14 +40,17 @@ class NextState(Enum):
 
 
 class Exchange:
-    """An exchange of the relay. `quiet_ns`: when data last moved (monotonic ns). `over`: it has ended, and sends no more."""
+    """An exchange of the relay. `quiet_ns`: when data last moved (monotonic ns). `over`: it has ended, and sends no more.
+
+    `upstream`: its connection to the upstream; None before it is made, and after it was given back or lost.
+    """
 
     __slots__ = ("_blocked_ns", "_body_began_ns", "_body_bytes", "_body_paused_ns", "_client", "_connected_ns",
                  "_connecting", "_connector", "_expects_continue", "_framing", "_gate", "_gone_ns", "_head",
                  "_head_passed", "_must_report_sent",
                  "_outgoing", "_pending", "_pending_bytes", "_pending_end", "_pump", "_pumped", "_request",
-                 "_response_begun", "_reusable", "_reused", "_unsent_bytes", "_upstream", "over", "quiet_ns",
-                 "request_complete")  # fmt: skip
+                 "_response_begun", "_reusable", "_reused", "_unsent_bytes", "over", "quiet_ns",
+                 "request_complete", "upstream")  # fmt: skip
 
     def __init__(
         self, client: "Client", request: Request, outgoing: Outgoing, connector: Connector, pump: PumpHandle | None
@@ -58,7 +61,7 @@ class Exchange:
         self._request = request
         self._outgoing = outgoing
         self._connector = connector
-        self._upstream: Upstream | None = None
+        self.upstream: Upstream | None = None
         self._reused = False
         self._connecting: asyncio.Task[None] | None = None
         self._connected_ns: int | None = None
@@ -132,9 +135,9 @@ class Exchange:
     @property
     def body_must_wait(self) -> bool:
         """Whether the client must not send more of the body: the upstream's socket, or the buffer before it, is full."""
-        if self._upstream is None:
+        if self.upstream is None:
             return self._pending_bytes >= WRITE_BUFFER_BYTES
-        return self._upstream.blocked
+        return self.upstream.blocked
 
     def send_body(self, data: bytes) -> None:
         """Buffers a piece of the request's body until the next `flush`."""
@@ -157,11 +160,11 @@ class Exchange:
 
     def flush(self) -> None:
         """Writes the bytes from one read of the client to the upstream in one piece."""
-        if self._upstream is not None:
+        if self.upstream is not None:
             if self._pending:
                 data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
                 self._pending, self._pending_bytes = [], 0
-                self._upstream.wire.write(data)
+                self.upstream.wire.write(data)
             self._report_sent()
         self._gate.begin()
 
@@ -178,8 +181,8 @@ class Exchange:
 
     def client_blocked(self) -> None:
         """Pauses the upstream: the client's socket accepts no more data."""
-        if self._upstream is not None:
-            self._upstream.pause_reading(True)
+        if self.upstream is not None:
+            self.upstream.pause_reading(True)
 
     def client_resumed(self) -> None:
         """Resumes the upstream, or reports the end of the exchange: the client's socket has accepted all written bytes."""
@@ -188,8 +191,8 @@ class Exchange:
         self.quiet_ns = now
         if self._pending_end is not None:
             self._conclude()
-        elif self._upstream is not None:
-            self._upstream.pause_reading(False)
+        elif self.upstream is not None:
+            self.upstream.pause_reading(False)
 
     def timed_out(self, seconds: float) -> None:
         """Ends the exchange because no data moved for `seconds`, unless the pump has moved data since `quiet_ns`."""
@@ -272,7 +275,7 @@ class Exchange:
         """Called once, when the upstream's connection ends before the response is known to be complete. `fault` None: a clean
         end, after which the HTTP framing decides whether the response is complete.
         """
-        self._upstream = None
+        self.upstream = None
         if fault is None and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, NextState.CLOSE)
         elif self._may_repeat():
@@ -311,7 +314,7 @@ class Exchange:
 
         The exchange does not read or write these sockets until `returned`.
         """
-        self._pump, upstream = None, self._upstream
+        self._pump, upstream = None, self.upstream
         if self.over or upstream is None or not self.request_complete or self._client.blocked_ns is not None:
             return None
         upstream_fd, client_fd = upstream.wire.idle_socket, self._client.wire.idle_socket
@@ -328,7 +331,7 @@ class Exchange:
 
         `reset`: the upstream's socket failed. `lost`: earlier reads that were dropped, and are not reported yet.
         """
-        self._pumped, upstream = None, self._upstream
+        self._pumped, upstream = None, self.upstream
         self._gate.reads_dropped(lost)
         self.quiet_ns = max(self.quiet_ns, at_ns)
         self._framing.continue_at(position)
@@ -353,7 +356,7 @@ class Exchange:
         """Whether the upstream's socket has accepted the whole request. An upstream that responds earlier may leave a part of
         the body unread, and read the next request on that connection as the rest of it: the connection is not reused.
         """
-        upstream = self._upstream
+        upstream = self.upstream
         is_empty = upstream is not None and not upstream.transport.get_write_buffer_size()
         return self.request_complete and not self._pending and is_empty
 
@@ -386,14 +389,14 @@ class Exchange:
         if upstream.transport.is_closing():  # it ended in the same turn of the loop in which it connected
             self.upstream_ended(time.monotonic_ns(), TransportFault.CLOSED)
             return
-        self._upstream, upstream.exchange = upstream, self
+        self.upstream, upstream.exchange = upstream, self
         self.quiet_ns = time.monotonic_ns()
         if self._client.blocked_ns is not None:
             upstream.pause_reading(True)
 
     def _report_sent(self) -> None:
         """Reports the request as sent, once its last byte was written and the upstream's socket accepts more."""
-        if self._must_report_sent and self._upstream is not None and not self._upstream.blocked:
+        if self._must_report_sent and self.upstream is not None and not self.upstream.blocked:
             self._must_report_sent = False
             self._gate.request_sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
 
@@ -410,8 +413,8 @@ class Exchange:
 
     def _complete(self, at_ns: int) -> None:
         may_keep = self._framing.may_keep_client(self._request.minor)
-        if self._upstream is not None and may_keep and self._framing.persistent and self._reusable:
-            upstream, self._upstream = self._upstream, None
+        if self.upstream is not None and may_keep and self._framing.persistent and self._reusable:
+            upstream, self.upstream = self.upstream, None
             self._client.pool.put_back(upstream)
         keep = may_keep and self.request_complete and self._request.keep_alive
         self._finish(Ending.COMPLETE, at_ns, NextState.KEEP_ALIVE if keep else NextState.CLOSE)
@@ -421,9 +424,9 @@ class Exchange:
         self._gate.begin()
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._upstream is not None:
-            self._upstream.abort()
-            self._upstream = None
+        if self.upstream is not None:
+            self.upstream.abort()
+            self.upstream = None
         self._pending_end = (ending, fault, at_ns, next_state)
         if self._client.blocked_ns is None or next_state is NextState.GONE:
             self._conclude()

@@ -86,13 +86,13 @@ class PumpedResponse:
 
 
 class PumpHandle:
-    """A relay's pump, and the responses that the pump has."""
+    """A relay's pump, and the responses that the pump has (`pumped`)."""
 
     def __init__(self, client: LoopClient, counters: Counters) -> None:
         self.loop = asyncio.get_running_loop()
         self._client = client
         self._counters = counters
-        self._pumped: dict[int, tuple[PumpedResponse, int | None]] = {}  # with the stream's number, by token
+        self.pumped: dict[int, tuple[PumpedResponse, int | None]] = {}  # with the stream's number, by token
         # Reads of each stream that a bug in the capture lost. Kept until the pump returns the stream's response.
         self._missing: Counter[int] = Counter()
         self._seen = counters.pump_seen_word()
@@ -111,7 +111,7 @@ class PumpHandle:
         except (OSError, MemoryError, ValueError):
             response.returned(0, position, None, 0, False, 0)
             return None
-        self._pumped[token] = response, stream
+        self.pumped[token] = response, stream
         self._client.schedule_flush()
         return token
 
@@ -122,7 +122,7 @@ class PumpHandle:
         `due`: includes reads that were held for HOLD_S. `all_of_it`: collects all in this turn; otherwise about _TURN_BYTES,
         and the rest in the next turns. Raises MemoryError; the next call then collects the same.
         """
-        most, share = sys.maxsize if all_of_it else _TURN_BYTES, self._client.share_of(len(self._pumped))
+        most, share = sys.maxsize if all_of_it else _TURN_BYTES, self._client.share_of(len(self.pumped))
         batches, lost, returns = self.pump.collect(self._room, due, most, share)
         try:
             if lost:
@@ -137,7 +137,7 @@ class PumpHandle:
         self, token: int, at_ns: int, phase: int, left: int, data: bytes | None, sent: int, reset: bool, dropped: int
     ) -> None:
         try:
-            response, stream = self._pumped.pop(token)
+            response, stream = self.pumped.pop(token)
             missing = dropped if stream is None else dropped + self._missing.pop(stream, 0)
             response.returned(at_ns, BodyPosition(phase, left), data, sent, reset, missing)
         except Exception as error:  # noqa: BLE001 - the other responses are returned as well
@@ -159,7 +159,7 @@ class PumpHandle:
             messages = batch.decoded()
         except Exception as error:  # noqa: BLE001 - the batch's streams are unknown: each pumped stream counts one missing read
             report_fault("the decoding of the pump's batch", error)
-            self._missing.update(stream for _, stream in self._pumped.values() if stream is not None)
+            self._missing.update(stream for _, stream in self.pumped.values() if stream is not None)
             return
         for message in messages:
             if isinstance(message, ResponseReads | ReadsDropped):
@@ -189,5 +189,5 @@ class PumpHandle:
         try:
             self.collect(due=True)
         finally:  # what memory was too short for is collected with the next flush
-            if self._pumped:
+            if self.pumped:
                 self._client.schedule_flush()

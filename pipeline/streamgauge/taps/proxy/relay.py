@@ -44,7 +44,7 @@ CUT_S = 1.0
 
 
 class Relay:
-    """The relay of a process. `serve` makes it; `drain` ends it."""
+    """The relay of a process. `serve` makes it; `drain` ends it. `clients`: those that it is connected with."""
 
     def __init__(self, settings: RelaySettings, log: Callable[[str], None]) -> None:
         self._log = log
@@ -53,7 +53,7 @@ class Relay:
         self.named_headers = named_headers(settings.tenant_header, settings.attribute)
         self.settings = settings
         self.draining = False
-        self._clients: set[Client] = set()
+        self.clients: set[Client] = set()
         self._search_at_ns: dict[str | None, int] = {}  # by address: before it, no search for connections to close
         self._empty = asyncio.Event()
         self._empty.set()
@@ -159,7 +159,7 @@ class Relay:
             return
         useless = [
             (due, client)
-            for client in self._clients
+            for client in self.clients
             if address in (None, client.address) and (due := client.may_be_shed_ns()) is not None and due < now
         ]
         if not useless:
@@ -223,10 +223,10 @@ class Relay:
             self._renewal_timer.cancel()
         if self._acceptor is not None:
             self._acceptor.close()
-        for client in list(self._clients):
+        for client in list(self.clients):
             client.drain()
         await self._all_disconnected(within_s)
-        for client in list(self._clients):
+        for client in list(self.clients):
             client.cut()
         await self._all_disconnected(CUT_S)
         for connector in self._connectors.values():
@@ -265,15 +265,15 @@ class Relay:
 
     def client_connected(self, client: Client) -> None:
         """Counts a client among those that a drain waits for."""
-        self._clients.add(client)
+        self.clients.add(client)
         self._empty.clear()
 
     def client_disconnected(self, client: Client) -> None:
         """Frees the place of a client whose connection has ended, or was closed to make room. May be called again."""
-        if client in self._clients:
-            self._clients.remove(client)
+        if client in self.clients:
+            self.clients.remove(client)
             self._released(client.address)
-        if not self._clients:
+        if not self.clients:
             self._empty.set()
 
     async def _all_disconnected(self, within_s: float) -> None:
