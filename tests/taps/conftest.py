@@ -23,7 +23,7 @@ def way(request: pytest.FixtureRequest) -> tuple[Any, Kind]:
 def recorder(tmp_path: Path) -> Iterator[RawRecorder]:
     with recorder_at(tmp_path) as started:
         yield started
-        background_senders._end()
+        background_senders.end()
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     with simulator() as upstream, start_up(dict.fromkeys(UPSTREAMS, upstream.url), data_dir) as tap:
         asyncio.run(play(Clients(sync=kind == "sync"), tap.url, {}))
         asyncio.run(play(Tapped(kind, data_dir), upstream.url, result.seen))
-        background_senders._end()
+        background_senders.end()
         records = tap.wait_for_records(2 * len(PLAYED))
         balance = wait_for(lambda: tap.metrics().get("streamgauge_tap_reads_waiting") == 0.0, "balance")
     for record in records:

@@ -202,12 +202,12 @@ def test_a_bug_in_the_tap_does_not_reach_the_caller(
     once = both_ways(way, tmp_path, lambda asker: ask_chat(asker, content=asker.pieces(BODY)), pausing(HEAD, end=reset))
     assert once.error is not None
     monkeypatch.undo()
-    background_senders._end()
+    background_senders.end()
 
 
 def test_without_an_agent_callers_notice_nothing(way: tuple[Any, Kind], tmp_path: Path) -> None:
     assert both_ways(way, tmp_path, ask_chat, answering(STREAM)).body == ANSWER
-    background_senders._end()
+    background_senders.end()
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
 
 

@@ -244,7 +244,7 @@ def test_http_2(library: Any, tmp_path: Path) -> None:
                 response = client.post(f"{server.url}/v1/chat/completions", json={"model": "m"})
                 assert (response.http_version, response.content) == ("HTTP/2", BODY)
         messages = recorder.ended(2)
-        background_senders._end()
+        background_senders.end()
     assert arrived(messages) == BODY + BODY
     assert [message.whole for message in messages if isinstance(message, RequestSent)] == [True, True]
     first = [message for message in messages if message.stream == messages[0].stream]

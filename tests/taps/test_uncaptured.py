@@ -191,7 +191,7 @@ def test_the_transport(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecor
     with RawUpstream(answering(plain)) as upstream:
         for path in ("/v1/models", "/v1/models", "/v1/embeddings", "/v1/chat/completions"):
             asker.ask(upstream.url + path)
-    background_senders._end()
+    background_senders.end()
     assert counted(tmp_path / "counters") == {"up": (4, {"not_llm": 2, "format": 1})}
 
 
@@ -205,7 +205,7 @@ def test_a_capture_that_cannot_begin_in_the_transport(
     plain = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
     with RawUpstream(answering(plain)) as upstream:
         assert Asker(*way, tmp_path, upstream="up").ask(upstream.url + "/v1/chat/completions").body == b"{}"
-    background_senders._end()
+    background_senders.end()
     assert counted(tmp_path / "counters") == {"up": (1, {"capture_fault": 1})}
 
 
@@ -216,7 +216,7 @@ def test_responses_are_counted_while_the_process_runs(tmp_path: Path) -> None:
         sender.count_response("up", NotCaptured.NOT_LLM)
         goal = {"up": (number, {"not_llm": number})}
         wait_for(partial(is_counted, tmp_path / "counters", goal), "the count")
-    background_senders._end()
+    background_senders.end()
 
 
 # --- packets --------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def _in_process(folder: Path) -> Iterator[RawRecorder]:
         try:
             yield recorder
         finally:
-            background_senders._end()
+            background_senders.end()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import RecorderClient
 from streamgauge.recorder.protocol import (
+    Encoded,
     ExchangeEnding,
     Message,
     ReadsDropped,
@@ -157,6 +160,28 @@ def test_a_recorder_that_never_starts_costs_only_reads(tmp_path: Path) -> None:
     assert balance.dropped["recorder_gone"] == 300 - balance.dropped["recorder_behind"]
 
 
+def test_reads_that_are_waiting_at_the_end_are_counted_as_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those in batches, and those that came after the last turn had begun."""
+    connecting, go_on = threading.Event(), threading.Event()
+
+    def refused(self: RecorderClient) -> bool:
+        connecting.set()
+        return not go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(RecorderClient, "connect", refused)
+    sender = BackgroundSender(tmp_path)
+    report_stream(sender)
+    assert connecting.wait(PATIENCE_S)
+    report_stream(sender)
+    sender.close(0.0)
+    go_on.set()
+    wait_until(lambda: threads() == [])
+    balance = balance_of(tmp_path)
+    assert (balance.seen, balance.dropped["recorder_gone"], balance.waiting) == (2 * len(EVENTS), 2 * len(EVENTS), 0)
+
+
 def test_a_recorder_that_restarts_is_connected_again(tmp_path: Path) -> None:
     sender = BackgroundSender(tmp_path)
     with recorder_at(tmp_path) as recorder:
@@ -197,13 +222,18 @@ def test_an_idle_sender_holds_no_connection_and_takes_no_time(tmp_path: Path, mo
         sender = BackgroundSender(tmp_path)
         report_stream(sender)
         recorder.ended()
-        wait_until(lambda: sender._client is not None and not sender.connected)
-        wait_until(lambda: sender._asleep)
+        wait_until(lambda: not sender.connected)
+        wait_until(lambda: sender.asleep)
         turns: list[BackgroundSender] = []
-        monkeypatch.setattr(BackgroundSender, "_turn", lambda self, *_, **__: turns.append(self))
-        time.sleep(0.5)
+
+        def counted(self: BackgroundSender) -> tuple[dict[DropReason, int], int]:
+            turns.append(self)
+            return {}, 0
+
+        with monkeypatch.context() as counting:  # each turn takes the counts
+            counting.setattr(BackgroundSender, "take_counts", counted)
+            time.sleep(0.5)
         assert sender not in turns
-        monkeypatch.undo()
         report_stream(sender)
         recorder.ended(2)
         assert recorder.connections == 2
@@ -233,7 +263,7 @@ def test_an_unusable_data_directory_costs_only_the_capture(tmp_path: Path, caplo
         sender.flush(PATIENCE_S)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     assert "not captured" in caplog.text
-    assert len(sender._notes) < 10  # without a place to send it, nothing is kept
+    assert sender.waiting < 10  # without a place to send it, nothing is kept
     sender.close(PATIENCE_S)
 
 
@@ -282,7 +312,7 @@ def test_a_bug_in_a_turn_does_not_end_the_thread(tmp_path: Path, monkeypatch: py
         report_stream(sender)
         recorder.ended()
         with monkeypatch.context() as broken:
-            broken.setattr(BackgroundSender, "_turn", raising)
+            broken.setattr(BackgroundSender, "take_counts", raising)
             report_stream(sender)
             wait_until(lambda: read_incidents(tmp_path / "counters")["capture_fault"] > 0)
         recorder.ended(2)
@@ -297,7 +327,7 @@ def test_after_its_end_streams_are_not_captured(tmp_path: Path) -> None:
         after = report_stream(sender)
         before.read(1, b"x")
         before.end(2, Ending.COMPLETE)
-        assert len(sender._notes) < 10
+        assert sender.waiting < 10
         after.read(1, b"x")
         messages = recorder.wait(lambda some: reads_of(some)[0] == len(EVENTS))
     assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead"]
@@ -331,6 +361,29 @@ def test_processes_use_different_stream_numbers(tmp_path: Path) -> None:
 # --- the turns, by hand ---------------------------------------------------------------------------------------------
 
 
+class KeepingClient(RecorderClient):
+    """Keeps what it was given, in order."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.messages: list[Message] = []
+
+    def put(self, message: Message | Encoded, size: int) -> None:
+        super().put(message, size)
+        assert not isinstance(message, Encoded)
+        self.messages.append(message)
+
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        kept = super().put_read(stream, at_ns, data)
+        if kept:
+            self.messages.append(ResponseRead(stream, at_ns, data))
+        return kept
+
+    def put_reads(self, reads: list[Message | Encoded], size: int) -> None:
+        super().put_reads(reads, size)
+        self.messages += [read for read in reads if not isinstance(read, Encoded)]
+
+
 class ByHand(BackgroundSender):
     """A sender without a thread: the test runs its turns."""
 
@@ -339,10 +392,12 @@ class ByHand(BackgroundSender):
 
     def turn(self) -> list[Message]:
         """Processes what was reported. Gives what waits for the recorder."""
-        client = self._client or self._make_client()
+        with patch.object(sender_module, "RecorderClient", KeepingClient):
+            client = self._client or self._make_client()
         self._collect(client)
-        batches = [*(batch for batch, _ in client._batches), client._open_batch]
-        return [message for batch in batches for message in batch]  # type: ignore[misc]
+        assert isinstance(client, KeepingClient)
+        assert client.waiting_reads == reads_of(client.messages)[0]
+        return list(client.messages)
 
 
 def test_a_large_chunk_is_sent_in_pieces(tmp_path: Path) -> None:
@@ -362,36 +417,26 @@ def test_a_large_chunk_is_sent_in_pieces(tmp_path: Path) -> None:
     assert b"".join(data for _, data in reads) == large + b"x"
     assert balance_of(tmp_path).seen == pieces + 1
     assert next(message for message in messages if isinstance(message, RequestSent)).whole
-    assert sender._open_streams == {capture.stream}
+    assert sender.open_streams == {capture.stream}
 
 
 def test_an_empty_chunk_is_not_reported(tmp_path: Path) -> None:
     sender = ByHand(tmp_path)
     report_stream(sender, b"a", b"", b"b")
     assert reads_of(sender.turn()) == (2, 0)
-    assert (balance_of(tmp_path).seen, sender._open_streams, sender._noted_bytes) == (2, set(), 0)
+    assert (balance_of(tmp_path).seen, sender.open_streams, sender.waiting) == (2, set(), 0)
 
 
 def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
     sender = ByHand(tmp_path)
     capture = report_stream(sender, end=False)
-    sender._refuse_reads()  # as when the data directory cannot be used
+    sender.refuse_reads()  # as when the data directory cannot be used
     capture.read(1, b"x")
     capture.end(2, Ending.COMPLETE)
     assert reads_of(sender.turn()) == (0, 1)
-    assert not sender._open_streams
+    assert not sender.open_streams
     balance = balance_of(tmp_path)
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (1, 1, 0)
-
-
-def test_reads_that_are_waiting_at_the_end_are_counted_as_dropped(tmp_path: Path) -> None:
-    sender = ByHand(tmp_path)
-    report_stream(sender)
-    sender._make_client()
-    sender._close_inbox()
-    sender._discard()
-    balance = balance_of(tmp_path)
-    assert (balance.seen, balance.dropped["recorder_gone"], balance.waiting) == (len(EVENTS), len(EVENTS), 0)
 
 
 def test_without_room_reads_are_dropped_in_order_and_counted(tmp_path: Path) -> None:
@@ -408,15 +453,15 @@ def test_without_room_reads_are_dropped_in_order_and_counted(tmp_path: Path) -> 
 
 
 def test_a_bug_at_a_read_makes_only_its_stream_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = sender_module._pieces
+    real = RecorderClient.put_read
 
-    def raising(data: bytes) -> list[bytes]:
+    def raising(client: RecorderClient, stream: int, at_ns: int | None, data: bytes) -> bool:
         if data == b"boom":
             raise ZeroDivisionError
-        return real(data)
+        return real(client, stream, at_ns, data)
 
     sender = ByHand(tmp_path)
-    monkeypatch.setattr(sender_module, "_pieces", raising)
+    monkeypatch.setattr(RecorderClient, "put_read", raising)
     broken = report_stream(sender, b"a", b"\0" * 100_000, b"boom", b"b")
     whole = report_stream(sender)
     messages = sender.turn()
@@ -474,4 +519,4 @@ def test_every_read_is_reported_or_counted(
         assert isinstance(mine[0], RequestStarted) and isinstance(mine[-1], ExchangeEnding)
         times = [message.at_ns or 0 for message in mine if isinstance(message, ResponseRead)]
         assert times == sorted(times)
-    assert not sender._open_streams
+    assert not sender.open_streams

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def no_senders_stay() -> Iterator[None]:
     yield
-    background_senders._end()
+    background_senders.end()
 
 
 def test_one_sender_for_each_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

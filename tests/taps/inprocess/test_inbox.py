@@ -26,15 +26,19 @@ class Shelf(Inbox):
     def wake(self) -> None:
         self.woken += 1
 
-    def take(self, held: int = 0) -> list[Note]:
+    def taken(self, held: int = 0) -> list[Note]:
         """What the sender's thread does."""
-        notes = self._take(len(self._notes))
-        self._hold(held)
+        notes = self.take(self.waiting)
+        self.hold(held)
         return notes
 
-    @property
-    def waiting(self) -> int:
-        return len(self._notes)
+    def is_free(self, capacity: int = CAPACITY_BYTES) -> bool:
+        """Whether the batches may have all of the capacity, and no more: no note is counted."""
+        fulls = []
+        for held in (capacity, capacity + 1, 0):
+            self.hold(held)
+            fulls.append(self.full)
+        return fulls == [False, True, False]
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def test_reads_are_copied() -> None:
     capture.read(1, buffer)  # type: ignore[arg-type]
     buffer[:] = b"xyz"
     capture.read(3, memoryview(b"def"))  # type: ignore[arg-type]
-    assert shelf.take()[1:] == [(capture.stream, 1, b"abc"), (capture.stream, 3, b"def")]
+    assert shelf.taken()[1:] == [(capture.stream, 1, b"abc"), (capture.stream, 3, b"def")]
 
 
 @pytest.mark.parametrize("chunk", ["text", None, object()])
@@ -65,12 +69,12 @@ def test_a_chunk_of_a_wrong_type_ends_only_the_capture(chunk: object) -> None:
     capture.read(4, b"d")
     capture.end(5, Ending.COMPLETE)
     stream = capture.stream
-    assert shelf.take()[1:] == [
+    assert shelf.taken()[1:] == [
         (stream, 1, b"a"),
         (ReadsDropped(stream, 4), 0),
         (ExchangeEnding(stream, 5, Ending.COMPLETE), 0),
     ]
-    assert shelf._take_counts() == ({DropReason.CAPTURE_FAULT: 4}, 1)
+    assert shelf.take_counts() == ({DropReason.CAPTURE_FAULT: 4}, 1)
 
 
 def test_many_waiting_reads_wake_the_thread_and_are_bounded() -> None:
@@ -82,26 +86,26 @@ def test_many_waiting_reads_wake_the_thread_and_are_bounded() -> None:
         assert (shelf.woken > 0) == ((at + 1) * (len(piece) + MESSAGE_BYTES) > WAKE_BYTES - 1_000)
     assert shelf.full
     assert shelf.woken < 3 * CAPACITY_BYTES // WAKE_BYTES
-    taken = len(shelf.take()) - 1
+    taken = len(shelf.taken()) - 1
     assert CAPACITY_BYTES < taken * (len(piece) + MESSAGE_BYTES) < CAPACITY_BYTES + 2 * len(piece)
     assert not shelf.full
     capture.read(count, b"again")
     stream = capture.stream
-    assert shelf.take() == [(ReadsDropped(stream, count - taken), 0), (stream, count, b"again")]
-    assert shelf._take_counts() == ({DropReason.RECORDER_BEHIND: count - taken}, 0)
+    assert shelf.taken() == [(ReadsDropped(stream, count - taken), 0), (stream, count, b"again")]
+    assert shelf.take_counts() == ({DropReason.RECORDER_BEHIND: count - taken}, 0)
 
 
 def test_bytes_held_by_batches_reduce_the_room() -> None:
     shelf = Shelf(capacity=10_000)
-    shelf.take(held=9_000)
+    shelf.taken(held=9_000)
     capture = start_capture(shelf, seen_request())
     capture.read(1, b"x")
     capture.read(2, bytes(1_000))
     assert shelf.full
-    shelf.take(held=10_000 + 10_000 // RESERVE + 1)
+    shelf.taken(held=10_000 + 10_000 // RESERVE + 1)
     assert shelf.overfull
     report_stream(shelf)
-    assert shelf.take(held=0) == []  # nothing is kept of a stream without a start
+    assert shelf.taken(held=0) == []  # nothing is kept of a stream without a start
     assert (shelf.full, shelf.overfull) == (False, False)
 
 
@@ -110,7 +114,7 @@ def test_starts_have_a_bounded_reserve() -> None:
     shelf = Shelf(capacity)
     for _ in range(200):
         report_stream(shelf, bytes(100))
-    notes = [note[0] for note in shelf.take() if len(note) == 2]
+    notes = [note[0] for note in shelf.taken() if len(note) == 2]
     started = sum(isinstance(message, RequestStarted) for message in notes)
     assert 0 < started == sum(isinstance(message, ExchangeEnding) for message in notes) < 30
 
@@ -121,14 +125,14 @@ def test_a_whole_response_in_one_chunk_fits() -> None:
     capture.read(1, bytes(64 * 1024 * 1024))
     capture.read(2, b"more")
     assert shelf.waiting == 2
-    assert shelf._take_counts() == ({DropReason.RECORDER_BEHIND: 1}, 0)
+    assert shelf.take_counts() == ({DropReason.RECORDER_BEHIND: 1}, 0)
 
 
 def test_after_the_end_nothing_is_kept() -> None:
     shelf = Shelf()
-    shelf._close_inbox()
+    shelf.close_inbox()
     report_stream(shelf)
-    shelf._check_room()
+    shelf.hold(0)
     assert (shelf.waiting, shelf.full, shelf.overfull) == (0, True, True)
 
 
@@ -136,7 +140,7 @@ def test_a_message_wakes_a_sleeping_thread() -> None:
     shelf = Shelf()
     capture = start_capture(shelf, seen_request())
     assert shelf.woken == 0
-    shelf._asleep = True
+    shelf.asleep = True
     capture.end(1, Ending.COMPLETE)
     assert shelf.woken == 1
 
@@ -151,10 +155,10 @@ def test_counts_of_several_threads_lose_nothing() -> None:
         nonlocal dropped, faults, uncaptured
         while True:
             last = not running
-            more, failed = shelf._take_counts()
+            more, failed = shelf.take_counts()
             dropped += sum(more.values())
             faults += failed
-            uncaptured += sum(shelf._take_uncaptured().values())
+            uncaptured += sum(shelf.take_uncaptured().values())
             if last:
                 return
 
@@ -177,40 +181,40 @@ def test_counts_of_several_threads_lose_nothing() -> None:
 
 def test_a_thread_may_report_while_it_reports() -> None:
     """As from a signal handler, or from a finalizer that runs while the thread holds the lock."""
-    shelf = Shelf()
     inner = threading.Event()
 
-    class Reporting(list[Note]):
-        def append(self, note: Note) -> None:
-            super().append(note)
+    class Reporting(Shelf):
+        def wake(self) -> None:  # it is called with the lock
             if not inner.is_set():
                 inner.set()
-                assert shelf.put_read(2, 1, b"inner")
+                assert self.put_read(2, 1, b"inner")
 
-    shelf._notes = Reporting()
-    reporting = threading.Thread(target=lambda: shelf.put_read(1, 1, b"outer"), daemon=True)
+    shelf, outer = Reporting(), bytes(WAKE_BYTES)
+    reporting = threading.Thread(target=lambda: shelf.put_read(1, 1, outer), daemon=True)
     reporting.start()
     reporting.join(10)
+    assert inner.is_set()
     assert not reporting.is_alive(), "it waits for itself"
-    assert shelf.take() == [(1, 1, b"outer"), (2, 1, b"inner")]
-    assert shelf._noted_bytes == 0
+    assert shelf.taken() == [(1, 1, outer), (2, 1, b"inner")]
+    assert shelf.is_free()
 
 
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
-    shelf = Shelf()
-    capture = start_capture(shelf, seen_request())
     holding, release = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        with shelf._lock:
-            holding.set()
-            release.wait()
+    class Holding(Shelf):
+        def wake(self) -> None:  # it is called with the lock
+            if not holding.is_set():
+                holding.set()
+                release.wait()
 
-    holder = threading.Thread(target=hold)
+    shelf = Holding()
+    capture = start_capture(shelf, seen_request())
+    holder = threading.Thread(target=lambda: shelf.put_read(capture.stream, 1, bytes(WAKE_BYTES)))
     holder.start()
     holding.wait()
     try:
-        shelf._forget()  # as in the child, in which the holder does not run
+        shelf.forget()  # as in the child, in which the holder does not run
         reporting = threading.Thread(target=lambda: capture.end(1, Ending.COMPLETE), daemon=True)
         reporting.start()
         reporting.join(10)
@@ -228,8 +232,8 @@ def test_notes_of_several_threads_are_taken_once_and_in_order() -> None:
 
     def take() -> None:
         while running or shelf.waiting:
-            taken.extend(shelf._take(100))
-            shelf._hold(0)
+            taken.extend(shelf.take(100))
+            shelf.hold(0)
 
     def report() -> None:
         capture = start_capture(shelf, seen_request())
@@ -250,4 +254,5 @@ def test_notes_of_several_threads_are_taken_once_and_in_order() -> None:
         if len(note) == 3:
             by_stream.setdefault(note[0], []).append(note[1])
     assert list(by_stream.values()) == [list(range(each))] * threads
-    assert (shelf.waiting, shelf._noted_bytes) == (0, 0)
+    assert shelf.waiting == 0
+    assert shelf.is_free()

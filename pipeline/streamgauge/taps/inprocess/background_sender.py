@@ -57,7 +57,9 @@ _log = logging.getLogger("streamgauge")
 
 
 class BackgroundSender(Inbox):
-    """The client of the recorder for an application's captures."""
+    """The client of the recorder for an application's captures. `open_streams`: those that it was told to have begun and not
+    to have ended.
+    """
 
     def __init__(self, data_dir: Path, capacity: int = CAPACITY_BYTES) -> None:
         super().__init__(capacity)
@@ -67,7 +69,7 @@ class BackgroundSender(Inbox):
         self._flushes: deque[threading.Event] = deque()  # set when everything has been sent
         self._slot: CounterSlot | None = None
         self._client: RecorderClient | None = None  # made when the slot is claimed
-        self._open_streams: set[int] = set()
+        self.open_streams: set[int] = set()
         self._next_attempt_s = 0.0
         self._agent_is_missing = False  # and this was logged
         self._last_warning = ""
@@ -102,14 +104,14 @@ class BackgroundSender(Inbox):
     def close(self, within_s: float) -> None:
         """Sends the queued notes for at most `within_s` seconds, and counts the rest as dropped: the process exits."""
         self.flush(within_s)
-        self._close_inbox()
+        self.close_inbox()
         self.wake()
         if self._thread is not None:
             self._thread.join(within_s)
 
     def after_fork(self) -> None:
         """Releases everything in a forked child: thread, connection, counter slot and open streams belong to the parent."""
-        self._forget()
+        self.forget()
         if self._client is not None:
             self._client.disconnect()
         if self._slot is not None:
@@ -146,8 +148,8 @@ class BackgroundSender(Inbox):
         if not client.empty and not client.connected:
             self._connect(client, flushing)
         self._send(client)
-        self._hold(client.held)
-        if self._open_streams:
+        self.hold(client.held)
+        if self.open_streams:
             return FLUSH_S if busy or before is None else min(2 * before, QUIET_S)
         if not client.empty:
             return FLUSH_S if client.connected else RETRY_S
@@ -174,26 +176,26 @@ class BackgroundSender(Inbox):
 
     def _count_uncaptured(self, client: RecorderClient) -> bool:
         """Counts the responses that are not captured. Returns whether there were any."""
-        uncaptured = self._take_uncaptured()
+        uncaptured = self.take_uncaptured()
         for (upstream, reason), responses in uncaptured.items():
             client.counters.responses.passed(upstream, reason, responses)
         return bool(uncaptured)
 
     def _collect(self, client: RecorderClient) -> bool:
         """Makes batches of the notes that are in the inbox now. Returns whether there were any."""
-        dropped, faults = self._take_counts()
+        dropped, faults = self.take_counts()
         for reason, reads in dropped.items():
             client.counters.seen(reads)
             client.counters.dropped(reason, reads)
         if faults:
             client.counters.happened(Incident.CAPTURE_FAULT, faults)
-        waiting = len(self._notes)
+        waiting = self.waiting
         for _ in range(0, waiting, TURN_NOTES):
-            self._put_notes(client, self._take(TURN_NOTES))
-            self._hold(client.held)
+            self._put_notes(client, self.take(TURN_NOTES))
+            self.hold(client.held)
             time.sleep(PAUSE_S)
         client.close_batch()
-        self._hold(client.held)
+        self.hold(client.held)
         return waiting > 0
 
     def _put_notes(self, client: RecorderClient, notes: list[Note]) -> None:
@@ -223,9 +225,9 @@ class BackgroundSender(Inbox):
 
     def _put_message(self, client: RecorderClient, message: Message, size: int) -> None:
         if isinstance(message, RequestStarted):
-            self._open_streams.add(message.stream)
+            self.open_streams.add(message.stream)
         elif isinstance(message, ExchangeEnding):
-            self._open_streams.discard(message.stream)
+            self.open_streams.discard(message.stream)
         if isinstance(message, RequestBody):
             for piece in _pieces(message.data):
                 client.put(RequestBody(message.stream, piece), len(piece))
@@ -274,7 +276,7 @@ class BackgroundSender(Inbox):
             effect = "they are not captured" if self._client is None else "a part of the captured data may be lost"
             _log.warning("streamgauge: streams are not affected, but %s (%s)", effect, warning)
         if self._client is None:
-            self._refuse_reads()
+            self.refuse_reads()
             return None
         try:
             self._client.count_fault()
@@ -297,10 +299,10 @@ class BackgroundSender(Inbox):
 
         Without a counter slot, a response that is only counted does not wake it: each turn tries to claim a slot.
         """
-        self._asleep, self._dormant = pause is None or pause > QUIET_S, pause is None and self._client is not None
-        if not (self._asleep and (self._notes or self._flushes or self._ended)):
+        self.asleep, self.dormant = pause is None or pause > QUIET_S, pause is None and self._client is not None
+        if not (self.asleep and (self.waiting or self._flushes or self._ended)):
             self._wakeup.acquire(timeout=-1 if pause is None else pause)
-        self._asleep = self._dormant = False
+        self.asleep = self.dormant = False
 
 
 def _missing_agent(data_dir: Path) -> str:

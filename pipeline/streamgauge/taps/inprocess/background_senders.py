@@ -45,14 +45,17 @@ def _made(data_dir: Path) -> BackgroundSender:
 
 def _register_exit_handlers() -> None:
     if not _registered_processes:
-        atexit.register(_end)
+        atexit.register(end)
         os.register_at_fork(after_in_child=_after_fork)
     _registered_processes.add(os.getpid())
     if "multiprocessing.util" in sys.modules:  # its forked children run only its own exit handlers
-        sys.modules["multiprocessing.util"].Finalize(None, _end, exitpriority=0)
+        sys.modules["multiprocessing.util"].Finalize(None, end, exitpriority=0)
 
 
-def _end() -> None:
+def end() -> None:
+    """Ends this process's senders, as its exit does: each sends what it has for at most END_S, and drops the rest. A later
+    `sender_of` makes new ones.
+    """
     while _senders:
         _senders.popitem()[1].close(END_S)
     _named.clear()

@@ -23,10 +23,12 @@ Note = tuple[int, int | None, bytes] | tuple[Message, int]
 
 
 class Inbox:
-    """The client of captures in an application (see `recorder/exchange_capture.py`). Any thread may call the public methods.
+    """The client of captures in an application (see `recorder/exchange_capture.py`). Any thread may call its methods up to
+    `wake`, and the sender's thread the others.
 
     `full`: no more reads are accepted; `overfull`: no starts of streams either. `capacity`: what may wait in the inbox and in
-    the sender's batches (bytes).
+    the sender's batches (bytes). `asleep`: the sender's thread sleeps for longer than streams may wait, so that a message
+    wakes it; `dormant`: it sleeps until `wake`, although responses could be counted, so that a counted response wakes it.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -45,8 +47,7 @@ class Inbox:
         self._numbers = stream_numbers()
         self._wakeup = threading.Lock()  # released to wake the sender's thread
         self._wakeup.acquire()
-        self._asleep = False  # for longer than streams may wait
-        self._dormant = False  # until `wake`, although responses could be counted
+        self.asleep = self.dormant = False
         self._ended = False
 
     def admits(self, party: Party | None) -> bool:
@@ -73,7 +74,7 @@ class Inbox:
             if self._noted_bytes > self._limit:
                 self._check_room()
                 self.wake()
-        if self._asleep:
+        if self.asleep:
             self.wake()
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
@@ -109,7 +110,7 @@ class Inbox:
                 upstream = OTHER
             key = upstream, without
             self._uncaptured[key] += 1
-        if self._dormant:
+        if self.dormant:
             self.wake()
 
     def wake(self) -> None:
@@ -119,8 +120,13 @@ class Inbox:
 
     # The sender's thread.
 
-    def _take(self, most: int) -> list[Note]:
-        """Removes and returns the first notes, at most `most`. `_hold` makes their room free."""
+    @property
+    def waiting(self) -> int:
+        """How many notes wait."""
+        return len(self._notes)
+
+    def take(self, most: int) -> list[Note]:
+        """Removes and returns the first notes, at most `most`. `hold` makes their room free."""
         with self._lock:
             notes = self._notes[:most]
             del self._notes[: len(notes)]
@@ -129,20 +135,20 @@ class Inbox:
             self._noted_bytes -= size
         return notes
 
-    def _take_counts(self) -> tuple[dict[DropReason, int], int]:
+    def take_counts(self) -> tuple[dict[DropReason, int], int]:
         """Removes and returns the dropped reads and the faults that were counted."""
         with self._lock:
             dropped, self._dropped = self._dropped, defaultdict(int)
             faults, self._faults = self._faults, 0
         return dropped, faults
 
-    def _take_uncaptured(self) -> dict[tuple[str | None, NotCaptured], int]:
+    def take_uncaptured(self) -> dict[tuple[str | None, NotCaptured], int]:
         """Removes and returns the responses that were counted, by upstream and reason."""
         with self._lock:
             uncaptured, self._uncaptured = self._uncaptured, defaultdict(int)
         return uncaptured
 
-    def _hold(self, held: int) -> None:
+    def hold(self, held: int) -> None:
         """Sets the bytes that wait in batches, and checks the room."""
         with self._lock:
             self._held = held
@@ -156,23 +162,23 @@ class Inbox:
             self._noted_bytes if self.full else min(self._noted_bytes + WAKE_BYTES, self._capacity - self._held)
         )
 
-    def _refuse_reads(self) -> None:
-        """Drops the notes, and refuses reads until the next `_hold`."""
+    def refuse_reads(self) -> None:
+        """Drops the notes, and refuses reads until the next `hold`."""
         with self._lock:
             self._notes.clear()
             self._noted_bytes, self.full, self._limit = 0, True, 0
 
-    def _close_inbox(self) -> None:
+    def close_inbox(self) -> None:
         """Refuses everything from now on, so that captures drop their reads."""
         with self._lock:
             self._ended = True
             self._check_room()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Closes the inbox in a forked child, where no thread releases a lock that a thread of the parent holds."""
         self._lock = threading.RLock()
         self._notes.clear()
-        self._close_inbox()
+        self.close_inbox()
 
 
 def _size_of(note: Note) -> int:
