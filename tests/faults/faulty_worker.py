@@ -28,6 +28,7 @@ from streamgauge.core.capture import bundles
 from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.faust import recovery, transport
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition
@@ -83,7 +84,7 @@ def hang_checkpoints() -> None:
     async def hang(*_: Any) -> None:
         await asyncio.sleep(_FOR_EVER)
 
-    Partition._checkpoint = hang  # type: ignore
+    ConfirmedSender.confirmed = hang  # type: ignore
 
 
 def commit_nothing() -> None:
@@ -101,7 +102,7 @@ def lose_the_recovery() -> None:
     async def nothing(self: Assignment) -> None:
         return
 
-    Assignment._load = nothing  # type: ignore[method-assign]
+    Assignment.on_recovered = nothing  # type: ignore[method-assign]
 
 
 def assign_nothing() -> None:
@@ -113,14 +114,14 @@ def block_the_consumer() -> None:
     """The thread of Faust's consumer does not return from a call: no heartbeats and no messages, while the worker's own
     loop continues.
     """
-    load = Assignment._load
+    load = Assignment.on_recovered
 
     async def load_and_block(self: Assignment) -> None:
         await load(self)
         loop = self.consumer.loop
         loop.call_soon_threadsafe(loop.call_later, _WORKS_S, time.sleep, _FOR_EVER)  # type: ignore[union-attr]
 
-    Assignment._load = load_and_block  # type: ignore[method-assign]
+    Assignment.on_recovered = load_and_block  # type: ignore[method-assign]
 
 
 def break_the_coordination() -> None:

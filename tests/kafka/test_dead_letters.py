@@ -168,7 +168,7 @@ def test_a_broker_that_is_too_slow_is_unreachable(error: type[Exception], monkey
 
     async def send() -> None:
         sender = Sender("127.0.0.1:1")
-        monkeypatch.setattr(sender._producer, "send", fails)
+        monkeypatch.setattr("streamgauge.kafka.dead_letters.Producer.send", fails)
         await sender.send(Message(NAMES.segments, b"one"))
 
     with pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
     CorruptRecordException,
     InvalidTimestampError,
@@ -23,6 +24,7 @@ from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_m
 from streamgauge.kafka.shims.cancelling import end_task
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.reading import read_all
+from tests.running import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -89,18 +91,28 @@ def test_refused_message_breaks_the_producer_until_it_is_renewed(kafka: str, pre
 
 
 @pytest.mark.kafka
-def test_it_stops_after_a_stop_that_was_cut_off_at_any_moment(kafka: str, prefix: str) -> None:
+def test_it_stops_after_a_stop_that_was_cut_off_at_any_moment(
+    kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = AIOKafkaProducer.stop
+
     async def work(steps: int) -> bool:
+        was_cut_off: list[bool] = []
+
+        async def cut_off(of_aiokafka: AIOKafkaProducer) -> None:
+            stopping = asyncio.ensure_future(stop(of_aiokafka))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            was_cut_off.append(not stopping.done())
+            await end_task(stopping)
+
         producer = Producer(kafka, max_message_bytes=2**20, batch_bytes=2**18)
         assert await producer.start()
         await (await producer.send(Message(f"{prefix}.records", b"one", partition=0)))
-        stopping = asyncio.ensure_future(producer._producer.stop())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        was_cut_off = not stopping.done()
-        await end_task(stopping)
-        await producer.stop(0)
-        return was_cut_off
+        monkeypatch.setattr(AIOKafkaProducer, "stop", cut_off)
+        await producer.stop(PATIENCE_S)
+        [cut] = was_cut_off
+        return cut
 
     steps = 0
     while asyncio.run(work(steps)):

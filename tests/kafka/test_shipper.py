@@ -25,6 +25,9 @@ class Producer:
     async def answers(self) -> bool:
         return True
 
+    async def refusal(self) -> str | None:
+        return None
+
     async def send(self, message: Message) -> "asyncio.Future[SimpleNamespace]":
         future = asyncio.get_running_loop().create_future()
         if self.generation == 0:
@@ -63,10 +66,9 @@ def test_a_row_that_is_sent_alone_and_never_confirmed_is_sent_again(
     async def run() -> None:
         unhandled: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        producer = Producer()
+        monkeypatch.setattr(shipper, "Producer", lambda *_, **__: producer)
         shipping_all = Shipper(tap.spool, ShipperSettings("127.0.0.1:1"))
-        producer: Any = Producer()
-        shipping_all._producer = producer
-        shipping_all._monitor._answers = producer.answers
         await shipping(shipping_all, lambda: until(lambda: tap.spool.waiting().rows == 0, timeout_s=5), deadline_s=1)
         assert producer.generation == 2
         assert unhandled == []

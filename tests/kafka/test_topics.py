@@ -1,8 +1,9 @@
 """Topics on a real broker: created once, compared later; each problem gives one sentence."""
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,27 +113,45 @@ def test_reading_creates_no_topic(kafka: str) -> None:
     assert asyncio.run(topics.describe(kafka, prefix)) == []
 
 
-def test_topics_that_were_made_are_waited_for_until_the_brokers_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another command, right after `topics create`, said that they are missing."""
-    answers = [({}, []), ({"a": None}, []), ({"a": None}, ["b"]), ({"a": None, "b": None}, [])]
+def created_with(
+    monkeypatch: pytest.MonkeyPatch, codes: Sequence[int], listed: list[tuple[list[str], list[str]]]
+) -> topics.Created:
+    """What `create` returns if the brokers answer so: with these error codes, and then, each time they are asked, with these
+    topics and these that may not be described. Those that it asks for are removed from `listed`.
+    """
 
     async def seen(admin: object, names: Sequence[str]) -> object:
-        return answers.pop(0)
+        described, denied = listed.pop(0)
+        return dict.fromkeys(described), denied
 
+    async def configs(*_: object) -> dict[str, dict[str, str]]:
+        return {}
+
+    async def create_topics(new: Sequence[Any]) -> object:
+        return SimpleNamespace(topic_errors=[(one.name, code, None) for one, code in zip(new, codes, strict=True)])
+
+    @contextlib.asynccontextmanager
+    async def administrator(_: object) -> AsyncIterator[object]:
+        yield SimpleNamespace(create_topics=create_topics)
+
+    monkeypatch.setattr(topics, "administrator", administrator)
     monkeypatch.setattr(topics, "existing_topics", seen)
+    monkeypatch.setattr(topics, "configs_of", configs)
     monkeypatch.setattr(topics, "LIST_POLL_S", 0.0)
-    asyncio.run(topics._wait_until_listed(None, ["a", "b"]))
-    assert len(answers) == 1, "one that may not be described is not waited for"
+    return asyncio.run(topics.create("127.0.0.1:1", 1, "sg", 1))
 
 
-def test_a_topic_that_another_process_created_meanwhile_is_not_reported_as_created() -> None:
-    async def answer(*_: object) -> object:
-        return SimpleNamespace(
-            topic_errors=[(name, code, None) for name, code in zip(names, (0, 36, 0, 0), strict=True)]
-        )
+def test_topics_that_were_made_are_waited_for_until_the_brokers_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another command, right after `topics create`, said that they are missing."""
+    [first, *others] = topics.Topics("sg").names
+    none: tuple[list[str], list[str]] = ([], [])
+    listed = [none, none, ([first], []), ([first], others), ([first, *others], [])]
+    assert created_with(monkeypatch, (0, 0, 0, 0), listed).created == [first, *others]
+    assert len(listed) == 1, "one that may not be described is not waited for"
 
-    missing = topics.Topics("sg").wanted(1)
-    names = [topic.name for topic in missing]
-    admin: Any = SimpleNamespace(create_topics=answer)
-    created = asyncio.run(topics._create_missing(admin, brokers_at("127.0.0.1:1"), missing, 1))
-    assert created == [names[0], *names[2:]]
+
+def test_a_topic_that_another_process_created_meanwhile_is_not_reported_as_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = list(topics.Topics("sg").names)
+    assert created_with(monkeypatch, (0, 36, 0, 0), [([], []), (names, [])]).created == [names[0], *names[2:]]

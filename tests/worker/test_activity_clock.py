@@ -1,8 +1,10 @@
 """The seconds of a partition's task: by the clock itself, by one partition, and by a simulated group of workers."""
 
 import asyncio
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -117,16 +119,20 @@ def test_activities_add_up_to_the_lifetime_of_the_partitions(monkeypatch: pytest
     """Two workers with four partitions, one of which is killed, and a broker that does not take each send at once."""
     schedule = Schedule(7, Faults(partitions=4, workers=2, kills=1, trouble=0.05, checkpoint_s=0.6))
     lived = {"seconds": 0.0}
-    work = Partition._run
+    start, create_task = Partition.start, asyncio.create_task
 
-    async def timed(self: Partition) -> None:
+    async def timed(work: Coroutine[Any, Any, None]) -> None:
         began = schedule.world.now
         try:
-            await work(self)
+            await work
         finally:
             lived["seconds"] += schedule.world.now - began
 
-    monkeypatch.setattr(Partition, "_run", timed)
+    def start_timed(self: Partition) -> None:
+        with patch.object(asyncio, "create_task", lambda work: create_task(timed(work))):
+            start(self)
+
+    monkeypatch.setattr(Partition, "start", start_timed)
     monkeypatch.setattr(partitions, "ActivityClock", lambda: ActivityClock(lambda: schedule.world.now))
     schedule.run()
     found = {

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -69,19 +69,17 @@ class Log:
 class Sink:
     """A sink whose partition is assigned by `on_recovered`."""
 
-    def __init__(self, committed: int | None, begin: int) -> None:
+    def __init__(self, committed: int | None, begin: int, unreadable: Sequence[int] = ()) -> None:
         self.counts: Counter[str] = Counter()
+        self.failed: list[BaseException] = []
         self.consumer = Consumer()
         metrics: Any = SimpleNamespace(add=lambda name, value=1.0, **labels: self.counts.update({name: value}))
-        store: Any = SimpleNamespace(insert=lambda records: Stored(len(records), 0, 0, ()))
+        store: Any = SimpleNamespace(insert=lambda records: Stored(len(records), 0, 0, unreadable))
         state: Any = SimpleNamespace(on_recover=lambda callback: None, on_recovery_restart=lambda callback: None)
-        self.sink = LedgerSink(WorkerSettings("127.0.0.1:1", Path("unused")), store, metrics, self._fail)
+        self.sink = LedgerSink(WorkerSettings("127.0.0.1:1", Path("unused")), store, metrics, self.failed.append)
         log: Any = Log(committed, begin)
         consumer: Any = self.consumer
         self.commits = self.sink.connect(consumer, state, log, dead_letters=None)  # type: ignore[arg-type]
-
-    def _fail(self, error: BaseException) -> None:
-        raise error
 
     def put(self, offset: int) -> None:
         self.sink.receive(
@@ -116,6 +114,7 @@ def test_a_paused_partition_is_fetched_again_when_no_queued_record_was_due(monke
             await asyncio.sleep(0.01)
         running.cancel()
         made.sink.close()
+        assert made.failed == []
 
     run(work())
 
@@ -143,22 +142,21 @@ def test_deleted_records_count_as_lost_only_above_a_committed_offset(committed: 
         await made.commits.flush()
         assert made.consumer.committed == ({0: 500} if lost else {}), "so that they are not counted again"
         made.sink.close()
+        assert made.failed == []
 
     run(work())
 
 
-def test_the_sentence_about_an_internal_error_does_not_quote_it() -> None:
+def test_the_sentence_about_an_internal_error_does_not_quote_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parser's error quotes the record that it read."""
+    monkeypatch.setattr(ledger_sink, "version_of", lambda _: int("a prompt"))
 
     async def work() -> None:
-        made = Sink(committed=0, begin=0)
-        failed: list[BaseException] = []
-        made.sink._fail = failed.append
-        failing: Any = SimpleNamespace(get=lambda *_: int("a prompt"))
-        made.sink._trackers = failing
-        made.sink._queue.put(SimpleNamespace(partition=0, offset=0, key=b"", value=b"", headers=()))
+        made = Sink(committed=0, begin=0, unreadable=[0])
+        await made.sink.on_recovered()
+        made.put(0)
         await made.sink.run()
-        assert [str(error) for error in failed] == ["internal error while storing records: ValueError"]
+        assert [str(error) for error in made.failed] == ["internal error while storing records: ValueError"]
         made.sink.close()
 
     run(work())

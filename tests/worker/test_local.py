@@ -1,5 +1,6 @@
 """The loop without Kafka: a real spool, a ledger file and a state file; it may be killed between any two of its steps."""
 
+import contextlib
 import itertools
 import sqlite3
 import threading
@@ -133,13 +134,12 @@ def test_a_ledger_that_fails_for_a_while_loses_nothing(life: Life, data_dir: Pat
     assert waiting(data_dir) == 0
 
 
-def test_a_state_that_fails_for_a_while_loses_nothing(
-    life: Life, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_fails_for_a_while_loses_nothing(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "BUSY_S", 0.01)
+    life = Life(data_dir)
     bundles = bundles_of(chat_segments(1, cut=1), per_bundle=1)
     blocker = sqlite3.connect(data_dir / "state.sqlite", isolation_level=None)
     put(data_dir, *bundles[:3])
-    life.state._database.execute("PRAGMA busy_timeout = 10")
     blocker.execute("BEGIN IMMEDIATE")
     for _ in range(2):
         with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -159,14 +159,12 @@ def test_a_state_that_fails_for_a_while_loses_nothing(
 
 
 @pytest.mark.slow
-def test_a_spool_that_fails_is_logged_and_retried(life: Life, data_dir: Path) -> None:
+def test_a_spool_that_fails_is_logged_and_retried(life: Life, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.spool.file.BUSY_S", 0.01)
     put(data_dir, *whole(2))
     blocker = sqlite3.connect(data_dir / "spool.sqlite", isolation_level=None)
     life.work(0)
     life.spool.take(0, 1)  # opened
-    connection = life.spool._file._connection
-    assert connection is not None
-    connection.execute("PRAGMA busy_timeout = 10")
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(SpoolFailed, match=r"the spool cannot be used \(busy\)"):
         life.work()
@@ -199,14 +197,14 @@ def test_a_bundle_that_breaks_the_assembler_stops_no_other(
     life: Life, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, *good = bundles_of([*chat_segments(1), *chat_segments(2)], per_bundle=2)
-    inner = life.loop._assembler.apply
+    inner = life.loop.assembler.apply
 
     def apply(offset: int, log_ms: int, bundle: Bundle) -> list[Record]:
         if bundle.number == bad.number:
             raise ZeroDivisionError
         return inner(offset, log_ms, bundle)
 
-    monkeypatch.setattr(life.loop._assembler, "apply", apply)
+    monkeypatch.setattr(life.loop.assembler, "apply", apply)
     put(data_dir, bad, *good)
     life.work()
     assert [what for what, _ in deadletters(data_dir)] == ["ZeroDivisionError"]
@@ -231,8 +229,9 @@ def test_dead_letters_are_bounded_and_the_newest_are_kept(data_dir: Path, monkey
 
 def test_an_invalid_state_is_an_error_at_the_start(data_dir: Path) -> None:
     state = StateFile(data_dir / "state.sqlite")
-    state._database.execute("INSERT INTO state VALUES (3, x'c1')")
     state.close()
+    with contextlib.closing(sqlite3.connect(data_dir / "state.sqlite", isolation_level=None)) as database:
+        database.execute("INSERT INTO state VALUES (3, x'c1')")
     with pytest.raises(msgspec.DecodeError):
         Life(data_dir)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from aiokafka.errors import (
@@ -24,6 +25,9 @@ class Coordinator:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
 
+    async def start(self) -> None:
+        pass
+
     async def find_coordinator(self, group: str) -> int:
         return 1
 
@@ -32,8 +36,13 @@ class Coordinator:
 
 
 def asked(topics: list[Any], code: int = 0) -> Log:
-    log = Log(brokers_at("127.0.0.1:1"), "group")
-    log._admin = Coordinator(OffsetFetchResponse_v3(0, topics, code))
+    """A log whose group's coordinator answers so."""
+    log, coordinator = Log(brokers_at("127.0.0.1:1"), "group"), Coordinator(OffsetFetchResponse_v3(0, topics, code))
+    with (
+        patch.object(log_module, "AIOKafkaConsumer", lambda **_: coordinator),
+        patch.object(log_module, "AIOKafkaAdminClient", lambda **_: coordinator),
+    ):
+        asyncio.run(log.start())
     return log
 
 
@@ -78,13 +87,17 @@ class Client:
 
 def test_clients_are_closed_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "AIOKafkaConsumer", Client)
+    monkeypatch.setattr(log_module, "AIOKafkaAdminClient", Client)
     Client.calls = []
     log = Log(brokers_at("127.0.0.1:1"), "group")
     with pytest.raises(KafkaConnectionError):
         asyncio.run(log.has_message("topic", 0, 1, 2))
     assert Client.calls == ["start", "stop"]
     Client.calls = []
-    log._consumer = log._admin = Client()
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(log.start())
+    assert Client.calls == ["start"]
+    Client.calls = []
     with pytest.raises(KafkaConnectionError):
         asyncio.run(log.stop())
     assert Client.calls == ["stop", "close"]

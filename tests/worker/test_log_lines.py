@@ -33,7 +33,7 @@ def line_of(fault: BugError | StuckError) -> dict[str, object]:
     logger, kept = logging.getLogger("streamgauge.worker"), Kept()
     logger.addHandler(kept)
     try:
-        Worker(WorkerSettings("127.0.0.1:1", data_dir=None))._fail(fault)  # type: ignore[arg-type]
+        Worker(WorkerSettings("127.0.0.1:1", data_dir=None)).watchdog.fail(fault)  # type: ignore[arg-type]
     finally:
         logger.removeHandler(kept)
     (line,) = kept.lines

@@ -28,12 +28,12 @@ async def _nowhere(_: Message) -> bool:
 
 
 def a_partition(producer: Producer, metrics: Metrics) -> Partition:
-    """A partition of which nothing is read."""
+    """A partition that reads nothing, and checkpoints at once: it has read messages that are not acknowledged."""
     anything: Any = SimpleNamespace(topic="segments", end=lambda number: 7, limit=0, alone_s=0.0)
     reading = ReadContext(anything, anything)
-    around = PartitionContext(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 1.0, 60.0)
+    around = PartitionContext(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 0.01, 60.0)
     return Partition(
-        3, Assembler(), ConfirmedSender(producer, _nowhere), around, acknowledged=0, next_offset=0, lost=0, known=[]
+        3, Assembler(), ConfirmedSender(producer, _nowhere), around, acknowledged=0, next_offset=7, lost=0, known=[]
     )
 
 
@@ -50,7 +50,9 @@ def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monke
         server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
         producer = Producer(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", max_message_bytes=1000, batch_bytes=1000)
         partition = a_partition(producer, Metrics())
-        task = partition._task = asyncio.create_task(partition._sender.send(Message("t", b"x")))
+        others = asyncio.all_tasks()
+        partition.start()
+        [task] = asyncio.all_tasks() - others
         dropping: list[asyncio.Task[None]] = []
 
         async def cancelled_while_it_closes(self: Any) -> None:

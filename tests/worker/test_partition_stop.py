@@ -49,7 +49,7 @@ class SegmentsLog:
                         headers=(),
                     )
                 )
-                self.most_queued = max(self.most_queued, len(partition._queue))
+                self.most_queued = max(self.most_queued, len(partition.queue))
 
     def pause(self, _: int) -> None:
         self.paused = True

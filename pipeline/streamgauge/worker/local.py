@@ -35,6 +35,9 @@ SILENCE_EVERY_S = 5.0
 # Rows that are taken from the spool at once (bytes): bounds memory, and how long a stop takes.
 BATCH_BYTES = 4 * 1024 * 1024
 
+# How long a write of the state waits for another program that has the file open (seconds).
+BUSY_S = 10.0
+
 # The state's file in the data directory.
 STATE_FILE = "state.sqlite"
 
@@ -59,7 +62,7 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         path.touch(mode=0o600)
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
             # The spool's rows are removed after a save: the state must be on the disk by then, not only in a cache.

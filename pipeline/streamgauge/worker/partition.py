@@ -87,7 +87,7 @@ class Partition:
     """One assigned partition. `acknowledged`: the committed offset. `next_offset`: where reading continues. `lost`: the
     number of messages below it that expired before they were read. `known`: the state entries in the changelog.
 
-    Start it with `start`; give it messages with `put`, in offset order.
+    Start it with `start`; give it messages with `put`, in offset order. `queue`: those that wait.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Partition:
         self._offsets = OffsetTracker(context.reading, number, next_offset, self.report_gap)
         self._acknowledged = acknowledged
         self._lost = lost
-        self._queue = MessageQueue()
+        self.queue = MessageQueue()
         self._paused = False
         self._unacknowledged = 0
         self._records: list[Record] = []
@@ -147,11 +147,11 @@ class Partition:
         if is_of_this_format(message.value):
             self._readable_offset = max(message.offset, self._readable_offset)
         searches = self._stopped and not self._readable_follows()
-        if searches and self._queue.size_bytes > FULL_BYTES:
+        if searches and self.queue.size_bytes > FULL_BYTES:
             return
-        self._queue.put(message)
+        self.queue.put(message)
         self._wake.set()
-        if self._queue.size_bytes > FULL_BYTES and not self._paused and not searches:
+        if self.queue.size_bytes > FULL_BYTES and not self._paused and not searches:
             self._paused = True
             self._context.reading.consumer.pause(self._number)
 
@@ -183,8 +183,8 @@ class Partition:
             self.add_seconds()
 
     async def _work(self) -> None:
-        while not (self._finishing and not self._queue):
-            if self._queue:
+        while not (self._finishing and not self.queue):
+            if self.queue:
                 await self._process_queue()
             else:
                 await self._wait(self._context.checkpoint_s / 4)
@@ -198,7 +198,7 @@ class Partition:
         """Apply queued messages for about _SLICE_S, and then let other tasks run."""
         self._clock.enter(Activity.APPLYING)
         ends = asyncio.get_running_loop().time() + _SLICE_S
-        while self._queue and self._unacknowledged < _MAX_UNACKNOWLEDGED:
+        while self.queue and self._unacknowledged < _MAX_UNACKNOWLEDGED:
             await self._process_message(self._dequeue())
             if asyncio.get_running_loop().time() > ends:
                 break
@@ -206,8 +206,8 @@ class Partition:
         await asyncio.sleep(0)
 
     def _dequeue(self) -> Any:
-        message = self._queue.take()
-        if self._queue.size_bytes < LOW_BYTES:
+        message = self.queue.take()
+        if self.queue.size_bytes < LOW_BYTES:
             self._resume()
         return message
 

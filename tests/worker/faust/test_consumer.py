@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.consumer import FaustConsumer
@@ -56,7 +56,7 @@ def test_a_consumer_whose_thread_has_ended_refuses_without_an_error() -> None:
         app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
         consumer: Any = FaustConsumer(app, "segments")
         consumer.assigned = lambda: {0}
-        thread: Any = consumer._faust_consumer._thread
+        thread: Any = cast(Any, app.consumer)._thread
         thread.thread_loop = asyncio.new_event_loop()
         thread.thread_loop.close()
         coordinator = SimpleNamespace(_do_heartbeat=None, generation=1)
