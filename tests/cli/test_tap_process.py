@@ -151,7 +151,7 @@ def test_counters_of_applications_are_settled_again_after_a_bug(
     monkeypatch.setattr(tap_process, "close_app_balances", settle)
 
     async def work() -> None:
-        settling = asyncio.create_task(tap_process._close_app_balances(tmp_path))
+        settling = asyncio.create_task(tap_process.keep_closing_app_balances(tmp_path))
         async with asyncio.timeout(PATIENCE_S):
             while len(settled) < 4 and not settling.done():  # noqa: ASYNC110 - another thread settles
                 await asyncio.sleep(0.01)

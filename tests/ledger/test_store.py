@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import event
 
 from streamgauge.ledger import ALL_RECORDS, Filter, SqliteLedger, open_ledger
 from streamgauge.ledger.store import PAGE_ROWS
 from tests.ledger.rows import make_row
+from tests.ledger.statements import each_statement
 
 IN_RANGE = Filter(since_us=0, until_us=2**60)
 BY_INDEX = "SEARCH records USING INDEX records_by_start (<expr>>? AND <expr><?)"
@@ -21,9 +22,9 @@ class Explained:
     def __init__(self, ledger: SqliteLedger) -> None:
         self.ledger = ledger
         self.plans: list[str] = []
-        event.listen(ledger._engine, "before_cursor_execute", self._explain)
 
-    def _explain(self, connection: Any, cursor: Any, sql: str, parameters: Any, *_: Any) -> None:
+    def explain(self, connection: Any, cursor: Any, sql: str, parameters: Any) -> None:
+        """Called with each statement."""
         if "records.record" in sql or "FROM records" in sql:
             plan = connection.connection.dbapi_connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
             self.plans += [line[3] for line in plan if " records " in f"{line[3]} "]
@@ -34,7 +35,9 @@ def explained(tmp_path: Path) -> Iterator[Explained]:
     with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
         ledger.insert([make_row(number) for number in range(2 * PAGE_ROWS)])
         ledger.insert([make_row(90_000, started_at=None)])
-        yield Explained(ledger)
+        explained = Explained(ledger)
+        with each_statement(explained.explain):
+            yield explained
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
@@ -64,18 +67,16 @@ def test_a_trace_is_found_by_its_index(explained: Explained) -> None:
 def test_postgresql_reads_a_page_by_the_index(postgres_url: str) -> None:
     with open_ledger(postgres_url) as ledger:
         ledger.insert([make_row(number) for number in range(2 * PAGE_ROWS)])
-        engine = ledger._engine  # type: ignore[attr-defined]
         plans: list[str] = []
 
-        def explain(connection: Any, cursor: Any, sql: str, parameters: Any, *_: Any) -> None:
+        def explain(connection: Any, cursor: Any, sql: str, parameters: Any) -> None:
             if "records.record" in sql:
                 found = connection.connection.dbapi_connection.execute(f"EXPLAIN {sql}", parameters).fetchall()
                 plans.append("\n".join(line[0] for line in found))
 
-        with engine.connect() as connection:
-            connection.exec_driver_sql("ANALYZE records")
-            connection.commit()
-        event.listen(engine, "before_cursor_execute", explain)
-        assert len(list(ledger.query(PAGE_ROWS, Filter(since_us=0)))) == PAGE_ROWS
+        with psycopg.connect(postgres_url, autocommit=True) as database:
+            database.execute("ANALYZE records")
+        with each_statement(explain):
+            assert len(list(ledger.query(PAGE_ROWS, Filter(since_us=0)))) == PAGE_ROWS
     assert "records_default_coalesce_stream_id_idx" in plans[0], "the partition's part of records_by_start"
     assert "Sort" not in plans[0]

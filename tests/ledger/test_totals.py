@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, event, insert
+from sqlalchemy import Connection, create_engine, insert
 
 from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, Total
 from streamgauge.ledger.contract import add_totals, sort_totals
@@ -24,6 +24,7 @@ from streamgauge.ledger.schema import records
 from streamgauge.ledger.totals import totals_of
 from tests.ledger.counting import count_once
 from tests.ledger.rows import make_row
+from tests.ledger.statements import each_statement
 from tests.metrics.records import ABSENT, make_usage
 
 pytestmark = pytest.mark.slow
@@ -157,9 +158,9 @@ def test_a_statement_does_not_grow_with_the_number_of_mapped_credentials(tmp_pat
     with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
         statements: list[str] = []
 
-        @event.listens_for(ledger._engine, "before_cursor_execute")
-        def _note(_c: object, _d: object, statement: str, _p: object, _x: object, _m: object) -> None:
+        def note(_c: object, _d: object, statement: str, *_: object) -> None:
             statements.append(statement)
 
-        ledger.totals(["tenant"], Filter(tenants=tuple((str(number), "a") for number in range(5_000))))
+        with each_statement(note):
+            ledger.totals(["tenant"], Filter(tenants=tuple((str(number), "a") for number in range(5_000))))
         assert 0 < max(map(len, statements)) < 20_000

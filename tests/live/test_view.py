@@ -213,10 +213,10 @@ def test_a_duplicate_bundle_of_ended_streams_makes_no_tracks(process: Process) -
     for offset in range(2):
         records = process.assembler.apply(offset, offset, bundle)
         process.view.applied(bundle, process.assembler, records)
-        assert len(process.view._tracks) == len(records)
+        assert len(process.view.tracks) == len(records)
         for record in records:
             process.view.finished(record)
-    assert len(process.view._tracks) == 0
+    assert len(process.view.tracks) == 0
 
 
 def test_a_duplicate_bundle_leaves_the_track_of_a_record_that_is_not_durable_yet(process: Process) -> None:
@@ -237,7 +237,7 @@ def test_a_stream_that_is_ignored_leaves_no_track(process: Process) -> None:
     process.take([msgspec.structs.replace(first, opening=msgspec.structs.replace(first.opening, path=None))], 10 * MS)
     process.take([ended(1, 1, 300 * MS)], 400 * MS)
     assert process.assembler.open_streams == 0
-    assert len(process.view._tracks) == 0
+    assert len(process.view.tracks) == 0
 
 
 def test_records_are_the_same_with_and_without_a_page_that_looks(process: Process) -> None:

@@ -128,7 +128,11 @@ def test_a_client_with_many_paths_cannot_fill_the_disk(file: Path) -> None:
     log.read("192.0.2.9", "/", 200, token=False)
     assert lines(file)[-1]["not_written"] == asked - LINES_PER_S
     assert file.stat().st_size < 400 * (LINES_PER_S + 1)
-    assert len(log._counted) <= MAX_KINDS
+    clock.now += 1
+    for number, written in ((asked - 1, 0), (asked - MAX_KINDS, 1)):
+        before = len(lines(file))
+        log.read("192.0.2.1", f"/streams/{number}" + "x" * 5_000, 200, token=False)
+        assert len(lines(file)) == before + written, "the oldest kinds are forgotten, and counted no longer"
     log.close()
 
 

@@ -18,7 +18,7 @@ from streamgauge.core.record import ReportedCost
 from streamgauge.ledger import Cost
 from streamgauge.ledger.cost import Unpriced, usd
 from streamgauge.prices import Prices
-from streamgauge.prices.catalogue import _rate
+from streamgauge.prices.catalogue import Offer, _rate
 from streamgauge.prices.price_file import load_prices
 from streamgauge.prices.rates import Rates
 from tests.ledger.rows import make_row
@@ -234,19 +234,27 @@ def test_a_price_of_the_operator_may_be_for_one_speed(tmp_path: Path) -> None:
     assert str(source("standard")).startswith("genai-prices")
 
 
-class _Cleared(dict[Any, Any]):
-    """Is cleared, as by another thread, after each look whether it has a key."""
+@pytest.mark.parametrize("at", range(1, 6))
+def test_another_thread_may_clear_the_known_prices_at_any_time(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """As the prices of one more model do, when as many are known as are kept: before any look for a known price."""
+    from streamgauge.prices import pricing
 
-    def __contains__(self, key: object) -> bool:
-        found = super().__contains__(key)
-        self.clear()
-        return found
+    looks = 0
 
+    class Raced(Offer):
+        def __hash__(self) -> int:
+            nonlocal looks
+            looks += 1
+            if looks == at:
+                cost(prices, request_model="gpt-4o", response_model="gpt-4o")
+            return super().__hash__()
 
-def test_another_thread_may_clear_the_known_prices_at_any_time() -> None:
+    monkeypatch.setattr(pricing, "_KEPT", 1)
+    expected = cost()
     prices = Prices(report=failing)
-    prices._known = _Cleared()
-    assert cost(prices) == cost(prices) == cost()
+    monkeypatch.setattr(pricing, "Offer", Raced)
+    assert cost(prices) == cost(prices) == cost(prices) == expected
+    assert looks >= at
 
 
 def test_without_model_start_or_usage_there_is_no_price() -> None:

@@ -13,7 +13,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 def room(budget: Budget) -> int:
     """How much can be reserved without evicting a holder."""
-    return budget._left
+    return budget.free
 
 
 def gathered(budget: Budget, size: int, pieces: int = 4) -> BodyBuffer:
@@ -117,18 +117,37 @@ def test_holders_that_cannot_be_evicted_leave_a_quarter_to_small_bodies() -> Non
 def test_the_whole_budget_is_free_again(steps: list[tuple[int, int, str]]) -> None:
     budget = Budget(200_000)
     bodies = [BodyBuffer(budget, 120_000) for _ in range(4)]
+    sizes = [0] * 4
     for which, size, step in steps:
         if step == "add":
             bodies[which].add(bytes(size))
+            sizes[which] += size
         elif step == "take":
             bodies[which].take()
         else:
             bodies[which].drop()
-        assert room(budget) == 200_000 - sum(body._size for body in bodies)
+        sizes = [0 if body.capped or (step != "add" and at == which) else sizes[at] for at, body in enumerate(bodies)]
+        assert room(budget) == 200_000 - sum(sizes)
         assert room(budget) >= 0
-        assert budget._large_bytes == sum(budget._large.values())
     for body in bodies:
         body.drop()
     assert room(budget) == 200_000
-    assert not budget._small
-    assert not budget._large
+    capped = [body.capped for body in bodies]
+    assert evicted_of(budget) == ["small", "large"]
+    assert [body.capped for body in bodies] == capped, "a body that holds nothing was evicted"
+
+
+def evicted_of(budget: Budget) -> list[str]:
+    """What is evicted from a budget of 200,000 bytes whose large holders have just three quarters: for a byte more of a small
+    body, then for one of a large body.
+    """
+    large, larger, small, next_small, last_small = (BodyBuffer(budget, 200_000) for _ in range(5))
+    for body, size in ((large, 70_000), (larger, 80_000), (small, 50_000)):
+        body.add(bytes(size))
+    held = {"large": large, "larger": larger, "small": small, "next_small": next_small}
+    assert room(budget) == 0
+    next_small.add(b"1")
+    evicted = [name for name, body in held.items() if body.capped]
+    last_small.add(bytes(room(budget)))
+    larger.add(b"1")
+    return evicted + [name for name, body in held.items() if body.capped and name not in evicted]

@@ -1,8 +1,12 @@
 """Messages in, segments out: nothing raises, every read is counted, no secret is stored."""
 
+import contextlib
 import json
 import tracemalloc
 import uuid
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -13,7 +17,8 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
 from streamgauge.recorder import capture, events, request, response
-from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT
+from streamgauge.recorder import recorder as recording
+from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT, RecordedStream
 from streamgauge.recorder.protocol import (
     ExchangeEnding,
     Message,
@@ -233,14 +238,15 @@ def test_a_bug_makes_only_its_stream_incomplete(
     recorder = Recorder(talk.settings())
     messages = [opened(), RequestBody(1, b"{}"), sent(2), *arrivals(head(SSE) + EVENTS[0], EVENTS[1]), ended()]
     segments = []
-    for place, one in enumerate(messages):
-        with monkeypatch.context() as broken:
-            if place == message:
-                broken.setattr(owner, name, raising)
-            recorder.handle(one)
-            assert recorder.pending_bytes == _pending_of(recorder)
-            segments += recorder.segments()
-            assert recorder.pending_bytes == 0
+    with all_streams() as begun:
+        for place, one in enumerate(messages):
+            with monkeypatch.context() as broken:
+                if place == message:
+                    broken.setattr(owner, name, raising)
+                recorder.handle(one)
+                assert (recorder.pending_bytes, recorder.behind_bytes) == pending_of(begun)
+                segments += recorder.segments()
+                assert recorder.pending_bytes == 0
     for one in answer(head(SSE), BODY):
         recorder.handle(one)
     segments += recorder.segments()
@@ -294,11 +300,23 @@ MESSAGES = st.one_of(
 )
 
 
-def _pending_of(recorder: Recorder) -> int:
-    """Pending bytes, added up over all streams."""
-    captures = {*recorder._changed, *recorder._open.values(), *recorder._behind}
-    assert recorder.behind_bytes == sum(one.waiting_bytes for one in captures if one.behind)
-    return sum(one.ready_bytes + (0 if one.behind else one.waiting_bytes) for one in captures)
+@contextlib.contextmanager
+def all_streams() -> Iterator[list[RecordedStream]]:
+    """Gives the streams that recorders begin, also those that have ended."""
+    begun: list[RecordedStream] = []
+
+    def begin(*given: Any) -> RecordedStream:
+        begun.append(RecordedStream(*given))
+        return begun[-1]
+
+    with patch.object(recording, "RecordedStream", begin):
+        yield begun
+
+
+def pending_of(streams: list[RecordedStream]) -> tuple[int, int]:
+    """Pending bytes, and those of streams behind, added up over all streams."""
+    behind = sum(one.waiting_bytes for one in streams if one.behind)
+    return sum(one.ready_bytes + (0 if one.behind else one.waiting_bytes) for one in streams), behind
 
 
 @settings(deadline=None)
@@ -315,13 +333,14 @@ def test_every_read_is_in_a_segment_or_counted(
     most = 1_000 if bounded else 1_000_000
     recorder = Recorder(talk.settings("masked"), max_open_streams=2, turn_work=work, max_behind_bytes=most)
     segments: list[Segment] = []
-    for number, message in enumerate(messages):
-        recorder.handle(message)
-        assert recorder.pending_bytes == _pending_of(recorder)
-        if number % every == 0:
-            segments += recorder.segments() if number % whole == 0 else [*recorder.each_due(), *recorder.turn()]
-            assert recorder.pending_bytes == _pending_of(recorder)
-        assert recorder.behind_bytes <= most
+    with all_streams() as begun:
+        for number, message in enumerate(messages):
+            recorder.handle(message)
+            assert (recorder.pending_bytes, recorder.behind_bytes) == pending_of(begun)
+            if number % every == 0:
+                segments += recorder.segments() if number % whole == 0 else [*recorder.each_due(), *recorder.turn()]
+                assert (recorder.pending_bytes, recorder.behind_bytes) == pending_of(begun)
+            assert recorder.behind_bytes <= most
     recorder.cut(0, None)
     segments += recorder.segments()
     assert (recorder.pending_bytes, recorder.behind_bytes, recorder.open_streams) == (0, 0, 0)

@@ -10,11 +10,9 @@ import pytest
 
 from streamgauge.recount import vocabularies
 from streamgauge.recount.vocabularies import (
-    CL100K,
     VOCABULARIES,
     MissingVocabulary,
     Tokenizers,
-    Vocabulary,
     _files_of,
     tokenizer,
 )
@@ -50,7 +48,7 @@ def test_another_file_of_that_name_is_refused(tmp_path: Path) -> None:
 def test_a_file_in_a_directory_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     content = b"".join(b"%s %d\n" % (base64.b64encode(bytes([value])), value) for value in range(256))
     digest = hashlib.sha256(content).hexdigest()
-    made = Vocabulary(CL100K, "made.tiktoken", digest, "no_such_package", "", "nothing", vocabularies._lines)
+    made = VOCABULARIES["cl100k_base"]._replace(file="made.tiktoken", sha256=digest, package="no_such_package")
     monkeypatch.setitem(VOCABULARIES, "made", made)
     (tmp_path / f"made.tiktoken{suffix}").write_bytes(gzip.compress(content) if suffix else content)
     assert tokenizer("made", tmp_path).count("abc") == 3

@@ -29,9 +29,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_module, "MAX_RESTART_S", 0.05)
 
 
+def settings_of(log: Path, name: str, *does: str) -> bytes:
+    return json.dumps({"name": name, "log": str(log), "does": does or ["stay"]}).encode()
+
+
 def child(log: Path, name: str, *does: str) -> Child:
-    settings = {"name": name, "log": str(log), "does": does or ["stay"]}
-    return Child(name, "tests.group_child", lambda: json.dumps(settings).encode())
+    return Child(name, "tests.group_child", lambda: settings_of(log, name, *does))
 
 
 def lines(log: Path, ending: str = "") -> list[str]:
@@ -395,15 +398,14 @@ def test_a_child_whose_settings_cannot_be_made_is_tried_again_and_reported(
     log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its settings restore a directory first, for which the disk may have no room."""
-    made = child(log, "one", "fall", "stay")
-    settings, failures = made._settings, [OSError(28, "No space left on device"), LookupError("sk-0123456789")]
+    failures = [OSError(28, "No space left on device"), LookupError("sk-0123456789")]
 
     def failing() -> bytes:
         if made.starts in (2, 3):
             raise failures.pop(0)
-        return settings()
+        return settings_of(log, "one", "fall", "stay")
 
-    made._settings = failing
+    made = Child("one", "tests.group_child", failing)
 
     async def work() -> None:
         group = Group(child(log, "recorder"), [made], print)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.spool import NewRow, Spool
+from streamgauge.spool.file import FileLock
 from streamgauge.spool.read_counters import Counters, DropReason
 
 WAIT_S = 20.0
@@ -32,10 +33,13 @@ def ended(*tasks: Callable[[], object]) -> bool:
     return not any(thread.is_alive() for thread in threads)
 
 
-def test_a_failure_is_that_of_the_threads_own_call(spool: Spool, tmp_path: Path) -> None:
+def test_a_failure_is_that_of_the_threads_own_call(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgauge.spool.file.BUSY_S", 0.0)
+    spool.close()  # it is opened again
     [first, _] = spool.take(0, 1000)
     locks = sqlite3.connect(tmp_path / "spool.sqlite", isolation_level=None)
-    spool._file._connection.execute("PRAGMA busy_timeout=0")  # type: ignore[union-attr]
     locks.execute("BEGIN IMMEDIATE")
     assert spool.done([first.id]) == 0
     assert ended(spool.waiting)
@@ -50,17 +54,17 @@ def test_rows_are_removed_while_another_thread_opens_the_file(spool: Spool, monk
     """One has a lock that the other waits for, in whichever order: both end."""
     [first, _] = spool.take(0, 1000)
     opening, removing = threading.Event(), threading.Event()
-    usual = spool._file._open
+    usual = FileLock.__enter__
 
-    def open_slowly() -> sqlite3.Connection:
+    def lock_slowly(lock: FileLock) -> None:
         if threading.current_thread().name == "opens":
             opening.set()
             removing.wait(0.5)
         else:
             removing.set()
-        return usual()
+        usual(lock)
 
-    monkeypatch.setattr(spool._file, "_open", open_slowly)
+    monkeypatch.setattr(FileLock, "__enter__", lock_slowly)
     spool.close()
 
     def opens() -> None:
@@ -77,10 +81,14 @@ def test_rows_are_removed_while_another_thread_opens_the_file(spool: Spool, monk
 
 def test_what_waits_is_read_without_waiting_for_another_thread(spool: Spool) -> None:
     assert spool.waiting().rows == 2
-    working, go_on = threading.Event(), threading.Event()
+    working, go_on, told = threading.Event(), threading.Event(), list[bool]()
+
+    def keep(_: bytes) -> None:
+        working.set()
+        told.append(go_on.wait(WAIT_S))
 
     def works() -> None:
-        spool._file.run(lambda _: (working.set(), go_on.wait(WAIT_S)))  # type: ignore[arg-type, func-returns-value]
+        spool.drop_reads_for_space(1, keep, newest=True)
 
     thread = threading.Thread(target=works)
     thread.start()
@@ -88,3 +96,4 @@ def test_what_waits_is_read_without_waiting_for_another_thread(spool: Spool) -> 
     assert spool.waiting().rows == 2
     go_on.set()
     thread.join()
+    assert all(told)

@@ -135,7 +135,7 @@ async def running_tap(
             access=access,
         )
         await start_admin_port(stack, admin, settings)
-        settling = reported_task("the closing of applications' balances", _close_app_balances(counters))
+        settling = reported_task("the closing of applications' balances", keep_closing_app_balances(counters))
         stack.push_async_callback(_cancel, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
@@ -166,7 +166,7 @@ def check_certificates(settings: Settings) -> None:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
 
-async def _close_app_balances(counters: Path) -> None:
+async def keep_closing_app_balances(counters: Path) -> None:
     """Closes the balances of applications that were killed, while the tap runs."""
     while True:
         await asyncio.sleep(CLOSE_BALANCES_S)

@@ -73,7 +73,7 @@ class _Open(NamedTuple):
 class LiveView:
     """The view of one process. `process`: its command; `clock`: monotonic seconds; `wall`: seconds since 1970.
 
-    `prices`: whether the process has prices.
+    `prices`: whether the process has prices. `tracks`: the streams that it follows.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LiveView:
         self._wall = wall
         self._stall_ns = round(limits.stall_seconds * 1e9)
         self._taps: OrderedDict[bytes, tuple[int, float]] = OrderedDict()  # instance -> its clock (ns), when heard
-        self._tracks = Tracks(self._stall_ns)
+        self.tracks = Tracks(self._stall_ns)
         self._history = History()
         self._worst = WorstStreams()
         self._headroom = Headroom()
@@ -122,9 +122,9 @@ class LiveView:
             ended = {UUID(record.stream_id).bytes for record in records}
             for segment in bundle.segments:
                 if segment.stream in ended or assembler.state_of(segment.stream, whole=False) is not None:
-                    self._tracks.add(segment, bundle.tap_ns)
+                    self.tracks.add(segment, bundle.tap_ns)
                 else:  # a duplicate, or a stream that ended without a record: nothing would end its track
-                    self._tracks.end(segment)
+                    self.tracks.end(segment)
             if now_s - self._measured_s >= 1.0:
                 self._choose_share(now_s)
         except Exception as error:  # noqa: BLE001 - a fault of the page must not reach the assembler
@@ -134,7 +134,7 @@ class LiveView:
         """Decides how many of the next streams are followed, by the rate of reads since the last call."""
         rate = self._reads / (now_s - self._measured_s)
         is_asked = now_s - self._asked_s < ASKED_S
-        self._tracks.share = 256 if is_asked or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
+        self.tracks.share = 256 if is_asked or rate <= BUSY_READS else max(1, int(256 * BUSY_READS / rate))
         self._measured_s, self._reads = now_s, 0
 
     def load(self, streams: Sequence[tuple[Record, StreamCost | None, float]], since_s: float) -> None:
@@ -155,7 +155,7 @@ class LiveView:
                 return
             now_s = self._clock()
             self._history.add(record, cost, self._wall())
-            self._worst.add(record, self._tracks.take(UUID(record.stream_id).bytes), now_s)
+            self._worst.add(record, self.tracks.take(UUID(record.stream_id).bytes), now_s)
             self._headroom.add(record, now_s)
         except Exception as error:  # noqa: BLE001 - as above
             report_fault("the page's view of records", error)
@@ -212,9 +212,9 @@ class LiveView:
         for assembler in self.scope().assemblers.values():
             state = assembler.state_of(stream_id.bytes)
             if state is not None:
-                moments = self._tracks.decode(state.stream, state.dialect)
+                moments = self.tracks.decode(state.stream, state.dialect)
                 row = self._open_row(self._facts(state, now_s))
-                return _timeline(row, record_of(state), moments, self._tracks.get(state.stream))
+                return _timeline(row, record_of(state), moments, self.tracks.get(state.stream))
         finished = self._worst.find(str(stream_id))
         if finished is None:
             return None
@@ -233,7 +233,7 @@ class LiveView:
         return OpenStreams(len(facts), len(facts) - len(shown), silent, [self._open_row(stream) for stream in shown])
 
     def _facts(self, state: StreamState, now_s: float) -> _Open:
-        track, heard = self._tracks.get(state.stream), self._taps.get(state.instance)
+        track, heard = self.tracks.get(state.stream), self._taps.get(state.instance)
         if heard is None:
             return _Open(state, None, None, None, False)
         tap_ns, heard_s = heard
@@ -251,7 +251,7 @@ class LiveView:
         row.outcome = row.end_s = None
         row.open_s, row.silent_s, row.is_silent = _rounded(stream.open_s), _rounded(stream.silent_s), stream.is_silent
         row.tap_heard_s = _rounded(stream.heard_s)
-        row.ticks = _ticks(self._tracks.decode(stream.state.stream, stream.state.dialect), stream.open_s)
+        row.ticks = _ticks(self.tracks.decode(stream.state.stream, stream.state.dialect), stream.open_s)
         return row
 
 

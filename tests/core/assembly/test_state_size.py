@@ -10,7 +10,8 @@ import pytest
 
 from streamgauge.core.assembly import assembler as assembling
 from streamgauge.core.assembly import state_size
-from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, bucket_of
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Bucket, bucket_of
+from streamgauge.core.assembly.state_codec import decode_entry
 from streamgauge.core.assembly.state_size import FEW_STREAMS, MAX_BUCKET_BYTES
 from streamgauge.core.capture.segments import Bundle, Head, Opening, RateLimit, Read, RequestFacts, Segment
 from streamgauge.core.record import Record, encode_record
@@ -106,8 +107,12 @@ def test_a_state_without_a_size_gets_its_encoded_size() -> None:
     """The state of a program that did not count: its size is the number of its bytes."""
     assembler = Assembler()
     assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [fat(1, FAT)]))
-    bucket = assembler._buckets[0]
+    bucket = bucket_in(assembler.dump(0))
     older = msgspec.msgpack.encode([bucket.applied_offset, bucket.streams, bucket.closed])
     again = Assembler()
     again.load(0, older)
-    assert again._buckets[0].size == len(older) > 200_000
+    assert bucket_in(again.dump(0)).size == len(older) > 200_000
+
+
+def bucket_in(dumped: bytes) -> Bucket:
+    return msgspec.msgpack.decode(decode_entry(dumped), type=Bucket)
