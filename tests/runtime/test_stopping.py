@@ -164,6 +164,7 @@ def test_the_same_signal_that_comes_twice_at_once_counts_as_one(monkeypatch: pyt
 
 def test_failing_disk_does_not_prevent_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
+    faults: list[dict[str, object]] = []
     monkeypatch.setattr(stopping_module, "SAME_S", 0.0)
     monkeypatch.setattr(os, "_exit", codes.append)
 
@@ -171,6 +172,7 @@ def test_failing_disk_does_not_prevent_the_exit(monkeypatch: pytest.MonkeyPatch)
         raise OSError(5, "Input/output error")
 
     async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
         stopping = StopSignal("up", print, left)
         os.kill(os.getpid(), signal.SIGTERM)
         await stopping.stop.wait()
@@ -178,4 +180,4 @@ def test_failing_disk_does_not_prevent_the_exit(monkeypatch: pytest.MonkeyPatch)
         await until_ended(codes)
 
     asyncio.run(work())
-    assert codes == [143]
+    assert (codes, faults) == ([143], [])
