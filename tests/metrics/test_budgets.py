@@ -78,15 +78,15 @@ def test_a_page_holds_500_pairs_in_each_histogram_of_latency(upstreams: int, mod
 
 
 @pytest.mark.slow
-def test_30_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
+def test_10_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
     metrics, sent = Metrics(), Counter[str]()
-    for number in range(30_000):
+    for number in range(10_000):
         upstream = f"upstream-{number % 100}"
         sent[upstream] += 1
         metrics.observe(record_of(upstream, f"{number}-" + "m" * 90))
-        if number == 10_000:
+        if number == 5_000:
             tracemalloc.start()
-        if number == 14_000:
+        if number == 9_000:
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
     assert held < 4_000 * 90 / 2, "names are kept"
@@ -99,7 +99,7 @@ def test_30_000_hostile_models_leave_every_upstream_its_own_numbers() -> None:
         gaps = 4 if "inter_chunk" in name else 1
         assert seen == {upstream: count * gaps for upstream, count in sent.items()}, name
     assert len(pairs_of(page, STREAMS)) == SHARED_PAIRS
-    assert page.value(CUT, label="model") == 30_000 - SHARED_PAIRS
+    assert page.value(CUT, label="model") == 10_000 - SHARED_PAIRS
     assert page.value(CUT, label="upstream") == 0
 
 

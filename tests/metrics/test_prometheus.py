@@ -67,9 +67,9 @@ def test_both_formats_say_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_l1_100_000_models_stay_within_their_budget_and_the_page() -> None:
+def test_l1_20_000_models_stay_within_their_budget_and_the_page() -> None:
     metrics = Metrics()
-    for number in range(100_000):
+    for number in range(20_000):
         name = f"{number}-" + "m" * 90
         metrics.observe(make_record(request_model=name, response_model=name, upstream=f"{'u' * 70}{number % 500}"))
     took = cpu_seconds_of(metrics.render)
@@ -77,10 +77,10 @@ def test_l1_100_000_models_stay_within_their_budget_and_the_page() -> None:
     page = read_page(body)
     assert lines_of(body) < PAGE_SERIES
     assert len(page.label_values("model")) <= LABELS["model"].budget
-    assert page.total(STREAMS) == 100_000
-    assert page.total("streamgauge_time_to_first_token_seconds_count") == 100_000
+    assert page.total(STREAMS) == 20_000
+    assert page.total("streamgauge_time_to_first_token_seconds_count") == 20_000
     assert OTHER in page.label_values("model")
-    assert page.value("streamgauge_metric_labels_cut_total", label="model") > 90_000
+    assert page.value("streamgauge_metric_labels_cut_total", label="model") > 18_000
     assert took < MOST_S
 
 
@@ -128,12 +128,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("names", "read_as"), [("off", ""), ("latest", OPENMETRICS), ("v1.41", DOTS)])
-def test_l1_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, read_as: str) -> None:
-    """To read a page takes longer than all else: each with names of OpenTelemetry is read in another format."""
+def hostile_metrics(names: OtelNames, streams: int) -> Metrics:
     metrics = Metrics(otel_names=names)
-    for number in range(600):
+    for number in range(streams):
         text = f"{number}{HOSTILE[number % len(HOSTILE)]}{'m' * (1_000_000 if number % 100 == 0 else 100)}"
         metrics.observe(
             make_record(
@@ -142,12 +139,22 @@ def test_l1_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNam
                 timing=make_timing(first_reasoning_s=0.3, first_tool_s=0.7),
             )
         )  # fmt: skip
+    return metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "read_as"), [("off", ""), ("latest", OPENMETRICS), ("v1.41", DOTS)])
+def test_l1_hostile_names_neither_grow_the_page_nor_slow_a_scrape(names: OtelNames, read_as: str) -> None:
+    """The whole page has its bounds in each format. A page of a few names is read besides, since that takes longest: with
+    each variant of OpenTelemetry's names in another format.
+    """
+    metrics = hostile_metrics(names, 600)
     for accept in ("", OPENMETRICS, DOTS, PROTOBUF):
         assert cpu_seconds_of(functools.partial(metrics.page, accept)) < MOST_S
         if accept != PROTOBUF:
             assert lines_of(metrics.page(accept).body) < PAGE_SERIES
-    page = metrics.page(read_as)
-    assert read_page(page.body, openmetrics="openmetrics" in page.content_type).total(STREAMS) == 600
+    page = hostile_metrics(names, 60).page(read_as)
+    assert read_page(page.body, openmetrics="openmetrics" in page.content_type).total(STREAMS) == 60
 
 
 def test_an_exemplar_names_the_latest_stream_and_the_slowest_of_the_last_hundred() -> None:
