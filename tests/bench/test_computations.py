@@ -112,7 +112,7 @@ def test_the_spread_of_rounds_is_reported() -> None:
     spread = (
         tap_report(results, ["theirs", "streamgauge, full"]).partition("round by round")[2].partition("\nTime: ")[0]
     )
-    assert re.search(r"\| streamgauge, full \| +\| +\| +\| 0\.50 to 1\.50 \| 3 +\|", spread)
+    assert re.search(r"\| streamgauge, full \| +\| +\| +\| +\| 0\.50 to 1\.50 \| 3 +\|", spread)
 
 
 def test_the_usage_of_others_excludes_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
