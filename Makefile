@@ -92,7 +92,7 @@ generated: $(INSTALLED)  ## write again what is generated: the record's structs 
 	$(BIN)/python -m tests.faults.rows
 	$(BIN)/python -m scripts.chart_settings
 
-properties: $(INSTALLED)  ## the property tests, the vectors and the audit's planted errors with many examples; make test tries a third or less
+properties: $(INSTALLED)  ## the property tests, the vectors and the audit's planted errors with many examples; make test tries a fifth or less
 	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m hypothesis
 	HYPOTHESIS_PROFILE=many $(BIN)/pytest -q -n 2 $(DISTRIBUTED) tests/audit/world/test_world.py tests/core/test_vectors.py tests/core/assembly/test_plain_delta_members.py
 

@@ -49,7 +49,7 @@ SERVERS = BROKERS | {"own_postgres", "postgres", "small_disk"}
 SHARED = frozenset({"postgres", "secured"})
 
 # Examples that Hypothesis generates for each property, by profile (HYPOTHESIS_PROFILE).
-EXAMPLES = {"few": 5, "tests": 30, "many": 100}
+EXAMPLES = {"few": 5, "tests": 20, "many": 100}
 
 # The longest text or bytes that the id of a test shows (characters).
 LONG_ID = 80
