@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -168,6 +169,28 @@ def pytest_collection_finish() -> None:
 
 
 # --- a test ---------------------------------------------------------------------------------------------------------------
+
+_runs_a_fast_test = False
+
+
+def _refuse_programs(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: `make test-fast` takes a minute because no test in it starts a program."""
+    if _runs_a_fast_test and event == "subprocess.Popen":
+        pytest.fail(f"a test that starts a program ({arguments[0]}) must be marked slow")
+
+
+sys.addaudithook(_refuse_programs)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Holds that only slow tests start programs."""
+    global _runs_a_fast_test  # noqa: PLW0603 - an audit hook has no other state
+    _runs_a_fast_test = item.get_closest_marker("slow") is None
+    try:
+        return (yield)
+    finally:
+        _runs_a_fast_test = False
 
 
 @pytest.hookimpl(wrapper=True)
