@@ -193,7 +193,7 @@ def test_an_unknown_option_prints_the_usage_of_its_command(
         (("ledger", "query", "--ledger", "ledger.sqlite"), "sqlite:///FILE"),
         (("ledger", "query", "--limit", "-1"), "--limit"),
         (("ledger", "query", "--by", "colour"), "--by colour is not a key: use one or more of day, model"),
-        (("ledger", "query", "--by", ""), "--by  is not a key"),
+        (("ledger", "query", "--by", ""), "--by '' is not a key"),
         (("ledger", "query", "--by", "day,day"), "--by day,day contains a key twice"),
         (
             ("ledger", "query", "--since", "yesterday"),

@@ -15,6 +15,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "no TOML": (b"listen = ", "the settings file FILE is not valid TOML: "),
     "no UTF-8": (b'kafka = "\xff\xfe"', "the settings file FILE is not valid TOML: "),
     "no such setting": (b"colour = 1", "colour in the settings file FILE: there is no such setting$"),
+    "a table": (
+        b"[tap]\nworkers = 2",
+        r"tap in the settings file FILE: the file has no tables: write its settings without the line \[tap\]$",
+    ),
     "a flag's name": (
         b'data-dir = "x"',
         "data-dir in the settings file FILE: there is no such setting; did you mean data_dir",

@@ -143,7 +143,8 @@ def _keys(text: str | None, is_known: Callable[[str], bool]) -> list[str]:
     for key in keys:
         if key not in KEYS and not is_known(key):
             raise UsageFault(
-                f"--by {key} is not a key: use one or more of {', '.join(KEYS)}, and the attributes that records have"
+                f"--by {key or repr(key)} is not a key: use one or more of {', '.join(KEYS)}, and the attributes that"
+                " records have"
             )
     if len(set(keys)) != len(keys):
         raise UsageFault(f"--by {text} contains a key twice: name each key once")

@@ -128,12 +128,17 @@ def _values(source_values: dict[str, _Given], commands: Collection[str]) -> tupl
 
 
 def _unknown_keys(in_file: Mapping[str, object], file: Path) -> list[str]:
-    unknown = [key for key in in_file if key not in SETTINGS]
     return [
-        f"{redacted_value(key)} in {_called(file)}: there is no such setting"
-        f"{nearest(key.replace('-', '_'), SETTINGS, _LIKENESS)}"
-        for key in unknown
+        f"{redacted_value(key)} in {_called(file)}: {_why_unknown_key(key, value)}"
+        for key, value in in_file.items()
+        if key not in SETTINGS
     ]
+
+
+def _why_unknown_key(key: str, value: object) -> str:
+    if isinstance(value, dict):
+        return f"the file has no tables: write its settings without the line [{redacted_value(key)}]"
+    return f"there is no such setting{nearest(key.replace('-', '_'), SETTINGS, _LIKENESS)}"
 
 
 def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
