@@ -171,11 +171,13 @@ def pytest_collection_finish() -> None:
 # --- a test ---------------------------------------------------------------------------------------------------------------
 
 _runs_a_fast_test = False
+# What Python, and tests/forks.py, report when they start a program.
+STARTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.system", "tests.forks.start"})
 
 
 def _refuse_programs(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook: `make test-fast` takes a minute because no test in it starts a program."""
-    if _runs_a_fast_test and event == "subprocess.Popen":
+    if _runs_a_fast_test and event in STARTS:
         pytest.fail(f"a test that starts a program ({arguments[0]}) must be marked slow")
 
 
@@ -211,7 +213,7 @@ def chunk_reader(request: pytest.FixtureRequest) -> Iterator[None]:
     from streamgauge.core.http1 import framing
 
     if request.param == "C" and framing.read_chunks is framing.read_in_python:
-        pytest.skip("the reader in C is not built: it needs a C compiler")
+        pytest.skip("the reader in C is not built: it needs Linux and a C compiler")
     with mock.patch.object(
         framing, "read_chunks", framing.read_chunks if request.param == "C" else framing.read_in_python
     ):

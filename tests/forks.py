@@ -53,6 +53,7 @@ class ForkedProcess:
         given = (module, list(arguments), stdout, stderr, dict(environment), Path.cwd())
         self._process = _FORK_SERVER.Process(target=_run_with, args=given, daemon=True)
         self._one_reader = threading.Lock()  # the fork server sends the exit code once: a second reader would get 255
+        sys.audit("tests.forks.start", module)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid

@@ -25,7 +25,7 @@ _given: set[int] = set()
 
 def free_ports() -> Iterator[int]:
     """Different ones, in no order."""
-    return (port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port) and _is_reserved(port))
+    return (port for port in random.sample(_PORTS, len(_PORTS)) if _is_reserved(port) and _is_free(port))
 
 
 def free_port() -> int:

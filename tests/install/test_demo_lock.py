@@ -172,8 +172,10 @@ def test_a_missing_compiler_is_said_in_one_sentence(tmp_path: Path, monkeypatch:
     assert list(missing_parts.missing([source], uplot)) == []
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="no Linux, or no C compiler"
+)
 def test_a_part_that_can_be_built_is_not_missing(tmp_path: Path) -> None:
     source = Path(shutil.copy(build_native.CHUNKS, tmp_path))
-    assert not any("was not built" in sentence for sentence in missing_parts.missing([source]))
+    assert not any("not built" in sentence for sentence in missing_parts.missing([source]))
     assert build_native.module_of(source).exists()

@@ -1,6 +1,10 @@
 """framing.py against RFC 9112, with h11 and httptools as oracles."""
 
 import contextlib
+import itertools
+import os
+import shutil
+import sys
 import tracemalloc
 
 import h11
@@ -226,6 +230,41 @@ SIZES = st.sampled_from(
         b"A\r\n",
     ]
 )
+
+
+BODY = b"0a\r\n0123456789\r\nABC\r\n" + b"x" * 0xABC + b"\r\n1\r\ny\r\n0\r\n\r\n"
+
+
+def test_both_readers_agree_on_each_change_of_one_byte() -> None:
+    """Each byte of a size line, and of the line end after data, in place of each other byte, and cut after each byte."""
+    wire = b"3\r\nabc\r\n1F\r\n" + b"y" * 31 + b"\r\n0\r\n\r\n"
+    for at, byte in itertools.product(range(len(wire)), range(256)):
+        changed = wire[:at] + bytes((byte,)) + wire[at + 1 :]
+        assert read_chunks(changed, 0, 0) == read_in_python(changed, 0, 0), changed
+    for end, left in itertools.product(range(len(wire) + 1), (0, 1, 3, 40)):
+        assert read_chunks(wire[:end], 0, left) == read_in_python(wire[:end], 0, left), (end, left)
+
+
+@pytest.mark.parametrize("digits", range(1, 10))
+def test_both_readers_agree_on_sizes_of_any_length(digits: int) -> None:
+    for size in (b"0" * digits, b"1" * digits, b"0" * (digits - 1) + b"2", b"F" * digits, b"f" * digits):
+        wire = size + b"\r\nab\r\n1\r\nc\r\n"
+        assert read_chunks(wire, 0, 0) == read_in_python(wire, 0, 0), wire
+
+
+def test_the_reader_in_c_reads_no_byte_after_its_data() -> None:
+    """The bytes after the end of a view would complete each chunk."""
+    if read_chunks is read_in_python:
+        pytest.skip("it is not built: it needs Linux and a C compiler")
+    for end, left in itertools.product(range(60), (0, 1, 2, 12)):
+        view = memoryview(BODY)[:end]
+        assert read_chunks(view, 0, left) == read_in_python(BODY[:end], 0, left), (end, left)  # type: ignore[arg-type]
+
+
+def test_the_reader_in_c_is_built_where_it_can_be() -> None:
+    if not sys.platform.startswith("linux") or shutil.which(os.environ.get("CC") or "cc") is None:
+        pytest.skip("no Linux, or no C compiler")
+    assert read_chunks is not read_in_python, "python scripts/build_native.py"
 
 
 @given(

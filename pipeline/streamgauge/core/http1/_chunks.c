@@ -21,9 +21,9 @@ static int digit_of(unsigned char one)
 
 /* The data of the chunk whose size line begins at `at`, and its size; NULL unless the line is whole and usual, and the size is
  * not 0. */
-static const unsigned char *data_after_size(const unsigned char *at, const unsigned char *end, Py_ssize_t *size)
+static const unsigned char *data_after_size(const unsigned char *at, const unsigned char *end, long long *size)
 {
-    Py_ssize_t value = 0;
+    long long value = 0;
     for (int digits = 0; at < end; digits++, at++) {
         int digit = digit_of(*at);
         if (digit < 0)
@@ -40,7 +40,7 @@ static const unsigned char *data_after_size(const unsigned char *at, const unsig
  * is NULL. Returns where it stopped; `left` is then what the last chunk still needs, and `whole` is 0 if that chunk's line end is
  * missing or not usual. Adds to `bytes` the bytes of data. */
 static const unsigned char *walk(
-    const unsigned char *at, const unsigned char *end, Py_ssize_t *left, int *whole, char *body, Py_ssize_t *bytes)
+    const unsigned char *at, const unsigned char *end, long long *left, int *whole, char *body, Py_ssize_t *bytes)
 {
     *whole = 1;
     for (;;) {
@@ -52,7 +52,7 @@ static const unsigned char *walk(
             }
             at = data;
         }
-        Py_ssize_t here = end - at < *left ? end - at : *left;
+        Py_ssize_t here = end - at < *left ? end - at : (Py_ssize_t)*left;
         if (body && here)
             memcpy(body + *bytes, at, (size_t)here);
         *bytes += here;
@@ -72,8 +72,9 @@ static PyObject *read_chunks(PyObject *module, PyObject *args)
 {
     (void)module;
     Py_buffer data;
-    Py_ssize_t begin, left;
-    if (!PyArg_ParseTuple(args, "y*nn", &data, &begin, &left))
+    Py_ssize_t begin;
+    long long left; /* of a chunk that may be larger than the memory of a machine of 32 bits */
+    if (!PyArg_ParseTuple(args, "y*nL", &data, &begin, &left))
         return NULL;
     PyObject *result = NULL;
     if (begin < 0 || begin > data.len || left < 0) {
@@ -81,7 +82,8 @@ static PyObject *read_chunks(PyObject *module, PyObject *args)
         goto done;
     }
     const unsigned char *first = data.buf, *at = first + begin, *end = first + data.len, *stop;
-    Py_ssize_t bytes = 0, after = left;
+    Py_ssize_t bytes = 0;
+    long long after = left;
     int whole;
     walk(at, end, &after, &whole, NULL, &bytes);
     PyObject *body = PyBytes_FromStringAndSize(NULL, bytes);
@@ -89,7 +91,7 @@ static PyObject *read_chunks(PyObject *module, PyObject *args)
         goto done;
     bytes = 0, after = left;
     stop = walk(at, end, &after, &whole, PyBytes_AsString(body), &bytes);
-    result = Py_BuildValue("Nnni", body, (Py_ssize_t)(stop - first), after, whole);
+    result = Py_BuildValue("NnLi", body, (Py_ssize_t)(stop - first), after, whole);
 done:
     PyBuffer_Release(&data);
     return result;

@@ -7,6 +7,7 @@ and each decision, is here.
 import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from streamgauge.core.http1.head import TOKEN as _TOKEN
@@ -165,6 +166,8 @@ _SIZE, _DATA, _DATA_END, _TRAILERS, _DONE, _BROKEN = _At
 
 # The size line of a usual chunk, which is smaller than 256 MiB; `_chunks.c` has the same limit.
 _USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,7})\r\n")
+# The bytes in which the size line of a chunk below 4 KiB ends; how many such beginnings are cached.
+_BEGIN_BYTES, _MAX_BEGINS = 5, 4096
 _ANY_SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _SIZE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]+[ \t]*(?:;.*|\r)?)?", re.DOTALL)
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
@@ -212,7 +215,7 @@ class Chunked:
         self._line, self._left = b"", 0
         match position.phase:
             case Phase.DATA:
-                self._at, self._left = _DATA, position.left
+                self._at, self._left = _DATA if position.left else _DATA_END, position.left
             case Phase.DATA_CR | Phase.DATA_LF:
                 self._at, self._line = _DATA_END, b"\r" if position.phase == Phase.DATA_LF else b""
             case Phase.SIZE | Phase.SIZE_LF:
@@ -223,6 +226,9 @@ class Chunked:
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """The data of the chunks, and the bytes after the blank line that ends the body."""
+        if self._at is _DATA and len(data) < self._left:  # within a large chunk
+            self._left -= len(data)
+            return data, b""
         earlier = 0  # bytes of an unfinished line, from earlier feeds
         if self._line:
             earlier, data, self._line = len(self._line), self._line + data, b""
@@ -288,11 +294,12 @@ def read_in_python(data: bytes, begin: int, left: int) -> tuple[bytes, int, int,
     at = begin
     while True:
         if not left:
-            size = _USUAL_SIZE.match(data, at)
-            left = int(size[1], 16) if size else 0
-            if size is None or not left:
+            line_bytes, left = _usual_size(data[at : at + _BEGIN_BYTES])
+            if not left and (size := _USUAL_SIZE.match(data, at)):
+                line_bytes, left = size.end() - at, int(size[1], 16)
+            if not left:
                 return b"".join(parts), at, 0, 1
-            at = size.end()
+            at += line_bytes
         part = data[at : at + left]
         parts.append(part)
         at += len(part)
@@ -302,6 +309,13 @@ def read_in_python(data: bytes, begin: int, left: int) -> tuple[bytes, int, int,
         if data[at : at + 2] != b"\r\n":
             return b"".join(parts), at, 0, 0
         at += 2
+
+
+@lru_cache(_MAX_BEGINS)
+def _usual_size(beginning: bytes) -> tuple[int, int]:
+    """The bytes of a usual size line, and its size, by its first _BEGIN_BYTES bytes; (0, 0) if it is not whole in them."""
+    size = _USUAL_SIZE.match(beginning)
+    return (size.end(), int(size[1], 16)) if size else (0, 0)
 
 
 read_chunks = _read_in_c or read_in_python
