@@ -304,18 +304,13 @@ def _complete_reads(reads: Sequence[Read]) -> tuple[Sequence[Read], list[bytes]]
     return reads, contents
 
 
-def _payloads(
-    joined: bytes, head: bytes, name: bytes | None, event_id: bytes | None
-) -> tuple[list[bytes], list[bytes]]:
-    """The data of events whose other lines are as in the first one, and their ids if they have any.
+def _payloads(joined: bytes, head: bytes, name: bytes | None, event_id: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The data of events with ids whose other lines are as in the first one, and their ids.
 
     An event whose other lines differ is not separated from the one before: that payload then holds a line end, and the
     decoder refuses it.
     """
-    inside = joined[len(head) : -len(_BLANK)]
-    if event_id is None:
-        return inside.split(_BLANK + head), []
-    parts = _NEXT_HEAD.split(inside)
+    parts = _NEXT_HEAD.split(joined[len(head) : -len(_BLANK)])
     names, payloads = parts[1::3], parts[::3]
     alike = next((at for at, other in enumerate(names) if other != name), len(names))
     if alike < len(names):
