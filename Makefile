@@ -28,7 +28,7 @@ test: $(INSTALLED) test-parts tests/__pycache__  ## format, lint, and all tests,
 	$(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n $(WORKERS) $(DISTRIBUTED) --durations 30 --junitxml build/tests.xml
 
 test-fast: $(INSTALLED)  ## the tests that start no program and compute briefly, with few generated examples (a minute)
-	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q -n 2 $(DISTRIBUTED) -m 'not slow'
+	HYPOTHESIS_PROFILE=few $(BIN)/pytest -q -n 4 $(DISTRIBUTED) -m 'not slow'
 
 P ?= tests/core/http1
 t: $(INSTALLED)  ## the tests of the path P that are not slow, with few generated examples: make t P=tests/core/http1
