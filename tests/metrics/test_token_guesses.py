@@ -58,7 +58,7 @@ def test_the_right_token_is_not_compared_while_its_address_guesses(monkeypatch: 
             for number in range(MAX_WAITING)
         ]
         async with asyncio.timeout(PATIENCE_S):
-            while delayed < MAX_WAITING:  # noqa: ASYNC110 - it tells nobody of a guess
+            while delayed < MAX_WAITING:  # noqa: ASYNC110 - no event reports the end of a guess
                 await asyncio.sleep(0.01)
         answer = await ask(server.address, "/metrics", extra=bearer(TOKEN))
         assert (answer.status, answer.headers["retry-after"]) == (429, "1")
