@@ -1,6 +1,6 @@
 """What a stream costs in each part, and what a million and a billion streams a day cost.
 
-A typical stream is a chat of 300 events, at 50 events a second. Measured: CPU seconds of relay, recorder, assembler and
+A typical stream is a chat of 300 events, at 50 events a second. Measured: CPU seconds of relay, collector, assembler and
 ledger; bytes in Kafka and in the ledger. The cost of a day is computed from these constants and from the assumptions below.
 
     python -m bench.scale [--streams N] [--paced N] [--rows N] [--document FILE]
@@ -53,7 +53,7 @@ SHARE = 0.1
 class Constants:
     """Of a typical stream, unless said. CPU in seconds for 1,000 streams, sizes in bytes for one.
 
-    `tap`: by capture, relay and recorder together. `segments`: by capture and number of events. `record`: in its topic.
+    `tap`: by capture, relay and collector together. `segments`: by capture and number of events. `record`: in its topic.
     `ledger_cpu`: by kind of ledger, the client's and, for PostgreSQL, the server's together. `ledger_rows_s`: rows a
     second of one writer. `row_bytes`: by kind. A ledger that could not be started is missing.
     """
@@ -163,7 +163,7 @@ def constants_table(found: Constants) -> str:
     here = "`python -m bench.scale`"
     rows = [["of a typical stream (300 events)", "value", "unit", "measured by"]]
     rows += [
-        [f"tap: relay and recorder, {capture}", f"{seconds:.2f}", "CPU s for 1,000 streams", here]
+        [f"tap: relay and collector, {capture}", f"{seconds:.2f}", "CPU s for 1,000 streams", here]
         for capture, seconds in found.tap.items()
     ]
     rows.append(["assembler: decode, assemble, encode the record", f"{found.assembler:.2f}", rows[1][2], here])

@@ -1,7 +1,7 @@
-"""CPU of a real tap's relay and recorder for streams that come event by event.
+"""CPU of a real tap's relay and collector for streams that come event by event.
 
-`streamgauge up` forwards to an upstream in this process; this process also has the clients. Its own CPU does not count, nor
-that of the parent, which assembles records.
+`streamgauge up` forwards to an upstream in this process; this process also has the clients. Its own CPU does not count. The
+collector's includes the assembly of records.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from streamgauge_demo.provider import LAST_CHUNK, Exchange, Provider, chunk, hea
 # How long the clients wait for a stream besides its own time (seconds).
 _PATIENCE_S = 120.0
 _ASKED = request("/v1/chat/completions", REQUEST)
-_PARTS = {"relay": "streamgauge.taps.proxy", "recorder": "streamgauge.recorder"}
+_PARTS = {"relay": "streamgauge.taps.proxy", "collector": "cli.collector"}
 
 
 def measure(directory: Path, streams: int, events: int, capture: str, pace: float = PACE) -> dict[str, float]:

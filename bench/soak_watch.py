@@ -56,7 +56,7 @@ class Watch:
 
     def sample(self, at_s: float) -> None:
         """Samples all processes."""
-        names = {self._pid: "parent"} | {pid: _name(line) for pid, line in children(self._pid).items()}
+        names = {self._pid: "supervisor"} | {pid: _name(line) for pid, line in children(self._pid).items()}
         for pid, name in names.items():
             sample = _sample(pid, at_s)
             if sample is not None:
@@ -67,7 +67,7 @@ class Watch:
 
 
 def _name(line: str) -> str:
-    return "relay" if "taps.proxy" in line else "recorder" if "streamgauge.recorder" in line else line
+    return "relay" if "taps.proxy" in line else "collector" if "cli.collector" in line else line
 
 
 def _sample(pid: int, at_s: float) -> Sample | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from bench.load.client import Result, burst, paced, sequential
 from bench.peers.peer import Peer
 
-# A burst: all streams, and concurrent ones. The relay's buffer for its recorder (32 MiB) has room for all of it, so a
+# A burst: all streams, and concurrent ones. The relay's buffer for its collector (32 MiB) has room for all of it, so a
 # dropped read is a fault.
 BURST_STREAMS, BURST_AT_ONCE = 400, 50
 BURST_EVENTS = 200

@@ -170,7 +170,7 @@ def _parts(results: Results, ours: Sequence[str], reference: str) -> list[list[s
     loads = ["burst", DENSE, *_PACED]
     rows = [["capture", "process", *loads]]
     for peer in ours:
-        for part in ("relay", "recorder", "shipper"):
+        for part in ("relay", "collector"):
             shares = [_ratio(results, load, (peer, lambda f, part=part: f.cpu[part]), reference) for load in loads]  # type: ignore[misc]
             rows.append([_capture(peer), part, *map(_cell, shares)])
     return rows

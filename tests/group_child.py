@@ -2,14 +2,15 @@
 
 `log`: a file that gets a line for each thing that happens. `does`: a word for each start, the last one for all further:
 
-    stay        be ready, wait for SIGTERM, end with 0
-    deaf        be ready, take no notice of SIGTERM
+    stay        be ready, wait for SIGTERM or a line that requests a stop, end with 0
+    deaf        be ready, take no notice of either
     fall        be ready, and end at once with 7
     refuse      say why on stderr, end with 3
     babble      say something else than ready, and stay
     shout       say a line that is longer than `ready` may be, and stay
     chat        be ready, write more to stdout than a pipe and a reader hold, and stay
-    crash       be ready, and end with 7 at SIGTERM
+    refuse-by-line  say why on stdout, as a StartFailure, end with 3
+    crash       be ready, and end with 7 at a stop
 """
 
 import json
@@ -37,6 +38,9 @@ def main() -> int:
     say(f"started {os.getpid()}")
     if does == "refuse":
         return 3
+    if does == "refuse-by-line":
+        print(json.dumps({"sentence": "the weather is bad", "exit_code": 3}), flush=True)
+        return 3
     sys.stdout.write({"babble": "hello\n", "shout": 100_000 * "x" + "\n"}.get(does, "ready\n"))
     sys.stdout.flush()
     if does == "fall":
@@ -44,7 +48,7 @@ def main() -> int:
     if does == "chat":
         sys.stdout.write(1_000_000 * "x")
         say("chatted")
-    ending = threading.Thread(target=end_with_stdin, args=(say,), daemon=True)
+    ending = threading.Thread(target=end_with_stdin, args=(say, does == "deaf"), daemon=True)
     ending.start()
     if does == "deaf":
         ending.join()
@@ -55,9 +59,13 @@ def main() -> int:
     os._exit(0)  # an exit in order would wait for the thread's read
 
 
-def end_with_stdin(say: Callable[[str], None]) -> None:
-    while sys.stdin.readline():
-        continue
+def end_with_stdin(say: Callable[[str], None], deaf: bool) -> None:
+    while line := sys.stdin.readline():
+        message = json.loads(line)
+        if message["type"] == "status":
+            say(f"status {message['serving']} {[name for name, _ in message['processes']]}")
+        elif not deaf:
+            os.kill(os.getpid(), signal.SIGTERM)
     say("orphaned")
     os._exit(0)
 

@@ -23,7 +23,7 @@ _SETTLE_S = 60.0
 # The ends of streams follow the last read. No counter shows them; they take a flush of the relay and a bundle (seconds).
 _ENDS_S = FLUSH_S + BUNDLE_NS / 1e9 + 0.1
 # The name of a process, by a word of its command line.
-_PARTS = {"taps.proxy": "relay", "streamgauge.recorder": "recorder"}
+_PARTS = {"taps.proxy": "relay", "cli.collector": "collector"}
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def prefix_of(capture: str) -> str:
 
 
 def _part(line: str) -> str:
-    return next((part for word, part in _PARTS.items() if word in line), "shipper")
+    return next((part for word, part in _PARTS.items() if word in line), "supervisor")
 
 
 def _settle(peer: Peer, counters: Path) -> None:

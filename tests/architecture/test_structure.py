@@ -63,7 +63,10 @@ EDGES: dict[str, set[str]] = {
     "cli/rules.py": set(),
     "cli/tables.py": set(),
     "cli/tap.py": set(),
-    "cli/tap_process.py": set(),
+    "cli/assembling.py": set(),
+    "cli/collector.py": set(),
+    "cli/shipping.py": set(),
+    "cli/supervisor.py": set(),
     "cli/topics.py": set(),
     "cli/up.py": set(),
     "cli/worker.py": set(),
@@ -93,6 +96,7 @@ EDGES: dict[str, set[str]] = {
     "core/capture/bundles.py": {"zstandard"},
     "runtime/certificates.py": set(),
     "runtime/child.py": set(),
+    "runtime/control.py": set(),
     "runtime/log_time.py": set(),
     "spool/mapped_file.py": set(),
     "spool/read_counters.py": set(),
@@ -282,7 +286,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("cli/test_main.py",),  # every command there is run through it
     "spool/mapped_file.py": ("spool/test_read_counters.py", "spool/test_response_counters.py"),
     "cli/commands.py": ("cli/test_main.py", "settings/test_declarations.py"),
-    "cli/tenants_file.py": ("cli/test_tap_process.py", "cli/test_ledger.py"),
+    "cli/tenants_file.py": ("cli/test_supervisor.py", "cli/test_ledger.py"),
     "settings/types.py": ("settings/test_declarations.py",),
     "settings/exposed_files.py": ("doctor/test_settings.py", "metrics/test_admin_log.py"),
     # Every ledger keeps the contract; what a schema is shows when an earlier one is converted.
@@ -303,6 +307,11 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs
     "cli/up.py": ("integration/test_up.py",),
+    "cli/collector.py": ("recorder/test_process.py", "integration/test_up.py"),
+    "cli/collector_settings.py": ("recorder/test_process.py",),
+    "cli/assembling.py": ("integration/test_up.py",),
+    "cli/shipping.py": ("integration/test_chain.py",),
+    "runtime/control.py": ("recorder/test_process.py", "runtime/test_process_group.py"),
     "live/answers.py": ("live/test_view.py",),
     "cli/worker.py": ("integration/test_chain.py", "cli/test_main.py"),
     # What a dialect means, and what a record says, shows on whole streams.

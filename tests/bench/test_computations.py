@@ -89,7 +89,7 @@ def test_a_ratio_of_taps_is_of_one_round() -> None:
     for turn, (ours, theirs) in enumerate(((2.0, None), (8.0, 1.0), (None, 2.0), (9.0, 3.0), (40.0, 10.0))):
         if ours is not None:
             results.add(
-                "burst", "ours", TapFigure({"relay": ours / 2, "recorder": ours / 2}, 1, 1, first_p50=ours), turn
+                "burst", "ours", TapFigure({"relay": ours / 2, "collector": ours / 2}, 1, 1, first_p50=ours), turn
             )
         if theirs is not None:
             results.add("burst", "theirs", TapFigure({"proxy": theirs}, 1, 1), turn)
@@ -107,7 +107,10 @@ def test_the_spread_of_rounds_is_reported() -> None:
     for turn, (theirs, ours) in enumerate([(2.0, 4.0), (3.0, 2.0), (1.0, 1.0)]):
         results.add("paced 800", "theirs", TapFigure({"proxy": theirs}, 1, 1), turn)
         results.add(
-            "paced 800", "streamgauge, full", TapFigure({"relay": ours, "recorder": 0.0, "shipper": 0.0}, 1, 1), turn
+            "paced 800",
+            "streamgauge, full",
+            TapFigure({"relay": ours, "collector": 0.0, "supervisor": 0.0}, 1, 1),
+            turn,
         )
     spread = (
         tap_report(results, ["theirs", "streamgauge, full"]).partition("round by round")[2].partition("\nTime: ")[0]

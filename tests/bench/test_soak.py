@@ -24,5 +24,5 @@ def test_r1_a_short_soak_holds(tmp_path: Path) -> None:
     assert result.outages >= 1  # more on a machine on which the broker starts quickly
     assert result.most_waiting > 1000, "no outage had an effect, so the test shows nothing"
     assert set(result.outcomes) == {"completed", "stream_error", "client_abort", "upstream_reset", "truncated"}
-    assert {verdict.name for verdict in result.verdicts} == {"parent", "recorder", "relay"}
+    assert {verdict.name for verdict in result.verdicts} == {"supervisor", "collector", "relay"}
     assert text.endswith("No check failed.")

@@ -37,29 +37,29 @@ def test_a_bare_error_counts_without_its_blank_line(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-async def recorder_killed(rig: Rig) -> None:
-    """Streams that run while the recorder is killed; all of them end."""
+async def collector_killed(rig: Rig) -> None:
+    """Streams that run while the collector is killed; all of them end."""
     await load(rig, "before", 10)
     await asyncio.sleep(SETTLED_S)
     loading = asyncio.ensure_future(load(rig, "during", 60, pause_s=0.06))
     await asyncio.to_thread(
         wait_for, lambda: rig.running.metrics()["streamgauge_open_streams"] >= 5, "streams that it knows"
     )
-    pid = recorder_of(rig)
+    pid = collector_of(rig)
     os.kill(pid, signal.SIGSTOP)
     await asyncio.sleep(0.6)  # so that what it received in between is lost with it
     os.kill(pid, signal.SIGKILL)
     await loading
 
 
-def recorder_of(rig: Rig) -> int:
-    (pid,) = [pid for pid, line in children(rig.running.process.pid).items() if "streamgauge.recorder" in line]
+def collector_of(rig: Rig) -> int:
+    (pid,) = [pid for pid, line in children(rig.running.process.pid).items() if "cli.collector" in line]
     return pid
 
 
 def test_a_record_whose_reads_were_dropped_says_so(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
-        await recorder_killed(rig)
+        await collector_killed(rig)
         records = await rig.records()
         cut = [found[0] for found in records.values() if found[0]["outcome"] != "completed"]
         assert cut

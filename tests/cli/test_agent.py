@@ -1,4 +1,4 @@
-"""`up --agent` and `tap --agent`: an agent for taps in applications. These tests send to its recorder by hand."""
+"""`up --agent` and `tap --agent`: an agent for taps in applications. These tests send to its collector by hand."""
 
 import contextlib
 import os
@@ -48,14 +48,14 @@ def agent(
 
 
 class Application:
-    """A tap in an application, as its recorder sees it."""
+    """A tap in an application, as its collector sees it."""
 
     def __init__(self, data_dir: Path) -> None:
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.settimeout(PATIENCE_S)
         path = str((data_dir / "run").readlink() / "recorder.sock")
-        # The socket's file exists shortly before the recorder listens on it.
-        wait_for(lambda: self.connection.connect_ex(path) == 0, "a recorder that listens")
+        # The socket's file exists shortly before the collector listens on it.
+        wait_for(lambda: self.connection.connect_ex(path) == 0, "a collector that listens")
 
     def tell(self, *messages: Message) -> None:
         self.connection.sendall(encode_batch(list(messages)))
@@ -89,10 +89,10 @@ def test_an_agent_relays_nothing_and_logs_its_place(tmp_path: Path) -> None:
         assert f"agent for taps in applications, at {data_dir}/run/recorder.sock" in up.log
         assert f"STREAMGAUGE_DATA_DIR={data_dir}" in up.log
         assert "->" not in up.log
-        [(recorder, line)] = children(up.process.pid).items()
-        assert "streamgauge.recorder.process" in line
-        for process, ports in ((up.process.pid, 1), (recorder, 0)):
-            assert len(tcp_ports(process)) == ports, "only the admin port"
+        [(collector, line)] = children(up.process.pid).items()
+        assert "streamgauge.cli.collector" in line
+        assert tcp_ports(collector) == tcp_ports(up.process.pid)
+        assert len(tcp_ports(collector)) == 1, "only the admin port"
         place = data_dir / "run"
         assert stat.S_IMODE(place.readlink().stat().st_mode) == 0o700
         assert up.stop() == 0
@@ -186,14 +186,14 @@ def test_an_agent_needs_no_broker(tmp_path: Path) -> None:
         assert outcomes(up, 1) == ["completed"]
 
 
-def test_a_recorder_that_is_killed_is_started_again_at_the_same_place(tmp_path: Path) -> None:
+def test_a_collector_that_is_killed_is_started_again_at_the_same_place(tmp_path: Path) -> None:
     with agent(tmp_path / "data") as up:
-        [recorder] = children(up.process.pid)
+        [collector] = children(up.process.pid)
         with Application(up.data_dir) as application:
             application.begin(1)
-            os.kill(recorder, signal.SIGKILL)
-            wait_for(lambda: up.get("/health/ready")[0] == 503, "word that it is gone")
-            wait_for(lambda: up.get("/health/ready")[0] == 200, "another")
+            os.kill(collector, signal.SIGKILL)
+            wait_for(lambda: children(up.process.pid).keys() - {collector}, "another")
+            wait_for(lambda: up.get("/health/ready")[0] == 200, "another that is ready")
         with Application(up.data_dir) as application:
             application.begin(2)
             application.end(2)

@@ -47,7 +47,8 @@ def python(packages: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
 PROCESSES = (
     "taps.proxy.__main__",
     "taps.packets.process",
-    "recorder.process",
+    "cli.collector",
+    "cli.shipping",
     "taps.httpx",
     "taps.asgi",
     "live.http_pages",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.cli.assembling import LedgerDelivery
 from streamgauge.cli.span_export import exported_spans
-from streamgauge.cli.up import Delivery
 from streamgauge.cli.worker import LedgerStore
 from streamgauge.core.record import encode_record
 from streamgauge.errors import MissingExtra, UsageFault
@@ -49,7 +49,7 @@ def test_records_that_are_new_to_the_ledger_are_sent(tmp_path: Path) -> None:
         settings = load({"otlp": receiver.url, "upstream": "nimbus=https://api.nimbus.example/v1"})
         with exported_spans(settings, metrics) as take_rows:
             assert set(results(metrics).values()) == {"0.0"}
-            deliver = Delivery(ledger, metrics, take_rows=take_rows)
+            deliver = LedgerDelivery(ledger, metrics, take_rows=take_rows)
             deliver(records[:2])
             deliver(records[:2])
             stored = LedgerStore(ledger, take_rows).insert([b"{", *map(encode_record, records)])

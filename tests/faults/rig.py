@@ -1,4 +1,4 @@
-"""A real `streamgauge tap` whose broker, disk or recorder fails: what it keeps, what it reports, and what arrives.
+"""A real `streamgauge tap` whose broker, disk or collector fails: what it keeps, what it reports, and what arrives.
 
 At its end each rig is checked for what holds under every fault: I1, I2, I3, I5, I6 and I7 (docs/reliability.md).
 `assert_whole` checks I4.

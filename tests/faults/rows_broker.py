@@ -139,12 +139,12 @@ ROWS = {
     ),
     # --- taps -----------------------------------------------------------------------------------------------------------
     "T1": Row(
-        "SIGKILL of relay, recorder, parent, all",
+        "SIGKILL of relay, collector, supervisor, all",
         "the loss stays within the stated window and counts as `crash`; an open stream ends as `abandoned`, its usage null"
         " and not 0",
         (
             f"{_TAP}::test_t1_sigkill_mid_stream",
-            f"{_TAP}::test_t1_the_loss_window_of_the_recorder",
+            f"{_TAP}::test_t1_the_loss_window_of_the_collector",
             f"{_TAP}::test_t1_any_process_at_any_moment",
         ),
     ),

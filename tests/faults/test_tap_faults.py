@@ -30,8 +30,8 @@ from tests.running import PATIENCE_S, Running, start_tap, wait_for
 
 PREFIX = "streamgauge"
 BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
-# The module that the recorder runs.
-RECORDER = "streamgauge.recorder.process"
+# The module of the collector.
+COLLECTOR = "streamgauge.cli.collector"
 # The documented window of about 1.35 s, and what a busy machine may add to it (seconds).
 WINDOW_S = 2.0
 # Events of streams that are open for longer than that: four seconds.
@@ -61,10 +61,10 @@ def part(tap: Running, module: str) -> int:
 
 
 def victims(tap: Running, who: str) -> list[int]:
-    parts = {"relay": "taps.proxy", "recorder": RECORDER}
+    parts = {"relay": "taps.proxy", "collector": COLLECTOR}
     if who in parts:
         return [part(tap, parts[who])]
-    return [tap.process.pid] if who == "parent" else [*children(tap.process.pid), tap.process.pid]
+    return [tap.process.pid] if who == "supervisor" else [*children(tap.process.pid), tap.process.pid]
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def recorded(broker: MockCluster) -> list[Record]:
     return asyncio.run(records_on(broker.bootstrap, PREFIX))
 
 
-@pytest.mark.parametrize("who", ["recorder", "relay", "parent", "all"])
+@pytest.mark.parametrize("who", ["collector", "relay", "supervisor", "all"])
 def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: Path, who: str) -> None:
     """What was delivered before stays; the stream that was cut ends as abandoned, its usage null and not 0."""
     small.go_on.clear()
@@ -88,18 +88,18 @@ def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: P
         with opened(tap) as answer:
             wait_for(lambda: (reads := tap.reads())["delivered"] == reads["seen"] > 0, "delivered beginning")
             before = tap.reads()["delivered"]
-            end_with_it = children(tap.process.pid) if who in ("parent", "all") else {}
+            end_with_it = children(tap.process.pid) if who in ("supervisor", "all") else {}
             for pid in victims(tap, who):
                 os.kill(pid, signal.SIGKILL)
             wait_for(lambda: not any(map(runs, end_with_it)), "end of all that the tap has started")
             small.go_on.set()
-            if who == "recorder":
+            if who == "collector":
                 assert answer.read() == REST  # the stream has nothing to do with it
                 tap.settled()
             else:
                 with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
                     answer.read()
-        if who in ("parent", "all"):
+        if who in ("supervisor", "all"):
             tap.process.wait(PATIENCE_S)
     with start_tap("tap", {"small": small.url}, tmp_path / "data", *options) as again:
         again.settled()
@@ -117,9 +117,9 @@ def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: P
 
 
 @pytest.mark.parametrize("events", [EVENTS, LONG], ids=["ended", "open"])
-def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path, events: int) -> None:
+def test_t1_the_loss_window_of_the_collector(broker: MockCluster, tmp_path: Path, events: int) -> None:
     """Killed under traffic three times: at most what arrived in the documented window is lost, and each stream that
-    ended before it, or began after the recorder's restart, is complete.
+    ended before it, or began after the collector's restart, is complete.
     """
 
     async def run() -> None:
@@ -129,10 +129,12 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path,
                 await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] < PAIRS * events)  # it has caught up
                 running = asyncio.create_task(rig.traffic.run_for(WINDOW_S + 4))
                 await asyncio.sleep(WINDOW_S + 1 + 0.03 * round_)  # more has arrived than may be lost
-                recorder = await asyncio.to_thread(part, rig.tap, RECORDER)
-                os.kill(recorder, signal.SIGKILL)
+                collector = await asyncio.to_thread(part, rig.tap, COLLECTOR)
+                os.kill(collector, signal.SIGKILL)
                 killed = time.monotonic()
-                await asyncio.to_thread(wait_for, lambda gone=recorder: is_restarted(rig.tap, gone), "another recorder")
+                await asyncio.to_thread(
+                    wait_for, lambda gone=collector: is_restarted(rig.tap, gone), "another collector"
+                )
                 gone.append((killed - WINDOW_S, time.monotonic() + WINDOW_S))
                 await running
             await rig.traffic.run_for(2)
@@ -153,7 +155,7 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path,
 
 
 def is_restarted(tap: Running, gone: int) -> bool:
-    return any(pid != gone and RECORDER in line for pid, line in children(tap.process.pid).items())
+    return any(pid != gone and COLLECTOR in line for pid, line in children(tap.process.pid).items())
 
 
 def overlap(stream: Received, window: tuple[float, float]) -> bool:
@@ -174,7 +176,7 @@ def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> No
                 await asyncio.sleep(chance.uniform(0.2, 0.9))
                 broker.down() if chance.random() < 0.4 else broker.up()
                 with contextlib.suppress(ProcessLookupError, AssertionError):
-                    os.kill(victims(rig.tap, chance.choice(["recorder", "relay"]))[0], signal.SIGKILL)
+                    os.kill(victims(rig.tap, chance.choice(["collector", "relay"]))[0], signal.SIGKILL)
                 await asyncio.to_thread(rig.tap.reads)
             await asking
             broker.up()

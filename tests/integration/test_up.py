@@ -18,6 +18,7 @@ import pytest
 
 from streamgauge.metrics.table import OUTCOMES
 from streamgauge.spool import Spool
+from streamgauge.spool.read_counters import read_balance
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, command, start_up, wait_for
@@ -218,19 +219,19 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Path) -> None:
+def test_a_collector_that_is_killed_costs_no_stream(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         stream = open_stream(up, small)
-        killed = child_of(up, "streamgauge.recorder.process")
+        killed = child_of(up, "streamgauge.cli.collector")
         kill(killed)
-        wait_for(lambda: not runs(killed), "end of the recorder")
+        wait_for(lambda: not runs(killed), "end of the collector")
         small.go_on.set()
         assert stream.rest() == REST
         stream.close()
-        sentence = "the recorder ended unexpectedly (signal 9); restarting it"
+        sentence = "the collector ended unexpectedly (signal 9); restarting it"
         wait_for(lambda: sentence in up.log and len(children(up.process.pid)) == 2, "restart")
-        assert up.get("/health/ready")[0] == 200
-        # The relay reconnects to the new recorder within moments; reads before that are dropped and counted.
+        wait_for(lambda: up.get("/health/ready")[0] == 200, "a tap that is ready again")
+        # The relay reconnects to the new collector within moments; reads before that are dropped and counted.
         wait_for(lambda: ask(up) == BEGIN + REST and "completed" in outcomes(up), "a record again")
         assert outcomes(up).count("abandoned") == 1
         assert up.stop() == 0
@@ -306,14 +307,14 @@ def test_killed_it_leaves_no_process_and_its_address_is_free_at_once(small: Prov
     assert not (data_dir / "run").is_symlink()
 
 
-def test_a_recorder_restarts_if_its_sockets_directory_is_missing(small: Provider, data_dir: Path) -> None:
+def test_a_collector_restarts_if_its_sockets_directory_is_missing(small: Provider, data_dir: Path) -> None:
     """A cleaner of the temporary directory may have removed it."""
     with start_up({"small": small.url}, data_dir) as up:
         ask(up)
         up.wait_for_records(1)
         runtime = (data_dir / "run").readlink()
         shutil.rmtree(runtime)
-        os.kill(child_of(up, "streamgauge.recorder.process"), signal.SIGKILL)
+        os.kill(child_of(up, "streamgauge.cli.collector"), signal.SIGKILL)
         wait_for((runtime / "recorder.sock").exists, "the socket, again")
         assert runtime.stat().st_mode & 0o777 == 0o700
         ask(up)
@@ -333,8 +334,8 @@ def test_s7_a_tap_on_a_copied_data_directory_does_not_affect_the_running_tap(
         with start_up({"small": small.url}, copied) as other:
             assert (copied / "run").readlink() not in (runtime, None)
             assert (runtime / "recorder.sock").exists()
-            os.kill(child_of(up, "streamgauge.recorder.process"), signal.SIGKILL)
-            wait_for(lambda: "restarting it" in up.log, "the recorder's end")
+            os.kill(child_of(up, "streamgauge.cli.collector"), signal.SIGKILL)
+            wait_for(lambda: "restarting it" in up.log, "the collector's end")
             ask(up)
             ask(other)
             up.wait_for_records(1)
@@ -361,15 +362,14 @@ def test_s7_a_directory_to_which_the_link_leads_keeps_its_files(
     assert (precious / "ledger.sqlite").read_text() == "precious"
 
 
-def test_the_next_run_waits_for_a_recorder_that_is_still_storing(small: Provider, data_dir: Path) -> None:
+def test_the_next_run_waits_for_a_collector_that_is_still_storing(small: Provider, data_dir: Path) -> None:
     """Otherwise its reads would be counted twice: as lost in the crash, and as delivered."""
     with start_up({"small": small.url}, data_dir) as up:
-        recorder = Held(child_of(up, "streamgauge.recorder.process"))
-        going_on = threading.Timer(1.5, recorder.release)
+        collector = Held(child_of(up, "streamgauge.cli.collector"))
+        going_on = threading.Timer(1.5, collector.release)
         assert ask(up) == BEGIN + REST
-        wait_for(
-            lambda: up.metrics()["streamgauge_tap_reads_waiting"], "reads that wait"
-        )  # written to the client first
+        # They are written to the client before they are counted.
+        wait_for(lambda: read_balance(data_dir / "counters").waiting, "reads that wait")
         assert up.stop(signal.SIGKILL) == -signal.SIGKILL
     going_on.start()
     with start_up({"small": small.url}, data_dir) as again:

@@ -228,7 +228,7 @@ def test_stop_does_not_wait_for_a_client_that_keeps_its_connection(tls: Tls) -> 
 def test_a_port_that_is_taken_is_said(tls: Tls) -> None:
     async def test(server: AdminServer) -> None:
         other = AdminServer(Metrics(), lambda: True, access=Access(None, ServerCertificate(tls.file, None)))
-        with pytest.raises(AdminAddressError, match="cannot be opened"):
+        with pytest.raises(AdminAddressError, match="is in use"):
             await other.start(server.address)
 
     serving(tls, test)

@@ -17,15 +17,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from streamgauge.cli.collector_settings import CollectorSettings
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import decode_bundle
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending
 from streamgauge.core.record import Record
+from streamgauge.errors import BUG, UNAVAILABLE
 from streamgauge.recorder.batches import MAX_BATCH_BYTES
 from streamgauge.recorder.process import RecorderProcess, RecorderSettings
 from streamgauge.recorder.protocol import Message, RequestBody, ResponseRead, encode_batch
 from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
-from streamgauge.runtime.child import encode_settings
+from streamgauge.runtime.child import encode_settings, start_failure
+from streamgauge.runtime.listeners import Address, listening_socket
+from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
@@ -42,7 +46,7 @@ def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
     """A recorder in this process without supervision; its spool has what it writes by itself."""
     with Counters(folder / "counters", "recorder") as counters:
         spool = Spool(folder / "spool.sqlite", 256 * MIB, counters)
-        yield RecorderProcess(RecorderSettings("", folder, capture="full"), bytes(32), spool, counters), spool
+        yield RecorderProcess(RecorderSettings(data_dir=folder, capture="full"), bytes(32), spool, counters), spool
         spool.close()
 
 
@@ -90,25 +94,32 @@ def test_a_few_bundles_are_written_at_a_time(tmp_path: Path, coding: str, monkey
     assert [record.counts.events for record in found] == [len(body) // len(EVENTS[0])] * 8
 
 
-class Recording:
-    """A recorder's process and its data directory."""
+def collector_settings(socket: Path, data: Path, admin_fd: int, **settings: Any) -> bytes:
+    declared = Settings(data_dir=data, **settings)
+    return encode_settings(CollectorSettings(declared, "ledger", "up", str(socket), (admin_fd,)))
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+
+class Recording:
+    """A collector that delivers nothing, and its data directory."""
+
+    def __init__(self, folder: Path, *arguments: str, **settings: Any) -> None:
         self.folder = folder
         self.data = folder / "data"
+        self.data.mkdir(mode=0o700, exist_ok=True)
         self.socket = folder / "recorder.sock"
-        recorder_settings = RecorderSettings(str(self.socket), self.data, **settings)  # type: ignore[arg-type]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "streamgauge.recorder.process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(encode_settings(recorder_settings) + b"\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == b"ready\n", self.process.communicate()[1].decode()
+        with listening_socket(Address("127.0.0.1", 0), "--admin") as admin:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.recorder.alone", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[admin.fileno()],
+            )
+            assert self.process.stdin is not None
+            assert self.process.stdout is not None
+            self.process.stdin.write(collector_settings(self.socket, self.data, admin.fileno(), **settings) + b"\n")
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == b"ready\n", self.process.communicate()[1].decode()
 
     def relay(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
@@ -172,8 +183,8 @@ def started(tmp_path: Path) -> Iterator[list[Recording]]:
         one.kill()
 
 
-def start(started: list[Recording], folder: Path, **settings: object) -> Recording:
-    started.append(Recording(folder, **settings))
+def start(started: list[Recording], folder: Path, *arguments: str, **settings: Any) -> Recording:
+    started.append(Recording(folder, *arguments, **settings))
     return started[-1]
 
 
@@ -264,7 +275,7 @@ def test_a_batch_in_pieces_and_several_batches_at_once(started: list[Recording],
 def test_rows_are_written_while_the_stream_runs_and_heartbeats_while_idle(
     started: list[Recording], tmp_path: Path
 ) -> None:
-    recording = start(started, tmp_path, heartbeat_s=0.2)
+    recording = start(started, tmp_path, "0.2")
     with recording.relay() as relay:
         recording.tell(relay, *HALF)
         bundles = recording.until(lambda bundles: reads_in(bundles) == 3)
@@ -464,30 +475,32 @@ def test_a_secret_is_nowhere_in_the_data_directory(started: list[Recording], tmp
 
 
 def run(settings: bytes) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamgauge.recorder.process"]
+    command = [sys.executable, "-m", "tests.recorder.alone"]
     done = subprocess.run(command, input=settings + b"\n", capture_output=True, timeout=PATIENCE_S, check=False)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def test_wrong_settings_are_reported(tmp_path: Path) -> None:
-    for wrong in (b"", b"{}", b"rubbish", b'{"socket":"x","data_dir":"y","capture":"some"}'):
+def test_wrong_settings_are_reported() -> None:
+    for wrong in (b"", b"{}", b"rubbish", b'{"settings":{},"to":"nowhere"}'):
         done = run(wrong)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("the recorder's settings cannot be read: ")
+        assert (done.returncode, done.stdout) == (BUG, "")
+        assert done.stderr.startswith("the collector's settings cannot be read: ")
         assert done.stderr.count("\n") == 1
 
 
-def test_an_unusable_data_directory_or_socket_is_reported(started: list[Recording], tmp_path: Path) -> None:
+def test_an_unusable_data_directory_or_socket_is_reported_to_the_supervisor(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    done = run(encode_settings(RecorderSettings(str(tmp_path / "s"), tmp_path / "file" / "data")))
-    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    done = run(encode_settings(RecorderSettings(str(tmp_path / "missing" / "s"), tmp_path / "other")))
-    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    recording = start(started, tmp_path)
-    done = run(encode_settings(RecorderSettings(str(tmp_path / "s"), recording.data)))
-    assert done.returncode == 3
-    assert "another recorder uses the data directory" in done.stderr
-    assert recording.stop() == 0
+    for socket_path, data, sentence in (
+        (tmp_path / "s", tmp_path / "file", "the data directory"),
+        (tmp_path / "missing" / "s", tmp_path, "the socket"),
+    ):
+        done = run(collector_settings(socket_path, data, 0))
+        assert done.returncode == UNAVAILABLE
+        assert done.stderr == ""
+        failure = start_failure(done.stdout.encode())
+        assert failure is not None
+        assert failure.exit_code == UNAVAILABLE
+        assert failure.sentence.startswith(sentence)
 
 
 def test_reads_that_wait_too_long_are_dropped_and_the_stream_keeps_its_record(

@@ -66,40 +66,45 @@ def play(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(limited())
 
 
-def test_starts_all_and_stops_relays_before_the_recorder(log: Path) -> None:
+def test_starts_all_and_stops_relays_before_the_collector(log: Path) -> None:
     sentences: list[str] = []
 
     async def work() -> None:
-        members = [child(log, name) for name in ("recorder", "one", "two")]
+        members = [child(log, name) for name in ("collector", "one", "two")]
         group = Group(members[0], members[1:], sentences.append)
         assert not group.serving
         await group.start()
         assert group.serving
-        assert group.processes == [(name, pids(log, name)[0]) for name in ("recorder", "one", "two")]
+        assert group.processes == [(name, pids(log, name)[0]) for name in ("collector", "one", "two")]
         await group.stop(5)
         assert not group.serving
         assert group.processes == []
         assert [member.starts for member in members] == [1, 1, 1]
 
     play(work)
-    assert lines(log)[0].startswith("recorder started"), "relays look for it at once"
+    assert lines(log)[0].startswith("collector started"), "relays look for it at once"
+    everything = ["supervisor", "one", "two"]
+    assert [line for line in lines(log) if "status" in line] == [
+        f"collector status True {everything}",
+        f"collector status False {everything}",
+    ]
     stopped = lines(log, "stopped")
     assert set(stopped[:2]) == {"one stopped", "two stopped"}
-    assert stopped[2:] == ["recorder stopped"]
+    assert stopped[2:] == ["collector stopped"]
     assert sentences == []
 
 
-@pytest.mark.parametrize(("name", "code"), [("relay", "signal 9"), ("recorder", "signal 9")])
+@pytest.mark.parametrize(("name", "code"), [("relay", "signal 9"), ("collector", "signal 9")])
 def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str) -> None:
     sentences: list[str] = []
 
     async def work() -> None:
-        members = {one: child(log, one) for one in ("recorder", "relay")}
-        group = Group(members["recorder"], [members["relay"]], sentences.append)
+        members = {one: child(log, one) for one in ("collector", "relay")}
+        group = Group(members["collector"], [members["relay"]], sentences.append)
         await group.start()
         os.kill(pids(log, name)[0], signal.SIGKILL)
         await until(lambda: len(pids(log, name)) == 2 and members[name].ready)
-        assert {one: member.starts for one, member in members.items()} == {"recorder": 1, "relay": 1, name: 2}
+        assert {one: member.starts for one, member in members.items()} == {"collector": 1, "relay": 1, name: 2}
         await group.stop(5)
 
     play(work)
@@ -111,15 +116,15 @@ def test_relay_ended_gets_the_exit_code_before_the_next_start(log: Path) -> None
     ends: list[tuple[int, int]] = []
 
     async def work() -> None:
-        members = {one: child(log, one) for one in ("recorder", "relay")}
+        members = {one: child(log, one) for one in ("collector", "relay")}
         group = Group(
-            members["recorder"],
+            members["collector"],
             [members["relay"]],
             lambda _: None,
             relay_ended=lambda code: ends.append((code, members["relay"].starts)),
         )
         await group.start()
-        for name, number in (("relay", signal.SIGSEGV), ("recorder", signal.SIGSEGV), ("relay", signal.SIGKILL)):
+        for name, number in (("relay", signal.SIGSEGV), ("collector", signal.SIGSEGV), ("relay", signal.SIGKILL)):
             before = len(pids(log, name))
             os.kill(pids(log, name)[-1], number)
             await until(lambda name=name, before=before: len(pids(log, name)) > before and members[name].ready)  # type: ignore[misc]
@@ -135,7 +140,7 @@ def test_a_relay_is_started_again_although_relay_ended_fails(log: Path, caplog: 
 
     async def work() -> None:
         relay = child(log, "relay")
-        group = Group(child(log, "recorder"), [relay], lambda _: None, relay_ended=failing)
+        group = Group(child(log, "collector"), [relay], lambda _: None, relay_ended=failing)
         await group.start()
         os.kill(pids(log, "relay")[0], signal.SIGKILL)
         await until(lambda: len(pids(log, "relay")) == 2 and relay.ready)
@@ -151,7 +156,7 @@ def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "relay", "stay", "babble", "refuse", "stay")], lines.append)
+        group = Group(child(log, "collector"), [child(log, "relay", "stay", "babble", "refuse", "stay")], lines.append)
         await group.start()
         os.kill(pids(log, "relay")[0], signal.SIGKILL)
         await until(lambda: not group.serving)
@@ -167,30 +172,30 @@ def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     )
 
 
-def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
+def test_without_relays_the_collector_is_what_serves(log: Path) -> None:
     sentences: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [], sentences.append)
+        group = Group(child(log, "collector"), [], sentences.append)
         assert not group.serving
         await group.start()
         assert group.serving
-        os.kill(pids(log, "recorder")[0], signal.SIGKILL)
+        os.kill(pids(log, "collector")[0], signal.SIGKILL)
         await until(lambda: not group.serving)
         await until(lambda: group.serving)
         await group.stop(5)
         assert not group.serving
 
     play(work)
-    assert sentences == ["the recorder ended unexpectedly (signal 9); restarting it"]
-    assert lines(log, "stopped") == ["recorder stopped"]
+    assert sentences == ["the collector ended unexpectedly (signal 9); restarting it"]
+    assert lines(log, "stopped") == ["collector stopped"]
 
 
 def test_child_that_crashes_repeatedly_is_restarted_each_time(log: Path) -> None:
     lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder", "stay", "stay"), [child(log, "relay", "fall")], lines.append)
+        group = Group(child(log, "collector", "stay", "stay"), [child(log, "relay", "fall")], lines.append)
         await group.start()
         await until(lambda: len(pids(log, "relay")) >= 4)
         await group.stop(5)
@@ -201,11 +206,11 @@ def test_child_that_crashes_repeatedly_is_restarted_each_time(log: Path) -> None
 
 
 @pytest.mark.parametrize("does", ["refuse", "babble"])
-@pytest.mark.parametrize("who", ["recorder", "relay"])
+@pytest.mark.parametrize("who", ["collector", "relay"])
 def test_a_child_that_does_not_get_ready_is_an_error_and_leaves_none(log: Path, who: str, does: str) -> None:
     async def work() -> None:
-        ways = {"recorder": "stay", "relay": "stay", who: does}
-        group = Group(child(log, "recorder", ways["recorder"]), [child(log, "relay", ways["relay"])], print)
+        ways = {"collector": "stay", "relay": "stay", who: does}
+        group = Group(child(log, "collector", ways["collector"]), [child(log, "relay", ways["relay"])], print)
         with pytest.raises(Unavailable, match=f"the {who} did not start: see its error message above"):
             await group.start()
         assert not group.serving
@@ -213,7 +218,34 @@ def test_a_child_that_does_not_get_ready_is_an_error_and_leaves_none(log: Path, 
 
     play(work)
     assert pids(log, who)
-    assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+    assert not any(runs(pid) for name in ("collector", "relay") for pid in pids(log, name))
+
+
+@pytest.mark.parametrize("who", ["collector", "relay"])
+def test_a_child_says_why_it_does_not_start(log: Path, who: str) -> None:
+    async def work() -> None:
+        ways = {"collector": "stay", "relay": "stay", who: "refuse-by-line"}
+        group = Group(child(log, "collector", ways["collector"]), [child(log, "relay", ways["relay"])], print)
+        with pytest.raises(Unavailable, match="the weather is bad"):
+            await group.start()
+
+    play(work)
+
+
+def test_the_collector_gets_the_state_of_the_relays(log: Path) -> None:
+    async def work() -> None:
+        group = Group(child(log, "collector"), [child(log, "relay")], lambda _: None)
+        await group.start()
+        os.kill(pids(log, "relay")[0], signal.SIGKILL)
+        await until(lambda: len(lines(log, "'relay']")) == 2)
+        os.kill(pids(log, "collector")[0], signal.SIGKILL)
+        await until(lambda: len(pids(log, "collector")) == 2 and len(lines(log, "'relay']")) == 3)
+        await group.stop(5)
+
+    play(work)
+    states = [line.removeprefix("collector status ") for line in lines(log) if "status" in line]
+    both, alone = "['supervisor', 'relay']", "['supervisor']"
+    assert states == [f"True {both}", f"False {alone}", f"True {both}", f"True {both}", f"False {both}"]
 
 
 def test_child_that_never_reports_ready_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,14 +284,14 @@ def test_cancelled_start_leaves_no_process(log: Path) -> None:
 def test_stop_during_a_restart_leaves_no_process(log: Path) -> None:
     async def work() -> None:
         relay = child(log, "relay")
-        group = Group(child(log, "recorder"), [relay], lambda _: None)
+        group = Group(child(log, "collector"), [relay], lambda _: None)
         await group.start()
         os.kill(pids(log, "relay")[0], signal.SIGKILL)
         await until(lambda: relay.starts > 1)
         await group.stop(5)
 
     play(work)
-    assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+    assert not any(runs(pid) for name in ("collector", "relay") for pid in pids(log, name))
 
 
 def test_a_child_that_hangs_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,13 +299,13 @@ def test_a_child_that_hangs_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch
     lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder", "deaf"), [child(log, "relay", "deaf")], lines.append)
+        group = Group(child(log, "collector", "deaf"), [child(log, "relay", "deaf")], lines.append)
         await group.start()
         await group.stop(0.1)
 
     play(work)
-    assert lines == [f"the {name} did not stop in time and was killed" for name in ("relay", "recorder")]
-    assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+    assert lines == [f"the {name} did not stop in time and was killed" for name in ("relay", "collector")]
+    assert not any(runs(pid) for name in ("collector", "relay") for pid in pids(log, name))
 
 
 def test_a_child_that_writes_to_its_stdout_is_not_held_up_and_its_end_is_seen(log: Path) -> None:
@@ -282,7 +314,7 @@ def test_a_child_that_writes_to_its_stdout_is_not_held_up_and_its_end_is_seen(lo
 
     async def work() -> None:
         relay = child(log, "relay", "chat", "stay")
-        group = Group(child(log, "recorder"), [relay], sentences.append)
+        group = Group(child(log, "collector"), [relay], sentences.append)
         await group.start()
         await until(lambda: lines(log, "chatted"))
         os.kill(pids(log, "relay")[0], signal.SIGKILL)
@@ -323,12 +355,12 @@ print(holder.pid, file=sys.stderr, flush=True)
             os.kill(int(errors.read()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("who", "code"), [("relay", DONE), ("recorder", UNAVAILABLE)])
+@pytest.mark.parametrize(("who", "code"), [("relay", DONE), ("collector", UNAVAILABLE)])
 def test_a_child_that_crashes_while_it_is_stopped_is_named(log: Path, who: str, code: int) -> None:
     sentences: list[str] = []
 
     async def work() -> int:
-        members = [child(log, name, "crash" if name == who else "stay") for name in ("recorder", "relay")]
+        members = [child(log, name, "crash" if name == who else "stay") for name in ("collector", "relay")]
         group = Group(members[0], members[1:], sentences.append)
         await group.start()
         await group.stop(5)
@@ -338,11 +370,11 @@ def test_a_child_that_crashes_while_it_is_stopped_is_named(log: Path, who: str, 
     assert sentences == [f"the {who} ended unexpectedly while it was stopped (exit code 7)"]
 
 
-def test_the_exit_code_says_that_a_recorder_had_to_be_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_code_says_that_a_collector_had_to_be_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_module, "HANGS_S", 0.3)
 
     async def work() -> int:
-        group = Group(child(log, "recorder", "deaf"), [], lambda _: None)
+        group = Group(child(log, "collector", "deaf"), [], lambda _: None)
         await group.start()
         await group.stop(0.1)
         return group.exit_code
@@ -350,9 +382,9 @@ def test_the_exit_code_says_that_a_recorder_had_to_be_killed(log: Path, monkeypa
     assert asyncio.run(work()) == UNAVAILABLE
 
 
-def test_a_recorder_that_had_crashed_before_the_stop_has_nothing_to_write(log: Path) -> None:
+def test_a_collector_that_had_crashed_before_the_stop_has_nothing_to_write(log: Path) -> None:
     async def work() -> int:
-        group = Group(child(log, "recorder", "stay"), [], lambda _: None)
+        group = Group(child(log, "collector", "stay"), [], lambda _: None)
         await group.start()
         (_, pid), *_ = group.processes
         os.kill(pid, signal.SIGKILL)
@@ -376,7 +408,7 @@ def test_f4_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> 
     lines: list[str] = []
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [child(log, "one", "fall", "shout", "stay")], lines.append)
+        group = Group(child(log, "collector"), [child(log, "one", "fall", "shout", "stay")], lines.append)
         await group.start()
         await until(lambda: len(pids(log, "one")) == 3 and group.serving)
         await group.stop(5)
@@ -388,10 +420,10 @@ def test_f4_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> 
 def test_child_with_a_too_long_first_line_is_unavailable(log: Path) -> None:
     async def work() -> None:
         with pytest.raises(Unavailable, match="did not start"):
-            await Group(child(log, "recorder", "shout"), [], print).start()
+            await Group(child(log, "collector", "shout"), [], print).start()
 
     play(work)
-    assert not any(map(runs, pids(log, "recorder")))
+    assert not any(map(runs, pids(log, "collector")))
 
 
 def test_a_child_whose_settings_cannot_be_made_is_tried_again_and_reported(
@@ -408,7 +440,7 @@ def test_a_child_whose_settings_cannot_be_made_is_tried_again_and_reported(
     made = Child("one", "tests.group_child", failing)
 
     async def work() -> None:
-        group = Group(child(log, "recorder"), [made], print)
+        group = Group(child(log, "collector"), [made], print)
         await group.start()
         await until(lambda: made.starts == 4 and group.serving)
         await group.stop(5)

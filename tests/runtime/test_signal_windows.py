@@ -113,7 +113,7 @@ def test_a_command(window: Path, once: Path, tmp_path: Path, name: str, moment: 
 
 
 # Each child: a part of its command line, its name in sentences.
-CHILDREN = {"recorder": ("streamgauge.recorder", "recorder"), "relay": ("streamgauge.taps.proxy", "relay")}
+CHILDREN = {"collector": ("streamgauge.cli.collector", "collector"), "relay": ("streamgauge.taps.proxy", "relay")}
 
 
 @moments

@@ -340,12 +340,16 @@ def test_a_command_takes_what_it_uses_itself(command: str, names: tuple[str, ...
 
 def test_selected_settings_have_their_values_and_the_others() -> None:
     settings = load({"spool_age": "7", "capture": "full"})
-    recorder = settings.select(RecorderSettings, socket="s", drain_timeout=1.0)
+    recorder = settings.select(RecorderSettings, tenants={"a": "b"})
     assert (recorder.spool_age, recorder.capture, recorder.data_dir) == (7.0, "full", settings.data_dir)
-    assert (recorder.socket, recorder.drain_timeout, settings.drain_timeout) == ("s", 1.0, 30.0)
+    assert recorder.tenants == {"a": "b"}
+    relay_settings = settings.select(
+        RelaySettings, upstreams=[], recorder_socket="", counters_path="", pump=False, drain_timeout=1.0
+    )
+    assert (relay_settings.drain_timeout, settings.drain_timeout) == (1.0, 30.0)
     assert settings.select(Limits, stall_seconds=1.0) == Limits(stall_seconds=1.0)
     with pytest.raises(TypeError):
-        settings.select(RecorderSettings)  # without its socket
+        settings.select(RelaySettings)  # without its socket
 
 
 # Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.

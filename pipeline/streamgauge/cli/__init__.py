@@ -18,7 +18,10 @@ demo.py assets.py rules.py     the demo; files of this version
 
 What they share:
 
-tap_process.py   a tap's processes, spool and counters, for `up` and `tap`; pump_fallback.py: relays without the pump
+supervisor.py    the process of `up` and `tap`, which starts, watches and stops the others; pump_fallback.py: relays without
+                 the pump
+collector.py     the collector's process, with collector_settings.py: its settings; assembling.py: its delivery to a ledger;
+                 shipping.py: its delivery to Kafka
 admin_port.py    the admin port of taps and workers
 kafka_options.py   how Kafka clients connect
 ledgers.py       opens ledgers; ledger_watch.py: what `up` and `worker` show of theirs

@@ -10,14 +10,19 @@ from streamgauge.cli.settings import shown_settings
 from streamgauge.errors import UsageFault
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.admin_log import AdminLog
-from streamgauge.metrics.http_server import AdminAddressError, AdminServer
+from streamgauge.metrics.http_server import AdminServer
 from streamgauge.runtime.certificates import ServerCertificate
-from streamgauge.runtime.listeners import is_loopback, not_available
+from streamgauge.runtime.listeners import is_loopback
 from streamgauge.settings.declarations import SETTINGS, WORKER_ADMIN, Settings
 from streamgauge.settings.exposed_files import exposed_files
 from streamgauge.settings.types import ENV_PREFIX
 
 TOKEN_VARIABLE = f"{ENV_PREFIX}ADMIN_TOKEN"
+
+
+def check_admin(settings: Settings) -> None:
+    """Checks what `admin_access` needs, and changes nothing. Raises UsageFault."""
+    _checked(settings, os.environ.get(TOKEN_VARIABLE))
 
 
 def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
@@ -28,10 +33,21 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
     """
     for sentence in exposed_files(settings):
         warn(sentence)
-    token, is_local = admin_token(settings), is_loopback(settings.admin.host)
+    token, certificate = _checked(settings, os.environ.pop(TOKEN_VARIABLE, None))
+    log = _admin_log(settings)
+    if token is not None and certificate is None and not is_loopback(settings.admin.host):
+        warn(
+            f"the token of the admin port {settings.admin} crosses the network in plain text: give the port a"
+            " certificate with --admin-tls-certificate, unless something else encrypts its connections"
+        )
+    return Access(token, certificate, log)
+
+
+def _checked(settings: Settings, token_text: str | None) -> tuple[Token | None, ServerCertificate | None]:
+    token = _token(settings, token_text)
     if token is not None and settings.admin_open:
         raise UsageFault("--admin-open has no effect with a token: give either")
-    if token is None and not settings.admin_open and not is_local:
+    if token is None and not settings.admin_open and not is_loopback(settings.admin.host):
         raise UsageFault(
             f"other hosts can reach the admin port {settings.admin}: give a token with --admin-token-file FILE or"
             f" {TOKEN_VARIABLE}, or let every client read metrics and streams with --admin-open"
@@ -39,17 +55,11 @@ def admin_access(settings: Settings, warn: Callable[[str], object]) -> Access:
     for of_key in ("admin_tls_key", "admin_tls_key_password_file"):
         if getattr(settings, of_key) is not None and settings.admin_tls_certificate is None:
             raise UsageFault(f"{SETTINGS[of_key].flag} requires --admin-tls-certificate")
-    log = _admin_log(settings)
     if settings.admin_tls_certificate is None:
-        if token is not None and not is_local:
-            warn(
-                f"the token of the admin port {settings.admin} crosses the network in plain text: give the port a"
-                " certificate with --admin-tls-certificate, unless something else encrypts its connections"
-            )
-        return Access(token, log=log)
+        return token, None
     try:
         key = settings.admin_tls_key, settings.admin_tls_key_password_file
-        return Access(token, ServerCertificate(settings.admin_tls_certificate, *key), log)
+        return token, ServerCertificate(settings.admin_tls_certificate, *key)
     except ValueError as error:
         raise UsageFault(f"--admin-tls-certificate: {error}") from None
 
@@ -68,25 +78,24 @@ def _admin_log(settings: Settings) -> AdminLog | None:
 
 def admin_token(settings: Settings) -> Token | None:
     """The token, from its file or the environment, where it is removed. Raises UsageFault."""
-    token, file = os.environ.pop(TOKEN_VARIABLE, None) or None, settings.admin_token_file
-    if token is not None and file is not None:
+    return _token(settings, os.environ.pop(TOKEN_VARIABLE, None))
+
+
+def _token(settings: Settings, text: str | None) -> Token | None:
+    file = settings.admin_token_file
+    if text and file is not None:
         raise UsageFault(f"the token is given twice: give either --admin-token-file FILE or {TOKEN_VARIABLE}")
-    if token is None and file is None:
+    if not text and file is None:
         return None
     try:
-        return Token(token, file)
+        return Token(text or None, file)
     except ValueError as error:
         raise UsageFault(f"{TOKEN_VARIABLE if file is None else '--admin-token-file'}: {error}") from None
 
 
 async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
     """Opens the admin port until the stack exits. Raises Unavailable."""
-    try:
-        await admin.start(str(settings.admin))
-    except AdminAddressError as error:
-        if isinstance(error.__cause__, OSError):
-            raise not_available(str(settings.admin), "--admin", error.__cause__) from None
-        raise
+    await admin.start(str(settings.admin))
     stack.push_async_callback(admin.stop)
 
 

@@ -6,17 +6,15 @@ import json
 import shutil
 import signal
 import tempfile
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamgauge.cli.parser import JSON, Arguments
-from streamgauge.cli.tap_process import say
-from streamgauge.cli.up import running_up
-from streamgauge.core.record import Record, encode_record
+from streamgauge.cli.supervisor import running_tap, say
 from streamgauge.errors import DONE, INTERRUPTED, UsageFault
+from streamgauge.ledger import Reader, open_ledger
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.settings.declarations import SETTINGS, Settings
@@ -24,6 +22,9 @@ from streamgauge.settings.types import Upstream
 
 if TYPE_CHECKING:
     from streamgauge_demo.verdict import Json
+
+# The newest records, which are read at each look: far more than the demo's streams that run at one time.
+NEWEST = 500
 
 _ANY_PORT = Address(host="127.0.0.1", port=0)
 
@@ -50,10 +51,10 @@ def run(settings: Settings, args: Arguments) -> int:
                 listen=settings.listen if "listen" in settings.given else _ANY_PORT,
                 admin=settings.admin if "admin" in settings.given else _ANY_PORT,
             )
-            queue: deque[Record] = deque()
-            async with running_up(changed, queue.extend, process="demo") as tap:
+            async with running_tap(changed, "ledger", "demo") as tap:
                 say(f"demo: {tap.pages}, data in {data_dir}")
-                yield DemoTap(f"http://{tap.address}", queue)
+                with open_ledger(changed.ledger_url, create=False) as ledger:
+                    yield DemoTap(f"http://{tap.address}", ledger)
 
         playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop, as_json=args.output == JSON))
         stopping = asyncio.ensure_future(stop.wait())
@@ -87,13 +88,16 @@ def _check_data_dir(settings: Settings) -> None:
 class DemoTap:
     """The part of the running tap that the demo uses: its address and its records."""
 
-    def __init__(self, url: str, queue: deque[Record]) -> None:
+    def __init__(self, url: str, ledger: Reader) -> None:
         self.url = url
-        self._queue = queue
+        self._ledger = ledger
+        self._seen = {record["stream_id"] for record in self._newest()}  # of an earlier demo
 
     async def records(self) -> "list[Json]":
-        """The records that are new since the last call."""
-        new: list[Json] = []
-        while self._queue:
-            new.append(json.loads(encode_record(self._queue.popleft())))
-        return new
+        """The records that are new since the last call, by their start."""
+        new = [record for record in await asyncio.to_thread(self._newest) if record["stream_id"] not in self._seen]
+        self._seen.update(record["stream_id"] for record in new)
+        return new[::-1]
+
+    def _newest(self) -> "list[Json]":
+        return [json.loads(record) for record in self._ledger.query(NEWEST, newest_first=True)]

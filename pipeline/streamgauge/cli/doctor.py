@@ -13,7 +13,7 @@ from streamgauge.cli.admin_port import admin_access, with_worker_admin_port
 from streamgauge.cli.extras import has_extra
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.parser import JSON, Arguments
-from streamgauge.cli.tap_process import check_attributes, check_certificates, check_keys
+from streamgauge.cli.supervisor import check_attributes, check_certificates, check_keys
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.doctor.checks import run_checks
 from streamgauge.doctor.cluster import Cluster

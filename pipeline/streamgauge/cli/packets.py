@@ -5,20 +5,15 @@ This process opens the packet socket, then drops the capability that it needed, 
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
-from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.parser import Arguments
-from streamgauge.cli.tap import ship_until, shipper_of, watched_tap
-from streamgauge.cli.tap_process import Tap, say, say_stopping, say_undelivered, stop_signal
-from streamgauge.cli.up import running_up
+from streamgauge.cli.supervisor import Tap, running_tap, say, say_stopping, say_undelivered, stop_signal
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
-from streamgauge.metrics.declarations import MetricSource
-from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.child import encode_settings
 from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import Child, streams_drain_s
@@ -41,10 +36,10 @@ def run(settings: Settings, args: Arguments) -> int:
     ships = args.command.startswith("tap")
     _check(settings, ships)
     settings = replace(settings, upstream=())
-    log_with_times(logging.INFO)
+    log_with_times()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_file(settings) if settings.pcap else _interface(settings))
-        return asyncio.run((_tap if ships else _up)(settings, source))
+        return asyncio.run(_run(settings, source, "kafka" if ships else "ledger"))
 
 
 class _Source:
@@ -139,26 +134,16 @@ def _file(settings: Settings) -> Iterator[_Source]:
         os.close(done)
 
 
-async def _up(settings: Settings, source: _Source) -> int:
-    stop = stop_signal("up packets", settings)
-    async with running_up(settings, capturing=source.capturing) as tap:
-        _announce("up packets", tap, settings)
+async def _run(settings: Settings, source: _Source, to: Literal["ledger", "kafka"]) -> int:
+    command, process = ("up packets", "up") if to == "ledger" else ("tap packets", "tap")
+    stop = stop_signal(command, settings)
+    async with running_tap(settings, to, process, capturing=source.capturing) as tap:
+        _announce(command, tap, settings)
         source.stop_at_end(stop)
         await stop.wait()
-        _say_end("up packets", settings, source)
-    return _code(settings, source) or tap.group.exit_code
-
-
-async def _tap(settings: Settings, source: _Source) -> int:
-    brokers = brokers_of(settings)
-    stop = stop_signal("tap packets", settings)
-    metrics = Metrics((MetricSource.TAP,))
-    async with watched_tap(settings, metrics, capturing=source.capturing) as (tap, watch):
-        shipper = shipper_of(tap, settings, brokers, metrics, watch)
-        _announce("tap packets", tap, settings)
-        source.stop_at_end(stop)
-        await ship_until(stop, shipper, tap, settings, lambda: _say_end("tap packets", settings, source))
-        say_undelivered("tap packets", settings)
+        _say_end(command, settings, source)
+    if to == "kafka":
+        say_undelivered(command, settings)
     return _code(settings, source) or tap.group.exit_code
 
 

@@ -12,7 +12,8 @@ logged, but for paths in the admin log, if it is kept (`admin_log.py`).
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from streamgauge.metrics.admin_log import LIMITED, MALFORMED, OTHER_HOST, WITHOU
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.certificates import CHECK_S, ServerCertificate
 from streamgauge.runtime.faults import report_fault, reported_task
+from streamgauge.runtime.listeners import Address, sockets_of
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
 KEEPALIVE_S = 75.0
@@ -127,34 +129,37 @@ class AdminServer:
         self._server = _BoundedServer(self._answer, self._malformed)
         self._runner = web.ServerRunner(self._server)
         self._access = access
-        self._listening: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
         self._address: tuple[str, int] | None = None
         self._renewal: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> None:
         """Listens on HOST:PORT (port 0: any free one). Raises AdminAddressError."""
         host, port = split_address(address)
-        await self._runner.setup()
         try:
-            self._listening = await self._listen(host, port)
-        except OSError as error:
-            await self._runner.cleanup()
-            raise AdminAddressError(f"the admin port {address} cannot be opened: {error.strerror or error}") from error
-        bound = self._listening.sockets[0].getsockname()
-        self._address = (str(bound[0]), int(bound[1]))
+            sockets = await asyncio.to_thread(sockets_of, Address(host, port), "--admin")
+        except Unavailable as error:
+            raise AdminAddressError(str(error)) from None
+        await self.serve(sockets)
+
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Serves connections to listening sockets, which `stop` closes."""
+        await self._runner.setup()
+        self._listening = [await self._listen(listening) for listening in sockets]
+        host, port = sockets[0].getsockname()[:2]
+        self._address = (str(host), int(port))
         if self._access.certificate is not None:
             renewal = _renew(self._access.certificate)
             self._renewal = reported_task("the renewal of the admin port's certificate", renewal)
 
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
-        """Listens as aiohttp's TCPSite, which has no limit of its own for handshakes. Raises OSError."""
+    async def _listen(self, listening: socket.socket) -> asyncio.Server:
+        """Serves as aiohttp's SockSite, which has no limit of its own for handshakes."""
         loop, certificate = asyncio.get_running_loop(), self._access.certificate
         if certificate is None:
-            return await loop.create_server(self._server, host, port, backlog=BACKLOG)
+            return await loop.create_server(self._server, sock=listening, backlog=BACKLOG)
         return await loop.create_server(
             self._server,
-            host,
-            port,
+            sock=listening,
             backlog=BACKLOG,
             ssl=certificate.context,
             ssl_handshake_timeout=HANDSHAKE_S,
@@ -178,8 +183,8 @@ class AdminServer:
         """Closes the port and its connections."""
         if self._renewal is not None:
             self._renewal.cancel()
-        if self._listening is not None:
-            self._listening.close()
+        for server in self._listening:
+            server.close()
         await self._runner.cleanup()
         self._server.abort_connections()
         if self._access.log is not None:

@@ -9,9 +9,9 @@ fair_shares.py        which new streams are captured while the recorder is behin
 tenant_headers.py     checks that an application and its agent read the tenant from the same header
 stream_id.py          the ids of streams
 
-The process:
+In the collector:
 
-process.py            `python -m streamgauge.recorder.process`; batches.py: its connections
+process.py            everything between the messages of taps and the spool; batches.py: its connections
 recorder.py           messages -> segments, sans-IO
 capture.py            the segments of one stream
 request.py            facts of a request; installation_key.py: the key of its digests

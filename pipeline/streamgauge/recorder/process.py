@@ -1,23 +1,16 @@
-"""The recorder's process: receives batches over a Unix socket and writes rows into the spool.
+"""The recorder: what taps report to its socket becomes rows of the spool.
 
-`python -m streamgauge.recorder.process`. One run is one tap instance. The parent writes one line of JSON
-(RecorderSettings) to stdin and keeps it open: end of file on stdin means that the parent has ended. When it is ready, the
-process writes `ready` to stdout.
+One run is one tap instance. `record` ends by one of these:
 
-    SIGTERM            record until every relay has disconnected, or no stream is open (taps in applications stay
-                       connected), or the drain deadline has passed; then read what was sent, send farewells, exit 0
-    parent ended       send farewells at once
-    relay disconnects  its open streams end there, as cut
+    a request to stop  record until every connection has ended, or no stream is open (taps in applications stay
+                       connected), or the streams' part of the drain timeout has passed; then read what was sent, and put
+                       farewells
+    supervisor ended   put farewells at once
+    a tap disconnects  its open streams end there, as cut
     SIGKILL            the next instance on this data directory declares this one dead
-
-Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is unavailable, or the disk refused the last
-rows, 70 a bug.
 """
 
 import asyncio
-import fcntl
-import os
-import signal
 import socket
 import sys
 import time
@@ -25,28 +18,25 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NoReturn
-
-import msgspec
+from typing import Literal
 
 from streamgauge import __version__
 from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
-from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
 from streamgauge.recorder.batches import Batches
 from streamgauge.recorder.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.recorder.cpu_yield import pace, yield_cpu, yield_every
 from streamgauge.recorder.credit import Credit
-from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
+from streamgauge.recorder.installation_key import previous_key
 from streamgauge.recorder.protocol import ResponseRead, ResponseReads, decode_batch
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.spool_writer import Lost, SpoolWriter, unfinished_instances
 from streamgauge.recorder.tenant_headers import TenantHeaderCheck
 from streamgauge.recorder.write_refusals import WriteRefusals
-from streamgauge.runtime.child import decode_settings, leave_terminal_to_parent, say
-from streamgauge.runtime.faults import report_fault, report_loop_faults
+from streamgauge.runtime.child import say
+from streamgauge.runtime.control import Control
 from streamgauge.settings.declarations import SamplingSettings, Settings, SpoolSettings
-from streamgauge.spool import Reserve, Spool, close_balance_at_restart
+from streamgauge.spool import Reserve, Spool
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.spool.response_counters import NotCaptured
 
@@ -82,18 +72,15 @@ _BUNDLES = 1
 
 @dataclass(frozen=True)
 class RecorderSettings(SamplingSettings, SpoolSettings):
-    """The parent's settings. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key.
+    """The settings of recording. `data_dir`: the directory of spool, counters and key.
 
     `tenants`: names of tenants by credential id.
     """
 
-    socket: str
     data_dir: Path
     capture: Literal["masked", "full"] = Settings.capture
     tenant_header: str | None = Settings.tenant_header
     tenants: dict[str, str] = field(default_factory=dict)
-    heartbeat_s: float = HEARTBEAT_NS / 1e9
-    drain_timeout: float = Settings.drain_timeout
 
 
 class RecorderProcess:
@@ -119,7 +106,7 @@ class RecorderProcess:
         )
         instance, now = uuid.uuid4().bytes, time.monotonic_ns()
         dead = unfinished_instances(spool)
-        self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
+        self._bundler = Bundler(instance, now, dead, HEARTBEAT_NS, bundle_bytes)
         self._reserve = Reserve(settings.data_dir / "spool.reserve", settings.spool_bytes)
         self._reserve.keep()
         refusals = WriteRefusals(str(settings.data_dir), counters, say, time.monotonic)
@@ -254,12 +241,15 @@ class RecorderProcess:
         self._recorder.refused.clear()
 
 
-async def serve(
-    settings: RecorderSettings, process: RecorderProcess, listening: socket.socket, report_ready: Callable[[], None]
+async def record(
+    process: RecorderProcess, listening: socket.socket, control: Control, report_ready: Callable[[], None]
 ) -> Lost | None:
-    """Record until SIGTERM or the parent's end; then send farewells. Returns what the disk refused at the end, else None."""
+    """Record until `control` requests the end; then put farewells. Returns what the disk refused at the end, else None.
+
+    The socket's path is removed first, so that no further tap connects.
+    """
     loop = asyncio.get_running_loop()
-    draining, orphaned, idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    idle = asyncio.Event()
     connections: set[Batches] = set()
     idle.set()
     sources = iter(range(sys.maxsize))
@@ -275,21 +265,19 @@ async def serve(
         idle.clear()
         return connection
 
-    loop.set_exception_handler(report_loop_faults("the recorder's process"))
-    loop.add_signal_handler(signal.SIGTERM, draining.set)
-    _watch_parent(loop, orphaned)
+    path = listening.getsockname()
     server = await loop.create_unix_server(connected, sock=listening)
     ticking, keeping = asyncio.ensure_future(_tick(process)), asyncio.ensure_future(_upkeep(process))
     report_ready()
     try:
-        await _first(draining.wait(), orphaned.wait(), ticking, keeping)
+        await _first(control.stopping.wait(), control.orphaned.wait(), ticking, keeping)
         drained = asyncio.ensure_future(_all_ended(process))
-        await _first(idle.wait(), drained, orphaned.wait(), ticking, asyncio.sleep(settings.drain_timeout))
+        await _first(idle.wait(), drained, control.orphaned.wait(), ticking, asyncio.sleep(control.streams_s))
         drained.cancel()
     finally:
         ticking.cancel()
         keeping.cancel()
-        _remove_socket(settings.socket)  # no new connections; the loop still accepts those that are queued
+        _remove_socket(path)  # no new connections; the loop still accepts those that are queued
         await asyncio.sleep(ACCEPT_QUEUED_S)
         server.close()
         for connection in connections:
@@ -331,47 +319,11 @@ async def _first(*awaitables: Awaitable[object]) -> None:
         future.result()
 
 
-def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> None:
-    """Set `orphaned` at the end of stdin: the parent keeps the other end open until it ends."""
-    stdin = sys.stdin.fileno()
-
-    def readable() -> None:
-        if not os.read(stdin, 4096):
-            loop.remove_reader(stdin)
-            orphaned.set()
-
-    loop.add_reader(stdin, readable)
-
-
-def _run(settings: RecorderSettings) -> int:
-    """Record, then exit; returns only if the start failed, with its exit code. Raises OSError and UnusableKeyError."""
-    data_dir = settings.data_dir
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sys.stderr.write(f"another recorder uses the data directory {data_dir}: give each tap its own --data-dir\n")
-        return UNAVAILABLE
-    counters = Counters(data_dir / "counters", "recorder")
-    spool = Spool(data_dir / "spool.sqlite", settings.spool_bytes, counters)
-    close_balance_at_restart(spool, data_dir / "counters")
-    process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
-    listening = _listen(Path(settings.socket))
-
-    async def record() -> NoReturn:
-        lost = await serve(settings, process, listening, _report_ready)
-        spool.close()
-        counters.close()
-        if lost is not None:
-            say(lost.sentence(str(data_dir)))
-        os._exit(UNAVAILABLE if lost else DONE)  # a loop that is closed would let a further SIGTERM kill the process
-
-    asyncio.run(record())
-
-
-def _listen(path: Path) -> socket.socket:
-    _remove_socket(path)  # of a recorder that was killed: it has ended, since this process has the lock
+def listen(path: Path) -> socket.socket:
+    """A socket that is bound to the path. A file of an earlier recorder is removed: it has ended, since the data directory
+    has one collector. Raises OSError.
+    """
+    _remove_socket(path)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     return listening
@@ -379,31 +331,3 @@ def _listen(path: Path) -> socket.socket:
 
 def _remove_socket(path: str | Path) -> None:
     Path(path).unlink(missing_ok=True)
-
-
-def _report_ready() -> None:
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-
-
-def main() -> int:
-    """Run the process. Returns its exit code."""
-    leave_terminal_to_parent()
-    os.umask(0o077)
-    try:
-        settings = decode_settings(sys.stdin.buffer.readline(), RecorderSettings)
-    except msgspec.DecodeError as error:
-        sys.stderr.write(f"the recorder's settings cannot be read: {error}\n")
-        return USAGE
-    try:
-        return _run(settings)
-    except (OSError, UnusableKeyError) as error:
-        sys.stderr.write(f"the recorder cannot start: {error}\n")
-        return UNAVAILABLE
-    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; the parent restarts it
-        report_fault("the recorder's process, which exits", error)
-        return BUG
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,8 @@
 """Parts of all long-running commands: child processes, listening sockets, the data directory, secrets, reports of bugs.
 
 process_group.py      starts, watches, restarts and stops the processes of a tap
-child.py              what a command and its child processes share: settings, signals, sentences
+child.py              what a supervisor and its child processes share: settings, messages, signals, sentences
+control.py            what a collector knows of its supervisor: its messages, its request to stop, its end
 stopping.py           stops a command at the first signal in order, at the second at once
 listeners.py          listening sockets, which the relays inherit
 socket_directory.py   the private directory of the recorder's socket

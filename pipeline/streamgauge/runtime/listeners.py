@@ -103,6 +103,28 @@ def listening_socket(address: Address, option: str) -> socket.socket:
             time.sleep(_RETRY_S)
 
 
+def sockets_of(address: Address, option: str) -> list[socket.socket]:
+    """A listening socket for each address of the host's name, such as the two of localhost, as asyncio's servers listen.
+
+    With port 0 all have the port of the first one. `option` is the option to name if another address may help. Raises
+    Unavailable.
+    """
+    try:
+        resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise not_available(str(address), option, error) from None
+    sockets: list[socket.socket] = []
+    try:
+        for host in dict.fromkeys(str(entry[4][0]) for entry in resolved):
+            port = sockets[0].getsockname()[1] if sockets else address.port
+            sockets.append(listening_socket(Address(host, port), option))
+    except Unavailable:
+        for opened in sockets:
+            opened.close()
+        raise
+    return sockets
+
+
 def not_available(address: str, option: str, error: OSError) -> Unavailable:
     """The error, with a sentence, for an address on which this process cannot listen."""
     if error.errno == errno.EADDRINUSE:

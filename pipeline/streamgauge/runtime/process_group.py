@@ -1,11 +1,12 @@
-"""Starts, watches, restarts and stops the processes of a tap: the recorder and the relays.
+"""Starts, watches, restarts and stops the processes of a tap: the collector and the relays.
 
 Each child is `python -m MODULE`: it reads one line of JSON settings from its stdin, writes `ready` to its stdout, and ends
-when its stdin ends, so that no child outlives this process. At SIGTERM it finishes its work. Its messages go to stderr.
+when its stdin ends, so that no child outlives this process (`runtime/child.py`). Its messages go to stderr.
 
     start             a child that does not become ready is an error, and all are stopped again
     unexpected end    the child is started again, after a pause that grows with each failed start
-    stop              relays first, then the recorder; a child that does not end in time is killed, and a crash is logged
+    stop              relays first, by SIGTERM; then the collector, by a line that says until when it may deliver;
+                      a child that does not end in time is killed, and a crash is logged
 """
 
 import asyncio
@@ -14,32 +15,39 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from streamgauge.errors import DONE, UNAVAILABLE, Unavailable
+from streamgauge.errors import DONE, UNAVAILABLE, StreamgaugeError, Unavailable
+from streamgauge.runtime.child import READY, Status, Stop, encode_settings, start_failure
 from streamgauge.runtime.faults import report_fault, reported_task
 
 # A child is ready within this, also on a busy machine: imports take half a second (seconds).
 READY_S = 60.0
 
 # A child that ends unexpectedly is started again after this (seconds): long enough to avoid a tight loop, and short
-# enough that the buffers before it (32 MiB before a recorder) hold the data that arrives in this time.
+# enough that the buffers before it (32 MiB before a collector) hold the data that arrives in this time.
 RESTART_S = 1.0
 
 # The pause doubles with each failed start, up to this (seconds): a lasting fault must not fill the log.
 MAX_RESTART_S = 30.0
 
-# The last part of a drain (s): relays cut open streams, the recorder writes the rest, the ledger stores it.
+# The last part of a drain (s): relays cut open streams, the collector writes the rest and delivers it.
 RESERVE_S = 3.0
 
 # The time of the same timeout in which the command itself ends after all that: two interpreters exit (s).
 END_S = 0.3
+
+# Least time in which the collector delivers what it has, even if streams took the whole drain timeout (s).
+FINISH_S = 1.0
 
 # A child that still runs this long after the deadline is killed (seconds).
 HANGS_S = 5.0
 
 # A child that writes more than this without a line end does not report `ready` (bytes).
 MAX_LINE_BYTES = 64 * 1024
+
+# The name of the command's own process in metrics.
+SUPERVISOR = "supervisor"
 
 _STDIN, _STDOUT = 0, 1
 
@@ -82,6 +90,7 @@ class _Process(asyncio.SubprocessProtocol):
         self._ended.set()
 
     def write(self, line: bytes) -> None:
+        """Write to its stdin. It has no effect on a process that has ended."""
         stdin = self._transport.get_pipe_transport(_STDIN)
         assert isinstance(stdin, asyncio.WriteTransport)
         stdin.write(line)
@@ -100,13 +109,23 @@ class _Process(asyncio.SubprocessProtocol):
 
 
 class Child:
-    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`."""
+    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`, and has
+    `variables` in its environment besides those of this process.
+    """
 
-    def __init__(self, name: str, module: str, settings: Callable[[], bytes], fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: Callable[[], bytes],
+        fds: Sequence[int] = (),
+        variables: Mapping[str, str] = {},
+    ) -> None:
         self.name = name
         self._module = module
         self._settings = settings
         self._fds = fds
+        self._variables = variables
         self.process: _Process | None = None
         self.starts = 0
         self._ready = False
@@ -122,7 +141,7 @@ class Child:
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start it and wait until it is ready. Raises Unavailable if it does not become ready; then it does not run."""
+        """Start it and wait until it is ready. Raises StreamgaugeError if it does not become ready; then it does not run."""
         self.starts += 1
         self._ready = False
         try:
@@ -133,9 +152,10 @@ class Child:
                 self._module,
                 stderr=None,
                 pass_fds=self._fds,
+                env={**os.environ, **self._variables},
                 # A process group of its own: Ctrl-C in a terminal must reach only this process. Not a session of its
                 # own: Linux divides cores between sessions (autogroup), and a relay that wakes up would wait until the
-                # recorder's turn ends (decision 18).
+                # collector's time slice ends (decision 18).
                 process_group=0,
             )
         except OSError as error:
@@ -145,9 +165,14 @@ class Child:
         except BaseException:
             await self.kill()
             raise
-        if line.strip() != b"ready":
+        if line.strip() != READY:
             await self.kill()
-            raise Unavailable(f"the {self.name} did not start: see its error message above")
+            failure = start_failure(line)
+            raise (
+                failure.error()
+                if failure
+                else Unavailable(f"the {self.name} did not start: see its error message above")
+            )
         self._ready = True
 
     async def _first_line(self, process: _Process) -> bytes:
@@ -161,6 +186,11 @@ class Child:
     def ask_to_stop(self) -> None:
         """Send SIGTERM, if it runs. Does not wait."""
         self._signal(signal.SIGTERM)
+
+    def tell(self, message: Status | Stop) -> None:
+        """Write a message to its stdin, if it is ready. Does not wait."""
+        if self.ready and self.process is not None:
+            self.process.write(encode_settings(message) + b"\n")
 
     async def wait(self) -> int:
         """Wait for its end. Returns its exit code, negative for a signal; 0 if it was never started."""
@@ -179,7 +209,7 @@ class Child:
 
 
 class Group:
-    """The recorder and the relays of one tap; without relays it is an agent for taps in applications.
+    """The collector and the relays, or other taps, of one command; without them it is an agent for taps in applications.
 
     `say` takes a sentence for the operator. `accept_no_more` is called first when the group is stopped. `relay_ended` is
     called when a relay has ended unexpectedly, before its next start, with its exit code (a signal's number is negative).
@@ -187,27 +217,27 @@ class Group:
 
     def __init__(
         self,
-        recorder: Child,
+        collector: Child,
         relays: Sequence[Child],
         say: Callable[[str], None],
         accept_no_more: Callable[[], None] = lambda: None,
         relay_ended: Callable[[int], None] = lambda code: None,
     ) -> None:
-        self._recorder = recorder
+        self._collector = collector
         self._accept_no_more = accept_no_more
         self._relay_ended = relay_ended
         self._relays = relays
         self._say = say
         self._supervisors: list[asyncio.Task[None]] = []
         self._stopping = False
-        self._recorder_served = False  # when it was asked to stop
+        self._collector_served = False  # when it was asked to stop
 
     async def start(self) -> None:
-        """Start all children. Raises Unavailable if one does not become ready; then none runs."""
-        children = (self._recorder, *self._relays)
+        """Start all children. Raises StreamgaugeError if one does not become ready; then none runs."""
+        children = (self._collector, *self._relays)
         try:
-            # First the recorder: a relay that finds none tries again only a second later, and holds reads until then.
-            await self._recorder.start()
+            # First the collector: a relay that finds none tries again only a second later, and holds reads until then.
+            await self._collector.start()
             results = await asyncio.gather(*(relay.start() for relay in self._relays), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
@@ -217,32 +247,38 @@ class Group:
             raise
         for child in children:
             self._supervisors.append(reported_task(f"the supervision of the {child.name}", self._supervise(child)))
+        self._tell_status()
 
     @property
     def serving(self) -> bool:
-        """Whether a relay accepts requests; in an agent, whether the recorder accepts data from taps."""
-        return not self._stopping and any(child.ready for child in self._relays or (self._recorder,))
+        """Whether a relay accepts requests; in an agent, whether the collector accepts data from taps."""
+        return not self._stopping and any(child.ready for child in self._relays or (self._collector,))
 
     @property
     def processes(self) -> list[tuple[str, int]]:
         """The name and the process id of each child that runs."""
-        started = [(child.name, child.process) for child in (self._recorder, *self._relays)]
+        started = [(child.name, child.process) for child in (self._collector, *self._relays)]
         return [(name, process.pid) for name, process in started if process is not None and process.returncode is None]
 
     @property
     def exit_code(self) -> int:
-        """The command's exit code after `stop`: not 0 if the recorder served then, and its own code does not report that
-        it has written its last rows. A recorder that had crashed, and was being started again, had none to write.
+        """The command's exit code after `stop`: not 0 if the collector served then, and its own code does not report that
+        it has written its last rows. A collector that had crashed, and was being started again, had none to write.
         """
-        process = self._recorder.process
-        wrote = process is None or process.returncode == DONE or not self._recorder_served
+        process = self._collector.process
+        wrote = process is None or process.returncode == DONE or not self._collector_served
         return DONE if wrote else UNAVAILABLE
+
+    def _tell_status(self) -> None:
+        others = [(name, pid) for name, pid in self.processes if name != self._collector.name]
+        self._collector.tell(Status(self.serving, [(SUPERVISOR, os.getpid()), *others]))
 
     async def _supervise(self, child: Child) -> None:
         while True:
             code = await child.wait()
             self._say(f"the {child.name} ended unexpectedly ({_ended(code)}); restarting it")
-            if child is not self._recorder:
+            if child is not self._collector:
+                self._tell_status()
                 try:
                     self._relay_ended(code)
                 except Exception as error:  # noqa: BLE001 - without its supervision, the child would not be started again
@@ -255,35 +291,45 @@ class Group:
             await asyncio.sleep(pause)
             try:
                 await child.start()
+                self._tell_status()
                 return
-            except Unavailable as error:
+            except StreamgaugeError as error:
                 self._say(str(error))
             except Exception as error:  # noqa: BLE001 - the tap runs on with its other children, and starts this one again
                 report_fault(f"the start of the {child.name}", error)
             pause = min(2 * pause, MAX_RESTART_S)
 
     async def stop(self, drain_s: float) -> None:
-        """Stop the relays, which finish open streams in their part of `drain_s`; then the recorder, which writes the rest.
+        """Stop the relays, which finish open streams in their part of `drain_s`; then the collector, which writes and
+        delivers the rest.
 
         It may be called again: children that have ended are skipped.
         """
+        began_s = time.monotonic()
+        streams_end_s = began_s + streams_drain_s(drain_s)
         self._stopping = True
         self._accept_no_more()
-        ready = {child for child in (self._recorder, *self._relays) if child.ready}
-        self._recorder_served = self._recorder_served or self._recorder in ready
+        collector_ready = self._collector.ready
+        self._collector_served = self._collector_served or collector_ready
         for supervisor in self._supervisors:
             supervisor.cancel()
         await asyncio.gather(*self._supervisors, return_exceptions=True)
-        deadline = time.monotonic() + streams_drain_s(drain_s)
-        for children in (self._relays, [self._recorder]):
-            for child in children:
-                child.ask_to_stop()
-            await asyncio.gather(*(self._finish(child, deadline + HANGS_S) for child in children if child in ready))
+        self._tell_status()
+        ready = [relay for relay in self._relays if relay.ready]
+        for relay in self._relays:
+            relay.ask_to_stop()
+        await asyncio.gather(*(self._finish(relay, streams_end_s) for relay in ready))
+        end_s = max(began_s + drain_s - END_S, time.monotonic() + FINISH_S)
+        if self._collector.ready:
+            self._collector.tell(Stop(streams_end_s, end_s))
+        else:
+            self._collector.ask_to_stop()
+        if collector_ready:
+            await self._finish(self._collector, end_s)
 
     async def _finish(self, child: Child, deadline: float) -> None:
         try:
-            # The recorder has HANGS_S also if the relays have used all the time.
-            async with asyncio.timeout(max(deadline - time.monotonic(), HANGS_S)):
+            async with asyncio.timeout(max(deadline - time.monotonic(), 0) + HANGS_S):
                 code = await child.wait()
         except TimeoutError:
             self._say(f"the {child.name} did not stop in time and was killed")

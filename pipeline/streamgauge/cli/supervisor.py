@@ -1,35 +1,30 @@
-"""The code that `up` and `tap` share: a tap's process group, its spool, its counters and its admin port.
+"""The process of `up` and `tap`: it starts, watches and stops a collector and relays, and does nothing else.
 
-With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder receives the data that taps in
+With --agent there is no relay and no port for clients: the tap is an *agent*, whose collector receives the data that taps in
 applications capture. They find it at DATA_DIR/run/recorder.sock, through a link to a directory below TMPDIR
 (`runtime/socket_directory.py`).
 """
 
 import asyncio
 import contextlib
-import shutil
+import itertools
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from streamgauge.cli.admin_port import admin_access, start_admin_port
+from streamgauge.cli.admin_port import check_admin
+from streamgauge.cli.collector_settings import CollectorSettings
 from streamgauge.cli.parser import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
-from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.errors import Unavailable, UsageFault
-from streamgauge.metrics import table
-from streamgauge.metrics.http_server import AdminServer, Pages, no_pages
-from streamgauge.metrics.process import process_metrics
-from streamgauge.metrics.prometheus import Metrics, Sample
-from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
-from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.child import encode_settings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
-from streamgauge.runtime.faults import report_fault, reported_task
-from streamgauge.runtime.listeners import Listeners, open_listeners
+from streamgauge.runtime.listeners import Listeners, open_listeners, sockets_of
 from streamgauge.runtime.log_time import rfc3339
 from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
@@ -37,29 +32,24 @@ from streamgauge.runtime.socket_directory import SOCKET, RuntimeDir
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.settings.attributes import TENANT
 from streamgauge.settings.declarations import SETTINGS, Settings
+from streamgauge.settings.sources import SECRET_VARIABLES
 from streamgauge.settings.types import Upstream, version_at_end
-from streamgauge.spool import Spool, close_balance_after_crash
-from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
+from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy.client_access import client_tokens
 from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.request import TOKEN_HEADER
 from streamgauge.taps.proxy.tls import upstream_context
 
-# Interval at which the balances of ended applications are closed (seconds): about as often as metrics are read.
-CLOSE_BALANCES_S = 10.0
-
-# Makes the processes that capture, from the recorder's socket and a descriptor that each of them must inherit.
+# Makes the processes that capture, from the collector's socket and a descriptor that each of them must inherit.
 Capturing = Callable[[str, int], list[Child]]
 
 
 @dataclass
 class Tap:
-    """A running tap: its parts, for the command that delivers the captured data."""
+    """A running tap."""
 
     group: Group
-    spool: Spool
-    metrics: Metrics
     address: str | None  # where clients connect; an agent has none
     admin_url: str
 
@@ -97,49 +87,35 @@ def say(sentence: str) -> None:
 
 @contextlib.asynccontextmanager
 async def running_tap(
-    settings: Settings,
-    metrics: Metrics,
-    is_ready: Callable[[], bool],
-    *,
-    capturing: Capturing | None = None,
-    pages: Callable[[Spool], Pages] = lambda _: no_pages,
+    settings: Settings, to: Literal["ledger", "kafka"], process: str, *, capturing: Capturing | None = None
 ) -> AsyncIterator[Tap]:
-    """Runs a tap while the block runs, then stops it. Raises StreamgaugeError.
+    """Runs a tap while the block runs, then drains and stops it. Raises StreamgaugeError.
 
-    /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `capturing`: makes the processes that
-    capture if nothing is relayed. `pages`: makes what the admin port shows besides, from the spool.
+    `to`: where the collector delivers; `process`: the name that the page shows; `capturing`: makes the processes that capture
+    if nothing is relayed. `Tap.group.exit_code` is that of the command after the block.
     """
     check_keys(settings)
     check_certificates(settings)
-    access = admin_access(settings, say)
-    tenants = read_tenants(settings.tenants)
+    check_admin(settings)
+    if to == "ledger":
+        check_attributes(settings, names_them=bool(settings.upstream or capturing))
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
-        await asyncio.to_thread(_check_data_dir, settings.data_dir)
+        await asyncio.to_thread(_check_data_dir, settings)
         runtime = stack.enter_context(RuntimeDir(settings.data_dir, to_be_found=not settings.upstream))
         clients = None
         if settings.upstream:
             arguments = settings.listen, "--listen", settings.workers
             clients = stack.enter_context(await asyncio.to_thread(open_listeners, *arguments))
-        spool = stack.enter_context(contextlib.closing(_spool(settings)))
-        counters = settings.data_dir / "counters"
-        metrics.register(tap_reads(counters))
-        metrics.register(_spool_source(spool, settings))
-        group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
-        metrics.register(process_metrics(lambda: group.processes))
-        admin = AdminServer(
-            metrics,
-            lambda: group.serving and is_ready(),
-            hosts=settings.admin_host,
-            pages=pages(spool),
-            access=access,
+        admin = stack.enter_context(Listeners(await asyncio.to_thread(sockets_of, settings.admin, "--admin")))
+        collector = _collector(
+            CollectorSettings(settings, to, process, str(runtime.socket), tuple(admin.fds)), runtime, lock
         )
-        await start_admin_port(stack, admin, settings)
-        settling = reported_task("the closing of applications' balances", keep_closing_app_balances(counters))
-        stack.push_async_callback(_cancel, settling)
+        group = _group(settings, collector, str(runtime.socket), clients, lock.children_fd, capturing)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
-        yield Tap(group, spool, metrics, clients.address if clients else None, admin.url)
+        scheme = "https" if settings.admin_tls_certificate else "http"
+        yield Tap(group, clients.address if clients else None, f"{scheme}://{admin.address}")
 
 
 def check_certificates(settings: Settings) -> None:
@@ -166,26 +142,12 @@ def check_certificates(settings: Settings) -> None:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
 
-async def keep_closing_app_balances(counters: Path) -> None:
-    """Closes the balances of applications that were killed, while the tap runs."""
-    while True:
-        await asyncio.sleep(CLOSE_BALANCES_S)
-        try:
-            await asyncio.to_thread(close_app_balances, counters)
-        except Exception as error:  # noqa: BLE001 - the next round may succeed; an OSError is reported as well
-            report_fault("the closing of applications' balances", error)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-def _check_data_dir(data_dir: Path) -> None:
+def _check_data_dir(settings: Settings) -> None:
     """Warns about permissions of the data directory, and makes the key of digests if it is missing. Raises Unavailable.
 
-    The recorder does the same, but then the operator would get two messages for one error.
+    The collector does the same, but then the operator would get two messages for one error.
     """
+    data_dir = settings.data_dir
     try:
         if warning := warning_about(data_dir):
             say(warning)
@@ -197,51 +159,41 @@ def _check_data_dir(data_dir: Path) -> None:
         raise unusable(data_dir, error) from None
 
 
-def _spool(settings: Settings) -> Spool:
-    """The spool, with the balance of reads closed: no process of an earlier tap runs any more."""
-    try:
-        counters = Counters(settings.data_dir / "counters", "delivery")
-        spool = Spool(settings.data_dir / "spool.sqlite", settings.spool_bytes, counters)
-        close_balance_after_crash(spool, settings.data_dir / "counters")
-    except OSError as error:
-        raise unusable(settings.data_dir, error) from None
-    return spool
+def _collector(collector: CollectorSettings, runtime: RuntimeDir, lock: DataDirLock) -> Child:
+    # Only the collector needs the secrets: no relay gets them.
+    secrets = {name: secret for name in SECRET_VARIABLES if (secret := os.environ.pop(name, None)) is not None}
+    starts = itertools.count()
+
+    def encoded_settings() -> bytes:
+        """The settings at each start. Restores the socket's directory, which may have been removed."""
+        runtime.restore()
+        return encode_settings(replace(collector, restarted=next(starts) > 0))
+
+    fds = [*collector.admin_fds, lock.children_fd]
+    return Child("collector", "streamgauge.cli.collector", encoded_settings, fds, secrets)
 
 
 def _group(
     settings: Settings,
-    tenants: dict[str, str],
-    runtime: RuntimeDir,
+    collector: Child,
+    socket: str,
     clients: Listeners | None,
     lock_fd: int,
     capturing: Capturing | None,
 ) -> Group:
-    recorder = settings.select(
-        RecorderSettings,
-        socket=str(runtime.socket),
-        tenants=tenants,
-        drain_timeout=streams_drain_s(settings.drain_timeout),
-    )
-
-    def encoded_settings() -> bytes:
-        """The recorder's settings at each start. Restores the socket's directory, which may have been removed."""
-        runtime.restore()
-        return encode_settings(recorder)
-
-    recording = Child("recorder", "streamgauge.recorder.process", encoded_settings, [lock_fd])
     if clients is None:
-        return Group(recording, capturing(recorder.socket, lock_fd) if capturing else [], say)
+        return Group(collector, capturing(socket, lock_fd) if capturing else [], say)
     fallback = PumpFallback(settings.pump == "auto" and BUILT, settings.data_dir / "counters", say)
     return Group(
-        recording,
-        _relays(settings, recorder.socket, clients, lock_fd, fallback),
+        collector,
+        _relays(settings, socket, clients, lock_fd, fallback),
         say,
         clients.close,  # during a drain, new connections are refused at once and do not wait in the kernel's queue
         fallback.relay_ended,
     )
 
 
-def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int, fallback: PumpFallback) -> list[Child]:
+def _relays(settings: Settings, socket: str, clients: Listeners, lock_fd: int, fallback: PumpFallback) -> list[Child]:
     per_address = settings.max_connections_per_address
 
     def relay(index: int) -> Child:
@@ -251,7 +203,7 @@ def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int,
             single=_is_single(settings.upstream),
             listen_fd=clients.fd_of(index),
             other_fds=tuple(fd for fd in clients.fds if fd != clients.fd_of(index)),
-            recorder_socket=recorder,
+            recorder_socket=socket,
             counters_path=str(settings.data_dir / "counters"),
             role=f"relay-{index}",
             pump=fallback.pump,
@@ -306,19 +258,6 @@ def check_attributes(settings: Settings, *, names_them: bool) -> None:
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:
     return [upstream.name for upstream in upstreams] == [""]
-
-
-def _spool_source(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sample]]:
-    def read() -> Iterable[Sample]:
-        waiting = spool.waiting()
-        yield Sample(table.SPOOL_BYTES.name, waiting.file_bytes, {})
-        yield Sample(table.SPOOL_ROWS.name, waiting.rows, {})
-        yield Sample(table.SPOOL_LIMIT.name, settings.spool_bytes, {})
-        disk = shutil.disk_usage(settings.data_dir)
-        yield Sample(table.DATA_FREE.name, disk.free, {})
-        yield Sample(table.DATA_DISK.name, disk.total, {})
-
-    return read
 
 
 def stop_signal(command: str, settings: Settings) -> asyncio.Event:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.cli import tap_process
+from streamgauge.cli import collector, supervisor
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.settings.sources import load
 from streamgauge.spool.read_counters import Counters, read_balance
@@ -85,10 +85,10 @@ def test_up_has_one_relay_whatever_a_tap_has(small: Provider, tmp_path: Path) ->
 def test_a_pump_that_was_not_built_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tap = tap_process.Tap(None, None, None, "127.0.0.1:1", None)  # type: ignore[arg-type]
+    tap = supervisor.Tap(None, "127.0.0.1:1", "")  # type: ignore[arg-type]
     for built, pump, said in ((True, "auto", False), (False, "auto", True), (False, "off", False)):
-        monkeypatch.setattr(tap_process, "BUILT", built)
-        tap_process.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
+        monkeypatch.setattr(supervisor, "BUILT", built)
+        supervisor.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
         assert ("pump (native C code) was not built" in capsys.readouterr().err) == said
 
 
@@ -147,11 +147,11 @@ def test_counters_of_applications_are_settled_again_after_a_bug(
         if len(settled) < 3:
             raise LookupError("a bug")
 
-    monkeypatch.setattr(tap_process, "CLOSE_BALANCES_S", 0.01)
-    monkeypatch.setattr(tap_process, "close_app_balances", settle)
+    monkeypatch.setattr(collector, "CLOSE_BALANCES_S", 0.01)
+    monkeypatch.setattr(collector, "close_app_balances", settle)
 
     async def work() -> None:
-        settling = asyncio.create_task(tap_process.keep_closing_app_balances(tmp_path))
+        settling = asyncio.create_task(collector.keep_closing_app_balances(tmp_path))
         async with asyncio.timeout(PATIENCE_S):
             while len(settled) < 4 and not settling.done():  # noqa: ASYNC110 - another thread settles
                 await asyncio.sleep(0.01)

@@ -1,0 +1,258 @@
+"""The collector: `python -m streamgauge.cli.collector`, a child of `up` and `tap`.
+
+It records what taps report to its socket, keeps it in the spool, and delivers it: to the ledger (`cli/assembling.py`) or to
+Kafka (`cli/shipping.py`). It serves the admin port, whose sockets it inherits. Its supervisor writes CollectorSettings to its
+stdin, and then messages (`runtime/child.py`).
+
+    stop               record and deliver the rest within the time that the request names, then exit
+    supervisor ended   put what was captured into the spool, and exit at once
+    SIGKILL            the next collector continues with the spool; what was not yet there is lost, and counted
+
+A collector that starts again after a crash captures at once: while the ledger is unavailable, rows wait in the spool.
+
+Exit codes: 0 done, 2 wrong settings, 3 the data directory, the socket or the ledger is unavailable, or the disk refused the
+last rows, 70 a bug.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import msgspec
+
+from streamgauge.cli.admin_port import admin_access
+from streamgauge.cli.collector_settings import CollectorSettings
+from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.errors import BUG, DONE, UNAVAILABLE, StreamgaugeError, Unavailable
+from streamgauge.metrics import table
+from streamgauge.metrics.admin_access import Access
+from streamgauge.metrics.http_server import AdminServer, Pages
+from streamgauge.metrics.process import process_metrics
+from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.metrics.tap import tap_reads
+from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
+from streamgauge.recorder.process import RecorderProcess, RecorderSettings, listen, record
+from streamgauge.recorder.spool_writer import Lost
+from streamgauge.runtime.child import (
+    READY,
+    StartFailure,
+    decode_settings,
+    encode_settings,
+    leave_terminal_to_parent,
+    say,
+    write_to_supervisor,
+)
+from streamgauge.runtime.control import Control
+from streamgauge.runtime.data_directory import unusable
+from streamgauge.runtime.faults import report_fault, report_loop_faults, reported_task
+from streamgauge.runtime.process_group import FINISH_S
+from streamgauge.settings.declarations import Settings
+from streamgauge.spool import Spool, close_balance_after_crash, close_balance_at_restart
+from streamgauge.spool.read_counters import Counters, close_app_balances
+
+# Interval at which the balances of ended applications are closed (seconds): about as often as metrics are read.
+CLOSE_BALANCES_S = 10.0
+
+# After a restart, the pause before a ledger that is unavailable is tried again (seconds).
+RETRY_S = 2.0
+
+
+class Delivery(Protocol):
+    """What delivers the spool's rows while the collector runs."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the process."""
+
+    @property
+    def pages(self) -> Pages:
+        """What the admin port shows besides metrics and health."""
+
+    def is_ready(self) -> bool:
+        """Whether it delivers, or will as soon as its receiver is available."""
+
+    async def finish(self, finish_s: float) -> None:
+        """Deliver what waits in the spool, for at most `finish_s` seconds."""
+
+
+def main() -> int:
+    """Run the collector. Returns its exit code."""
+    os.umask(0o077)
+    try:
+        settings = decode_settings(sys.stdin.buffer.readline(), CollectorSettings)
+    except msgspec.DecodeError as error:
+        sys.stderr.write(f"the collector's settings cannot be read: {error}\n")
+        return BUG
+    leave_terminal_to_parent(logging.INFO if settings.to == "kafka" else logging.WARNING)
+    try:
+        asyncio.run(_run(settings))
+    except StreamgaugeError as error:
+        write_to_supervisor(encode_settings(StartFailure(str(error), error.exit_code)))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+        report_fault("the collector, which exits", error)
+        return BUG
+
+
+async def _run(collector: CollectorSettings) -> NoReturn:
+    """Collect until the end, and exit the process. Raises StreamgaugeError if the start fails."""
+    control = Control(collector.settings.drain_timeout)
+    asyncio.get_running_loop().set_exception_handler(report_loop_faults("the collector"))
+    async with AsyncExitStack() as stack:
+        lost = await _collect(collector, control, stack)
+        if control.orphaned.is_set():
+            _exit(collector, lost)
+    _exit(collector, lost)
+
+
+def _exit(collector: CollectorSettings, lost: Lost | None) -> NoReturn:
+    if lost is not None:
+        say(lost.sentence(str(collector.settings.data_dir)))
+    os._exit(UNAVAILABLE if lost else DONE)  # a loop that is closed would let a further SIGTERM kill the process
+
+
+async def _collect(collector: CollectorSettings, control: Control, stack: AsyncExitStack) -> Lost | None:
+    settings = collector.settings
+    access = admin_access(settings, say)  # first: a wrong setting leaves no file
+    spool = stack.enter_context(contextlib.closing(_spool(collector)))
+    process, listening = _recorder(collector, spool, stack)
+    recording: asyncio.Future[Lost | None] | None = None
+    if collector.restarted:
+        recording = asyncio.ensure_future(record(process, listening, control, _report_ready))
+        opening = asyncio.ensure_future(_opened_again(collector, spool, stack))
+        await asyncio.wait({recording, opening}, return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            opening.cancel()
+            return await recording
+        delivery = opening.result()
+    else:
+        delivery = await stack.enter_async_context(delivery_of(collector, spool))
+    await _open_admin_port(collector, access, delivery, control, spool, stack)
+    closing = reported_task(
+        "the closing of applications' balances", keep_closing_app_balances(settings.data_dir / "counters")
+    )
+    stack.callback(closing.cancel)
+    lost = await (recording or record(process, listening, control, _report_ready))
+    if not control.orphaned.is_set():
+        await delivery.finish(max(control.left_s, FINISH_S))
+    return lost
+
+
+def _report_ready() -> None:
+    write_to_supervisor(READY)
+
+
+def _spool(collector: CollectorSettings) -> Spool:
+    """The spool, with the balance of reads closed: no other collector of this data directory runs. Raises Unavailable."""
+    data_dir = collector.settings.data_dir
+    try:
+        counters = Counters(data_dir / "counters", "delivery")
+        spool = Spool(data_dir / "spool.sqlite", collector.settings.spool_bytes, counters)
+        close = close_balance_at_restart if collector.restarted else close_balance_after_crash
+        close(spool, data_dir / "counters")
+    except OSError as error:
+        raise unusable(data_dir, error) from None
+    return spool
+
+
+def _recorder(
+    collector: CollectorSettings, spool: Spool, stack: AsyncExitStack
+) -> tuple[RecorderProcess, socket.socket]:
+    settings = collector.settings
+    recorder_settings = settings.select(RecorderSettings, tenants=read_tenants(settings.tenants))
+    try:
+        counters = stack.enter_context(Counters(settings.data_dir / "counters", "recorder"))
+        key = installation_key(settings.data_dir)
+        process = RecorderProcess(recorder_settings, key, spool, counters)
+    except UnusableKeyError as error:
+        raise Unavailable(str(error)) from None
+    except OSError as error:
+        raise unusable(settings.data_dir, error) from None
+    try:
+        return process, listen(Path(collector.socket))
+    except OSError as error:
+        raise Unavailable(
+            f"the socket {collector.socket} cannot be made ({error.strerror or error}): check TMPDIR, or restart the tap"
+        ) from None
+
+
+def delivery_of(collector: CollectorSettings, spool: Spool) -> AbstractAsyncContextManager[Delivery]:
+    """What delivers to where the settings say."""
+    if collector.to == "ledger":
+        from streamgauge.cli.assembling import assembling
+
+        return assembling(collector.settings, collector.process, spool)
+    from streamgauge.cli.shipping import shipping
+
+    return shipping(collector.settings, collector.process, spool)
+
+
+async def _opened_again(collector: CollectorSettings, spool: Spool, stack: AsyncExitStack) -> Delivery:
+    """The delivery after a restart. While its ledger is unavailable, it is tried again every RETRY_S."""
+    said = False
+    while True:
+        try:
+            return await stack.enter_async_context(delivery_of(collector, spool))
+        except Unavailable as error:
+            if not said:
+                say(f"{error}; captured data waits in the spool")
+            said = True
+        await asyncio.sleep(RETRY_S)
+
+
+async def _open_admin_port(
+    collector: CollectorSettings,
+    access: Access,
+    delivery: Delivery,
+    control: Control,
+    spool: Spool,
+    stack: AsyncExitStack,
+) -> None:
+    settings, metrics = collector.settings, delivery.metrics
+    metrics.register(tap_reads(settings.data_dir / "counters"))
+    metrics.register(_spool_samples(spool, settings))
+    metrics.register(process_metrics(lambda: control.status.processes))
+    admin = AdminServer(
+        metrics,
+        lambda: control.status.serving and delivery.is_ready(),
+        hosts=settings.admin_host,
+        pages=delivery.pages,
+        access=access,
+    )
+    await admin.serve([socket.socket(fileno=fd) for fd in collector.admin_fds])
+    stack.push_async_callback(admin.stop)
+
+
+async def keep_closing_app_balances(counters: Path) -> None:
+    """Close the balances of applications that were killed, while the collector runs."""
+    while True:
+        await asyncio.sleep(CLOSE_BALANCES_S)
+        try:
+            await asyncio.to_thread(close_app_balances, counters)
+        except Exception as error:  # noqa: BLE001 - the next round may succeed; an OSError is reported as well
+            report_fault("the closing of applications' balances", error)
+
+
+def _spool_samples(spool: Spool, settings: Settings) -> Callable[[], Iterable[Sample]]:
+    def read() -> Iterable[Sample]:
+        waiting = spool.waiting()
+        yield Sample(table.SPOOL_BYTES.name, waiting.file_bytes, {})
+        yield Sample(table.SPOOL_ROWS.name, waiting.rows, {})
+        yield Sample(table.SPOOL_LIMIT.name, settings.spool_bytes, {})
+        disk = shutil.disk_usage(settings.data_dir)
+        yield Sample(table.DATA_FREE.name, disk.free, {})
+        yield Sample(table.DATA_DISK.name, disk.total, {})
+
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""The settings that a supervisor gives its collector."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from streamgauge.settings.declarations import Settings
+
+
+@dataclass(frozen=True)
+class CollectorSettings:
+    """The supervisor's settings. `to`: where the data goes; `process`: the name on the page; `socket`: the path on which taps
+    report; `admin_fds`: the listening sockets of the admin port; `restarted`: an earlier collector of this supervisor has
+    ended, and taps may run.
+    """
+
+    settings: Settings
+    to: Literal["ledger", "kafka"]
+    process: str
+    socket: str
+    admin_fds: tuple[int, ...]
+    restarted: bool = False
