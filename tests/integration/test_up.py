@@ -237,6 +237,26 @@ def test_a_collector_that_is_killed_costs_no_stream(small: Provider, data_dir: P
         assert up.stop() == 0
 
 
+def test_a_collector_that_is_started_again_captures_while_its_ledger_is_unavailable(
+    small: Provider, data_dir: Path
+) -> None:
+    with start_up({"small": small.url}, data_dir) as up:
+        assert ask(up) == BEGIN + REST
+        up.wait_for_records(1)
+        ledger, away = data_dir / "ledger.sqlite", data_dir / "away"
+        kill(child_of(up, "streamgauge.cli.collector"))
+        ledger.rename(away)
+        ledger.mkdir()
+        wait_for(lambda: "captured data waits in the spool" in up.log, "a sentence about the ledger")
+        assert ask(up) == BEGIN + REST
+        with closing(Spool(data_dir / "spool.sqlite")) as spool:
+            wait_for(lambda: spool.waiting().reads, "reads in the spool")
+        ledger.rmdir()
+        away.rename(ledger)
+        assert {record["outcome"] for record in up.wait_for_records(2)} == {"completed"}
+        assert up.stop() == 0
+
+
 def outcomes(up: Running) -> list[str]:
     return [record["outcome"] for record in up.records()]
 

@@ -1,6 +1,5 @@
-"""The admin port of a tap and of a worker: who may use it, and its start. For a worker, nothing of taps is imported."""
+"""The admin port of a tap and of a worker: who may use it. For a worker, nothing of taps is imported."""
 
-import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +9,6 @@ from streamgauge.cli.settings import shown_settings
 from streamgauge.errors import UsageFault
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.admin_log import AdminLog
-from streamgauge.metrics.http_server import AdminServer
 from streamgauge.runtime.certificates import ServerCertificate
 from streamgauge.runtime.listeners import is_loopback
 from streamgauge.settings.declarations import SETTINGS, WORKER_ADMIN, Settings
@@ -91,12 +89,6 @@ def _token(settings: Settings, text: str | None) -> Token | None:
         return Token(text or None, file)
     except ValueError as error:
         raise UsageFault(f"{TOKEN_VARIABLE if file is None else '--admin-token-file'}: {error}") from None
-
-
-async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
-    """Opens the admin port until the stack exits. Raises Unavailable."""
-    await admin.start(str(settings.admin))
-    stack.push_async_callback(admin.stop)
 
 
 def with_worker_admin_port(settings: Settings) -> Settings:

@@ -91,6 +91,7 @@ def main() -> int:
     except msgspec.DecodeError as error:
         sys.stderr.write(f"the collector's settings cannot be read: {error}\n")
         return BUG
+    os.environ.update(settings.secrets)
     leave_terminal_to_parent(logging.INFO if settings.to == "kafka" else logging.WARNING)
     try:
         asyncio.run(_run(settings))

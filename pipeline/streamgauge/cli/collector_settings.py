@@ -1,6 +1,6 @@
 """The settings that a supervisor gives its collector."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streamgauge.settings.declarations import Settings
@@ -10,7 +10,8 @@ from streamgauge.settings.declarations import Settings
 class CollectorSettings:
     """The supervisor's settings. `to`: where the data goes; `process`: the name on the page; `socket`: the path on which taps
     report; `admin_fds`: the listening sockets of the admin port; `restarted`: an earlier collector of this supervisor has
-    ended, and taps may run.
+    ended, and taps may run; `secrets`: variables of the supervisor's environment that hold a secret, which the environment of
+    no child shows.
     """
 
     settings: Settings
@@ -19,3 +20,4 @@ class CollectorSettings:
     socket: str
     admin_fds: tuple[int, ...]
     restarted: bool = False
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)

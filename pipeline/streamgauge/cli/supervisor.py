@@ -160,17 +160,17 @@ def _check_data_dir(settings: Settings) -> None:
 
 
 def _collector(collector: CollectorSettings, runtime: RuntimeDir, lock: DataDirLock) -> Child:
-    # Only the collector needs the secrets: no relay gets them.
+    # Only the collector needs them. Not in its environment: other processes of this user can read that.
     secrets = {name: secret for name in SECRET_VARIABLES if (secret := os.environ.pop(name, None)) is not None}
     starts = itertools.count()
 
     def encoded_settings() -> bytes:
         """The settings at each start. Restores the socket's directory, which may have been removed."""
         runtime.restore()
-        return encode_settings(replace(collector, restarted=next(starts) > 0))
+        return encode_settings(replace(collector, restarted=next(starts) > 0, secrets=secrets))
 
     fds = [*collector.admin_fds, lock.children_fd]
-    return Child("collector", "streamgauge.cli.collector", encoded_settings, fds, secrets)
+    return Child("collector", "streamgauge.cli.collector", encoded_settings, fds)
 
 
 def _group(

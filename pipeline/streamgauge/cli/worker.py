@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from streamgauge.cli.admin_port import admin_access, start_admin_port, with_worker_admin_port
+from streamgauge.cli.admin_port import admin_access, with_worker_admin_port
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
@@ -61,7 +61,8 @@ def run(settings: Settings, args: Arguments) -> int:
                 pages=LivePages(DirectAsk(view)),
                 access=access,
             )
-            await start_admin_port(stack, admin, settings)
+            await admin.start(str(settings.admin))
+            stack.push_async_callback(admin.stop)
             _LOG.info("page at %s/, metrics at %s/metrics, data in %s", admin.url, admin.url, settings.data_dir)
             yield
 

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from streamgauge.errors import DONE, UNAVAILABLE, StreamgaugeError, Unavailable
 from streamgauge.runtime.child import READY, Status, Stop, encode_settings, start_failure
@@ -109,23 +109,13 @@ class _Process(asyncio.SubprocessProtocol):
 
 
 class Child:
-    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`, and has
-    `variables` in its environment besides those of this process.
-    """
+    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`."""
 
-    def __init__(
-        self,
-        name: str,
-        module: str,
-        settings: Callable[[], bytes],
-        fds: Sequence[int] = (),
-        variables: Mapping[str, str] = {},
-    ) -> None:
+    def __init__(self, name: str, module: str, settings: Callable[[], bytes], fds: Sequence[int] = ()) -> None:
         self.name = name
         self._module = module
         self._settings = settings
         self._fds = fds
-        self._variables = variables
         self.process: _Process | None = None
         self.starts = 0
         self._ready = False
@@ -152,7 +142,6 @@ class Child:
                 self._module,
                 stderr=None,
                 pass_fds=self._fds,
-                env={**os.environ, **self._variables},
                 # A process group of its own: Ctrl-C in a terminal must reach only this process. Not a session of its
                 # own: Linux divides cores between sessions (autogroup), and a relay that wakes up would wait until the
                 # collector's time slice ends (decision 18).
