@@ -248,11 +248,9 @@ def test_the_collector_gets_the_state_of_the_relays(log: Path) -> None:
     assert states == [f"True {both}", f"False {alone}", f"True {both}", f"True {both}", f"False {both}"]
 
 
-def test_child_that_never_reports_ready_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "READY_S", 0.1)
-
+def test_child_that_never_reports_ready_is_killed() -> None:
     async def work() -> None:
-        silent = Child("relay", "asyncio", lambda: b"")  # a prompt that waits for more
+        silent = Child("relay", "asyncio", lambda: b"", ready_s=0.1)  # a prompt that waits for more
         with pytest.raises(Unavailable, match="the relay did not start"):
             await silent.start()
         assert silent.process is not None

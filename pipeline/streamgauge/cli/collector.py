@@ -96,7 +96,10 @@ def main() -> int:
     try:
         asyncio.run(_run(settings))
     except StreamgaugeError as error:
-        write_to_supervisor(encode_settings(StartFailure(str(error), error.exit_code)))
+        if settings.restarted:  # the supervisor has its `ready`, and its operator reads stderr
+            say(str(error))
+        else:
+            write_to_supervisor(encode_settings(StartFailure(str(error), error.exit_code)))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
         report_fault("the collector, which exits", error)
@@ -128,6 +131,7 @@ async def _collect(collector: CollectorSettings, control: Control, stack: AsyncE
     recording: asyncio.Future[Lost | None] | None = None
     if collector.restarted:
         recording = asyncio.ensure_future(record(process, listening, control, _report_ready))
+        stack.push_async_callback(_end, recording)
         opening = asyncio.ensure_future(_opened_again(collector, spool, stack))
         await asyncio.wait({recording, opening}, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
@@ -145,6 +149,11 @@ async def _collect(collector: CollectorSettings, control: Control, stack: AsyncE
     if not control.orphaned.is_set():
         await delivery.finish(max(control.left_s, FINISH_S))
     return lost
+
+
+async def _end(task: asyncio.Future[Lost | None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _report_ready() -> None:

@@ -170,7 +170,8 @@ def _collector(collector: CollectorSettings, runtime: RuntimeDir, lock: DataDirL
         return encode_settings(replace(collector, restarted=next(starts) > 0, secrets=secrets))
 
     fds = [*collector.admin_fds, lock.children_fd]
-    return Child("collector", "streamgauge.cli.collector", encoded_settings, fds)
+    # Without limit: it may have to convert a ledger of an earlier version, or to read a large spool.
+    return Child("collector", "streamgauge.cli.collector", encoded_settings, fds, ready_s=None)
 
 
 def _group(

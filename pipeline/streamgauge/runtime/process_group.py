@@ -109,13 +109,23 @@ class _Process(asyncio.SubprocessProtocol):
 
 
 class Child:
-    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`."""
+    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`.
+    `ready_s`: how long it may take to become ready (seconds); None: without limit.
+    """
 
-    def __init__(self, name: str, module: str, settings: Callable[[], bytes], fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: Callable[[], bytes],
+        fds: Sequence[int] = (),
+        ready_s: float | None = READY_S,
+    ) -> None:
         self.name = name
         self._module = module
         self._settings = settings
         self._fds = fds
+        self._ready_s = ready_s
         self.process: _Process | None = None
         self.starts = 0
         self._ready = False
@@ -167,7 +177,7 @@ class Child:
     async def _first_line(self, process: _Process) -> bytes:
         process.write(self._settings() + b"\n")
         try:
-            async with asyncio.timeout(READY_S):  # wait_for of Python 3.11 may swallow a cancellation
+            async with asyncio.timeout(self._ready_s):  # wait_for of Python 3.11 may swallow a cancellation
                 return await process.first_line
         except TimeoutError:
             return b""
