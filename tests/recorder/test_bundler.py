@@ -13,8 +13,6 @@ from streamgauge.core.capture.segments import (
     SLOTS,
     Bundle,
     Ending,
-    Head,
-    Loss,
     Opening,
     Read,
     Segment,
@@ -24,9 +22,7 @@ from streamgauge.recorder.bundler import (
     HEARTBEAT_NS,
     SLOT_BYTES_PER_S,
     Bundler,
-    reads_of,
     size_of,
-    without_reads,
 )
 
 INSTANCE = bytes(15) + b"\x05"
@@ -224,39 +220,3 @@ def test_with_any_input_an_assembler_gets_each_stream_whole(steps: Steps, byte: 
     assert sum(record.outcome == "abandoned" for record in records) == began - ended
     assert all(record.integrity.complete for record in records if record.outcome != "abandoned")
     assert set(assembler.counts) == {"bundles"}
-
-
-def test_without_its_reads_a_bundle_still_has_heads_ends_and_the_loss() -> None:
-    head, end = Head(200, 5, True), StreamEnding(Ending.COMPLETE, tail=b"data: x\n", body=b"{}")
-    reads = [Read(1, 1, 1, b"x"), Read(2, 1, 1, b"y")]
-    full = Bundle(
-        INSTANCE,
-        1,
-        2,
-        3,
-        [
-            Segment(stream(1), 0, opening=OPENING, head=head, reads=reads),
-            Segment(stream(2), 4, reads=reads, loss=Loss(3, 1, "corrupt"), end=end),
-            Segment(stream(3), 1, end=StreamEnding(Ending.CUT)),
-        ],
-        dead=[b"a" * 16],
-    )
-    light = without_reads(full)
-    assert (reads_of(full), reads_of(light)) == (4, 0)
-    assert light == Bundle(
-        INSTANCE,
-        1,
-        2,
-        3,
-        [
-            Segment(stream(1), 0, opening=OPENING, head=head, loss=Loss(2)),
-            Segment(
-                stream(2),
-                4,
-                loss=Loss(5, 1, "corrupt"),
-                end=StreamEnding(Ending.COMPLETE, tail=b"data: x\n", body_capped=True),
-            ),
-            Segment(stream(3), 1, end=StreamEnding(Ending.CUT)),
-        ],
-        dead=[b"a" * 16],
-    )

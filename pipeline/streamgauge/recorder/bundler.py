@@ -9,9 +9,7 @@ bundles of the dead instance in the spool.
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
-from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, SLOTS, Bundle, Loss, Segment
+from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, SLOTS, Bundle, Segment
 
 # The rate at which another slot is taken (bytes of segments a second): a small part of what a worker reads of a
 # partition, and high enough that bundles reach their size limit before their age limit.
@@ -168,21 +166,3 @@ def size_of(segment: Segment) -> int:
 def reads_of(bundle: Bundle) -> int:
     """The number of reads in a bundle, as the balance counts them."""
     return sum(len(segment.reads) for segment in bundle.segments)
-
-
-def without_reads(bundle: Bundle) -> Bundle:
-    """The same bundle with its reads dropped: heads and ends stay, and each segment's loss counts its dropped reads.
-
-    A whole body is as large as the reads that carried it: it is dropped as well, and marked as capped.
-    """
-    return msgspec.structs.replace(bundle, segments=[_without_reads(segment) for segment in bundle.segments])
-
-
-def _without_reads(segment: Segment) -> Segment:
-    loss, end = segment.loss, segment.end
-    if segment.reads:
-        loss = msgspec.structs.replace(loss, dropped_reads=loss.dropped_reads + len(segment.reads)) if loss else None
-        loss = loss or Loss(dropped_reads=len(segment.reads))
-    if end is not None and end.body is not None:
-        end = msgspec.structs.replace(end, body=None, body_capped=True)
-    return msgspec.structs.replace(segment, reads=[], loss=loss, end=end)

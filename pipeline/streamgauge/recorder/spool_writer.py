@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle, without_reads
 from streamgauge.core.capture.segments import Bundle
-from streamgauge.recorder.bundler import reads_of, without_reads
+from streamgauge.recorder.bundler import reads_of
 from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.settings.declarations import SpoolSettings
 from streamgauge.spool import NewRow, Reserve, Room, Spool, cost_of

@@ -8,17 +8,20 @@ import pytest
 import zstandard
 
 from streamgauge.core.capture import bundles
-from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle, without_reads
 from streamgauge.core.capture.segments import (
     FORMAT_VERSION,
     SLOTS,
     Bundle,
+    Ending,
     Head,
+    Loss,
     Opening,
     RateLimit,
     Read,
     RequestFacts,
     Segment,
+    StreamEnding,
 )
 from tests.streams import INSTANCE, bundles_of, interleaved
 
@@ -157,3 +160,27 @@ def test_attributes_and_rate_limits_are_decoded_as_they_were_encoded() -> None:
     segment = Segment(bytes(16), 0, opening, head=Head(200, rate_limit=RateLimit(1, 2, 3, None, 5, 2**53)))
     bundle = Bundle(INSTANCE, 0, 0, 0, [segment])
     assert decode_bundle(encode_bundle(bundle)) == bundle
+
+
+def test_without_its_reads_a_bundle_still_has_heads_ends_and_the_loss() -> None:
+    opening, head = Opening("proxy", "1", "full", path="/chat/completions"), Head(200, 5, True)
+    ending = StreamEnding(Ending.COMPLETE, tail=b"data: x\n", body=b"{}")
+    first, second, third = (bytes([number]) * 16 for number in range(3))
+    reads = [Read(1, 1, 1, b"x"), Read(2, 1, 1, b"y")]
+    whole = [
+        Segment(first, 0, opening=opening, head=head, reads=reads),
+        Segment(second, 4, reads=reads, loss=Loss(3, 1, "corrupt"), end=ending),
+        Segment(third, 1, end=StreamEnding(Ending.CUT)),
+    ]
+    light = [
+        Segment(first, 0, opening=opening, head=head, loss=Loss(2)),
+        Segment(
+            second,
+            4,
+            loss=Loss(5, 1, "corrupt"),
+            end=StreamEnding(Ending.COMPLETE, tail=b"data: x\n", body_capped=True),
+        ),
+        Segment(third, 1, end=StreamEnding(Ending.CUT)),
+    ]
+    dead = [b"a" * 16]
+    assert without_reads(Bundle(INSTANCE, 1, 2, 3, whole, dead=dead)) == Bundle(INSTANCE, 1, 2, 3, light, dead=dead)

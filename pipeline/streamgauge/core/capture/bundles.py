@@ -14,6 +14,7 @@ from streamgauge.core.capture.segments import (
     SLOTS,
     Bundle,
     Count,
+    Loss,
     Segment,
     Wall,
 )
@@ -77,6 +78,24 @@ _OF_THREAD = _OfThread()
 def encode_bundle(bundle: Bundle) -> bytes:
     """The message's bytes: `SG`, a version byte, then the bundle as MessagePack in one zstd frame."""
     return _BEGIN + _OF_THREAD.compressor.compress(_ENCODER.encode(bundle))
+
+
+def without_reads(bundle: Bundle) -> Bundle:
+    """The same bundle with its reads dropped: heads and ends stay, and each segment's loss counts its dropped reads.
+
+    A whole body is as large as the reads that carried it: it is dropped as well, and marked as capped.
+    """
+    return msgspec.structs.replace(bundle, segments=[_without_reads(segment) for segment in bundle.segments])
+
+
+def _without_reads(segment: Segment) -> Segment:
+    loss, end = segment.loss, segment.end
+    if segment.reads:
+        loss = msgspec.structs.replace(loss, dropped_reads=loss.dropped_reads + len(segment.reads)) if loss else None
+        loss = loss or Loss(dropped_reads=len(segment.reads))
+    if end is not None and end.body is not None:
+        end = msgspec.structs.replace(end, body=None, body_capped=True)
+    return msgspec.structs.replace(segment, reads=[], loss=loss, end=end)
 
 
 def is_of_this_format(message: bytes | None) -> bool:
