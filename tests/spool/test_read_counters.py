@@ -193,9 +193,24 @@ def test_reads_of_a_killed_recorder_are_dropped(tmp_path: Path) -> None:
         close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         balance = read_balance(path)
         assert balance.dropped[DropReason.CRASH] == 5
-        assert balance.waiting == 10 - 1 - 5, "two are with the relay; the delivering process counts what is delivered"
+        assert (balance.delivered, balance.waiting) == (1, 2 + 1), "two are with the relay, one is in the spool"
         close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         assert read_balance(path) == balance, "settled once"
+
+
+def test_reads_that_an_ended_recorder_delivered_and_did_not_count_are_delivered(tmp_path: Path) -> None:
+    """It was killed between the removal of rows and the count. A spool that was deleted has fewer than were counted."""
+    path = tmp_path / "counters"
+    with Counters(path, "relay-0") as relay, Counters(path, "recorder") as recorder:
+        relay.seen(20)
+        relay.sent_to_recorder(20)
+        recorder.delivered(6)
+    close_recorder_balance(path, delivered=9, waiting=11, reason=DropReason.CRASH)
+    balance = read_balance(path)
+    assert (balance.delivered, balance.waiting, balance.dropped[DropReason.CRASH]) == (9, 11, 0)
+    close_recorder_balance(path, delivered=0, waiting=0, reason=DropReason.CRASH)
+    balance = read_balance(path)
+    assert (balance.delivered, balance.waiting, balance.dropped[DropReason.CRASH]) == (9, 0, 11)
 
 
 def test_unsent_reads_of_a_killed_relay_are_dropped(tmp_path: Path) -> None:

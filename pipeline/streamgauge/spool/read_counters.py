@@ -183,9 +183,9 @@ class Counters:
         return sum(self._words[1 + _DELIVERED :: _REGION])
 
     def mirror_delivered(self, total: int) -> None:
-        """Set the slot to the spool's own total; the slot never decreases."""
+        """Make the sum of all slots the spool's own total, by this role's slot; the slot never decreases."""
         word = self._base + _DELIVERED
-        self._words[word] = max(total, self._words[word])
+        self._words[word] = max(total - self.total_delivered() + self._words[word], self._words[word])
 
     def sent_to_recorder(self, reads: int) -> None:
         """Count reads that this relay sent to its recorder: from then on the recorder accounts for them."""
@@ -329,14 +329,17 @@ def _close_all_balances(path: Path) -> None:
 
 
 def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:
-    """Close the balance of an earlier recorder when a recorder starts; relays and delivery continue.
+    """Close the balance of an earlier recorder, before the next one puts or delivers rows; relays continue.
 
     Reads that were sent to the earlier recorder and are neither delivered, waiting nor dropped become dropped, by `reason`.
-    `delivered`, `waiting`: reads by the spool's own totals, of one moment.
+    `delivered`, `waiting`: reads by the spool's own totals. If the spool has fewer delivered reads than were counted, it is
+    a new file.
     """
+    with Counters(path, "delivery") as delivery:
+        delivery.mirror_delivered(delivered)
     with _Snapshot(path) as slots:
         dropped = slots.total(*_DROPPED_SLOTS.values(), roles=_AFTER_RELAYS)
-        lost = slots.total(_SENT) - delivered - waiting - dropped
+        lost = slots.total(_SENT) - slots.total(_DELIVERED) - waiting - dropped
     if lost > 0:
         with Counters(path, "recorder") as recorder:
             recorder.dropped(reason, lost)
