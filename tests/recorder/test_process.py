@@ -32,6 +32,8 @@ from streamgauge.runtime.listeners import Address, listening_socket
 from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
+from streamgauge.taps.replay.contract import Tally
+from streamgauge.taps.replay.spool_rows import logged
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
 
 pytestmark = pytest.mark.slow
@@ -152,8 +154,7 @@ class Recording:
                 pipe.close()
 
     def bundles(self) -> list[Bundle]:
-        with contextlib.closing(Spool(self.data / "spool.sqlite")) as spool:
-            return [decode_bundle(row.value) for row in spool.take(0, 1 << 40)]
+        return [read.bundle for read in logged(self.data / "spool.sqlite", Tally())]
 
     def unfinished(self) -> dict[bytes, list[int]]:
         with contextlib.closing(Spool(self.data / "spool.sqlite")) as spool:

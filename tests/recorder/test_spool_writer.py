@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle, without_reads
 from streamgauge.core.capture.segments import Bundle, Ending, Opening, Read, Segment, StreamEnding
 from streamgauge.recorder import spool_writer
 from streamgauge.recorder.bundler import reads_of
@@ -73,12 +73,14 @@ def test_bundles_are_read_as_they_were_written(place: Path, counters: Counters, 
 def test_a_bundle_is_compressed_once_before_it_is_written(
     place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The spool contains the result of exactly one compression of each bundle."""
+    """The spool contains the result of exactly one compression of each bundle, and one of the bundle without its reads."""
     made: list[bytes] = []
+    light: list[bytes] = []
 
     def counted(one: Bundle) -> bytes:
-        made.append(encode_bundle(one))
-        return made[-1]
+        made_now = made if reads_of(one) else light
+        made_now.append(encode_bundle(one))
+        return made_now[-1]
 
     monkeypatch.setattr(spool_writer, "encode_bundle", counted)
     spool = Spool(place / "spool.sqlite")
@@ -89,27 +91,25 @@ def test_a_bundle_is_compressed_once_before_it_is_written(
     values = [row.value for row in spool.take(0, 1 << 40)]
     assert values == made
     assert [decode_bundle(value) for value in values] == sent
+    assert light == [encode_bundle(without_reads(one)) for one in sent]
     assert max(map(len, values)) < 1_000
     spool.close()
 
 
-def test_rows_that_the_spool_refuses_after_all_are_put_later(
-    place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
+def test_rows_without_room_wait_in_order_and_the_instance_stays_unfinished(
+    place: Path, counters: Counters, tmp_path: Path
 ) -> None:
-    """Another process may use space between the measurement and the put."""
-    spool = Spool(place / "spool.sqlite", 8 * MIB)
+    spool = Spool(place / "spool.sqlite", MIB, counters)
     out = SpoolWriter(INSTANCE, spool, counters)
-    sent = [bundle(number, size=100_000) for number in range(3)]
-    room = spool.room()
-    while spool.room().reads > 600_000:  # of another process
-        spool.put([NewRow(0, 0, bytes(90_000))])
-    with monkeypatch.context() as stale:
-        stale.setattr(spool, "room", lambda: room)
-        out.send(sent, [1], farewell=True)
-    spool.done([row.id for row in spool.take(0, 1 << 40) if not row.reads])
-    assert [one.number for one in in_spool(spool)] == [0, 1]
+    for size in (3000, 1):
+        while spool.put([NewRow(0, 0, bytes(size))]).stored:
+            pass
+    sent = [bundle(number, size=1000) for number in range(3)]
+    out.send(sent, [1], farewell=True)
     assert not out.is_empty
     assert unfinished_instances(spool) == {INSTANCE: [1]}
+    assert dropped(tmp_path) == {}, "bundles in memory keep their reads"
+    spool.done([row.id for row in spool.take(0, 1 << 40)])
     out.send([], [1], farewell=True)
     assert out.is_empty
     assert in_spool(spool) == sent
@@ -161,7 +161,7 @@ def test_the_spool_has_the_running_instance_between_transactions_of_one_call(
 
 
 def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters: Counters, tmp_path: Path) -> None:
-    spool = Spool(place / "spool.sqlite", max_bytes=4 * MIB)
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
     out = SpoolWriter(INSTANCE, spool, counters)
     sent = [bundle(number, size=20_000) for number in range(150)]
     for one in sent:
@@ -203,7 +203,7 @@ def test_a_full_spool_never_costs_heartbeats_or_final_bundles(
 
 @pytest.mark.slow
 def test_a_completely_full_spool_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
-    spool = Spool(place / "spool.sqlite", max_bytes=1 * MIB)
+    spool = Spool(place / "spool.sqlite", MIB, counters)
     out = SpoolWriter(INSTANCE, spool, counters)
     number = 0
     while out.is_empty:
@@ -349,18 +349,8 @@ def test_a_bundle_that_has_waited_too_long_loses_its_reads(place: Path, counters
     spool.close()
 
 
-def test_a_row_that_is_not_a_bundle_is_not_changed(place: Path, counters: Counters, tmp_path: Path) -> None:
-    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
-    spool.put([NewRow(0, 3, b"another version's" * 100)])
-    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy="drop-oldest"))
-    for number in range(100):
-        out.send([bundle(number, size=10_000)], [1])
-    assert spool.take(0, 1)[0].value == b"another version's" * 100
-    spool.close()
-
-
-def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[SpoolWriter, Spool]:
-    """An outbox with 40 bundles, of which a full disk refused the last 30."""
+def on_full_disk(disk: SmallDisk, counters: Counters, count: int, *, kept: bool) -> tuple[SpoolWriter, Spool]:
+    """A writer with so many bundles, of which a full disk refused those after the first ones."""
     spool, reserve = Spool(disk.path / "spool.sqlite"), Reserve(disk.path / "spool.reserve", 64 * MIB)
     assert reserve.keep()
     out = SpoolWriter(INSTANCE, spool, counters, reserve=reserve)
@@ -372,9 +362,9 @@ def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Sp
     with (disk.path / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
         while True:
             other.write(os.urandom(4096))
-    for number in range(10, 39):
-        out.send([bundle(number, size=20_000)], [1])
-    out.send([bundle(39, reads=0, farewell=True)], [1], farewell=True)
+    for start in range(10, count - 1, 10):
+        out.send([bundle(number, size=500) for number in range(start, min(start + 10, count - 1))], [1])
+    out.send([bundle(count - 1, reads=0, farewell=True)], [1], farewell=True)
     assert not out.is_empty
     return out, spool
 
@@ -383,17 +373,18 @@ def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Sp
 def test_at_the_end_a_full_disk_costs_reads_and_the_reserved_space_takes_heads_and_ends(
     small_disk: SmallDisk, counters: Counters, tmp_path: Path
 ) -> None:
-    out, spool = on_full_disk(small_disk, counters, kept=True)
+    count = 400
+    out, spool = on_full_disk(small_disk, counters, count, kept=True)
     lost = out.close([1])
     assert lost is not None
     assert (lost.without_record, str(lost.reason)) == (0, "spool_failed")
     assert "full" in lost.error
     assert dropped(tmp_path) == {"spool_failed": lost.reads}
     bundles = in_spool(spool)
-    assert [one.number for one in bundles] == list(range(40))
+    assert [one.number for one in bundles] == list(range(count))
     assert bundles[-1].farewell
     light = [one for one in bundles[:-1] if not reads_of(one)]
-    assert lost.reads == 2 * len(light) > 20
+    assert lost.reads == 2 * len(light) > count
     assert lost.streams == len(light)
     assert all(one.segments[0].end and one.segments[0].loss for one in light)
     assert unfinished_instances(spool) == {}
@@ -405,14 +396,15 @@ def test_at_the_end_a_full_disk_costs_reads_and_the_reserved_space_takes_heads_a
 def test_without_reserved_space_streams_without_a_record_are_counted(
     small_disk: SmallDisk, counters: Counters, tmp_path: Path
 ) -> None:
-    out, spool = on_full_disk(small_disk, counters, kept=False)
+    count = 400
+    out, spool = on_full_disk(small_disk, counters, count, kept=False)
     lost = out.close([1])
     assert lost is not None
     bundles = in_spool(spool)
     assert [one.number for one in bundles] == list(range(len(bundles)))
-    assert lost.without_record == 39 - len(bundles) > 0
+    assert lost.without_record == count - 1 - len(bundles) > 0
     assert dropped(tmp_path) == {"spool_failed": lost.reads}
-    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 40 - len(bundles)
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == count - len(bundles)
     assert f"{lost.without_record} of these streams have no record" in lost.sentence("/data")
     assert read_responses(tmp_path / "counters")["unknown"].not_captured == {
         NotCaptured.SPOOL_LOST: lost.without_record

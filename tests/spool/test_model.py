@@ -1,6 +1,6 @@
-"""The spool compared with a list: rows put, taken, dropped, refused or damaged, with restarts in between.
+"""The spool compared with a list: rows put, taken, dropped or damaged, with restarts in between.
 
-Order in a slot, the balance, the bound, and that nothing comes twice but what was not acknowledged when its deliverer died.
+Order in a slot, the balance, the bound, and that nothing comes twice but what was not acknowledged when the process died.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from streamgauge.spool import NewRow, Spool, close_balance_after_crash, close_balance_at_restart, cost_of
+from streamgauge.settings.declarations import SpoolPolicy
+from streamgauge.spool import NewRow, Spool, close_balance_after_crash, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 from streamgauge.spool.row_clock import Moment
-from streamgauge.spool.sql import STRIP_ROWS
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +28,14 @@ MIB = 1024 * 1024
 MOST = MIB
 # SQLite's index of its log: it comes on top.
 SHARED_MEMORY = 64 * 1024
+# Reads are only dropped for space if the file has at least this size.
+NEARLY_FULL = MOST // 2
 MAX_AGE_S = 1000
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A row as it should lie there. `whole`: no byte of it was flipped."""
+    """A row as it should lie there. `whole`: no byte of its value was flipped."""
 
     number: int
     slot: int
@@ -43,7 +45,7 @@ class Expected:
     whole: bool = True
 
 
-def lighter(value: bytes) -> bytes:
+def light(value: bytes) -> bytes:
     return value[:12] + b" light"
 
 
@@ -58,16 +60,17 @@ def disk_that_takes_nothing() -> Iterator[None]:
 
 
 class Model(RuleBasedStateMachine):
-    """Two views of one file, as the tap's two processes have, and a deliverer that remembers what it was given."""
+    """One spool, whose process may die, and a deliverer that remembers what it was given."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "spool.sqlite"
         self.books = self.path.with_name("counters")
-        self.of_recorder, self.of_delivery = Counters(self.books, "recorder"), Counters(self.books, "delivery")
+        self.counters = Counters(self.books, "recorder")
         self.boot, self.up_s, self.wall_s, self.age_s = 0, 500, 1_000_000, 0
-        self.open_both()
+        self.spool = Spool(self.path, MOST, self.counters, self.now)
+        assert self.spool.waiting().rows == 0
         self.rows: list[Expected] = []
         self.number = self.seen = self.delivered = 0
         self.dropped: Counter[str] = Counter()
@@ -77,77 +80,67 @@ class Model(RuleBasedStateMachine):
         self.given: list[tuple[int, int]] = []  # slot and number, as they were handed out
         self.may_repeat: set[int] = set()
 
-    def open_both(self) -> None:
-        now = self.now
-        self.writer = Spool(self.path, MOST, self.of_recorder, now)
-        self.reader = Spool(self.path, MOST, self.of_delivery, now)
-
     def now(self) -> Moment:
         return Moment(str(self.boot), self.up_s, self.wall_s)
 
     # --- what a recorder does ---------------------------------------------------------------------------------------
 
-    def fresh(self, slot: int, reads: int, size: int) -> NewRow:
-        value = b"number%06d" % self.number + self.number.to_bytes(4) * (size // 4)
-        self.number += 1
-        return NewRow(slot, reads, value, vital=not reads)
-
     @rule(
-        kinds=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.sampled_from([40, 3000, 50_000])), max_size=8)
+        kinds=st.lists(
+            st.tuples(st.integers(0, 3), st.integers(0, 9), st.sampled_from([40, 3000, 50_000, 100_000])), max_size=8
+        ),
+        policy=st.sampled_from(["drop-newest", "drop-oldest"]),
     )
-    def put(self, kinds: list[tuple[int, int, int]]) -> None:
+    def put(self, kinds: list[tuple[int, int, int]], policy: SpoolPolicy) -> None:
         for kind in kinds:
-            self.put_at_once([kind] if kind[2] > 9000 else [kind] * 3)
+            self.put_at_once([kind] if kind[2] > 9000 else [kind] * 3, policy)
 
-    def put_at_once(self, kinds: list[tuple[int, int, int]]) -> None:
-        first = self.number
-        new = [self.fresh(*kind) for kind in kinds]
-        room = self.writer.room()
-        outcome = self.writer.put(new)
-        assert outcome.failure is None
-        self.seen += sum(row.reads for row in new)
-        self.of_recorder.seen(sum(row.reads for row in new))
-        spent = 0
-        for place, row in enumerate(new):
-            if place in outcome.refused:
-                assert spent + cost_of(row.value) > (room.vital if row.vital else room.reads)
-                self.drop("spool_full", row.reads)
-                self.of_recorder.dropped(DropReason.SPOOL_FULL, row.reads)
-            else:
-                spent += cost_of(row.value)
-                self.rows.append(Expected(first + place, row.slot, row.reads, self.age_s, row.value))
+    def put_at_once(self, kinds: list[tuple[int, int, int]], policy: SpoolPolicy) -> None:
+        new = [self.fresh(number, *kind) for number, kind in enumerate(kinds, self.number)]
+        room = self.spool.waiting().file_bytes
+        result = self.spool.put(
+            [NewRow(row.slot, row.reads, row.value, light(row.value)) for row in new], policy=policy
+        )
+        assert result.failure is None
+        assert room > NEARLY_FULL or result.stored == len(new)
+        new = new[: result.stored]
+        self.number += len(new)
+        self.see(sum(row.reads for row in new))
+        there = [reads for _, reads, _ in self.in_file()]
+        mine = self.rows + new
+        assert len(there) == len(mine)
+        lost = [row for row, reads in zip(mine, there, strict=True) if row.reads and not reads]
+        for_itself = [row for row in lost if row in new]
+        others = [row for row in lost if row not in new]
+        assert room > NEARLY_FULL or not others
+        assert room > NEARLY_FULL or all(len(row.value) > 60_000 for row in for_itself), "larger than a transaction"
+        candidates = [row for row in self.rows if row.reads and row.number > self.taken]
+        some = len(others)
+        assert others == (candidates[:some] if policy == "drop-oldest" else candidates[len(candidates) - some :])
+        for row in lost:
+            self.drop("spool_full", row.reads)
+        gone = {row.number for row in lost}
+        self.rows = [self.lighter(row) if row.number in gone else row for row in mine]
 
-    @rule(want=st.sampled_from([1, 5000, 100_000]), newest=st.booleans())
-    def drop_reads_for_space(self, want: int, newest: bool) -> None:
-        freed = lost = 0
-        for row in self.candidates(newest):
-            if freed >= want:
-                break
-            freed += cost_of(row.value) - cost_of(lighter(row.value)) if row.whole else 0
-            lost += self.lighten(row)
-        assert self.writer.drop_reads_for_space(want, lighter, newest=newest) == lost
-        self.drop("spool_full", lost)
+    def see(self, reads: int) -> None:
+        self.seen += reads
+        self.counters.seen(reads)
+        self.counters.sent_to_recorder(reads)
+
+    def fresh(self, number: int, slot: int, reads: int, size: int) -> Expected:
+        value = b"number%06d" % number + number.to_bytes(4) * (size // 4)
+        return Expected(number, slot, reads, self.age_s, value)
 
     @rule()
     def drop_old_reads(self) -> None:
-        old = []
-        for row in self.candidates(newest=False):
-            if row.put_s >= self.age_s - MAX_AGE_S:
-                break
-            old.append(row)
-        lost = sum(map(self.lighten, old))
-        assert self.writer.drop_old_reads(MAX_AGE_S, lighter) == lost
+        old = [row for row in self.rows if row.reads and row.number > self.taken and row.put_s < self.age_s - MAX_AGE_S]
+        lost = sum(row.reads for row in old)
+        assert self.spool.drop_old_reads(MAX_AGE_S) == lost
+        self.rows = [self.lighter(row) if row in old else row for row in self.rows]
         self.drop("too_old", lost)
 
-    def candidates(self, newest: bool) -> list[Expected]:
-        found = [row for row in self.rows if row.reads and row.number > self.taken]
-        return (found[::-1] if newest else found)[:STRIP_ROWS]
-
-    def lighten(self, row: Expected) -> int:
-        if not row.whole:
-            return 0
-        self.rows[self.rows.index(row)] = replace(row, reads=0, value=lighter(row.value))
-        return row.reads
+    def lighter(self, row: Expected) -> Expected:
+        return replace(row, reads=0, value=light(row.value), whole=True)
 
     def drop(self, reason: str, reads: int) -> None:
         self.dropped[reason] += reads
@@ -156,12 +149,12 @@ class Model(RuleBasedStateMachine):
 
     @rule(most=st.sampled_from([1, 10_000, 1_000_000]))
     def take(self, most: int) -> None:
-        rows = self.reader.take(self.after, most)
+        rows = self.spool.take(self.after, most)
         expected = [row for row in self.rows if row.number > max(self.held.values(), default=-1) or not self.held]
-        spoilt = False
+        damaged: list[Expected] = []
         for row in rows:
             while not expected[0].whole:
-                spoilt, _ = True, expected.pop(0)
+                damaged.append(expected.pop(0))
             there = expected.pop(0)
             assert (row.slot, row.reads, row.value) == (there.slot, there.reads, there.value)
             repeated = (row.slot, there.number) in self.given
@@ -171,16 +164,12 @@ class Model(RuleBasedStateMachine):
             self.held[row.id] = there.number
             self.taken = max(self.taken, there.number)
         while expected and not expected[0].whole:  # it looks as far as the next row that it could give
-            spoilt, _ = True, expected.pop(0)
-        if spoilt:
-            self.lose_what_is_spoilt()
+            damaged.append(expected.pop(0))
+        self.drop("spool_damaged", sum(row.reads for row in damaged))
+        self.rows = [row for row in self.rows if row not in damaged]
         if rows:
             self.after = rows[-1].id
         assert rows or not expected
-
-    def lose_what_is_spoilt(self) -> None:
-        self.drop("spool_damaged", sum(row.reads for row in self.rows if not row.whole))
-        self.rows = [row for row in self.rows if row.whole]
 
     @precondition(lambda self: self.held)
     @rule(count=st.integers(1, 10), refused=st.booleans())
@@ -189,38 +178,29 @@ class Model(RuleBasedStateMachine):
         numbers = {self.held.pop(one) for one in ids}
         reads = sum(row.reads for row in self.rows if row.number in numbers)
         if refused:
-            assert self.reader.discard(ids, DropReason.REFUSED) == reads
+            assert self.spool.discard(ids, DropReason.REFUSED) == reads
             self.drop("refused", reads)
         else:
-            assert self.reader.done(ids) == reads
+            assert self.spool.done(ids) == reads
             self.delivered += reads
-        assert self.reader.done(ids) == 0
+        assert self.spool.done(ids) == 0
         self.rows = [row for row in self.rows if row.number not in numbers]
 
     # --- what goes wrong --------------------------------------------------------------------------------------------
 
-    @rule()
-    def deliverer_dies(self) -> None:
+    @rule(all_end=st.booleans())
+    def the_process_dies(self, all_end: bool) -> None:
         self.may_repeat |= set(self.held.values())
-        self.reader.close()
-        self.reader = Spool(self.path, MOST, self.of_delivery, self.now)
         self.after, self.held = 0, {}
-
-    @rule()
-    def recorder_dies(self) -> None:
-        self.of_recorder.sent_to_recorder(0)
-        self.writer.close()
-        self.writer = Spool(self.path, MOST, self.of_recorder, self.now)
-
-    @rule()
-    def all_die(self) -> None:
-        self.deliverer_dies()
-        self.recorder_dies()
-        balance = close_balance_after_crash(self.writer, self.books)
-        self.lose_what_is_spoilt()
-        assert balance.dropped["crash"] == 0
-        assert balance.waiting == sum(row.reads for row in self.rows)
-        close_balance_at_restart(self.writer, self.books)
+        self.spool.close()
+        self.spool = Spool(self.path, MOST, self.counters, self.now)
+        before = read_balance(self.books)
+        if all_end:
+            assert close_balance_after_crash(self.spool, self.books) == before
+        else:
+            close_balance_at_restart(self.spool, self.books)
+        assert read_balance(self.books) == before
+        assert before.waiting == sum(row.reads for row in self.rows)
 
     @rule(seconds=st.sampled_from([0, 70, 600, 2000]), step=st.sampled_from([0, 3600, -3600, 366 * 86_400]))
     def time_passes_and_the_wall_clock_steps(self, seconds: int, step: int) -> None:
@@ -230,31 +210,26 @@ class Model(RuleBasedStateMachine):
     @rule(reads=st.integers(1, 5))
     def the_disk_takes_nothing(self, reads: int) -> None:
         with disk_that_takes_nothing():
-            outcome = self.writer.put([NewRow(0, reads, b"x" * 5000)])
-            assert outcome.failure is not None or list(outcome.refused) == [
-                0
-            ]  # where there is no room nothing is written
-            assert self.writer.drop_reads_for_space(1, lighter, newest=False) == 0
-            assert self.reader.done(list(self.held)) == 0
-        self.seen += reads
-        self.of_recorder.seen(reads)
-        self.of_recorder.dropped(DropReason.SPOOL_FAILED, reads)
+            result = self.spool.put([NewRow(0, reads, b"x" * 5000, b"x")])
+            assert result.failure is not None
+            assert self.spool.drop_old_reads(0) == 0
+            assert self.spool.done(list(self.held)) == 0
+        self.see(reads)
+        self.counters.dropped(DropReason.SPOOL_FAILED, reads)
         self.drop("spool_failed", reads)
 
-    @precondition(lambda self: any(row.whole and row.number not in self.held.values() for row in self.rows))
     @rule(which=st.integers(0, 1000))
     def a_byte_flips(self, which: int) -> None:
-        whole = [row for row in self.rows if row.whole and row.number > self.taken]
+        whole = [row for row in self.rows if row.whole and row.reads and row.number > self.taken]
         if not whole:
             return
         row = whole[which % len(whole)]
-        self.writer.close()
-        self.reader.close()  # the last one out brings the log into the file
+        self.spool.close()  # that brings the log into the file
         content = bytearray(self.path.read_bytes())
-        at = content.find(row.value[:12])
+        at = content.find(row.value[:16])
         while at >= 0:
             content[at + 7] ^= 1
-            at = content.find(row.value[:12], at + 1)
+            at = content.find(row.value[:16], at + 1)
         self.path.write_bytes(content)
         self.rows[self.rows.index(row)] = replace(row, whole=False)
 
@@ -266,14 +241,12 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def the_file_holds_what_it_should_and_the_books_balance(self) -> None:
-        if not self.path.exists():
-            return
         found = self.in_file()
         assert [row[:2] for row in found] == [(row.slot, row.reads) for row in self.rows]
         assert [row[2] for row, one in zip(found, self.rows, strict=True) if one.whole] == [
             row.value for row in self.rows if row.whole
         ]
-        waiting = self.writer.waiting()
+        waiting = self.spool.waiting()
         assert (waiting.rows, waiting.reads) == (len(self.rows), sum(row.reads for row in self.rows))
         balance = read_balance(self.books)
         assert balance.seen == self.seen == balance.delivered + balance.waiting + sum(balance.dropped.values())
@@ -283,8 +256,8 @@ class Model(RuleBasedStateMachine):
         assert sum(on_disk.values()) <= MOST + SHARED_MEMORY, on_disk
 
     def teardown(self) -> None:
-        for one in (self.writer, self.reader, self.of_recorder, self.of_delivery):
-            one.close()
+        self.spool.close()
+        self.counters.close()
         self.folder.cleanup()
 
 

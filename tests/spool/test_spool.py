@@ -1,7 +1,6 @@
 """The spool keeps rows in order, each once, within its limit, and after SIGKILL; a failing disk raises nothing."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -10,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.spool import RESERVE, Failure, NewRow, Spool, close_balance_after_crash
+from streamgauge.settings.declarations import SpoolPolicy
+from streamgauge.spool import Failure, NewRow, Put, Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def rows(*values: bytes, reads: int = 1, slot: int = 0) -> list[NewRow]:
 
 
 def test_rows_come_in_order_and_stay_until_done(spool: Spool) -> None:
-    assert spool.put([NewRow(5, 3, b"a"), NewRow(6, 4, b"b", vital=True)]).refused == []
+    assert spool.put([NewRow(5, 3, b"a"), NewRow(6, 4, b"b", b"light")]).stored == 2
     first, second = spool.take(0, MIB)
     assert (first.slot, first.reads, first.value) == (5, 3, b"a")
     assert (second.slot, second.reads, second.value) == (6, 4, b"b")
@@ -64,13 +64,13 @@ def test_ids_are_never_given_again(spool: Spool) -> None:
 def test_the_file_is_private_and_holds_what_was_put(path: Path) -> None:
     spool = Spool(path)
     spool.put(rows(b"a", reads=7), {"instances": b"x"})
-    files = ("spool.sqlite", "spool.sqlite-wal", "spool.sqlite-shm", "spool.sqlite.lock")
+    files = ("spool.sqlite", "spool.sqlite-wal", "spool.sqlite-shm")
     assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == dict.fromkeys(files, 0o600)
     spool.close()
     again = Spool(path)
     assert [row.value for row in again.take(0, MIB)] == [b"a"]
     assert (again.get("instances"), again.get("other")) == (b"x", None)
-    assert (again.waiting().rows, again.waiting().reads, again.waiting().value_bytes) == (1, 7, 1)
+    assert (again.waiting().rows, again.waiting().reads) == (1, 7)
     again.close()
 
 
@@ -78,76 +78,110 @@ def disk_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.iterdir())
 
 
-@pytest.mark.parametrize("size", [10, 3000, 48 * 1024, 300_000])
-def test_it_is_bounded_on_disk_and_keeps_a_reserve_for_what_is_vital(path: Path, size: int) -> None:
-    spool = Spool(path, max_bytes=32 * MIB)
-    value = os.urandom(size)
-    batch = 1_000_000 // (size + 100)
-    taken = 0
-    while len((outcome := spool.put([NewRow(0, 1, value)] * batch)).refused) < batch:
-        assert outcome.failure is None
-        taken += batch - len(outcome.refused)
-    assert taken * (size + 100) > 19 * MIB
-    assert disk_bytes(path) <= 32 * MIB
-    outcome = spool.put([NewRow(0, 0, b"head", vital=True), NewRow(0, 1, value), NewRow(0, 0, b"end", vital=True)])
-    assert list(outcome.refused) == [1]
-    vital = 2
-    while not (refused := spool.put([NewRow(0, 0, b"heartbeat", vital=True)] * 20).refused):
-        vital += 20
-    vital += 20 - len(refused)
-    assert 200 <= vital <= 32 * MIB * RESERVE
-    assert disk_bytes(path) <= 32 * MIB
-    assert spool.waiting().rows == taken + vital
-    spool.close()
+@pytest.mark.parametrize("light", [40, 900])
+@pytest.mark.parametrize("size", [900, 3000, 48 * 1024, 300_000])
+def test_it_is_bounded_on_disk_and_keeps_a_reserve_for_heads_and_ends(path: Path, size: int, light: int) -> None:
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "recorder") as counters:
+        spool = Spool(path, 32 * MIB, counters)
+        row = NewRow(0, 1, os.urandom(size), os.urandom(light))
+        batch = 1_000_000 // (size + light)
+        put = 0
+        while not read_balance(counters_path).dropped["spool_full"]:
+            assert spool.put([row] * batch) == Put(batch)
+            put += batch
+        whole = spool.waiting().reads
+        assert whole == put - read_balance(counters_path).dropped["spool_full"]
+        assert whole * (size + light) > 19 * MIB
+        assert disk_bytes(path) <= 32 * MIB + counters_path.stat().st_size
+        vital = 0
+        while (put_now := spool.put([NewRow(0, 0, b"heartbeat")] * 20).stored) == 20 and spool.waiting().reads == whole:
+            vital += put_now
+        assert vital > 200
+        assert disk_bytes(path) <= 32 * MIB + counters_path.stat().st_size
+        assert spool.waiting().rows >= put + vital
+        spool.close()
+
+
+def test_row_without_room_loses_its_reads_and_keeps_its_place(path: Path) -> None:
+    with Counters(path.with_name("counters"), "recorder") as counters:
+        spool = Spool(path, MIB, counters)
+        rows = [NewRow(0, 2, bytes([number]) * 20_000, b"light%d" % number) for number in range(100)]
+        for row in rows:
+            assert spool.put([row]).stored == 1
+        taken = spool.take(0, 10 * MIB)
+        whole = [row for row in taken if row.reads]
+        assert [row.value for row in taken] == [
+            row.value if number < len(whole) else row.light for number, row in enumerate(rows)
+        ]
+        assert 30 < len(whole) < 50
+        assert spool.waiting().reads == 2 * len(whole)
+        assert read_balance(path.with_name("counters")).dropped["spool_full"] == 2 * (100 - len(whole))
+        spool.close()
+
+
+def test_with_drop_oldest_the_oldest_rows_lose_their_reads(path: Path) -> None:
+    with Counters(path.with_name("counters"), "recorder") as counters:
+        spool = Spool(path, MIB, counters)
+        rows = [NewRow(0, 2, bytes([number]) * 20_000, b"light%d" % number) for number in range(100)]
+        (first,) = rows[:1]
+        spool.put([first])
+        assert [row.value for row in spool.take(0, 1)] == [first.value]
+        for row in rows[1:]:
+            assert spool.put([row], policy="drop-oldest").stored == 1
+        found = spool.peek(0, 10 * MIB)
+        whole = [row for row in found if row.reads]
+        lost = 100 - len(whole)
+        assert [row.value for row in found] == [
+            row.light if 0 < number <= lost else row.value for number, row in enumerate(rows)
+        ]
+        assert 30 < len(whole) < 50
+        assert read_balance(path.with_name("counters")).dropped["spool_full"] == 2 * lost
+        assert disk_bytes(path) <= MIB + path.with_name("counters").stat().st_size + 64 * 1024
+        spool.close()
+
+
+@pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
+def test_rows_without_reads_take_the_place_of_reads_when_the_reserve_is_used(path: Path, policy: SpoolPolicy) -> None:
+    """In the end the spool has nothing but rows without reads, and stores the first part of what it is given."""
+    with Counters(path.with_name("counters"), "recorder") as counters:
+        spool = Spool(path, MIB, counters)
+        while spool.put([NewRow(0, 1, bytes(8000), b"light")], policy=policy).stored and not dropped(path):
+            pass
+        reads = spool.waiting().reads
+        put = 0
+        while (stored := spool.put([NewRow(0, 0, bytes(500))] * 10, policy=policy).stored) == 10:
+            put += stored
+        assert put > 800
+        assert stored < 10
+        while spool.put([NewRow(0, 0, bytes(500))], policy=policy).stored:
+            pass
+        assert spool.waiting().reads == 0
+        assert dropped(path) == reads + 1
+        assert spool.put([NewRow(0, 5, bytes(900), bytes(700))], policy=policy) == Put(0)
+        assert dropped(path) == reads + 1, "the caller keeps the row with its reads"
+        assert disk_bytes(path) <= MIB + path.with_name("counters").stat().st_size + 64 * 1024
+        spool.close()
+
+
+def dropped(path: Path) -> int:
+    return read_balance(path.with_name("counters")).dropped["spool_full"]
 
 
 def test_room_comes_back_when_rows_are_done_and_the_disk_gets_its_own(path: Path) -> None:
     spool = Spool(path, max_bytes=32 * MIB)
     value = os.urandom(48 * 1024)
-    while not spool.put([NewRow(0, 1, value)] * 10).refused:
+    while (spool.put([NewRow(0, 1, value)] * 10), spool.waiting().reads == spool.waiting().rows)[1]:
         pass
     full = disk_bytes(path)
     everything = [row.id for row in spool.take(0, 64 * MIB)]
     for start in range(0, len(everything) - 20, 10):
         spool.done(everything[start : start + 10])
     assert disk_bytes(path) < full * 0.8  # most is given back although rows remain
-    assert spool.put([NewRow(0, 1, value)]).refused == []
+    assert spool.put([NewRow(0, 1, value)]).stored == 1
     spool.done([row.id for row in spool.take(0, 64 * MIB)])
     assert spool.waiting().rows == 0
     assert disk_bytes(path) < 0.2 * MIB
-    spool.close()
-
-
-PUTTER = """
-import sys, pathlib
-from streamgauge.spool import NewRow, Spool
-spool = Spool(pathlib.Path(sys.argv[1]))
-number = 0
-while True:
-    outcome = spool.put([NewRow(number % 64, 1, b"%d" % number)])
-    assert outcome.failure is None, outcome
-    print(number, flush=True)
-    number += 1
-"""
-
-
-def test_two_processes_at_once_and_sigkill_lose_nothing_that_was_put(path: Path) -> None:
-    command = [sys.executable, "-c", PUTTER, str(path)]
-    spool = Spool(path)
-    values: list[bytes] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        while len(values) < 500:
-            taken = spool.take(0, 1000)
-            values += [row.value for row in taken]
-            assert spool.done([row.id for row in taken]) == len(taken)
-        child.send_signal(signal.SIGKILL)
-        assert child.stdout is not None
-        words = child.stdout.read().split()
-    while taken := spool.take(0, 1000):
-        values += [row.value for row in taken]
-        spool.done([row.id for row in taken])
-    assert values == [b"%d" % number for number in range(len(values))]
-    assert len(values) >= len(words)
     spool.close()
 
 
@@ -267,8 +301,23 @@ def test_small_spool_limits_the_rows_in_flight(path: Path) -> None:
     assert Spool(path, max_bytes=MIB).most_at_once < MIB / 8
 
 
-def test_rows_that_cannot_be_read_do_not_keep_others_from_making_space(spool: Spool) -> None:
-    """Rows of a later format may be the first ones after an older version was installed again."""
-    assert spool.put([NewRow(0, 1, b"later")] * 200 + [NewRow(0, 5, b"known" * 100)] * 3).failure is None
-    dropped = spool.drop_reads_for_space(10**6, lambda value: None if value == b"later" else b"-", newest=False)
-    assert dropped == 15
+def test_file_that_is_deleted_while_it_is_open_is_used_to_its_end(path: Path) -> None:
+    """The next start makes a new one; what waited then counts as lost in the crash."""
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "recorder") as counters:
+        counters.seen(15)
+        spool = Spool(path, counters=counters)
+        spool.put(rows(b"one", b"two", reads=5))
+        for file in path.parent.glob("spool.sqlite*"):
+            file.unlink()
+        spool.sync()
+        assert spool.put(rows(b"three", reads=5)).failure is None
+        assert [row.value for row in spool.take(0, MIB)] == [b"one", b"two", b"three"]
+        spool.done([spool.take(0, 1)[0].id])
+        spool.close()
+        spool = Spool(path, counters=counters)
+        balance = close_balance_after_crash(spool, counters_path)
+        assert spool.put(rows(b"four")).failure is None
+        assert [row.value for row in spool.take(0, MIB)] == [b"four"]
+        spool.close()
+    assert (balance.seen, balance.delivered, balance.waiting, balance.dropped["crash"]) == (15, 5, 0, 10)

@@ -10,7 +10,7 @@ from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.record import SCHEMA_VERSION, version_of
 from streamgauge.doctor.contract import Finding, Installation, fail, in_thread, ok, warn
 from streamgauge.kafka.log_reader import LogUnreadableError
-from streamgauge.spool.file import is_of_this_version
+from streamgauge.spool.file import is_known_layout
 
 # The beginning of an entry of the state that shows its version (bytes).
 _ENTRY_HEAD = 4
@@ -30,7 +30,7 @@ async def check_formats(installation: Installation) -> Sequence[Finding]:
 def _of_files(data_dir: Path) -> Iterator[Finding]:
     spool, state = data_dir / "spool.sqlite", data_dir / "state.sqlite"
     with contextlib.suppress(OSError):
-        if spool.exists() and spool.stat().st_size and not is_of_this_version(spool):
+        if spool.exists() and spool.stat().st_size and not is_known_layout(spool):
             yield warn(
                 f"{spool} is not a spool of this version: the next start keeps it as {spool.name}.damaged-N, and takes over"
                 " the rows that can be read",

@@ -1,10 +1,9 @@
 """Puts bundles into the spool, in order. If the spool is full, or the disk fails, reads are dropped and counted.
 
-If a bundle's reads do not fit, reads are dropped: by policy from the oldest bundles that wait in the spool, or from the
-bundle itself. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that count the drop.
-If even that does not fit, bundles in the spool lose their reads under both policies: the oldest, or the newest. While the
-disk refuses everything, bundles wait here; when they are too many, they wait without their reads. At the end the writer
-drops the reads of bundles that still wait, and puts heads and ends into the reserved disk space (spool/reserve.py).
+Each bundle is encoded whole and without its reads: heads, ends, heartbeats, and the losses that count the dropped reads.
+The spool stores both, or only the second where the reads have no room (`Spool.put`). While the disk refuses everything,
+bundles wait here; when they are too many, they wait without their reads. At the end the writer drops the reads of bundles
+that still wait, and puts heads and ends into the reserved disk space (spool/reserve.py).
 
 The spool also stores which instances ran on this data directory and did not send farewells, with the slots they used.
 """
@@ -14,12 +13,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle, without_reads
+from streamgauge.core.capture.bundles import encode_bundle, without_reads
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.recorder.bundler import reads_of
 from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.settings.declarations import SpoolSettings
-from streamgauge.spool import NewRow, Reserve, Room, Spool, cost_of
+from streamgauge.spool import NewRow, Reserve, Spool
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 from streamgauge.spool.response_counters import NotCaptured
 
@@ -28,8 +27,6 @@ from streamgauge.spool.response_counters import NotCaptured
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 # Rows of one transaction (bytes): a disk writes them in a moment. Small spools have smaller transactions.
 AT_ONCE_BYTES = 4 * 1024 * 1024
-# When reads in the spool are dropped for space, this much is freed at once (bytes): a few bundles, 10 ms of work.
-_ROOM_BYTES = 256 * 1024
 # If the reserved space does not hold all of the last rows, they are put in smaller transactions, down to this size
 # (bytes): each transaction needs some pages besides its rows.
 _LEAST_AT_ONCE_BYTES = 16 * 1024
@@ -47,7 +44,7 @@ def unfinished_instances(spool: Spool) -> dict[bytes, list[int]]:
 
 
 class _Item(msgspec.Struct, frozen=True):
-    bundle: Bundle
+    bundle: Bundle  # without its reads
     row: NewRow
     cost: int
 
@@ -114,10 +111,11 @@ class SpoolWriter:
         for bundle in bundles:
             self._append(_item(bundle))
             if self._waiting_bytes >= self._at_once:
-                self._put(running, last=running)  # the last rows of all come below
-        self._put(running, last={} if farewell else running)
-        while self._waiting and self._put(running, last={} if farewell else running):
+                self._put(running)
+        while self._put(running) and self._waiting:
             pass
+        if farewell and not self._waiting:
+            self._put({})
 
     def close(self, slots: Sequence[int]) -> Lost | None:
         """Drop the reads of bundles that the disk refused, and put their heads and ends into the reserved space.
@@ -128,35 +126,36 @@ class SpoolWriter:
             return None
         error, reason = self._spool.error, self._reason
         self._refusals = None  # the last rows use the reserve: they do not show that the disk accepts reads again
-        discarded = [item.bundle for item in self._waiting if item.row.reads]
-        self._waiting = deque(self._strip_reads(item) if item.row.reads else item for item in self._waiting)
+        discarded = [item for item in self._waiting if item.row.reads]
+        self._waiting = deque(self._drop_reads(item, reason) if item.row.reads else item for item in self._waiting)
         self._waiting_bytes = sum(item.cost for item in self._waiting)
         if self._reserve is not None:
             self._reserve.release()
-        running = {self._instance: list(slots)}
         while self._waiting:
-            if not self._put(running, last={}):
+            if not self._put({self._instance: list(slots)}):
                 self._at_once //= 2
                 if self._at_once < _LEAST_AT_ONCE_BYTES:
                     break
-        missing = [item.bundle for item in self._waiting]
+        else:
+            self._put({})
+        missing = list(self._waiting)
         self._counters.happened(Incident.BUNDLE_LOST, len(missing))
-        for bundle in missing:
-            self._lose(bundle)
+        for item in missing:
+            self._lose(item.bundle)
         self._count_unstored(list(self._unstored))
         self._waiting.clear()
         self._waiting_bytes = 0
-        streams = {segment.stream for bundle in (*discarded, *missing) for segment in bundle.segments}
-        begun = {segment.stream for bundle in missing for segment in bundle.segments if segment.opening is not None}
-        return Lost(sum(map(reads_of, discarded)), len(streams), len(begun), reason, error)
+        streams = {segment.stream for item in (*discarded, *missing) for segment in item.bundle.segments}
+        begun = {segment.stream for item in missing for segment in item.bundle.segments if segment.opening is not None}
+        return Lost(sum([item.row.reads for item in discarded]), len(streams), len(begun), reason, error)
 
     def drop_old_reads(self) -> bool:
-        """Drop the reads of a few bundles that have waited in the spool for too long. Returns whether there may be more."""
-        return self._spool.drop_old_reads(self._settings.spool_age, _stripped) > 0
+        """Drop the reads of bundles that have waited in the spool for too long. Returns whether there may be more."""
+        return self._spool.drop_old_reads(self._settings.spool_age) > 0
 
     def _append(self, item: _Item) -> None:
         if item.row.reads and self._waiting_bytes + item.cost > MAX_WAITING_BYTES // 2:
-            item = self._strip_reads(item)
+            item = self._drop_reads(item, self._reason)
         if self._waiting_bytes + item.cost > MAX_WAITING_BYTES:
             self._counters.happened(Incident.BUNDLE_LOST)
             self._lose(item.bundle)
@@ -180,86 +179,50 @@ class SpoolWriter:
         for stream in streams:
             self._counters.responses.not_captured(self._unstored.pop(stream), NotCaptured.SPOOL_LOST)
 
-    def _put(self, running: dict[bytes, list[int]], *, last: dict[bytes, list[int]]) -> bool:
-        """Put the bundles that fit, from the front. Returns whether any bundle was put.
+    def _put(self, instances: dict[bytes, list[int]]) -> bool:
+        """Put bundles from the front, in one transaction. Returns whether any was put.
 
-        `running`: the entry of unfinished instances for rows that are not the last; `last`: the entry that goes with the
-        last row. An entry is written only when it differs from the entry in the spool.
+        `instances`: the entry of unfinished instances, which is written with the bundles when it differs from the last one.
         """
-        fitting = self._fitting()
-        known = last if len(fitting) == len(self._waiting) else running
-        entry = {} if known == self._stored_instances else {_INSTANCES: msgspec.msgpack.encode(known)}
-        put = self._spool.put(fitting, entry) if (fitting or entry) and not self._spool.failure else None
-        if put is None or put.failure:
-            if self._spool.failure and self._refusals is not None:
+        rows = self._next_rows()
+        entry = {} if instances == self._stored_instances else {_INSTANCES: msgspec.msgpack.encode(instances)}
+        if not rows and not entry:
+            return False
+        put = self._spool.put(rows, entry, self._settings.spool_policy)
+        if put.failure:
+            if self._refusals is not None:
                 self._refusals.refused(self._spool.error)
             return False
         if self._refusals is not None:
             self._refusals.written()
-        offered = [self._waiting.popleft() for _ in fitting]
-        # The space may have shrunk since it was measured. Refused rows stay first in the queue.
-        refused = [offered[index] for index in put.refused]
-        self._waiting.extendleft(reversed(refused))
-        self._waiting_bytes += sum([item.cost for item in refused]) - sum([item.cost for item in offered])
-        if not refused:
-            self._stored_instances = known
-        return len(offered) > len(refused)
+        self._stored_instances = instances
+        self._waiting_bytes -= sum([self._waiting.popleft().cost for _ in range(put.stored)])
+        return put.stored > 0
 
-    def _fitting(self) -> list[NewRow]:
-        """Rows from the front that fit, after space was made for them or they lost their own reads."""
+    def _next_rows(self) -> list[NewRow]:
+        """The rows of the next transaction, from the front."""
         rows: list[NewRow] = []
-        used = 0
-        room = self._spool.room() if self._waiting else Room(0, 0)
-        for index in range(len(self._waiting)):
-            item = self._waiting[index]
-            room = self._with_room(room, item, used)
-            too_large = item.cost > min(room.reads - used, self._spool.most_at_once)
-            if item.row.reads and too_large and self._spool.failure is None:
-                self._waiting_bytes -= item.cost
-                item = self._waiting[index] = self._strip_reads(item)
-                self._waiting_bytes += item.cost
-                room = self._with_room(room, item, used)
-            if used + item.cost > (room.reads if item.row.reads else room.vital):
-                break
-            if rows and used + item.cost > self._at_once:
+        size = 0
+        for item in self._waiting:
+            size += item.cost
+            if rows and size > self._at_once:
                 break
             rows.append(item.row)
-            used += item.cost
         return rows
-
-    def _with_room(self, room: Room, item: _Item, used: int) -> Room:
-        """The free space, after reads in the spool were dropped for this item, if it needs that and the policy allows it."""
-        if item.row.reads and self._settings.spool_policy == "drop-newest":
-            return room
-        while self._spool.failure is None:
-            short = used + item.cost - (room.reads if item.row.reads else room.vital)
-            newest = self._settings.spool_policy == "drop-newest"
-            # With drop-newest only what is needed: new reads would take the rest.
-            want = short if newest else max(short, _ROOM_BYTES)
-            if short <= 0 or not self._spool.drop_reads_for_space(want, _stripped, newest=newest):
-                break
-            room = self._spool.room()
-        return room
 
     @property
     def _reason(self) -> DropReason:
         """The reason for drops at this moment."""
         return DropReason.SPOOL_FAILED if self._spool.failure else DropReason.SPOOL_FULL
 
-    def _strip_reads(self, item: _Item) -> _Item:
+    def _drop_reads(self, item: _Item, reason: DropReason) -> _Item:
         """The bundle without its reads, which this call counts as dropped."""
-        self._counters.dropped(self._reason, item.row.reads)
-        return _item(without_reads(item.bundle))
+        self._counters.dropped(reason, item.row.reads)
+        row = NewRow(item.row.slot, 0, item.row.light)
+        return _Item(item.bundle, row, row.cost)
 
 
 def _item(bundle: Bundle) -> _Item:
-    reads, value = reads_of(bundle), encode_bundle(bundle)
-    return _Item(bundle, NewRow(bundle.slot, reads, value, vital=not reads), cost_of(value))
-
-
-def _stripped(value: bytes) -> bytes | None:
-    """A bundle of the spool without its reads; None if this version cannot decode it."""
-    try:
-        return encode_bundle(without_reads(decode_bundle(value)))
-    except UnreadableBundle:
-        return None
+    light, reads, value = without_reads(bundle), reads_of(bundle), encode_bundle(bundle)
+    row = NewRow(bundle.slot, reads, value, encode_bundle(light) if reads else b"")
+    return _Item(light, row, row.cost)

@@ -53,7 +53,7 @@ class Incident(StrEnum):
     DECODE_FAULT = "decode_fault"  # streams whose coding or framing could not be decoded
     BUNDLE_LOST = "bundle_lost"  # bundles that the spool did not take even without reads
     SPOOL_DAMAGED = "spool_damaged"  # spool files moved aside
-    SPOOL_DELETED = "spool_deleted"  # spool files that were deleted while in use
+    SPOOL_DELETED = "spool_deleted"  # counted by earlier versions: spool files that were deleted while in use
     PACKETS_DROPPED = "packets_dropped"  # packets that the kernel captured and had no room for
     CLIENT_REFUSED = "client_refused"  # connections closed at once: their address had reached its limit
     CLIENT_SHED = "client_shed"  # idle connections closed to make room for others

@@ -1,26 +1,24 @@
 """A clock for the age of rows in the spool, which steps of the wall clock do not change.
 
 The clock is the host's running time (sleep included) plus an offset that is constant until the next boot. Only the time
-between two boots is taken from the wall clock, and only if that went forward. If the stored clock cannot be read, a new
-clock continues at the time of the last row: rows may then wait longer, and none is dropped early.
+between two boots is taken from the wall clock, and only if that went forward. A note of the clock in the spool continues it
+in the next process. If the note cannot be read, the clock continues at the time of the last row: rows may then wait longer,
+and none is dropped early.
 """
 
 import functools
-import sqlite3
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from streamgauge.spool.file import with_checksum, without_checksum
-
-# How often the clock is stored (seconds). A reboot may lose so much of a row's age, whose limit is hours or days.
+# How often the clock is noted (seconds). A reboot may lose so much of a row's age, whose limit is hours or days.
 NOTE_S = 60
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_KEY = "clock"
 
 
 class Moment(NamedTuple):
@@ -29,16 +27,6 @@ class Moment(NamedTuple):
     boot: str
     up_s: int
     wall_s: int
-
-
-class _Clock(msgspec.Struct, array_like=True, frozen=True):
-    boot: str
-    offset_s: int
-    noted_s: int  # what the clock showed when this was stored; `wall_s`: the wall clock at that moment
-    wall_s: int
-
-
-_DECODER = msgspec.msgpack.Decoder(_Clock)
 
 
 def moment() -> Moment:
@@ -56,25 +44,43 @@ def _boot() -> str:
         return str(uuid.uuid4())
 
 
-def age_now(connection: sqlite3.Connection, now: Moment) -> int:
-    """The time of the age clock (seconds). Call it in a transaction that may write: it stores the clock every NOTE_S."""
-    clock = _noted(connection)
-    if clock is not None and clock.boot == now.boot:
-        age = now.up_s + clock.offset_s
-        if age - clock.noted_s < NOTE_S:
-            return age
-    elif clock is not None:
-        age = clock.noted_s + max(now.wall_s - clock.wall_s, 0)
-    else:
-        age = connection.execute("SELECT coalesce((SELECT put_s FROM rows ORDER BY id DESC LIMIT 1), 0)").fetchone()[0]
-    stored = with_checksum(msgspec.msgpack.encode(_Clock(now.boot, age - now.up_s, age, now.wall_s)))
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, stored))
-    return int(age)
+class _Note(msgspec.Struct, array_like=True, frozen=True):
+    boot: str
+    offset_s: int
+    noted_s: int  # what the clock showed when this was stored; `wall_s`: the wall clock at that moment
+    wall_s: int
 
 
-def _noted(connection: sqlite3.Connection) -> _Clock | None:
-    row = connection.execute("SELECT value FROM meta WHERE key=?", (_KEY,)).fetchone()
+_DECODER = msgspec.msgpack.Decoder(_Note)
+
+
+class RowClock:
+    """The clock of one process. `note`: the last note in the spool; `last_s`: the time of the spool's last row."""
+
+    def __init__(self, note: bytes | None, last_s: int, now: Callable[[], Moment]) -> None:
+        self._now = now
+        self._offset_s = _offset_s(note, last_s, now())
+        self._noted_s: int | None = None
+
+    def seconds(self) -> int:
+        """The time that the clock shows."""
+        return self._now().up_s + self._offset_s
+
+    def due_note(self) -> bytes | None:
+        """A note to store; None if the last one is not older than NOTE_S."""
+        now = self._now()
+        shown = now.up_s + self._offset_s
+        if self._noted_s is not None and shown - self._noted_s < NOTE_S:
+            return None
+        self._noted_s = shown
+        return msgspec.msgpack.encode(_Note(now.boot, self._offset_s, shown, now.wall_s))
+
+
+def _offset_s(note: bytes | None, last_s: int, now: Moment) -> int:
     try:
-        return _DECODER.decode(without_checksum(row[0]) or b"") if row else None
+        noted = _DECODER.decode(note or b"")
     except msgspec.DecodeError:
-        return None
+        return last_s - now.up_s
+    if noted.boot == now.boot:
+        return noted.offset_s
+    return noted.noted_s + max(now.wall_s - noted.wall_s, 0) - now.up_s

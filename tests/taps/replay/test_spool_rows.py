@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.bundles import encode_bundle, without_reads
 from streamgauge.core.capture.segments import Bundle
+from streamgauge.recorder.bundler import reads_of
 from streamgauge.spool import NewRow, Spool
 from streamgauge.taps.replay.contract import BrokenRecording, Logged, Tally
 from streamgauge.taps.replay.spool_rows import logged
+from tests.spool.layout_2 import of_layout_2
+from tests.streams import bundles_of, interleaved
 
 SIZE = 64 * 1024 * 1024
 
@@ -73,7 +76,7 @@ def test_rows_that_are_delivered_during_the_reading_are_reported(path: Path) -> 
 def test_damaged_rows_are_counted(path: Path) -> None:
     put(path, *[encode_bundle(bundle(number)) for number in range(3)], b"no bundle")
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE rows SET value = value || x'00' WHERE id = (SELECT min(id) FROM rows)")
+        database.execute("UPDATE light SET value = value || x'00' WHERE id = (SELECT min(id) FROM light)")
     tally = Tally()
     assert [one.bundle.number for one in read(path, tally)] == [1, 2]
     assert tally.unreadable_rows == 2
@@ -84,10 +87,28 @@ def test_an_empty_spool_has_no_rows(path: Path) -> None:
     assert read(path) == []
 
 
-@pytest.mark.parametrize("damage", ["DROP TABLE rows", "ALTER TABLE rows RENAME COLUMN checksum TO other"])
+@pytest.mark.parametrize("damage", ["DROP VIEW rows", "DROP TABLE whole"])
 def test_a_spool_of_another_version_is_refused_with_its_version(path: Path, damage: str) -> None:
     put(path)
     with closing(sqlite3.connect(path)) as database:
         database.execute(damage)
     with pytest.raises(BrokenRecording, match="cannot be read as a spool of this version"):
         read(path)
+
+
+def test_bundles_come_whole_while_they_have_their_reads(path: Path) -> None:
+    (whole, *_) = bundles_of(interleaved(4))
+    light = without_reads(whole)
+    with closing(Spool(path, SIZE)) as spool:
+        row = NewRow(3, reads_of(whole), encode_bundle(whole), encode_bundle(light))
+        assert spool.put([row]).failure is None
+        assert [one.bundle for one in read(path)] == [whole]
+        assert spool.drop_old_reads(-1) == row.reads
+        assert [one.bundle for one in read(path)] == [light]
+
+
+def test_a_spool_of_layout_2_is_read_as_it_is(path: Path) -> None:
+    """It was copied before this version converted it."""
+    found = bundles_of(interleaved(4))
+    of_layout_2(path, [NewRow(one.slot, reads_of(one), encode_bundle(one)) for one in found])
+    assert [one.bundle for one in read(path)] == list(found)
