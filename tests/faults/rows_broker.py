@@ -77,6 +77,7 @@ ROWS = {
             f"{_DISK}::test_k6_file_damaged_under_a_tap",
             f"{_DISK}::test_k6_file_deleted_under_a_tap",
             "tests/spool/test_file.py",
+            "tests/spool/test_full_disk.py",
         ),
     ),
     "K7": Row(
