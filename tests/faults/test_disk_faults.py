@@ -146,7 +146,7 @@ def test_k6_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> N
     fill(small_disk.path / "other")
     done = command("up", "--upstream", "http://127.0.0.1:9", "--data-dir", str(small_disk.path / "data"))
     assert done.returncode == UNAVAILABLE
-    assert "full: free space on its disk, or choose another" in done.stderr
+    assert "its disk is full): free space there, or choose another" in done.stderr
     assert "move the file away" not in done.stderr
 
 

@@ -86,13 +86,16 @@ def _exposed(path: Path, status: os.stat_result, others: str) -> str:
 
 def unusable(path: Path, error: OSError) -> Unavailable:
     """The sentence for a data directory that the system refuses."""
+    cure = "choose another with --data-dir"
     if isinstance(error, FileExistsError):
         reason = "it is not a directory"
     elif error.errno == errno.ELOOP:  # we never make a link there, and a link may lead anywhere
         reason = f"{error.filename} is a link"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        reason, cure = "its disk is full", f"free space there, or {cure}"
     else:
         reason = error.strerror or str(error)
-    return Unavailable(f"the data directory {path} cannot be used ({reason}): choose another with --data-dir")
+    return Unavailable(f"the data directory {path} cannot be used ({reason}): {cure}")
 
 
 class DataDirLock:
