@@ -11,6 +11,7 @@ import zstandard
 
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, Read, Segment
+from streamgauge.kafka import shipper as shipper_module
 from streamgauge.kafka import topics
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.spool import NewRow
@@ -47,6 +48,44 @@ def test_everything_arrives_once_and_in_order(kafka: str, prefix: str, tap: Tap)
     assert tap.spool.waiting().rows == 0
     balance = read_balance(tap.path)
     assert (balance.seen, balance.delivered, balance.waiting) == (7500, 7500, 0)
+
+
+def test_a_row_is_sent_when_it_is_put(kafka: str, prefix: str, tap: Tap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipper_module, "_POLL_S", 600.0)
+    tap.fill(1)
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def put_another() -> None:
+        assert len(await read_until(kafka, f"{prefix}.segments", lambda found: len(found) >= 1)) == 1
+        tap.fill(1)
+        assert len(await read_until(kafka, f"{prefix}.segments", lambda found: len(found) >= 2)) == 2
+
+    asyncio.run(shipping(shipper, put_another))
+
+
+def test_a_row_does_not_hasten_the_next_attempt_after_a_refusal(
+    kafka: str, prefix: str, tap: Tap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many log-ins may lock us out."""
+    monkeypatch.setattr(shipper_module, "_RETRY_S", 600.0)
+    attempts = 0
+
+    async def refused(*_: object) -> int:
+        nonlocal attempts
+        attempts += 1
+        raise topics.TopicsError("the topic is missing")
+
+    monkeypatch.setattr(shipper_module, "segments_partitions", refused)
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def put_rows() -> None:
+        await until(lambda: attempts > 0)
+        for _ in range(20):
+            tap.fill(1)
+            await asyncio.sleep(0.02)
+        assert attempts == 1
+
+    asyncio.run(shipping(shipper, put_rows, 1.0))
 
 
 def test_rows_of_the_spool_are_sent_unchanged(kafka: str, prefix: str, tap: Tap) -> None:

@@ -25,6 +25,7 @@ from tests.worker.local_life import (
     Killed,
     Life,
     deadletters,
+    new_row,
     put,
     records,
     undisturbed,
@@ -254,6 +255,20 @@ def test_a_stop_finishes_what_is_there(life: Life, data_dir: Path) -> None:
     run_until_stopped(life, 60, lambda: put(data_dir, *whole(50)))
     assert len(records(data_dir)) == 50
     assert waiting(data_dir) == 0
+
+
+def test_a_row_ends_the_wait_for_rows(life: Life, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "POLL_S", 600.0)
+
+    def put_one() -> None:
+        time.sleep(0.1)  # by then it waits
+        life.spool.put([new_row(bundle) for bundle in whole(1)])
+        deadline = time.monotonic() + 60
+        while not records(data_dir):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    run_until_stopped(life, 60, put_one)
 
 
 def test_a_stop_ends_while_the_ledger_fails_and_nothing_is_lost(life: Life, data_dir: Path) -> None:

@@ -54,8 +54,7 @@ _LOG = logging.getLogger("streamgauge.shipper")
 _IN_FLIGHT_BYTES = 8 * 1024 * 1024
 # The producer's batch size (bytes): about five bundles for one partition. aiokafka's cost is mostly per request.
 _BATCH_BYTES = 256 * 1024
-# How often the spool is read (seconds), unless the last read filled a request: a small part of the time that a record may
-# take to reach the ledger. Each read wakes two threads and makes a produce request, however few its rows are.
+# How often the spool is read if no row is put meanwhile (seconds): confirmed rows are removed, and progress is checked.
 _POLL_S = 0.25
 # How soon an unreachable broker is tried again (seconds).
 _RETRY_S = 1.0
@@ -118,6 +117,7 @@ class Shipper:
         self._progress_s = 0.0  # when a row was last confirmed, or sent while no other was in flight
         self._broken = self._denied = False
         self._wake = asyncio.Event()
+        self._rows_put = self._waits_for_rows = False  # since the spool was last read; now
         self._stopping = False
         self._drained = False
         self._is_backlogged = False  # the last round took at least half of the free in-flight bytes
@@ -141,11 +141,14 @@ class Shipper:
 
     async def run(self) -> None:
         """Ship until `stop` is called. Returns when all rows are shipped, or when the stop's deadline has passed."""
+        # The spool may be written by another thread.
+        self._spool.on_put = partial(asyncio.get_running_loop().call_soon_threadsafe, self._on_put)
         self._shipping = asyncio.create_task(self._ship_all())
         monitoring = asyncio.create_task(self._monitor_always())
         try:
             await asyncio.wait({self._shipping})
         finally:
+            self._spool.on_put = lambda: None
             await asyncio.gather(end_task(self._shipping), end_task(monitoring))
             await self._producer.stop(_DISCONNECT_S if self._drained else 0)
             await self._remove_settled()
@@ -194,6 +197,18 @@ class Shipper:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         self._wake.clear()
+
+    async def _pause_for_rows(self) -> None:
+        """Wait until a row is put, or for _POLL_S. A row ends no other pause: those are for a broker that refuses."""
+        self._waits_for_rows = True
+        if not self._rows_put:
+            await self._pause(_POLL_S)
+        self._waits_for_rows = False
+
+    def _on_put(self) -> None:
+        self._rows_put = True
+        if self._waits_for_rows:
+            self._wake.set()
 
     # --- connecting to the broker -----------------------------------------------------------------------------------
 
@@ -252,6 +267,7 @@ class Shipper:
             return await self._start_over()
         room = self._most_in_flight - sum(self._in_flight.values())
         last = self._stopping  # only a round that begins after the stop has surely read every row from before the stop
+        self._rows_put = False
         rows = await self._update_spool(lambda after: self._spool.take(after, room) if room > 0 else [])
         for row in rows:
             if not await self._send_row(row):
@@ -264,7 +280,7 @@ class Shipper:
             self._drained = last and idle
         more = rows and (self._is_backlogged or taken >= _BATCH_BYTES)
         if not (more or self._broken or (self._stopping and self._drained)):
-            await self._pause(_POLL_S)
+            await self._pause_for_rows()
 
     def _first_after(self) -> int:
         """The row id after which to read the spool; 0 if nothing is in flight, as every row is then still to be sent."""

@@ -154,7 +154,8 @@ _NOTHING: Final = Waiting(0, 0, 0)
 
 
 class Spool:
-    """The queue. Safe to use from several threads: one works at a time.
+    """The queue. Safe to use from several threads: one works at a time. `on_put` is called after rows were stored, on the
+    thread that stored them.
 
     `counters`: counts delivered, damaged and dropped reads; without it only the file's total changes. `now`: the clock that
     gives rows their age. `most_at_once`: the limit of one `put` (bytes of `NewRow.cost`), so that SQLite's log keeps to its
@@ -169,6 +170,7 @@ class Spool:
         counters: Counters | None = None,
         now: Callable[[], Moment] = moment,
     ) -> None:
+        self.on_put: Callable[[], object] = lambda: None
         self._path = path
         self._counters = counters
         self._now = now
@@ -216,6 +218,8 @@ class Spool:
             self._reads += written.reads
             self._last_id = written.last_id
             self._count_dropped(DropReason.SPOOL_FULL, written.dropped)
+        if written.rows:
+            self.on_put()
         return Put(written.rows)
 
     def drop_old_reads(self, max_age_s: float) -> int:

@@ -23,7 +23,7 @@ from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
 from streamgauge.spool.response_counters import NotCaptured, ResponseCounters
 
-# The loop's pause when the spool is empty (seconds): a record is in the ledger after about this plus a bundle's age.
+# How long the loop waits for a row before it answers the page's requests again (seconds).
 POLL_S = 0.05
 
 # State is written at most this often (seconds), so that its bytes are a small part of the bytes that were read.
@@ -141,7 +141,8 @@ class LocalLoop:
         self._saved_at = 0.0
         self._silence_at = float("-inf")  # when silent streams were last counted
         self._failing = False
-        self._stopping = threading.Event()
+        self._stopping, self._wake = threading.Event(), threading.Event()
+        spool.on_put = self._wake.set
         self._finish_s = 0.0
 
     @property
@@ -158,6 +159,7 @@ class LocalLoop:
         """End `run` once the spool is empty, or after `finish_s` seconds: the next start processes the remaining rows."""
         self._finish_s = finish_s
         self._stopping.set()
+        self._wake.set()
 
     def run(self, clock: Callable[[], float]) -> None:
         """Work until `stop`. `clock`: monotonic seconds."""
@@ -170,8 +172,11 @@ class LocalLoop:
                 self._watch.answer()
             if deadline is not None and (clock() > deadline or not (worked or self._failing)):
                 break
-            if not worked:
-                self._stopping.wait(POLL_S) if deadline is None else time.sleep(POLL_S)
+            if not worked and deadline is None:
+                self._wake.wait(POLL_S)
+                self._wake.clear()
+            elif not worked:
+                time.sleep(POLL_S)
         self._attempt(clock(), last=True)
 
     def _attempt(self, now: float, *, last: bool = False) -> bool:
