@@ -184,7 +184,7 @@ class Spool:
         self._rows = self._reads = self._last_id = self._taken = 0  # of the open file
         self._clock = RowClock(None, 0, now)
         self._was_open = False
-        self._was_replaced = False  # a damaged file, of which nobody knows how many reads it had
+        self._was_replaced = False  # a damaged file, whose number of reads is unknown
         self._waiting = _NOTHING
 
     @property
