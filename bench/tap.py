@@ -3,7 +3,7 @@ move bytes, one in C and one on uvloop.
 
 All run in front of one upstream during the whole benchmark. Each load goes to one after the other, in several rounds. Some
 also run in front of an upstream with TLS, which they verify, with a part of the loads. If there are two cores, load and
-broker run on one, and the proxies on the other: the three processes of the tap share it. The figure is the CPU time of
+broker run on one, and the proxies on the other: the processes of the tap share it. The figure is the CPU time of
 all processes of a proxy, until Kafka has all captured reads.
 
     python -m bench.tap [--rounds N] [--seconds S] [--quick] [--document FILE] [PEER...]
@@ -29,7 +29,7 @@ from bench.peers.bare_c import bare_c
 from bench.peers.broker import broker
 from bench.peers.peer import MissingError, Origin, Peer, started, upstream
 from bench.peers.servers import haproxy, nginx
-from bench.peers.streamgauge import tap
+from bench.peers.streamgauge import tap, up
 from bench.peers.tls_upstream import tls_upstream
 from bench.tap_loads import TLS_LOADS, Figure, Load, Results, Sizes, loads, measure, now
 from bench.tap_table import DIRECT, TLS, report
@@ -70,13 +70,14 @@ _PLAIN: dict[str, Start] = {
     "httpx + uvicorn": _python("httpx_proxy"),
     "streamgauge, full": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "full"),
     "streamgauge, masked": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "masked"),
+    "streamgauge, up": lambda upstream, directory, kafka: up(upstream, directory),
 }
 # The peers that are also measured with TLS to the upstream. The first available one is their reference.
 _WITH_TLS = ("nginx", "haproxy", "streamgauge, full", "streamgauge, masked")
 PEERS: dict[str, Start] = {**_PLAIN, **{f"{name}{TLS}": _PLAIN[name] for name in _WITH_TLS}}
 # The processes of the tap with full capture, with requests that it does not capture.
 UNCAPTURED, _CAPTURED = "streamgauge, not captured", "streamgauge, full"
-_EACH_ROUND = {"nginx", "streamgauge, full", "streamgauge, masked", UNCAPTURED, DIRECT}
+_EACH_ROUND = {"nginx", "streamgauge, full", "streamgauge, masked", "streamgauge, up", UNCAPTURED, DIRECT}
 
 
 @contextlib.contextmanager

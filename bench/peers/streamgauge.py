@@ -1,4 +1,4 @@
-"""`streamgauge tap` with one relay and a broker. Its work is done when Kafka has every read."""
+"""`streamgauge tap` with one relay and a broker, whose work is done when Kafka has every read; and `streamgauge up`."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.running import start_tap
+from tests.running import Running, start_tap, start_up
 
 from bench.measure import tree
 from bench.peers.peer import Origin, Peer
@@ -38,10 +38,22 @@ def tap(upstream: Origin, directory: Path, kafka: str, capture: str) -> Iterator
     data_dir = directory / f"tap-{capture}"
     url = f"{scheme}://{UPSTREAM_ADDRESS}:{upstream.port}"
     with start_tap("tap", url, data_dir, *options, "--topic-prefix", prefix) as running:
-        pids = {pid: _part(line) for pid, line in tree(running.process.pid).items()}
-        peer = Peer(urlsplit(running.url).port or 0, pids)
-        peer.settle = lambda: _settle(peer, data_dir / "counters")
-        yield peer
+        yield _peer(running, data_dir)
+
+
+@contextmanager
+def up(upstream: Origin, directory: Path) -> Iterator[Peer]:
+    """Runs `up` with masked capture in front of an upstream without TLS. Its work is done when the ledger has every read."""
+    data_dir = directory / "up"
+    with start_up(f"http://{UPSTREAM_ADDRESS}:{upstream.port}", data_dir) as running:
+        yield _peer(running, data_dir)
+
+
+def _peer(running: Running, data_dir: Path) -> Peer:
+    pids = {pid: _part(line) for pid, line in tree(running.process.pid).items()}
+    peer = Peer(urlsplit(running.url).port or 0, pids)
+    peer.settle = lambda: _settle(peer, data_dir / "counters")
+    return peer
 
 
 def prefix_of(capture: str) -> str:
