@@ -113,7 +113,6 @@ EDGES: dict[str, set[str]] = {
     "taps/inprocess/counter_slot.py": set(),
     "taps/inprocess/background_sender.py": set(),
     "taps/inprocess/background_senders.py": set(),
-    "recorder/cpu_yield.py": set(),
     "recorder/installation_key.py": set(),
     "taps/asgi.py": set(),
     "taps/packets/privilege.py": set(),

@@ -56,15 +56,21 @@ def hand_in(process: RecorderProcess, *messages: Message) -> None:
     process.handle_batch(0, encode_batch(list(messages))[4:])  # type: ignore[arg-type]
 
 
-def test_waiting_segments_are_written_when_they_are_too_many(tmp_path: Path) -> None:
+def test_waiting_segments_are_written_when_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "streamgauge.recorder.process.FLUSH_NS", 60_000_000_000
+    )  # all of it, however slow the machine is
     with recording(tmp_path) as (process, spool):
-        hand_in(process, opened(), *arrivals(head(SSE)))
+        for stream in range(180):
+            hand_in(process, opened(stream=stream), *arrivals(head(SSE), stream=stream))
         process.flush_due()
         before = spool.waiting().rows
-        event = b"data: " + b"x" * 100_000 + b"\n\n"
-        hand_in(process, *arrivals(*[event] * 70))
+        event = b"data: " + b"x" * 50_000 + b"\n\n"
+        for stream in range(140):
+            hand_in(process, *arrivals(event, stream=stream))
         assert spool.waiting().rows == before
-        hand_in(process, *arrivals(*[event] * 20))
+        for stream in range(140, 180):
+            hand_in(process, *arrivals(event, stream=stream))
         assert spool.waiting().rows > before + 40
 
 
@@ -80,7 +86,7 @@ def test_a_few_bundles_are_written_at_a_time(tmp_path: Path, coding: str, monkey
         send(self, held, *more, **others)
 
     monkeypatch.setattr(SpoolWriter, "send", counted)
-    monkeypatch.setattr("streamgauge.recorder.process.LAST_TURNS_S", 60.0)  # everything, however slow the machine is
+    monkeypatch.setattr("streamgauge.recorder.process.LAST_READS_S", 60.0)  # everything, however slow the machine is
     body = EVENTS[0] * (4 * MIB // len(EVENTS[0]))
     packed = zlib.compress(body, wbits=31) if coding == "gzip" else body
     size = len(packed) // 100

@@ -157,8 +157,8 @@ def test_reads_of_a_plain_body_are_not_processed_one_by_one(
     capture: str, framing: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = []
-    usual = response.Response.read
-    monkeypatch.setattr(response.Response, "read", lambda self, *read: looked.append(1) or usual(self, *read))  # type: ignore[func-returns-value]
+    usual = response.Response._begin
+    monkeypatch.setattr(response.Response, "_begin", lambda self, *read: looked.append(1) or usual(self, *read))  # type: ignore[func-returns-value]
     one = wire("openai-chat", 400)
     begin, last = (HEAD, [LAST]) if framing == "chunks" else (talk.head(talk.SSE), [])
     pieces = list(map(chunk, one.events)) if framing == "chunks" else one.events

@@ -227,8 +227,8 @@ def raising(*_: object, **__: object) -> None:
         (capture, "opening_of", 0, 2),
         (request.RequestReader, "add", 1, 2),
         (request.RequestReader, "sent_facts", 2, 2),
-        (response.Response, "read", 3, 2),
-        (events.MaskedEvents, "feed", 4, 1),
+        (response.Response, "_begin", 3, 2),
+        (events.MaskedEvents, "feed_each", 4, 1),
         (response.Response, "finish", 5, 0),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_stream_that_is_dropped_returns_its_memory(monkeypatch: pytest.MonkeyP
         for message in [opened(stream=stream), *arrivals(wire, stream=stream)]:
             recorder.handle(message)
         with monkeypatch.context() as broken:
-            broken.setattr(response.Response, "read", raising)
+            broken.setattr(response.Response, "_begin", raising)
             recorder.handle(ResponseRead(stream, ZERO, b"x"))
     recorder.handle(opened(stream=3))
     recorder.handle(RequestBody(3, long))
@@ -324,21 +324,25 @@ def pending_of(streams: list[RecordedStream]) -> tuple[int, int]:
     st.lists(MESSAGES, max_size=40),
     st.integers(1, 5),
     st.integers(1, 5),
-    st.sampled_from([1, 2, 5, 1_000]),
+    st.sampled_from([1, 40, 500, 100_000]),
     st.booleans(),
 )
 def test_every_read_is_in_a_segment_or_counted(
-    messages: list[Message], every: int, whole: int, work: int, bounded: bool
+    messages: list[Message], every: int, whole: int, budget: int, bounded: bool
 ) -> None:
     most = 1_000 if bounded else 1_000_000
-    recorder = Recorder(talk.settings("masked"), max_open_streams=2, turn_work=work, max_behind_bytes=most)
+    recorder = Recorder(talk.settings("masked"), max_open_streams=2, stream_bytes=budget, max_behind_bytes=most)
     segments: list[Segment] = []
     with all_streams() as begun:
         for number, message in enumerate(messages):
             recorder.handle(message)
             assert (recorder.pending_bytes, recorder.behind_bytes) == pending_of(begun)
             if number % every == 0:
-                segments += recorder.segments() if number % whole == 0 else [*recorder.each_due(), *recorder.turn()]
+                segments += (
+                    recorder.segments()
+                    if number % whole == 0
+                    else [*recorder.each_due(), *recorder.each_behind(lambda: True)]
+                )
                 assert (recorder.pending_bytes, recorder.behind_bytes) == pending_of(begun)
             assert recorder.behind_bytes <= most
     recorder.cut(0, None)

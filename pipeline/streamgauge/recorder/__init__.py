@@ -19,8 +19,6 @@ response.py           the reads of a response: events.py masks its events, respo
 rate_limit.py         rate limits in a response's head
 uncaptured.py         why a response is not captured
 budget.py             bounds the buffered bytes of all streams; decoder_memory.py: those of decoders
-credit.py             bounds the time for streams with a backlog
-cpu_yield.py          lets other processes use the core between portions of work
 bundler.py            segments -> bundles: slots, numbers, heartbeats, farewells
 spool_writer.py       bundles -> the spool, in order; write_refusals.py: reports a disk that refuses writes
 """

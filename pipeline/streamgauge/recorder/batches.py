@@ -35,7 +35,6 @@ class Batches(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on the batches that `data` completes; buffer the beginning of the next one."""
-        self._process.data_arrived()
         self._buffer += data
         start = 0
         while (end := self._end_of_batch(start)) is not None:

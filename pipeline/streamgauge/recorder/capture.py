@@ -19,7 +19,6 @@ from streamgauge.core.capture.segments import (
 )
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import DecoderMemory
 from streamgauge.recorder.protocol import (
     OFF_THE_WIRE,
@@ -58,8 +57,8 @@ class RecordedStream:
     may raise because of a bug: the caller then calls `fail`. After that nothing raises.
 
     `ready_bytes`: the approximate size of what `take` would return. `ordinal`: its number, counted by the recorder. `party`:
-    the sender of the request, if the tap knows it. `behind`: set by the recorder for a stream that has more waiting than one
-    turn processes.
+    the sender of the request, if the tap knows it. `behind`: set by the recorder for a stream that has more waiting than its
+    budget of a flush.
     """
 
     def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, ordinal: int = 0) -> None:
@@ -91,7 +90,6 @@ class RecordedStream:
     def begin(self, opened: RequestStarted, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
         """Process what is known when the request begins."""
         opening = opening_of(opened, settings, self._capture)
-        yield_cpu()
         masker = Masker(opening.path, self._capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
@@ -161,37 +159,33 @@ class RecordedStream:
         """Whether the ending of the exchange was reported; the waiting reads precede it."""
         return self._reported_ending is not None
 
-    def process_waiting(self, most: int | None = None) -> int:
-        """Process waiting reads until about `most` work is done (unit: `MaskedEvents.work`; None: all). Returns the work.
+    def process_waiting(self, most: int) -> int:
+        """Process waiting reads until they cost about `most` (`Response.read_all`). Returns the cost.
 
         An exception from it is an internal error; the reads after its cause then still wait.
         """
-        response, work = self._response, 0
-        while response is not None and self._waiting and (most is None or work < most):
+        response, cost = self._response, 0
+        while response is not None and self._waiting and cost < most:
             first = self._waiting[0]
             if isinstance(first, ReadsDropped):
                 self._remove_waiting(1)
                 self._holes -= 1
                 response.reads_dropped(first.reads)
-                work += 1
+                cost += 1
             else:
-                work += self._read(response, None if most is None else most - work)
-        return work
+                cost += self._read(response, most - cost)
+        return cost
 
-    def _read(self, response: Response, most: int | None) -> int:
+    def _read(self, response: Response, most: int) -> int:
         """Process reads up to the next dropped reads."""
-        reads, before, work = self._leading_reads(), len(self._reads), 0
+        reads, before = self._leading_reads(), len(self._reads)
         try:
-            for step in response.read_all(reads, self._zero, self._reads):
-                work += step
-                if most is not None and work >= most:
-                    break
+            return response.read_all(reads, self._zero, self._reads, most)
         finally:
             read = self._reads[before:]
             self.ready_bytes += sum([len(item.content) for item in read]) + READ_BYTES * len(read)
             self._weight = CODED if response.is_coded else 1
             self._remove_waiting(len(read))
-        return work
 
     def _leading_reads(self) -> list[ResponseRead | StampedRead]:
         if not self._holes:
@@ -280,7 +274,12 @@ class RecordedStream:
 
     def is_due(self, flush: int) -> bool:
         """Whether this stream's data is to be sent at the flush of this number."""
-        return self._ending is not None or self._is_urgent or flush % FLUSHES_PER_SEGMENT == self._flush_phase
+        return (
+            self.has_ending
+            or self._ending is not None
+            or self._is_urgent
+            or flush % FLUSHES_PER_SEGMENT == self._flush_phase
+        )
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """Everything since the last call, as segments of at most about `most` bytes; none if there is nothing."""

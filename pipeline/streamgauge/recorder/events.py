@@ -16,17 +16,12 @@ from streamgauge.core.formats.sse import (
 )
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.cpu_yield import yield_cpu
 
 # An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller,
 # and the bound on open streams bounds their total.
 FREE_EVENT_BYTES = 16 * 1024
-# Events that are masked together, between two offers of the core. Deltas of a second, or of one large read, take 100 us.
-_TOGETHER = 64
 
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-# Bytes that stand for processing time: line ends, and the beginnings of objects and lists.
-_SIGNS_OF_WORK = (b"\n", b"\r", b"{", b"[")
 # Stands for an event that was discarded for lack of budget.
 _DISCARDED = Event(oversized=True)
 # The last bytes of a piece that are kept, to find a blank line that is split over two pieces.
@@ -41,7 +36,9 @@ def _end_of_first(decoded: bytes) -> int:
 
 def _end_of_blocks(decoded: bytes) -> int:
     """The end of the last whole block; 0 if there is none. Finds LF and CRLF line ends."""
-    return max([decoded.rfind(blank) + len(blank) if blank in decoded else 0 for blank in (b"\n\n", b"\r\n\r\n")])
+    end = decoded.rfind(b"\n\n") + 2
+    crlf_end = decoded.rfind(b"\r\n\r\n") + 4 if b"\r" in decoded else 0
+    return max(end if end > 1 else 0, crlf_end if crlf_end > 3 else 0)
 
 
 def _is_whole(decoded: bytes) -> bool:
@@ -62,15 +59,12 @@ def _blocks(decoded: bytes) -> list[bytes]:
 class MaskedEvents:
     """Masks one event stream.
 
-    `oversized`: events discarded since the caller last set it to 0: over their size limit, or for lack of budget.
-
-    `work`: the work that its events needed so far. An event that is masked without decoding it counts 1. In others each line,
-    object and list counts 1: these take the time, here and where the masked events are read.
+    `events`: how many there were so far. `oversized`: events discarded since the caller last set it to 0: over their size
+    limit, or for lack of budget.
     """
 
     def __init__(self, masker: Masker, budget: Budget) -> None:
-        self.oversized = 0
-        self.work = 0
+        self.oversized = self.events = 0
         self._masker, self._budget = masker, budget
         self._decoder = SseDecoder()
         # After dropped reads, or a discarded event: the last bytes that were searched for a blank line.
@@ -88,9 +82,11 @@ class MaskedEvents:
         begin = 0 if self._decoder.idle else _end_of_first(decoded)
         written = self._fed(decoded[:begin])
         end = _end_of_blocks(decoded)
-        if self._decoder.idle and (blocks := _blocks(decoded[begin:end])):
-            written += self._masked(blocks)
-            begin = end
+        if self._decoder.idle and begin < end:
+            whole = decoded[begin:end]
+            masked = [whole] if self._passes([whole]) else self._masked(_blocks(whole))
+            written += masked
+            begin = end if masked else begin
         written += self._fed(decoded[begin:])
         return b"".join(written)
 
@@ -121,7 +117,7 @@ class MaskedEvents:
     def _passes(self, pieces: Sequence[bytes]) -> bool:
         """Whether the pieces pass unchanged: with full capture, if they are canonical events."""
         events = canonical_events_of(pieces) if self._masker.full and self._decoder.idle else 0
-        self.work += events
+        self.events += events
         return events > 0
 
     def _fed(self, decoded: bytes) -> list[bytes]:
@@ -129,25 +125,19 @@ class MaskedEvents:
         if not decoded:
             return []
         events = self._decode(decoded)
+        self.events += len(events)
         self._charge_event(decoded, new_event=bool(events))
-        written: list[bytes] = []
-        for at in range(0, len(events), _TOGETHER):
-            written += map(write_event, self._masker.mask(events[at : at + _TOGETHER]))
-            yield_cpu()
-        return written
+        return list(map(write_event, self._masker.mask(events)))
 
     def _masked(self, blocks: Sequence[bytes]) -> list[bytes]:
         """The events of whole blocks. No event must be pending."""
+        if not blocks:
+            return []
         self._charge_event(b"", new_event=True)
-        self.work += len(blocks)
-        written: list[bytes] = []
-        for at in range(0, len(blocks), _TOGETHER):
-            written += self._masker.blocks(blocks[at : at + _TOGETHER], self._decode)
-            yield_cpu()
-        return written
+        self.events += len(blocks)
+        return self._masker.blocks(blocks, self._decode)
 
     def _decode(self, decoded: bytes) -> list[Event]:
-        self.work += sum([decoded.count(sign) for sign in _SIGNS_OF_WORK])
         events = self._decoder.feed(decoded)
         oversized = sum([event.oversized for event in events])
         self.oversized += oversized

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -24,10 +25,8 @@ from streamgauge import __version__
 from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.recorder.batches import Batches
 from streamgauge.recorder.bundler import HEARTBEAT_NS, Bundler
-from streamgauge.recorder.cpu_yield import pace, yield_cpu, yield_every
-from streamgauge.recorder.credit import Credit
 from streamgauge.recorder.installation_key import previous_key
-from streamgauge.recorder.protocol import ResponseRead, ResponseReads, decode_batch
+from streamgauge.recorder.protocol import decode_batch
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.spool_writer import Lost, SpoolWriter, unfinished_instances
@@ -44,13 +43,10 @@ from streamgauge.spool.response_counters import NotCaptured
 FLUSH_BYTES = 8 * 1024 * 1024
 # A flush normally runs when a batch arrives. Without a batch it runs after this time (ns).
 _LATE_FLUSH_NS = BUNDLE_NS * 3 // 2
-# Streams that are behind have their turns when there is nothing to read, and for this long at each flush (ns), so that they
-# progress under load. Data that arrives during the turns, some MiB, waits in the relays' buffers.
-FLUSH_TURNS_NS = 30_000_000
 # How long the last rows are tried again on a disk that refuses them (s).
 LAST_WRITES_S = 2.0
-# How long streams that are behind have turns at the end of the process (s). Reads that still wait then are dropped.
-LAST_TURNS_S = 2.0
+# How long streams that are behind are processed at the end of the process (s). Reads that still wait then are dropped.
+LAST_READS_S = 2.0
 # How often the spool is forced to the disk, and checked for rows that are too old (s). A power cut loses the rows since the
 # last time; a shorter interval would keep the disk busy.
 UPKEEP_S = 5.0
@@ -60,14 +56,14 @@ ACCEPT_QUEUED_S = 0.05
 # How long the data in the sockets' buffers may take to be read at the end (s): about 200 KiB each.
 READ_REST_S = 0.5
 
-# The core is offered to other processes after this many reads or segments: a few tenths of a millisecond's work. Reads are
-# only queued; after any other message the core is offered at once, since it may take as long as all of these reads.
-_QUEUED_ONLY = (ResponseRead, ResponseReads)
-_READS = 64
-_SEGMENTS = 1
+# Streams that a flush has not processed after this time are behind (ns): the next flush is due.
+FLUSH_NS = BUNDLE_NS
+# Streams that are behind are processed until a flush has taken this long (ns): a third of the recorder's time, and up to two
+# thirds of the time where records are made, where a hostile event takes twice as long. Segments come there in one queue, so
+# that without this bound they would delay the records of all streams.
+BEHIND_NS = BUNDLE_NS // 3
 # Full bundles are put into the spool when there are this many: about 3 MiB.
 _READY = 16
-_BUNDLES = 1
 
 
 @dataclass(frozen=True)
@@ -112,27 +108,18 @@ class RecorderProcess:
         refusals = WriteRefusals(str(settings.data_dir), counters, say, time.monotonic)
         self._writer = SpoolWriter(instance, spool, counters, settings, refusals, self._reserve)
         self._flushed_ns = self._due_flush_ns = now
-        self._credit = Credit()
-        self._data_arrived = False
 
     @property
     def open_streams(self) -> int:
         """Streams that have not ended."""
         return self._recorder.open_streams
 
-    def data_arrived(self) -> None:
-        """Postpone turns of streams that are behind: data arrived from a relay, and there may be more to read."""
-        self._data_arrived = True
-
     def handle_batch(self, source: int, body: bytes) -> None:
         """Process a batch of one relay, and flush if a flush is due. Raises msgspec.DecodeError if it cannot be decoded."""
-        pace.add_bytes(len(body), time.monotonic_ns())
-        for number, message in enumerate(decode_batch(body), 1):
+        for message in decode_batch(body):
             self._recorder.handle(message, source)
-            if type(message) not in _QUEUED_ONLY or number % _READS == 0:
-                yield_cpu()
         if self._recorder.pending_bytes > FLUSH_BYTES:
-            self._flush(self._recorder.each_segment())
+            self._flush(self._recorder.each_segment(_later(time.monotonic_ns() + FLUSH_NS)))
         elif self._since_due_flush_ns >= BUNDLE_NS:
             self.flush_due()
 
@@ -145,48 +132,25 @@ class RecorderProcess:
         self._recorder.cut(source, time.monotonic_ns())
 
     def flush_due(self) -> None:
-        """Flush the segments that are due; then give turns to the streams that are behind."""
-        self._due_flush_ns = time.monotonic_ns()
-        self._flush(self._recorder.each_due())
-        self._credit.grant()
-        if self._has_turns:
-            self._take_turns(FLUSH_TURNS_NS)
+        """Flush the segments that are due, then some of the streams that are behind."""
+        now = time.monotonic_ns()
+        self._due_flush_ns = now
+        behind = self._recorder.each_behind(_later(now + BEHIND_NS))
+        self._flush(chain(self._recorder.each_due(_later(now + FLUSH_NS)), behind))
 
     def next_work_s(self) -> float:
-        """The time until `run_due_work` is due (seconds); 0 if turns are due: the loop first reads its sockets."""
-        return 0 if self._has_turns else max(self._late_ns - self._since_due_flush_ns, 0) / 1e9
+        """The time until `run_due_work` is due (seconds)."""
+        return max(self._late_ns - self._since_due_flush_ns, 0) / 1e9
 
     def run_due_work(self) -> None:
-        """Flush if no batch has triggered a flush in time; else, if no data arrives, give a turn to a stream behind."""
-        arrived, self._data_arrived = self._data_arrived, False
+        """Flush if no batch has triggered a flush in time."""
         if self._since_due_flush_ns >= self._late_ns:
             self.flush_due()
-        elif self._has_turns and not arrived:
-            self._take_turns(0)
 
     @property
     def _late_ns(self) -> int:
-        """After how long a flush runs without a batch (ns): sooner if streams are behind, which need its credit."""
+        """After how long a flush runs without a batch (ns): sooner if streams are behind."""
         return BUNDLE_NS if self._recorder.behind_bytes else _LATE_FLUSH_NS
-
-    @property
-    def _has_turns(self) -> bool:
-        return self._recorder.behind_bytes > 0 and self._credit.left
-
-    def _take_turns(self, for_ns: int) -> None:
-        """Give turns to streams that are behind: at least one, then more for about `for_ns` while there is credit."""
-        began = before = time.monotonic_ns()
-        while True:
-            segments = self._recorder.turn()
-            self._bundler.add(segments, before, since_ns=self._flushed_ns)
-            now = time.monotonic_ns()
-            self._credit.charge(now - before, segments)
-            if now - began >= for_ns or not self._has_turns:
-                break
-            before = now
-            yield_cpu()
-        if self._bundler.ready >= _READY:
-            self._writer.send(self._bundler.take_ready(), self._bundler.slots)
 
     @property
     def _since_due_flush_ns(self) -> int:
@@ -194,14 +158,19 @@ class RecorderProcess:
 
     def _flush(self, segments: Iterable[Segment]) -> None:
         """Put segments into the spool, a few bundles at a time: decoded data may need far more memory than waiting data."""
+        now = self._add(segments)
+        self._writer.send(self._bundler.take(now), self._bundler.slots)
+        self._flushed_ns = now
+        self._count()
+
+    def _add(self, segments: Iterable[Segment]) -> int:
+        """Put segments into bundles, and full bundles into the spool. Returns the time before the first segment (ns)."""
         now = time.monotonic_ns()
-        for segment in yield_every(segments, _SEGMENTS):
+        for segment in segments:
             self._bundler.add((segment,), now, since_ns=self._flushed_ns)
             if self._bundler.ready >= _READY:
                 self._writer.send(self._bundler.take_ready(), self._bundler.slots)
-        self._writer.send(yield_every(self._bundler.take(now), _BUNDLES), self._bundler.slots)
-        self._flushed_ns = now
-        self._count()
+        return now
 
     async def upkeep(self) -> None:
         """Force the spool to the disk, on a thread since it may be slow; if the disk had no space for the reserve at its
@@ -215,9 +184,8 @@ class RecorderProcess:
 
     async def farewell(self) -> Lost | None:
         """Put the last bundles. If the disk refuses them, retry for LAST_WRITES_S; then return what is lost, else None."""
-        until = time.monotonic_ns() + round(LAST_TURNS_S * 1e9)
-        while self._recorder.behind_bytes and time.monotonic_ns() < until:
-            self._take_turns(0)
+        is_late = _later(time.monotonic_ns() + round(LAST_READS_S * 1e9))
+        self._add(chain(self._recorder.each_segment(is_late), self._recorder.each_behind(is_late)))
         self._recorder.drop_behind()
         now = time.monotonic_ns()
         self._bundler.add(self._recorder.segments(), now)
@@ -239,6 +207,11 @@ class RecorderProcess:
         self._recorder.dropped.clear()
         self._recorder.incidents.clear()
         self._recorder.refused.clear()
+
+
+def _later(moment_ns: int) -> Callable[[], bool]:
+    """Whether a moment has passed."""
+    return lambda: time.monotonic_ns() >= moment_ns
 
 
 async def record(

@@ -3,22 +3,24 @@
 A bug in the handling of one stream makes that stream incomplete and affects no other. Every read that `handle` gets is
 either in a segment or counted in `dropped`.
 
-Streams take turns. A stream's reads are processed up to TURN_WORK at a time. A stream that has more than that is behind:
-the rest waits, and the caller gives the streams that are behind one `turn` after another, when it has time for them. So a
-stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES bounds the waiting reads of all streams
-behind; beyond it reads are dropped, counted as `recorder_behind`, first of the clients that have the most.
+At a flush each stream has a budget, STREAM_BYTES; the streams with the fewest waiting bytes come first. A stream that has
+more waiting is behind: the rest waits, and the streams that are behind get further budgets one after another (`each_behind`),
+as long as the caller has time for them. So a stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES
+bounds the waiting reads of all streams behind; beyond it reads are dropped, counted as `recorder_behind`, first of the
+clients that have the most.
 """
 
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import assert_never
 
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Ending, Segment
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.capture import RecordedStream
-from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
@@ -43,9 +45,9 @@ MAX_OPEN_STREAMS = 20_000
 # Bytes held over all streams: gathered bodies, and long events. Sixteen requests of the largest size at once, or 5,000
 # of the usual 50 KiB; beyond it the oldest are discarded (see budget.py), which `body_capped` and `event_capped` count.
 MAX_HELD_BYTES = 256 * 1024 * 1024
-# Work of one stream in one turn (see `MaskedEvents.work`): 1,024 usual events, or 100 to 500 costly ones, which take 5
-# to 10 ms. An LLM's stream has about a hundred events a second.
-TURN_WORK = 1_024
+# The budget of a stream (bytes; each event counts as 256 more): about 500 usual events, of which an LLM's stream has about a
+# hundred a second, or 1,000 of the shortest (decision 52).
+STREAM_BYTES = 256 * 1024
 # Waiting reads of all streams behind (bytes): eight responses of 8 MiB, far more than a model sends at one time.
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
 # Beyond MAX_BEHIND_BYTES, reads are dropped until this part of it is left: each such pass sorts all streams behind.
@@ -53,6 +55,10 @@ _LEFT_BEHIND = 3 / 4
 
 # Identifies a stream: its sender (a connection's number), and the sender's number for the stream.
 Key = tuple[int, int]
+
+
+def _never() -> bool:
+    return False
 
 
 class Recorder:
@@ -70,7 +76,7 @@ class Recorder:
         max_held_bytes: int = MAX_HELD_BYTES,
         max_decoder_bytes: int = MAX_DECODER_BYTES,
         segment_bytes: int = BUNDLE_BYTES,
-        turn_work: int = TURN_WORK,
+        stream_bytes: int = STREAM_BYTES,
         max_behind_bytes: int = MAX_BEHIND_BYTES,
     ) -> None:
         """`on_start` is called with the RequestStarted of each stream."""
@@ -82,15 +88,15 @@ class Recorder:
         self._on_start = on_start
         self._max_open = max_open_streams
         self._segment_bytes = segment_bytes
-        self._turn_work, self._max_behind = turn_work, max_behind_bytes
+        self._stream_bytes, self._max_behind = stream_bytes, max_behind_bytes
         self._budget = Budget(max_held_bytes)
         self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, RecordedStream] = {}
         # By sender, the number of its first refused stream. Senders number their streams upwards.
         self._refused_from: dict[int, int] = {}
         self._changed: dict[RecordedStream, None] = {}  # in the order in which they were first changed
-        self._behind: dict[RecordedStream, None] = {}  # in the order of their turns
-        self._ends_waiting = 0  # how many streams behind have an ending that still waits
+        self._behind: dict[RecordedStream, None] = {}  # in the order in which they get their next budgets
+        self._ends_waiting = 0  # how many streams have an ending that still waits
         self._pending_bytes = self._behind_bytes = 0
         self._begun = self._flushes = 0
 
@@ -161,21 +167,15 @@ class Recorder:
     def _end(self, key: Key, capture: RecordedStream, ending: ExchangeEnding) -> None:
         del self._open[key]
         capture.exchange_ended(ending)
-        if capture.behind:
-            self._ends_waiting += 1
-            return
-        self._changed[capture] = None
-        waited = capture.waits
-        self._turn(capture, self._turn_work)
-        if waited:
-            yield_cpu()
+        self._ends_waiting += 1
+        if not capture.behind:
+            self._changed[capture] = None
 
-    def _turn(self, capture: RecordedStream, most: int | None) -> int:
-        """Process a stream's waiting reads until `most` work is done; if reads are left, it is behind. Returns the work."""
+    def _process(self, capture: RecordedStream, most: int) -> None:
+        """Process a stream's waiting reads until they cost about `most`; if reads are left, it is behind."""
         self._count(capture, -1)
-        work = 0
         try:
-            work = capture.process_waiting(most)
+            capture.process_waiting(most)
         except Exception as error:  # noqa: BLE001 - as above
             self._fault(capture, error)
         if capture.failed:
@@ -189,14 +189,13 @@ class Recorder:
             self._close(capture)
         self._count(capture, 1)
         self._bound_behind()
-        return work
 
     def _count(self, capture: RecordedStream, sign: int) -> None:
         """Add a stream's bytes to the totals (`sign` 1), or subtract them (-1)."""
         self._pending_bytes += sign * capture.ready_bytes
+        self._ends_waiting += sign * capture.has_ending
         if capture.behind:
             self._behind_bytes += sign * capture.waiting_bytes
-            self._ends_waiting += sign * capture.has_ending
         else:
             self._pending_bytes += sign * capture.waiting_bytes
 
@@ -245,31 +244,44 @@ class Recorder:
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
-        """All segments since the last call, stream by stream, without a limit on the work."""
-        return list(self._of([*self._changed, *self._behind], None))
+        """All segments since the last call, stream by stream, without a limit."""
+        return list(self._of([*self._changed, *self._behind], sys.maxsize))
 
-    def each_segment(self) -> Iterator[Segment]:
-        """The segments of all streams that are not behind, made one by one. The caller must exhaust the iterator."""
-        return self._of(list(self._changed), self._turn_work)
+    def each_segment(self, is_late: Callable[[], bool] = _never) -> Iterator[Segment]:
+        """The segments of all streams that are not behind, made one by one. The caller must exhaust the iterator.
 
-    def each_due(self) -> Iterator[Segment]:
+        `is_late`: whether a flush has taken too long. The streams that it has not processed by then are behind.
+        """
+        return self._of(self._by_size(self._changed), self._stream_bytes, is_late)
+
+    def each_due(self, is_late: Callable[[], bool] = _never) -> Iterator[Segment]:
         """As `each_segment`, for streams that began or ended, and a quarter of the others: a different one at each flush."""
         self._flushes += 1
-        return self._of([capture for capture in self._changed if capture.is_due(self._flushes)], self._turn_work)
+        due = [capture for capture in self._changed if capture.is_due(self._flushes)]
+        return self._of(self._by_size(due), self._stream_bytes, is_late)
 
-    def turn(self) -> list[Segment]:
-        """Do one turn for the next stream that is behind. Returns its segments; none if no stream is behind."""
-        capture = next(iter(self._behind), None)
-        if capture is None:
-            return []
-        self._turn(capture, self._turn_work)
-        return list(self._take(capture))
+    def each_behind(self, is_late: Callable[[], bool] = _never) -> Iterator[Segment]:
+        """The segments of streams that are behind, one budget after another: one at least, then until `is_late`, or until no
+        stream is behind. The caller must exhaust the iterator.
+        """
+        while self._behind:
+            capture = next(iter(self._behind))
+            self._process(capture, self._stream_bytes)
+            yield from self._take(capture)
+            if is_late():
+                break
 
-    def _of(self, captures: Iterable[RecordedStream], most: int | None) -> Iterator[Segment]:
+    @staticmethod
+    def _by_size(captures: Iterable[RecordedStream]) -> list[RecordedStream]:
+        return sorted(captures, key=attrgetter("waiting_bytes"))
+
+    def _of(
+        self, captures: Iterable[RecordedStream], most: int, is_late: Callable[[], bool] = _never
+    ) -> Iterator[Segment]:
         for capture in captures:
             self._changed.pop(capture, None)
-            if capture.waits:
-                self._turn(capture, most)
+            if capture.waits or capture.has_ending:
+                self._process(capture, 0 if is_late() else most)
             yield from self._take(capture)
 
     def _take(self, capture: RecordedStream) -> Iterator[Segment]:

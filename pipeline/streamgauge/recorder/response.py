@@ -5,7 +5,7 @@ coding are decoded. The content is then read as an event stream, or buffered who
 event stream continues after the next blank line; any other response is lost from there on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice, repeat
 
 import msgspec
@@ -16,7 +16,6 @@ from streamgauge.core.http1.head import ResponseHead
 from streamgauge.core.http1.response import ResponseReader
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import BodyBuffer, Budget
-from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import DecoderMemory
 from streamgauge.recorder.events import MaskedEvents
 from streamgauge.recorder.protocol import ResponseRead, StampedRead
@@ -25,18 +24,15 @@ from streamgauge.recorder.response_head import Expected, expected_of, head_facts
 # A response that is no event stream is read up to this size (bytes, decoded): the largest responses, images in base64
 # included, are smaller. A request body has the same limit.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
-# The most reads that are processed together, and the most bytes of these.
-AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
-# Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, which decode to up to 80 MiB.
+# The most reads that are processed together.
+AT_ONCE = 1_024
+# What an event counts in a budget besides its bytes (bytes): the shortest events take as long as usual ones.
+EVENT_BYTES = 256
+# How many bytes are processed at a time: at the beginning and after a step whose events had on average less than a third of
+# EVENT_BYTES, the first size, which holds up to 1,400 of the shortest events; else the second.
+LEAST_STEP_BYTES, MOST_STEP_BYTES = 4 * 1024, 64 * 1024
+# Coded bytes that are decoded at a time: they may give some MiB.
 CODED_STEP_BYTES = 4 * 1024
-# Decoded bytes of one read that are processed in one step. After a step with little work for its bytes (at most 1 for each
-# BYTES_OF_WORK) the next step is larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms.
-STEP_BYTES, LEAST_STEP_BYTES, MOST_STEP_BYTES = 16 * 1024, 4 * 1024, 64 * 1024
-BYTES_OF_WORK = 64
-# This many coded bytes of a coded body, or this many decoded ones, count as at least 1 work (see `MaskedEvents.work`),
-# however few events they hold: each takes about as long, 5 to 10 us. A plain body needs no such rule: decoding does not
-# enlarge it.
-CODED_OF_WORK, DECODED_OF_WORK = 64, 1024
 
 
 class FinalContent(msgspec.Struct, frozen=True):
@@ -79,20 +75,14 @@ class Response:
         self._events: MaskedEvents | None = None
         self._whole: BodyBuffer | None = None
         self._lost = False
-        # A read that is processed in part: its Read with the content of the first step, the contents of later steps,
-        # and the bytes that remain: decoded ones (`_part_left`), then coded ones.
-        self._part: Read | None = None
-        self._part_contents: list[bytes] = []
-        self._part_coded = self._part_left = b""
-        self._part_at = self._part_made = 0
-        self._step = STEP_BYTES
-        self._step_bytes = 0  # bytes of content that the last step processed
-        self._decoding = 0  # the work of the last step's decoding
+        self._part: _Part | None = None  # a read that is processed in part
+        self._step_bytes = LEAST_STEP_BYTES  # how many bytes the next step processes
 
     @property
     def part_bytes(self) -> int:
         """The memory of a read that is processed in part (bytes): its decoded bytes, and the masked content so far."""
-        return len(self._part_left) + self._part_made
+        part = self._part
+        return 0 if part is None else len(part.decoded) + part.made
 
     @property
     def is_coded(self) -> bool:
@@ -114,90 +104,79 @@ class Response:
         self._take_head(head, stamp_ns)
 
     def read_all(
-        self, wire_reads: Sequence[ResponseRead | StampedRead], zero_ns: int | None, reads: list[Read]
-    ) -> Iterator[int]:
-        """Process socket reads and append the result of each to `reads`, with its stamp in nanoseconds since `zero_ns`.
+        self, wire_reads: Sequence[ResponseRead | StampedRead], zero_ns: int | None, reads: list[Read], most: int
+    ) -> int:
+        """Process socket reads until they cost about `most`: their bytes, and EVENT_BYTES for each event. Append the result
+        of each to `reads`, with its stamp in nanoseconds since `zero_ns`. Returns the cost, at least 1.
 
-        Yields the work of each step (unit: `MaskedEvents.work`; at least 1 a read). A caller may stop between two steps,
-        and must then pass the reads whose results are not in `reads` to the next call.
+        The caller must pass the reads whose results are not in `reads` to the next call.
         """
-        at = 0
-        while at < len(wire_reads):
+        at = cost = 0
+        while at < len(wire_reads) and cost < most:
             decoder, events = self._decoder, self._events
-            worked = 0 if events is None else events.work
-            self._step_bytes = self._decoding = 0
-            wire_read = wire_reads[at]
-            together = _together(wire_reads, at)
-            if self._part is not None:
-                read = self._continue_part(self._part)
-            elif events is None or decoder is None or self._lost:
-                read = self.read(_since(wire_read, zero_ns), wire_read.data)
-                yield_cpu()
-            elif decoder.is_coded or decoder.fault is not None or together < 2:
-                read = self.read(_since(wire_read, zero_ns), wire_read.data)
-            else:
-                self._read_together(wire_reads[at : at + together], zero_ns, reads, decoder, events)
-                at += together
-                yield max(events.work - worked, together)
-                continue
-            work = 1 if self._events is None else max(self._events.work - worked, 1)
-            if self._is_in_part:
-                self._part = read
-                is_little = work * BYTES_OF_WORK <= self._step_bytes
-                self._step = min(4 * self._step, MOST_STEP_BYTES) if is_little else LEAST_STEP_BYTES
-            else:
-                reads.append(read)
+            are_plain = events is not None and decoder is not None and not (decoder.is_coded or decoder.fault)
+            if are_plain and self._part is None and not self._lost:
+                assert events is not None and decoder is not None
+                count, size = _fitting(wire_reads, at, self._step_bytes)
+                if count:
+                    before = events.events
+                    self._read_together(wire_reads[at : at + count], zero_ns, reads, decoder, events)
+                    at += count
+                    cost += self._step_cost(size, events.events - before)
+                    continue
+            if self._part is None:
+                self._part = self._begin(wire_reads[at], zero_ns)
+            cost += self._continue(self._part, most - cost)
+            if self._part.is_whole:
+                reads.append(self._part.read())
+                self._part = None
                 at += 1
-            yield max(work, self._decoding)
+        return cost
 
-    @property
-    def _is_in_part(self) -> bool:
-        """Whether the last read still has bytes to process."""
-        return bool(self._part_left or self._part_coded)
+    def _step_cost(self, size: int, events: int) -> int:
+        """What a step cost that has processed so many bytes and events. Sets the size of the next step."""
+        self._step_bytes = LEAST_STEP_BYTES if 3 * size < EVENT_BYTES * events else MOST_STEP_BYTES
+        return max(size + EVENT_BYTES * events, 1)
 
-    def _continue_part(self, part: Read) -> Read:
-        """Do the next step of a read that is processed in part. The last step gives the whole read."""
-        if self._part_left:
-            begin, self._part_at = self._part_at, _step_end(self._part_left, self._part_at, self._step)
-            content = self._content(self._part_left[begin : self._part_at])
-            if self._part_at >= len(self._part_left):
-                self._part_left, self._part_at = b"", 0
-        else:
-            body_bytes, content = self._begin(self._part_coded)
-            part = msgspec.structs.replace(part, body_bytes=part.body_bytes + body_bytes)
-        self._part_contents.append(content)
-        self._part_made += len(content)
-        if self._is_in_part:
-            return part
-        whole = b"".join((part.content, *self._part_contents))
-        self.drop_part()
-        return msgspec.structs.replace(part, content=whole)
+    def _begin(self, wire_read: ResponseRead | StampedRead, zero_ns: int | None) -> "_Part":
+        """Begin a read: the head is removed."""
+        data = wire_read.data
+        part = _Part(_since(wire_read, zero_ns), len(data) if self.on_wire else 0)
+        if self._decoder is None and not self._lost:
+            data = self._read_head(part.stamp_ns, data)
+        part.wire = data if self._decoder is not None and not self._lost else b""
+        return part
 
-    def _begin(self, data: bytes) -> tuple[int, bytes]:
-        """Process the first step of `data` and keep the rest. Returns the count of body bytes in it, and the content."""
+    def _continue(self, part: "_Part", most: int) -> int:
+        """Process a read until it costs about `most`, or the rest of it. Returns the cost, at least 1."""
+        cost = 1
+        while cost < most and not part.is_whole:
+            if part.at < len(part.decoded):
+                piece = _next_piece(part.decoded, part.at, self._step_bytes)
+                before = 0 if self._events is None else self._events.events
+                part.at += len(piece)
+                part.add(self._content(piece))
+                cost += self._step_cost(len(piece), 0 if self._events is None else self._events.events - before)
+            else:
+                cost += self._decode_step(part)
+        return cost
+
+    def _decode_step(self, part: "_Part") -> int:
+        """Remove framing and coding from the next bytes of a read. Returns the number of coded bytes."""
         decoder = self._decoder
         assert decoder is not None
-        if decoder.is_coded:
-            data, self._part_coded = data[:CODED_STEP_BYTES], data[CODED_STEP_BYTES:]
-            self._decoding = len(data) // CODED_OF_WORK
-        piece = decoder.feed(data)
+        step = part.wire[:CODED_STEP_BYTES] if decoder.is_coded else part.wire
+        part.wire = part.wire[len(step) :]
+        piece = decoder.feed(step)
         self.body_bytes += piece.body_bytes
-        content = self._content(self._first_step(piece.decoded)) if piece.decoded else b""
+        part.body_bytes += piece.body_bytes
+        part.decoded, part.at = piece.decoded, 0
         self._set_fault(decoder.fault)
-        return piece.body_bytes, content
-
-    def _first_step(self, decoded: bytes) -> bytes:
-        """The decoded bytes of a read that this step processes; the rest is kept for the next step."""
-        if len(decoded) <= self._step or self._whole is not None:
-            return decoded
-        self._part_left, self._part_at = decoded, _step_end(decoded, 0, self._step)
-        return decoded[: self._part_at]
+        return len(step) if decoder.is_coded else 0
 
     def drop_part(self) -> None:
         """Discard a read that is processed in part: the caller drops it with others."""
-        self._part, self._part_contents = None, []
-        self._part_coded = self._part_left = b""
-        self._part_at = self._part_made = 0
+        self._part = None
 
     def _read_together(
         self,
@@ -216,15 +195,6 @@ class Response:
         self.body_bytes += sum(map(len, bodies))
         self._set_fault(decoder.fault)
         self._count_oversized(events)
-
-    def read(self, stamp_ns: int | None, data: bytes) -> Read:
-        """Process one socket read, or its first step."""
-        size = len(data) if self.on_wire else 0
-        if self._decoder is None and not self._lost:
-            data = self._read_head(stamp_ns, data)
-        if self._decoder is None or self._lost:
-            return Read(stamp_ns, size, 0)
-        return Read(stamp_ns, size, *self._begin(data))
 
     def reads_dropped(self, reads: int) -> None:
         """Count reads that are missing here, and resume after them if that is possible."""
@@ -276,7 +246,6 @@ class Response:
             return b""
         self._decoder = BodyDecoder(reader.framing, reader.coding, memory=self._memory)
         self._take_head(head.parsed(), stamp_ns)
-        yield_cpu()
         return rest
 
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
@@ -302,9 +271,6 @@ class Response:
         if self._first is not None:
             self._first += decoded
             decoded = self._decide(over=False)
-        self._step_bytes = len(decoded)
-        if self.is_coded:
-            self._decoding = max(self._decoding, len(decoded) // DECODED_OF_WORK)
         if self._whole is not None:
             self._whole.add(decoded)
         if self._events is None or not decoded:
@@ -363,23 +329,53 @@ class Response:
             self.loss = msgspec.structs.replace(self.loss, decode_error=fault.value)
 
 
-def _together(wire_reads: Sequence[ResponseRead | StampedRead], at: int) -> int:
-    """The number of reads from index `at` on that are processed together."""
-    size = 0
+class _Part(msgspec.Struct, gc=False):
+    """A read that is processed in part. `wire`: bytes that are still framed or coded; `decoded`: bytes that the framing and
+    the coding gave, processed up to `at`; `contents`: the masked content so far, of `made` bytes.
+    """
+
+    stamp_ns: int | None
+    wire_bytes: int
+    body_bytes: int = 0
+    wire: bytes = b""
+    decoded: bytes = b""
+    at: int = 0
+    contents: list[bytes] = []
+    made: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no byte is left to process."""
+        return self.at == len(self.decoded) and not self.wire
+
+    def add(self, content: bytes) -> None:
+        """Append masked content."""
+        self.contents.append(content)
+        self.made += len(content)
+
+    def read(self) -> Read:
+        """The read, once it is whole."""
+        return Read(self.stamp_ns, self.wire_bytes, self.body_bytes, b"".join(self.contents))
+
+
+def _fitting(wire_reads: Sequence[ResponseRead | StampedRead], at: int, most: int) -> tuple[int, int]:
+    """How many reads from index `at` on have at most `most` bytes together, and how many bytes these have."""
+    total = 0
     for count, wire_read in enumerate(islice(wire_reads, at, at + AT_ONCE)):
-        size += len(wire_read.data)
-        if size > BYTES_AT_ONCE:
-            return count
-    return min(len(wire_reads) - at, AT_ONCE)
+        size = len(wire_read.data)
+        if total + size > most:
+            return count, total
+        total += size
+    return min(len(wire_reads) - at, AT_ONCE), total
 
 
-def _step_end(decoded: bytes, begin: int, size: int) -> int:
-    """The end of a step of about `size` bytes: after a whole event if possible, since a part of an event takes longer."""
-    for blank in (b"\n\n", b"\n\r\n") if begin + size < len(decoded) else ():
-        end = decoded.rfind(blank, begin, begin + size)
-        if end >= 0:
-            return end + len(blank)
-    return begin + size
+def _next_piece(decoded: bytes, at: int, most: int) -> bytes:
+    """At most `most` bytes from index `at` on, up to the end of an event if possible: a part of an event takes longer."""
+    piece = decoded[at : at + most]
+    if at + len(piece) == len(decoded):
+        return piece
+    ends = [piece.rfind(blank) + len(blank) for blank in (b"\n\n", b"\n\r\n") if blank in piece]
+    return piece[: max(ends, default=len(piece))]
 
 
 def _since(wire_reads: ResponseRead | StampedRead, zero_ns: int | None) -> int | None:

@@ -1,7 +1,8 @@
-"""Streams take turns: a stream with very many events delays no other, and loses what exceeds its limit."""
+"""Each stream has a budget a flush: a stream with very many events delays no other, and loses what exceeds its limit."""
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import brotli
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Loss, Segment
 from streamgauge.recorder import response
+from streamgauge.recorder.events import MaskedEvents
 from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseHead, ResponseRead
-from streamgauge.recorder.recorder import TURN_WORK, Recorder
+from streamgauge.recorder.recorder import STREAM_BYTES, Recorder
 from streamgauge.spool.read_counters import DropReason, Incident
 from tests.taps import talk
 from tests.taps.talk import BODY, EVENTS, SSE, ZERO, answer, arrivals, chunked, ended, gzip_flushed, head, opened, sent
@@ -37,12 +39,20 @@ def lines_in(segments: Sequence[Segment]) -> int:
     return sum(read.content.count(b"\n") for segment in segments for read in segment.reads)
 
 
-def all_turns(recorder: Recorder) -> list[Segment]:
-    """Runs turns until no stream has reads waiting."""
-    segments: list[Segment] = []
-    while recorder.behind_bytes:
-        segments += recorder.turn()
-    return segments
+def one_budget(recorder: Recorder) -> list[Segment]:
+    """The segments of the next stream that is behind, of one budget."""
+    return list(recorder.each_behind(lambda: True))
+
+
+def flushed(recorder: Recorder) -> list[Segment]:
+    """The segments of a flush, with budgets for eight streams that are behind."""
+    late = iter([*[False] * 7, True])
+    return [*recorder.each_due(), *recorder.each_behind(lambda: next(late))]
+
+
+def all_behind(recorder: Recorder) -> list[Segment]:
+    """The segments of all streams that are behind, until none is."""
+    return list(recorder.each_behind())
 
 
 def by_stream(segments: Sequence[Segment]) -> list[talk.Recorded]:
@@ -52,32 +62,72 @@ def by_stream(segments: Sequence[Segment]) -> list[talk.Recorded]:
     return [talk.Recorded(one) for one in found.values()]
 
 
-@pytest.mark.parametrize(
-    "event", [TINY, b":\n\n", b"a\n\n", b"\n", b"\r", b"data: {}\n\n", b"data: 1\r\r", b"data\n" * 200 + b"\n"]
-)
-def test_a_flood_gets_one_turn_at_a_time_and_others_are_written_before_it(event: bytes) -> None:
+@pytest.mark.parametrize("event", [TINY, b":\n\n", b"a\n\n", b"data: {}\n\n", b"data: 1\r\r"])
+def test_a_flood_has_one_budget_at_a_time_and_others_are_written_before_it(event: bytes) -> None:
     recorder = Recorder(talk.settings("masked"))
     for stream in range(5):
-        tell(recorder, *flood(stream, event * (1_000_000 // len(event))))
+        tell(recorder, *flood(stream, event * (400_000 // len(event))))
     tell(recorder, *answer(head(SSE), BODY))
-    first = list(recorder.each_due())
-    assert [segment.end is not None for segment in first] == [True]
-    assert recorder.open_streams == 5
-    for _ in range(20):
-        assert lines_in(recorder.turn()) < 3 * TURN_WORK + 2 * READ // 3
+    first = flushed(recorder)
+    assert first[0].end is not None, "the ordinary stream's"
+    assert [segment.end for segment in first[1:]] == [None] * (len(first) - 1)
     assert recorder.open_streams == 5
     tell(recorder, *answer(head(SSE), BODY))
-    assert [segment.end is not None for segment in recorder.each_due()] == [True]
+    assert flushed(recorder)[0].end is not None
+    assert recorder.open_streams == 5
 
 
-def test_waiting_streams_have_their_turns_one_after_another() -> None:
+@pytest.mark.parametrize("size", [READ, 256 * 1024])
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+@pytest.mark.parametrize("capture", ["masked", "full"])
+def test_a_budget_is_bounded_whatever_the_reads(
+    size: int, coding: str, capture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[MaskedEvents] = []
+    made = MaskedEvents.__init__
+
+    def kept(self: MaskedEvents, *arguments: Any) -> None:
+        seen.append(self)
+        made(self, *arguments)
+
+    monkeypatch.setattr(MaskedEvents, "__init__", kept)
+    recorder = Recorder(talk.settings(capture))
+    wire = TINY * 60_000 if coding == "identity" else zlib.compress(TINY * 60_000, wbits=31)
+    for stream in range(3):
+        reads = [wire[at : at + size] for at in range(0, len(wire), size)]
+        tell(recorder, opened(stream=stream), *arrivals(head(SSE, ("content-encoding", coding)), *reads, stream=stream))
+    most = (STREAM_BYTES + response.LEAST_STEP_BYTES) // response.EVENT_BYTES + response.LEAST_STEP_BYTES // len(TINY)
+    list(recorder.each_due())
+    assert 0 < sum(events.events for events in seen) <= 3 * most
+    for _ in range(6):
+        before = sum(events.events for events in seen)
+        one_budget(recorder)
+        assert 0 < sum(events.events for events in seen) - before <= most
+
+
+def test_streams_that_a_late_flush_has_not_processed_are_behind() -> None:
+    """The streams with the fewest bytes come first, so that many floods delay no ordinary stream."""
+    recorder = Recorder(talk.settings("masked"))
+    for stream in range(20):
+        tell(recorder, *flood(stream, TINY * 5_000))
+    tell(recorder, *answer(head(SSE), BODY))
+    late = iter([False, *[True] * 30])
+    segments = list(recorder.each_due(lambda: next(late)))
+    assert segments[0].end is not None
+    assert [len(segment.reads) for segment in segments[1:]] == [0] * 20
+    assert (recorder.open_streams, recorder.pending_bytes) == (20, 0)
+    assert recorder.behind_bytes > 20 * 40_000
+    assert len(by_stream([*segments, *all_behind(recorder)])) == 21
+
+
+def test_streams_that_are_behind_have_budgets_one_after_another() -> None:
     recorder = Recorder(talk.settings("masked"))
     for stream in range(3):
         tell(recorder, *flood(stream, TINY * 100_000))
-    assert list(recorder.each_due()) == []
-    begun = [segment.stream for _ in range(3) for segment in recorder.turn()]
+    list(recorder.each_due())
+    begun = [segment.stream for _ in range(30) for segment in one_budget(recorder)]
     assert len({*begun}) == 3
-    seen = [segment.stream for _ in range(200) for segment in recorder.turn()]
+    seen = [segment.stream for _ in range(60) for segment in one_budget(recorder)]
     assert {*seen} == {*begun}
     assert {seen.count(stream) for stream in begun} <= {seen.count(begun[0]) + more for more in (-1, 0, 1)}
 
@@ -85,7 +135,7 @@ def test_waiting_streams_have_their_turns_one_after_another() -> None:
 def test_a_flood_is_recorded_whole_in_the_end() -> None:
     recorder = Recorder(talk.settings("masked"))
     tell(recorder, *flood(1, TINY * 50_000))
-    segments = [*recorder.each_due(), *all_turns(recorder)]
+    segments = [*recorder.each_due(), *all_behind(recorder)]
     (stream,) = by_stream(segments)
     assert stream.content == b"data: masked\n\n" * 50_000
     assert stream.loss == Loss()
@@ -95,7 +145,7 @@ def test_a_flood_is_recorded_whole_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
-def test_a_few_encoded_bytes_that_decode_to_a_flood_take_turns_as_well(coding: str) -> None:
+def test_a_few_encoded_bytes_that_decode_to_a_flood_have_budgets_as_well(coding: str) -> None:
     wire = TINY * 60_000 + EVENTS[4]
     packed = {
         "gzip": lambda: zlib.compress(wire, wbits=31),
@@ -105,27 +155,27 @@ def test_a_few_encoded_bytes_that_decode_to_a_flood_take_turns_as_well(coding: s
     assert len(packed) < 4_000
     recorder = Recorder(talk.settings("masked"))
     tell(recorder, *flood(1, packed, ("content-encoding", coding)))
-    assert lines_in(list(recorder.each_due())) == 0, "one turn does not process the whole read"
+    assert lines_in(list(recorder.each_due())) == 0, "one budget does not process the whole read"
     tell(recorder, *flood(2, BODY))
     assert [segment.end is not None for segment in recorder.each_due()] == [True]
-    turns = 0
+    budgets = 0
     segments: list[Segment] = []
     while recorder.behind_bytes:
-        segments += recorder.turn()
-        turns += 1
-    assert turns > 60_000 // TURN_WORK
+        segments += one_budget(recorder)
+        budgets += 1
+    assert budgets > 60_000 * response.EVENT_BYTES // (2 * STREAM_BYTES)
     assert lines_in(segments) == 2 * 60_001
     assert segments[-1].end is not None
 
 
-def test_a_stream_of_ten_thousand_events_in_one_read_needs_few_turns() -> None:
+def test_a_stream_of_ten_thousand_events_in_one_read_needs_few_budgets() -> None:
     recorder = Recorder(talk.settings("masked"))
     tell(recorder, *answer(head(SSE) + EVENTS[1] * 10_000 + EVENTS[4] + EVENTS[5]))
-    segments, turns = list(recorder.each_due()), 0
+    segments, budgets = list(recorder.each_due()), 0
     while recorder.behind_bytes:
-        segments += recorder.turn()
-        turns += 1
-    assert turns <= 12
+        segments += one_budget(recorder)
+        budgets += 1
+    assert budgets <= 16
     (stream,) = by_stream(segments)
     assert len(stream.reads) == 1
     assert stream.content.count(b"\n\n") == 10_002
@@ -136,13 +186,15 @@ def test_waiting_reads_are_bounded_and_the_streams_with_the_most_lose_them() -> 
     recorder = Recorder(talk.settings("masked"), max_behind_bytes=2_000_000)
     burst = EVENTS[1] * 4_000  # 388,000 bytes
     tell(recorder, *flood(1, burst + EVENTS[4]))
+    first = list(recorder.each_due())
     for stream in range(2, 8):
         tell(recorder, *flood(stream, TINY * 100_000))
+        first += recorder.each_due()
         assert recorder.behind_bytes <= 2_000_000
     dropped = recorder.dropped[DropReason.RECORDER_BEHIND]
     assert dropped > 0
     assert recorder.dropped.total() == dropped
-    found = by_stream([*recorder.each_due(), *all_turns(recorder)])
+    found = by_stream([*first, *all_behind(recorder)])
     assert len(found) == 7
     expected_reads = 7 * 1 + -(-len(burst + EVENTS[4]) // READ) + 6 * -(-800_000 // READ)
     assert expected_reads == dropped + sum(len(one.reads) for one in found)
@@ -158,7 +210,7 @@ def test_a_flood_that_lost_reads_continues_after_them() -> None:
     tell(recorder, *arrivals(*[TINY * 8_000] * 4), *arrivals(TINY + EVENTS[4]), ended())
     dropped = recorder.dropped[DropReason.RECORDER_BEHIND]
     assert dropped > 0
-    segments = [*recorder.each_due(), *all_turns(recorder)]
+    segments = [*recorder.each_due(), *all_behind(recorder)]
     assert sum(segment.loss.dropped_reads for segment in segments if segment.loss) == dropped + 5
     assert b"".join(read.content for segment in segments for read in segment.reads).endswith(EVENTS[4])
 
@@ -186,9 +238,9 @@ def test_a_waiting_stream_that_fails_affects_no_other(monkeypatch: pytest.Monkey
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(response.Response, "_continue_part", broken)
-        segments = recorder.turn()
-    segments += all_turns(recorder)
+        patched.setattr(response.Response, "read_all", broken)
+        segments = one_budget(recorder)
+    segments += all_behind(recorder)
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 1
     lost = recorder.dropped[DropReason.CAPTURE_FAULT]
     assert lost > 0
@@ -225,13 +277,13 @@ WIRES = (
         max_size=3,
     ),
     st.sampled_from(["masked", "full"]),
-    st.integers(1, 60),
+    st.integers(1, 3_000),
     st.integers(1, 20),
 )
-def test_turns_do_not_change_what_is_recorded(
-    streams: list[tuple[tuple[bytes, bytes], int, list[int]]], capture: str, work: int, every: int
+def test_budgets_do_not_change_what_is_recorded(
+    streams: list[tuple[tuple[bytes, bytes], int, list[int]]], capture: str, most: int, every: int
 ) -> None:
-    """With any turns: the same reads, heads, losses and ends, with the same content."""
+    """With any budgets: the same reads, heads, losses and ends, with the same content."""
     reported: list[list[Message]] = []
     for number, ((begin, body), size, holes) in enumerate(streams):
         reads = [begin, *(body[at : at + size] for at in range(0, len(body), size))]
@@ -246,25 +298,25 @@ def test_turns_do_not_change_what_is_recorded(
     expected = by_stream(plain.segments())
 
     ids = iter(range(100))
-    turning = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)), turn_work=work)
+    bounded = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)), stream_bytes=most)
     segments: list[Segment] = []
     with pytest.MonkeyPatch.context() as patched:
-        for name, size in (("CODED", 9), ("", 40), ("LEAST", 7), ("MOST", 200)):
-            patched.setattr(response, f"{name}_STEP_BYTES".lstrip("_"), size)
+        patched.setattr(response, "CODED_STEP_BYTES", 9)
+        patched.setattr(response, "LEAST_STEP_BYTES", 40)
         for messages in reported:
-            tell(turning, messages[0])
+            tell(bounded, messages[0])
         for place in range(1, max(map(len, reported))):
-            tell(turning, *[messages[place] for messages in reported if place < len(messages)])
+            tell(bounded, *[messages[place] for messages in reported if place < len(messages)])
             if place % every == 0:
-                segments += [*turning.each_due(), *turning.turn()]
-        segments += [*turning.each_due(), *turning.each_segment(), *all_turns(turning)]
-        segments += turning.segments()
-    assert (turning.open_streams, turning.behind_bytes, turning.pending_bytes) == (0, 0, 0)
+                segments += [*bounded.each_due(), *one_budget(bounded)]
+        segments += [*bounded.each_due(), *bounded.each_segment(), *all_behind(bounded)]
+        segments += bounded.segments()
+    assert (bounded.open_streams, bounded.behind_bytes, bounded.pending_bytes) == (0, 0, 0)
     recorded_streams = sorted(by_stream(segments), key=lambda one: one.segments[0].stream)
     for mine, other in zip(recorded_streams, expected, strict=True):
         assert mine.reads == other.reads
         assert (mine.loss, mine.head, mine.end, mine.request) == (other.loss, other.head, other.end, other.request)
-    assert turning.dropped.total() == plain.dropped.total() == 0
+    assert bounded.dropped.total() == plain.dropped.total() == 0
 
 
 def test_waiting_reads_of_a_stream_that_fails_are_counted_while_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +333,7 @@ def test_waiting_reads_of_a_stream_that_fails_are_counted_while_it_is_open(monke
         patched.setattr(response.Response, "set_head", broken)
         tell(recorder, ResponseHead(1, ZERO, 200))
     tell(recorder, ResponseRead(1, ZERO, TINY), ended())
-    segments += all_turns(recorder)
+    segments += all_behind(recorder)
     (stream,) = by_stream(segments)
     assert len(stream.reads) + recorder.dropped[DropReason.CAPTURE_FAULT] == 1 + -(-240_000 // READ) + 1
     assert stream.loss.dropped_reads == recorder.dropped[DropReason.CAPTURE_FAULT]
