@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -125,6 +125,9 @@ bench-packets: $(INSTALLED)  ## how fast packets become messages, written into d
 
 bench-pump: $(INSTALLED)  ## how long a byte waits in the relay's pump while captured reads are collected, written into docs/performance.md
 	$(BIN)/python -m bench.pump_lock --document docs/performance.md
+
+bench-recorder: $(INSTALLED)  ## how many events a recorder carries for each CPU-second, written into docs/performance.md
+	$(BIN)/python -m bench.recorder --document docs/performance.md
 
 bench-recount: $(INSTALLED)  ## how fast tokens are counted in deltas, beside the whole-text encoder, written into docs/performance.md
 	$(BIN)/python -m bench.recount --document docs/performance.md

@@ -29,6 +29,7 @@ OPTIONS = {
     "ledger": ["--batches=1", "--rounds=1"],
     "packets": ["--packets=60", "--deltas=6", "--rounds=1"],
     "pump_lock": ["--rounds=1"],
+    "recorder": ["--streams=4", "--rounds=1"],
     "recount": ["--chars=300", "--rounds=1"],
     "scale": ["--streams=3", "--paced=3", "--rows=120"],
     "scale_limits": ["--workers=2", "--open=20", "--rows=2000"],
