@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import itertools
 import os
 import signal
 import sys
@@ -48,6 +49,9 @@ BROKERS = frozenset({"kafka", "own_broker", "secured"})
 SERVERS = BROKERS | {"own_postgres", "postgres", "small_disk"}
 # Servers of a session whose tests are run by one process, so that they are started once.
 SHARED = frozenset({"postgres", "secured"})
+
+# Short tests of a module that are given to a test process together.
+BATCH = 16
 
 # Examples that Hypothesis generates for each property, by profile (HYPOTHESIS_PROFILE).
 EXAMPLES = {"few": 5, "tests": 20, "many": 100}
@@ -146,26 +150,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif isinstance(item, pytest.Function) and _shares_a_fixture(item):
             item.add_marker(pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix()))
     if "PYTEST_XDIST_WORKER" in os.environ:
+        _put_into_batches([item for item in items if not item.get_closest_marker("slow") and not _group(item)])
         items.sort(key=_turn)
 
 
-def _turn(item: pytest.Item) -> tuple[int, int]:
-    """When it is a test's turn: groups, other slow tests, short tests. Slow tests of one folder start the same programs:
-    mixed, they want the cores at different moments.
+def _put_into_batches(items: list[pytest.Item]) -> None:
+    """Makes a group of each BATCH short tests of a module. pytest-xdist gives out one group at a time, and counts the tests
+    of all groups that it has given out: with 6,000 groups that takes longer than most tests.
     """
-    if not item.get_closest_marker("slow"):
-        return 2, 0
-    return (0 if _group(item) else 1), crc32((_group(item) or item.nodeid).encode())
+    for module, tests in itertools.groupby(items, lambda item: item.nodeid.partition("::")[0]):
+        for number, item in enumerate(tests):
+            item.add_marker(pytest.mark.xdist_group(f"{module}-{number // BATCH}"))
+
+
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """When it is a test's turn: groups, other slow tests, short tests. Tests of one folder start the same programs, or wait
+    in the same way: mixed, they want the cores at different moments.
+    """
+    turn = 2 if not item.get_closest_marker("slow") else 0 if _group(item) else 1
+    return turn, crc32((_group(item) or item.nodeid).encode())
 
 
 def pytest_collection_finish() -> None:
-    """Exempts what was collected from garbage collection, which would take 0.4 s more each time."""
+    """Exempts what was collected from garbage collection, which would take 0.4 s each time."""
+    gc.freeze()
     gc.enable()
     # Test modules have read theirs when they were imported. The command line refuses unknown ones, and reads the others.
     for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
         del os.environ[name]
-    gc.collect()
-    gc.freeze()
 
 
 # --- a test ---------------------------------------------------------------------------------------------------------------
@@ -206,6 +218,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         for log in sorted(logs, key=lambda log: log.stat().st_mtime)[-LOGS_SHOWN:]:
             report.sections.append((f"end of {log}", log.read_bytes()[-LOG_TAIL:].decode(errors="replace")))
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Names a test as pytest takes it as an argument: pytest-xdist appends its group (`path::test[case]@group`)."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # it compares the names there
+        name, at, group = report.nodeid.rpartition("@")
+        report.nodeid = name if at and "]" not in group else report.nodeid
 
 
 @pytest.fixture(scope="module", params=["C", "Python"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LOG_TAIL
+from tests.conftest import BATCH, LOG_TAIL
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +38,17 @@ import pytest
 @pytest.mark.parametrize("number", range(8))
 def test_process(number: int) -> None:
     print("run by", os.environ["PYTEST_XDIST_WORKER"])
+"""
+# Short tests of a module, enough for four batches.
+MANY = f"""
+import os
+import time
+import pytest
+
+@pytest.mark.parametrize("number", range({4 * BATCH}))
+def test_number(number: int) -> None:
+    time.sleep(0.01)
+    print("run", number, "by", os.environ["PYTEST_XDIST_WORKER"])
 """
 
 
@@ -89,5 +100,15 @@ def test_tests_of_a_group_are_run_by_one_process(tmp_path: Path) -> None:
     """Else each process of `make test` makes what a module, or the whole run, shares: brokers, databases, folders."""
     run = _run(tmp_path, GROUP, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     assert "8 passed" in run.stdout, run.stdout + run.stderr
+    assert re.search(r"^PASSED .*::test_process\[7\]$", run.stdout, re.MULTILINE), "it is named with its group"
     assert len(re.findall("^run by (gw[0-9]+)", run.stdout, re.MULTILINE)) == 8
     assert len(set(re.findall("^run by (gw[0-9]+)", run.stdout, re.MULTILINE))) == 1
+
+
+def test_short_tests_of_a_module_are_given_out_in_batches(tmp_path: Path) -> None:
+    run = _run(tmp_path, MANY, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    assert f"{4 * BATCH} passed" in run.stdout, run.stdout + run.stderr
+    processes = re.findall("^run ([0-9]+) by (gw[0-9]+)", run.stdout, re.MULTILINE)
+    by_batch = [{process for number, process in processes if int(number) // BATCH == batch} for batch in range(4)]
+    assert [len(found) for found in by_batch] == [1] * 4
+    assert len(set.union(*by_batch)) == 2

@@ -7,7 +7,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.each import each
+
+# One process parses and walks the sources.
+pytestmark = pytest.mark.xdist_group("architecture")
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
@@ -382,6 +387,7 @@ NOT_OWED: dict[str, dict[str, str]] = {
 NAMED_AFTER_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "shared"}
 
 
+@cache
 def place(path: Path) -> str:
     """Below the package; the demo's as if it were a room there."""
     if path.is_relative_to(DEMO):
@@ -395,11 +401,22 @@ def source(place: str) -> Path:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """The nodes of a module's tree that a rule looks at: to walk a tree takes longer than to parse it."""
+    looked_at = (ast.Import, ast.ImportFrom, ast.Call, ast.Attribute)
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, looked_at)]
+
+
+@cache
 def imports(path: Path) -> list[tuple[str, str | None]]:
     """What a module imports when it runs, as (module, name); imports under TYPE_CHECKING do not count."""
-    tree = ast.parse(path.read_text())
     found: list[tuple[str, str | None]] = []
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found += [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -421,7 +438,7 @@ def world_of(path: Path) -> frozenset[str]:
         for module, name in imports(path)
         if module.split(".")[0] in IMPURE and (module, name) not in PURE_NAMES
     }
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    calls = (node.func for node in nodes_of(path) if isinstance(node, ast.Call))
     return frozenset(found | {name.id for name in calls if isinstance(name, ast.Name) and name.id in IMPURE_CALLS})
 
 
@@ -444,7 +461,7 @@ def private_of_others(path: Path) -> set[str]:
 
     Those of the standard library do not count.
     """
-    touched = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute))
+    touched = (node for node in nodes_of(path) if isinstance(node, ast.Attribute))
     exempt = {"self", "cls"} | sys.stdlib_module_names
     found = {node.attr for node in touched if not (isinstance(node.value, ast.Name) and node.value.id in exempt)}
     found |= {name for module, name in imports(path) if name and module.split(".")[0] not in sys.stdlib_module_names}
@@ -537,15 +554,14 @@ def test_the_worker_of_up_loads_neither_faust_nor_aiokafka() -> None:
 
 @each(SOURCES, place)
 def test_a_module_has_a_docstring_and_a_name_that_says_something(path: Path) -> None:
-    text = path.read_text()
     assert path.stem not in NAMED_AFTER_NOTHING
-    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    assert ast.get_docstring(tree_of(path)), "no docstring"
 
 
 def is_only_a_sign(path: Path) -> bool:
     """Nothing but a docstring, imports and names: no code that a test could run."""
     signs = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
-    return path.name == "__init__.py" and all(isinstance(node, signs) for node in ast.parse(path.read_text()).body)
+    return path.name == "__init__.py" and all(isinstance(node, signs) for node in tree_of(path).body)
 
 
 @each([path for path in SOURCES if not is_only_a_sign(path)], place)
