@@ -27,7 +27,7 @@ from tests.live.streams import SECOND, Process, segment, token
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, ViewportSize
 
 PATIENCE_MS = 20_000
 SCREENSHOTS = os.environ.get("STREAMGAUGE_SCREENSHOTS")
@@ -40,6 +40,8 @@ UNKNOWN = "\u2013"
 # The least contrast of text (WCAG 2.2, AA).
 CONTRAST = 4.5
 
+VIEWPORT: "ViewportSize" = {"width": 1280, "height": 900}
+
 
 class Seen:
     """What a page did besides what it shows."""
@@ -47,9 +49,18 @@ class Seen:
     def __init__(self, page: "Page") -> None:
         self.errors: list[str] = []
         self.requests: list[str] = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self._page = page
+        page.on("pageerror", self._page_error)
         page.on("console", self._console)
         page.on("request", self._request)
+
+    def stop(self) -> None:
+        self._page.remove_listener("pageerror", self._page_error)
+        self._page.remove_listener("console", self._console)
+        self._page.remove_listener("request", self._request)
+
+    def _page_error(self, error: object) -> None:
+        self.errors.append(str(error))
 
     def _console(self, message: "ConsoleMessage") -> None:
         if message.type in ("error", "warning"):
@@ -60,15 +71,40 @@ class Seen:
 
 
 @contextmanager
-def opened(browser: "Browser", url: str, **context: Any) -> "Iterator[tuple[Page, Seen]]":
+def opened(
+    browser: "Browser",
+    url: str,
+    *,
+    color_scheme: Literal["light", "dark"] | None = None,
+    reduced_motion: Literal["reduce"] | None = None,
+) -> "Iterator[tuple[Page, Seen]]":
+    """As `shown`, in one window for all tests of a module: Chromium takes a second of CPU to open one. The page keeps
+    nothing in a browser.
+    """
+    if browser.contexts:
+        [page] = browser.contexts[0].pages
+        page.set_viewport_size(VIEWPORT)
+    else:
+        page = browser.new_context(viewport=VIEWPORT).new_page()
+    page.emulate_media(color_scheme=color_scheme or "null", reduced_motion=reduced_motion or "null")
+    try:
+        with shown(page, url) as seen:
+            yield page, seen
+    finally:
+        page.goto("about:blank")
+
+
+@contextmanager
+def shown(page: "Page", url: str) -> "Iterator[Seen]":
     """A page at `url`, when it has shown its first answer."""
-    with browser.new_context(viewport={"width": 1280, "height": 900}, **context) as made:
-        page = made.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        seen = Seen(page)
-        page.goto(url)
-        page.wait_for_selector("#tiles dd, #facts dd")
-        yield page, seen
+    page.set_default_timeout(PATIENCE_MS)
+    seen = Seen(page)
+    page.goto(url)
+    page.wait_for_selector("#tiles dd, #facts dd")
+    try:
+        yield seen
+    finally:
+        seen.stop()
 
 
 def picture(page: "Page", name: str) -> None:
@@ -347,7 +383,7 @@ def test_names_from_providers_are_text(browser: "Browser") -> None:
     )
     process.take([named], SECOND)
     with serving(process) as served, opened(browser, served.url) as (page, seen):
-        page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        page.once("dialog", lambda dialog: pytest.fail(dialog.message))
         assert "<img src=x" in row_of(page, 1).inner_text()
         assert page.locator("#open img").count() == 0
         page.locator("#open a").first.click()
@@ -424,7 +460,7 @@ def test_everything_is_reached_by_keyboard_in_the_order_of_the_page(browser: "Br
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_contrast_suffices_in_both_themes(browser: "Browser", served: Served, scheme: str) -> None:
+def test_the_contrast_suffices_in_both_themes(browser: "Browser", served: Served, scheme: Any) -> None:
     with opened(browser, served.url, color_scheme=scheme) as (page, _):
         picture(page, scheme)
         colours = page.evaluate(

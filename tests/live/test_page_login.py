@@ -11,13 +11,13 @@ from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.runtime.certificates import ServerCertificate
 from tests.live.serving import Served, serving
 from tests.live.shown import busy_process
-from tests.live.test_page import opened
+from tests.live.test_page import Seen, shown
 from tests.taps.proxy.pki import make_pki
 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, HttpCredentials, Page
 
 TOKEN = "0123456789abcdef-secret"
 
@@ -29,15 +29,20 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_with_the_token_as_password_the_page_shows_its_streams(browser: "Browser", served: Served) -> None:
-    login = {"username": "anybody", "password": TOKEN}
-    with opened(browser, served.url, http_credentials=login, ignore_https_errors=True) as (page, seen):
-        assert "3" in page.locator("#tiles").inner_text()
-        assert page.context.cookies() == []
-        allowed = re.compile(
-            "status of (401|404)|/static/uplot/"
-        )  # it asks without a login first; uPlot may be missing
-        assert [error for error in seen.errors if not allowed.search(error)] == []
-        assert not any(TOKEN in url for url in seen.requests)
+    login: HttpCredentials = {"username": "anybody", "password": TOKEN}
+    with browser.new_context(http_credentials=login, ignore_https_errors=True) as context:
+        page = context.new_page()
+        with shown(page, served.url) as seen:
+            _check_shown(page, seen)
+
+
+def _check_shown(page: "Page", seen: Seen) -> None:
+    assert "3" in page.locator("#tiles").inner_text()
+    assert page.context.cookies() == []
+    # It asks without a login first; uPlot may be missing.
+    allowed = re.compile("status of (401|404)|/static/uplot/")
+    assert [error for error in seen.errors if not allowed.search(error)] == []
+    assert not any(TOKEN in url for url in seen.requests)
 
 
 def test_without_it_a_browser_is_asked_for_a_login_and_shows_nothing(browser: "Browser", served: Served) -> None:
