@@ -52,7 +52,7 @@ _OF_WHAT_RUNS = tuple(
         "taps",
     )
 )
-_OF_COMMAND_LINES = ("tests/faults/test_broker_security.py",)
+_OF_COMMAND_LINES = ("tests/faults/test_broker_security.py::test_s4_least_rights_suffice",)
 
 
 class Running:

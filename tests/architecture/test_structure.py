@@ -6,6 +6,7 @@ import ast
 import sys
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -28,6 +29,8 @@ IMPURE = {
 }  # fmt: skip
 # Builtins with side effects that need no import.
 IMPURE_CALLS = {"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"}
+# Names whose attributes are not those of another object of ours.
+OWN = {"self", "cls"} | sys.stdlib_module_names
 # Pure parts of these: types, tables and arithmetic, without clock or side effects.
 PURE_NAMES = {
     ("datetime", "tzinfo"),
@@ -400,29 +403,43 @@ def source(place: str) -> Path:
     return DEMO / place.removeprefix("demo/") if place.startswith("demo/") else PACKAGE / place
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+class Facts(NamedTuple):
+    """What the rules need to know of a module, without its tree: the trees of all modules take 200 MB.
+
+    `imports`: what it imports when it runs, as (module, name); imports under TYPE_CHECKING do not count. `calls`: the names
+    that it calls. `attributes`: those of other objects than itself and modules of the standard library.
+    """
+
+    imports: list[tuple[str, str | None]]
+    calls: frozenset[str]
+    attributes: frozenset[str]
+    has_docstring: bool
+    has_only_signs: bool
 
 
 @cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    """The nodes of a module's tree that a rule looks at: to walk a tree takes longer than to parse it."""
-    looked_at = (ast.Import, ast.ImportFrom, ast.Call, ast.Attribute)
-    return [node for node in ast.walk(tree_of(path)) if isinstance(node, looked_at)]
-
-
-@cache
-def imports(path: Path) -> list[tuple[str, str | None]]:
-    """What a module imports when it runs, as (module, name); imports under TYPE_CHECKING do not count."""
-    found: list[tuple[str, str | None]] = []
-    for node in nodes_of(path):
+def facts_of(path: Path) -> Facts:
+    tree = ast.parse(path.read_text())
+    imported: list[tuple[str, str | None]] = []
+    calls, attributes = set[str](), set[str]()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(alias.name, None) for alias in node.names]
+            imported += [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{place(path)}: relative import"
-            found += [(node.module or "", alias.name) for alias in node.names]
-    return found
+            imported += [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.add(node.func.id)
+        elif isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in OWN):
+            attributes.add(node.attr)
+    signs = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
+    has_only_signs = all(isinstance(node, signs) for node in tree.body)
+    return Facts(imported, frozenset(calls), frozenset(attributes), bool(ast.get_docstring(tree)), has_only_signs)
+
+
+def imports(path: Path) -> list[tuple[str, str | None]]:
+    """What a module imports when it runs, as (module, name)."""
+    return facts_of(path).imports
 
 
 def foreign_of(path: Path) -> set[str]:
@@ -438,8 +455,7 @@ def world_of(path: Path) -> frozenset[str]:
         for module, name in imports(path)
         if module.split(".")[0] in IMPURE and (module, name) not in PURE_NAMES
     }
-    calls = (node.func for node in nodes_of(path) if isinstance(node, ast.Call))
-    return frozenset(found | {name.id for name in calls if isinstance(name, ast.Name) and name.id in IMPURE_CALLS})
+    return frozenset(found | (facts_of(path).calls & IMPURE_CALLS))
 
 
 @each(SOURCES, place)
@@ -461,9 +477,7 @@ def private_of_others(path: Path) -> set[str]:
 
     Those of the standard library do not count.
     """
-    touched = (node for node in nodes_of(path) if isinstance(node, ast.Attribute))
-    exempt = {"self", "cls"} | sys.stdlib_module_names
-    found = {node.attr for node in touched if not (isinstance(node.value, ast.Name) and node.value.id in exempt)}
+    found = set(facts_of(path).attributes)
     found |= {name for module, name in imports(path) if name and module.split(".")[0] not in sys.stdlib_module_names}
     return {name for name in found if name.startswith("_") and not name.endswith("__")} - NAMED_TUPLES
 
@@ -555,13 +569,12 @@ def test_the_worker_of_up_loads_neither_faust_nor_aiokafka() -> None:
 @each(SOURCES, place)
 def test_a_module_has_a_docstring_and_a_name_that_says_something(path: Path) -> None:
     assert path.stem not in NAMED_AFTER_NOTHING
-    assert ast.get_docstring(tree_of(path)), "no docstring"
+    assert facts_of(path).has_docstring, "no docstring"
 
 
 def is_only_a_sign(path: Path) -> bool:
     """Nothing but a docstring, imports and names: no code that a test could run."""
-    signs = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
-    return path.name == "__init__.py" and all(isinstance(node, signs) for node in tree_of(path).body)
+    return path.name == "__init__.py" and facts_of(path).has_only_signs
 
 
 @each([path for path in SOURCES if not is_only_a_sign(path)], place)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.formats.cut_json import first_members, last_members
-from streamgauge.core.formats.sse import CUT_HEAD, CUT_TAIL
+from streamgauge.core.formats.sse import CUT_HEAD, CUT_TAIL, MAX_EVENT_BYTES
 from streamgauge.taps.replay import replay
 from tests.core import cuts
 from tests.core.formats.sse_streams import decode_with_cuts
@@ -20,7 +20,8 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 OBJECTS = st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
-IMAGE = "A" * (5 * 1024 * 1024)
+# Of an event that has it, more than the limit remains however its ends are cut here.
+IMAGE = "A" * (MAX_EVENT_BYTES + 64 * 1024)
 USAGE = {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
 
 
