@@ -7,7 +7,7 @@ from typing import Any
 import brotli
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Loss, Segment
@@ -270,6 +270,7 @@ WIRES = (
 
 
 @settings(deadline=None)
+@example([((head(SSE), BODY), 10, [])], "masked", 1, 1)  # the least budget: each step of a read uses all of it
 @given(
     st.lists(
         st.tuples(st.sampled_from(WIRES), st.integers(10, 700), st.lists(st.integers(2, 30), max_size=3)),

@@ -148,9 +148,9 @@ class Response:
         return part
 
     def _continue(self, part: "_Part", most: int) -> int:
-        """Process a read until it costs about `most`, or the rest of it. Returns the cost, at least 1."""
-        cost = 1
-        while cost < most and not part.is_whole:
+        """Process a read until it costs about `most`, or the rest of it: at least one step. Returns the cost, at least 1."""
+        cost = 0
+        while not part.is_whole:
             if part.at < len(part.decoded):
                 piece = _next_piece(part.decoded, part.at, self._step_bytes)
                 before = 0 if self._events is None else self._events.events
@@ -159,7 +159,9 @@ class Response:
                 cost += self._step_cost(len(piece), 0 if self._events is None else self._events.events - before)
             else:
                 cost += self._decode_step(part)
-        return cost
+            if cost >= most:
+                break
+        return max(cost, 1)
 
     def _decode_step(self, part: "_Part") -> int:
         """Remove framing and coding from the next bytes of a read. Returns the number of coded bytes."""
