@@ -248,7 +248,8 @@ def test_a_collector_that_is_started_again_captures_while_its_ledger_is_unavaila
         ledger.mkdir()
         wait_for(lambda: "captured data waits in the spool" in up.log, "a sentence about the ledger")
         assert ask(up) == BEGIN + REST
-        wait_for(lambda: reads_in_spool(data_dir), "reads in the spool")
+        wait_for(lambda: up.metrics()["streamgauge_spool_rows"], "rows in the spool")
+        assert (up.get("/health/live")[0], up.get("/health/ready")[0]) == (200, 503)
         ledger.rmdir()
         away.rename(ledger)
         assert {record["outcome"] for record in up.wait_for_records(2)} == {"completed"}

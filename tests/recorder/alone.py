@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
 
 from streamgauge.cli import collector
 from streamgauge.metrics.http_server import no_pages
@@ -19,17 +18,15 @@ class Nothing:
     def is_ready(self) -> bool:
         return True
 
-    async def finish(self, finish_s: float) -> None:
+    async def open(self, stack: contextlib.AsyncExitStack) -> None:
         await asyncio.sleep(0)
 
-
-@contextlib.asynccontextmanager
-async def nothing(*_: object) -> AsyncIterator[Nothing]:
-    yield Nothing()
+    async def finish(self, finish_s: float) -> None:
+        await asyncio.sleep(0)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         vars(process)["HEARTBEAT_NS"] = round(float(sys.argv[1]) * 1e9)
-    collector.delivery_of = nothing  # type: ignore[assignment]
+    collector.delivery_of = lambda *_: Nothing()
     sys.exit(collector.main())

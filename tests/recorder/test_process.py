@@ -330,6 +330,20 @@ def test_the_end_of_the_parent_stops_it_in_order(started: list[Recording], tmp_p
     assert recording.bundles()[-1].farewell
 
 
+def test_what_relays_send_after_the_end_of_the_supervisor_is_stored(started: list[Recording], tmp_path: Path) -> None:
+    """A relay sends what it has when its own stdin ends, and exits a moment later."""
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        recording.tell(relay, *HALF)
+        recording.until(lambda bundles: reads_in(bundles) == 3)
+        assert recording.process.stdin is not None
+        recording.process.stdin.close()
+        time.sleep(0.3)
+        recording.tell(relay, *arrivals(*EVENTS[2:4], stream=9))
+    assert recording.process.wait(PATIENCE_S) == 0
+    assert reads_in(recording.bundles()) == 5
+
+
 def test_the_streams_of_a_relay_that_disconnects_are_cut_and_no_others(
     started: list[Recording], tmp_path: Path
 ) -> None:

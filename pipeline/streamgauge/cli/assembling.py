@@ -5,7 +5,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -40,62 +40,62 @@ Costed = tuple[Record, StreamCost | None]
 
 
 class Assembling:
-    """The assembler's thread of a collector."""
+    """The delivery of `up`. `process`: the name that the page shows. Raises UsageFault for a file that it cannot use."""
 
-    def __init__(self, metrics: Metrics, pages: LivePages, loop: LocalLoop) -> None:
-        self.metrics, self.pages = metrics, pages
-        self._loop = loop
-        self._thread = threading.Thread(target=_assemble, args=(loop,), name="assembler")
-        self._thread.start()
+    def __init__(self, settings: Settings, process: str, spool: Spool) -> None:
+        self._settings, self._spool = settings, spool
+        self._watched = WatchedThread(
+            LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True)
+        )
+        self._watched.view.responses = partial(responses_of, settings.data_dir / "counters")
+        self._prices = prices_of(settings)
+        self.metrics = Metrics(
+            (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
+            settings.metric_attribute,
+            otel_names=settings.otel_names,
+            cost_of=stream_costs(self._prices),
+        )
+        self.pages = LivePages(self._watched.ask)
+        self._loop: LocalLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def is_ready(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        """Whether the assembler's thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    async def open(self, stack: contextlib.AsyncExitStack) -> None:
+        """Open the ledger and start the thread, until the stack exits. Raises StreamgaugeError; it may be called again."""
+        settings, metrics, view = self._settings, self.metrics, self._watched.view
+        async with contextlib.AsyncExitStack() as opening:
+            take_rows = opening.enter_context(exported_spans(settings, metrics))
+            # On a thread: a database may take long to answer, and a collector that was started again captures meanwhile.
+            ledger = await asyncio.to_thread(opening.enter_context, opened_ledger(settings, self._prices))
+            view.money = opening.enter_context(watched_ledger(settings, ledger, metrics))
+            await asyncio.to_thread(load_last_hour, view, ledger, stream_costs(self._prices))
+            await asyncio.to_thread(start_known_upstreams, metrics, ledger)
+            for upstream in settings.upstream:
+                metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
+            state = opening.enter_context(contextlib.closing(_state(settings)))
+            responses = opening.enter_context(contextlib.closing(_responses(settings)))
+            delivery = LedgerDelivery(ledger, metrics, self._on_new_records, take_rows)
+            loop = _loop(settings, self._spool, state, delivery, metrics, self._watched, responses)
+            metrics.register(ledger_size(settings))
+            view.scope = lambda: Scope({0: loop.assembler})
+            self._loop = loop
+            self._thread = threading.Thread(target=_assemble, args=(loop,), name="assembler")
+            self._thread.start()
+            opening.push_async_callback(self.finish, 0)
+            stack.push_async_exit(opening.pop_all())
+
+    def _on_new_records(self, records: list[Costed]) -> None:
+        for record, cost in records:
+            self._watched.view.finished(record, cost)
 
     async def finish(self, finish_s: float) -> None:
         """Move the rest of the spool into the ledger, for at most `finish_s` seconds, and end the thread."""
-        self._loop.stop(finish_s)
-        await asyncio.to_thread(self._thread.join)
-
-
-@contextlib.asynccontextmanager
-async def assembling(settings: Settings, process: str, spool: Spool) -> AsyncIterator[Assembling]:
-    """Assembles while the block runs. Raises StreamgaugeError. `process`: the name that the page shows."""
-    watched = WatchedThread(LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True))
-    view = watched.view
-    view.responses = partial(responses_of, settings.data_dir / "counters")
-    prices = prices_of(settings)
-    metrics = Metrics(
-        (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
-        settings.metric_attribute,
-        otel_names=settings.otel_names,
-        cost_of=stream_costs(prices),
-    )
-
-    def on_new_records(records: list[Costed]) -> None:
-        for record, cost in records:
-            view.finished(record, cost)
-
-    async with contextlib.AsyncExitStack() as stack:
-        take_rows = stack.enter_context(exported_spans(settings, metrics))
-        # On a thread: a database may take long to answer, and a collector that was started again captures meanwhile.
-        ledger = await asyncio.to_thread(stack.enter_context, opened_ledger(settings, prices))
-        metrics.register(ledger_size(settings))
-        view.money = stack.enter_context(watched_ledger(settings, ledger, metrics))
-        await asyncio.to_thread(load_last_hour, view, ledger, stream_costs(prices))
-        await asyncio.to_thread(start_known_upstreams, metrics, ledger)
-        for upstream in settings.upstream:
-            metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
-        state = stack.enter_context(contextlib.closing(_state(settings)))
-        responses = stack.enter_context(contextlib.closing(_responses(settings)))
-        delivery = LedgerDelivery(ledger, metrics, on_new_records, take_rows)
-        loop = _loop(settings, spool, state, delivery, metrics, watched, responses)
-        view.scope = lambda: Scope({0: loop.assembler})
-        assembler = Assembling(metrics, LivePages(watched.ask), loop)
-        try:
-            yield assembler
-        finally:
-            await assembler.finish(0)
+        if self._loop is not None and self._thread is not None:
+            self._loop.stop(finish_s)
+            await asyncio.to_thread(self._thread.join)
 
 
 def _loop(

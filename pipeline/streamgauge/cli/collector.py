@@ -8,7 +8,8 @@ stdin, and then messages (`runtime/child.py`).
     supervisor ended   put what was captured into the spool, and exit at once
     SIGKILL            the next collector continues with the spool; what was not yet there is lost, and counted
 
-A collector that starts again after a crash captures at once: while the ledger is unavailable, rows wait in the spool.
+A collector that starts again after a crash captures at once, and serves the admin port: while the ledger is unavailable, rows
+wait in the spool, and it is not ready.
 
 Exit codes: 0 done, 2 wrong settings, 3 the data directory, the socket or the ledger is unavailable, or the disk refused the
 last rows, 70 a bug.
@@ -22,7 +23,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -79,6 +80,9 @@ class Delivery(Protocol):
     def is_ready(self) -> bool:
         """Whether it delivers, or will as soon as its receiver is available."""
 
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Deliver until the stack exits. Raises StreamgaugeError; then it may be called again."""
+
     async def finish(self, finish_s: float) -> None:
         """Deliver what waits in the spool, for at most `finish_s` seconds."""
 
@@ -128,24 +132,24 @@ async def _collect(collector: CollectorSettings, control: Control, stack: AsyncE
     access = admin_access(settings, say)  # first: a wrong setting leaves no file
     spool = stack.enter_context(contextlib.closing(_spool(collector)))
     process, listening = _recorder(collector, spool, stack)
-    recording: asyncio.Future[Lost | None] | None = None
+    delivery = delivery_of(collector, spool)
+    await _open_admin_port(collector, access, delivery, control, spool, stack)
+    counters = settings.data_dir / "counters"
+    closing = reported_task("the closing of applications' balances", keep_closing_app_balances(counters))
+    stack.callback(closing.cancel)
     if collector.restarted:
         recording = asyncio.ensure_future(record(process, listening, control, _report_ready))
         stack.push_async_callback(_end, recording)
-        opening = asyncio.ensure_future(_opened_again(collector, spool, stack))
+        opening = asyncio.ensure_future(_open_again(delivery, stack))
         await asyncio.wait({recording, opening}, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             opening.cancel()
             return await recording
-        delivery = opening.result()
+        opening.result()
+        lost = await recording
     else:
-        delivery = await stack.enter_async_context(delivery_of(collector, spool))
-    await _open_admin_port(collector, access, delivery, control, spool, stack)
-    closing = reported_task(
-        "the closing of applications' balances", keep_closing_app_balances(settings.data_dir / "counters")
-    )
-    stack.callback(closing.cancel)
-    lost = await (recording or record(process, listening, control, _report_ready))
+        await delivery.open(stack)
+        lost = await record(process, listening, control, _report_ready)
     if not control.orphaned.is_set():
         await delivery.finish(max(control.left_s, FINISH_S))
     return lost
@@ -194,23 +198,23 @@ def _recorder(
         ) from None
 
 
-def delivery_of(collector: CollectorSettings, spool: Spool) -> AbstractAsyncContextManager[Delivery]:
-    """What delivers to where the settings say."""
+def delivery_of(collector: CollectorSettings, spool: Spool) -> Delivery:
+    """What delivers to where the settings say. Raises UsageFault."""
     if collector.to == "ledger":
-        from streamgauge.cli.assembling import assembling
+        from streamgauge.cli.assembling import Assembling
 
-        return assembling(collector.settings, collector.process, spool)
-    from streamgauge.cli.shipping import shipping
+        return Assembling(collector.settings, collector.process, spool)
+    from streamgauge.cli.shipping import Shipping
 
-    return shipping(collector.settings, collector.process, spool)
+    return Shipping(collector.settings, collector.process, spool)
 
 
-async def _opened_again(collector: CollectorSettings, spool: Spool, stack: AsyncExitStack) -> Delivery:
-    """The delivery after a restart. While its ledger is unavailable, it is tried again every RETRY_S."""
+async def _open_again(delivery: Delivery, stack: AsyncExitStack) -> None:
+    """Open the delivery after a restart. While its ledger is unavailable, it is tried again every RETRY_S."""
     said = False
     while True:
         try:
-            return await stack.enter_async_context(delivery_of(collector, spool))
+            return await delivery.open(stack)
         except Unavailable as error:
             if not said:
                 say(f"{error}; captured data waits in the spool")

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from streamgauge.cli.kafka_options import brokers_of
@@ -19,45 +19,37 @@ from streamgauge.spool import Spool
 
 
 class Shipping:
-    """The shipper of a collector, with its metrics."""
+    """The delivery of `tap`. `process`: the name that the page shows. Raises UsageFault."""
 
-    def __init__(self, metrics: Metrics, pages: LivePages, shipper: Shipper) -> None:
-        self.metrics, self.pages = metrics, pages
-        self._shipper = shipper
-        self._task = asyncio.ensure_future(shipper.run())
+    def __init__(self, settings: Settings, process: str, spool: Spool) -> None:
+        self.metrics = Metrics((MetricSource.TAP,))
+        responses = partial(responses_of, settings.data_dir / "counters")
+        self._watch = TapWatch(process, spool, settings.select(Limits), responses=responses)
+        self.pages = LivePages(self._watch.ask)
+        self._shipper = Shipper(spool, ShipperSettings(brokers_of(settings), settings.topic_prefix), self._watch.put)
+        self.metrics.register(lambda: _broker_samples(self._shipper))
+        self._task: asyncio.Task[None] | None = None
 
     def is_ready(self) -> bool:
         """True: rows wait in the spool while the broker is unavailable."""
         return True
 
+    async def open(self, stack: contextlib.AsyncExitStack) -> None:
+        """Ship until the stack exits. It starts, and continues to run, while the broker is unavailable."""
+        self._task = asyncio.create_task(self._shipper.run())
+        stack.push_async_callback(asyncio.to_thread, self._watch.stop)
+        stack.push_async_callback(_ended, self._task)
+
     async def finish(self, finish_s: float) -> None:
         """Ship the rest of the spool, for at most `finish_s` seconds."""
         await self._shipper.stop(finish_s)
-        await self._task
-
-    async def end(self) -> None:
-        """End the shipper at once, if it runs."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        if self._task is not None:
+            await self._task
 
 
-@contextlib.asynccontextmanager
-async def shipping(settings: Settings, process: str, spool: Spool) -> AsyncIterator[Shipping]:
-    """Ships while the block runs. It starts, and continues to run, while the broker is unavailable. Raises UsageFault.
-
-    `process`: the name that the page shows.
-    """
-    metrics = Metrics((MetricSource.TAP,))
-    counters = settings.data_dir / "counters"
-    watch = TapWatch(process, spool, settings.select(Limits), responses=partial(responses_of, counters))
-    shipper = Shipper(spool, ShipperSettings(brokers_of(settings), settings.topic_prefix), watch.put)
-    metrics.register(lambda: _broker_samples(shipper))
-    shipping = Shipping(metrics, LivePages(watch.ask), shipper)
-    try:
-        yield shipping
-    finally:
-        await shipping.end()
-        await asyncio.to_thread(watch.stop)
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _broker_samples(shipper: Shipper) -> Iterable[Sample]:

@@ -5,7 +5,7 @@ One run is one tap instance. `record` ends by one of these:
     a request to stop  record until every connection has ended, or no stream is open (taps in applications stay
                        connected), or the streams' part of the drain timeout has passed; then read what was sent, and put
                        farewells
-    supervisor ended   put farewells at once
+    supervisor ended   read what the relays send until they exit, then put farewells
     a tap disconnects  its open streams end there, as cut
     SIGKILL            the next instance on this data directory declares this one dead
 """
@@ -51,6 +51,8 @@ LAST_READS_S = 2.0
 # last time; a shorter interval would keep the disk busy.
 UPKEEP_S = 5.0
 
+# How long the relays of a supervisor that has ended may take to send what they have, and to exit (s).
+ORPHANED_S = 1.0
 # How long the loop may take to accept the connections that the kernel has queued (s): some turns of the loop.
 ACCEPT_QUEUED_S = 0.05
 # How long the data in the sockets' buffers may take to be read at the end (s): about 200 KiB each.
@@ -246,6 +248,8 @@ async def record(
         await _first(control.stopping.wait(), control.orphaned.wait(), ticking, keeping)
         drained = asyncio.ensure_future(_all_ended(process))
         await _first(idle.wait(), drained, control.orphaned.wait(), ticking, asyncio.sleep(control.streams_s))
+        if control.orphaned.is_set():
+            await _first(idle.wait(), ticking, asyncio.sleep(ORPHANED_S))
         drained.cancel()
     finally:
         ticking.cancel()
