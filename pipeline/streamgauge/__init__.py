@@ -6,8 +6,8 @@ errors.py          errors that an operator can correct, and exit codes
 cli/               the command line, one module a command
 core/              pure: captured reads in, records out
 taps/              where streams are captured; httpx.py and asgi.py are public
-recorder/          the process that turns a tap's messages into bundles
-spool/             the bounded queue on disk between recorder and shipper; the balance of reads
+recorder/          the part of the collector that turns messages of taps into bundles
+spool/             the bounded queue on disk between the recorder and Kafka or the ledger; the balance of reads
 kafka/             spool -> Kafka; topics, dead letters, and all that talks to a broker
 worker/            Kafka -> assembler -> records; faust/ and watchdog/; local.py: spool -> assembler -> ledger, without Kafka
 ledger/            stores records, in SQLite or PostgreSQL

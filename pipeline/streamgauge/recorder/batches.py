@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from streamgauge.recorder.process import RecorderProcess
 
-# A relay sends batches of about 64 KiB, or one read or piece of a request's body. A longer one is no batch (bytes).
+# A relay sends batches of about 256 KiB, or one read or piece of a request's body. A longer one is no batch (bytes).
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 _LENGTH_BYTES = 4

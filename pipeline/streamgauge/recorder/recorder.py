@@ -5,9 +5,9 @@ either in a segment or counted in `dropped`.
 
 At a flush each stream has a budget, STREAM_BYTES; the streams with the fewest waiting bytes come first. A stream that has
 more waiting is behind: the rest waits, and the streams that are behind get further budgets one after another (`each_behind`),
-as long as the caller has time for them. So a stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES
-bounds the waiting reads of all streams behind; beyond it reads are dropped, counted as `recorder_behind`, first of the
-clients that have the most.
+as long as the caller has time for them. So a stream whose events are many and costly delays others by a part of each flush at
+most. MAX_BEHIND_BYTES bounds the waiting reads of all streams behind; beyond it reads are dropped, counted as
+`recorder_behind`, first of the clients that have the most.
 """
 
 import secrets
