@@ -22,7 +22,7 @@ DISTRIBUTED := --dist loadgroup --no-loadscope-reorder
 # Without compiled files each test process, and each program that a test starts, would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-test: $(INSTALLED) test-parts tests/__pycache__  ## format, lint, and all tests, with a real Kafka of their own (18 minutes on two cores)
+test: $(INSTALLED) test-parts tests/__pycache__  ## format, lint, and all tests, with a real Kafka of their own (13 minutes on two cores)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -n $(WORKERS) $(DISTRIBUTED) --durations 30 --junitxml build/tests.xml
