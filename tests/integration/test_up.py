@@ -274,6 +274,20 @@ def test_a_stop_lets_an_open_stream_end(small: Provider, data_dir: Path, number:
         assert record["outcome"] == "completed"
 
 
+def test_a_stop_of_all_processes_at_once_loses_no_stream(small: Provider, data_dir: Path) -> None:
+    """As a service manager stops a group of processes."""
+    with start_up({"small": small.url}, data_dir, "--drain-timeout", str(LONG_S)) as up:
+        stream = open_stream(up, small)
+        for pid in (up.process.pid, *children(up.process.pid)):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(0.5)
+        small.go_on.set()
+        assert stream.rest() == REST
+        stream.close()
+        assert up.process.wait(PATIENCE_S) == 0
+        assert [record["outcome"] for record in up.records()] == ["completed"]
+
+
 def test_a_stop_ends_within_the_drain_timeout(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir, "--drain-timeout", str(SHORT_S)) as up:
         stream = open_stream(up, small)

@@ -2,9 +2,9 @@
 
 One run is one tap instance. `record` ends by one of these:
 
-    a request to stop  record until every connection has ended, or no stream is open (taps in applications stay
-                       connected), or the streams' part of the drain timeout has passed; then read what was sent, and put
-                       farewells
+    a request to stop  record until every connection has ended, or no stream has been open for a while (taps in
+                       applications stay connected), or the streams' part of the drain timeout has passed; then read what
+                       was sent, and put farewells
     supervisor ended   read what the relays send until they exit, then put farewells
     a tap disconnects  its open streams end there, as cut
     SIGKILL            the next instance on this data directory declares this one dead
@@ -51,6 +51,9 @@ LAST_READS_S = 2.0
 # last time; a shorter interval would keep the disk busy.
 UPKEEP_S = 5.0
 
+# No stream is open when none has been for this long (s): a relay holds the beginning of a stream for 260 ms, and later reads
+# for 1.3 s. A service manager may send SIGTERM to the collector while relays still finish their streams.
+QUIET_S = 1.5
 # How long the relays of a supervisor that has ended may take to send what they have, and to exit (s).
 ORPHANED_S = 1.0
 # How long the loop may take to accept the connections that the kernel has queued (s): some turns of the loop.
@@ -275,8 +278,12 @@ async def _tick(process: RecorderProcess) -> None:
 
 
 async def _all_ended(process: RecorderProcess) -> None:
-    while process.open_streams:  # noqa: ASYNC110 - polled only during the drain
+    """Wait until no stream has been open for QUIET_S."""
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < QUIET_S:
         await asyncio.sleep(BUNDLE_NS / 1e9)
+        if process.open_streams:
+            quiet_since = time.monotonic()
 
 
 async def _upkeep(process: RecorderProcess) -> None:
