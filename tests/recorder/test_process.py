@@ -145,6 +145,11 @@ class Recording:
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 
+    def end_supervisor(self) -> None:
+        """What its collector sees when a supervisor has ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
     def wait(self) -> int:
         code = self.process.wait(PATIENCE_S)
         assert self.process.communicate()[1] == b""
@@ -319,13 +324,12 @@ def test_a_relay_that_stays_connected_is_cut_at_the_deadline(started: list[Recor
     assert recording.balance().waiting == 3
 
 
-def test_the_end_of_the_parent_stops_it_in_order(started: list[Recording], tmp_path: Path) -> None:
+def test_the_end_of_the_supervisor_stops_it_in_order(started: list[Recording], tmp_path: Path) -> None:
     recording = start(started, tmp_path)
     with recording.relay() as relay:
         recording.tell(relay, *HALF)
         recording.until(lambda bundles: reads_in(bundles) == 3)
-        assert recording.process.stdin is not None
-        recording.process.stdin.close()
+        recording.end_supervisor()
         assert recording.process.wait(PATIENCE_S) == 0
     assert recording.bundles()[-1].farewell
 
@@ -336,8 +340,7 @@ def test_what_relays_send_after_the_end_of_the_supervisor_is_stored(started: lis
     with recording.relay() as relay:
         recording.tell(relay, *HALF)
         recording.until(lambda bundles: reads_in(bundles) == 3)
-        assert recording.process.stdin is not None
-        recording.process.stdin.close()
+        recording.end_supervisor()
         time.sleep(0.3)
         recording.tell(relay, *arrivals(*EVENTS[2:4], stream=9))
     assert recording.process.wait(PATIENCE_S) == 0

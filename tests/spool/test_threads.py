@@ -53,7 +53,7 @@ def test_a_failure_is_that_of_the_threads_own_call(
 
 
 def test_a_program_that_reads_the_file_does_not_delay_the_delivery(spool: Spool, tmp_path: Path) -> None:
-    """Pages are returned to the disk when the last row was delivered, which needs that nobody reads."""
+    """Pages are returned to the disk when the last row was delivered. No other thread may read then."""
     assert spool.put([NewRow(0, 1, bytes(100_000))] * 100).stored == 100
     reads = sqlite3.connect(tmp_path / "spool.sqlite", isolation_level=None)
     reads.execute("BEGIN")

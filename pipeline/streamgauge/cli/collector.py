@@ -5,7 +5,7 @@ Kafka (`cli/shipping.py`). It serves the admin port, whose sockets it inherits. 
 stdin, and then messages (`runtime/child.py`).
 
     stop               record and deliver the rest within the time that the request names, then exit
-    supervisor ended   put what was captured into the spool, and exit at once
+    supervisor ended   put what was captured, and what relays still send until they exit, into the spool; then exit
     SIGKILL            the next collector continues with the spool; what was not yet there is lost, and counted
 
 A collector that starts again after a crash captures at once, and serves the admin port: while the ledger is unavailable, rows

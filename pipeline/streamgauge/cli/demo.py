@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamgauge.cli.parser import JSON, Arguments
-from streamgauge.cli.supervisor import running_tap, say
+from streamgauge.cli.supervisor import running_tap
 from streamgauge.errors import DONE, INTERRUPTED, UsageFault
 from streamgauge.ledger import Reader, open_ledger
+from streamgauge.runtime.child import say
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.settings.declarations import SETTINGS, Settings

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Literal
 
 from streamgauge.cli.parser import Arguments
-from streamgauge.cli.supervisor import Tap, running_tap, say, say_stopping, say_undelivered, stop_signal
+from streamgauge.cli.supervisor import Tap, running_tap, say_stopping, say_undelivered, stop_signal
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
-from streamgauge.runtime.child import encode_settings
+from streamgauge.runtime.child import encode_settings, say
 from streamgauge.runtime.log_time import log_with_times
 from streamgauge.runtime.process_group import Child, streams_drain_s
 from streamgauge.settings.declarations import Settings

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +21,10 @@ from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
 from streamgauge.runtime.certificates import ServerCertificate
-from streamgauge.runtime.child import encode_settings
+from streamgauge.runtime.child import encode_settings, say
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.listeners import Listeners, open_listeners, sockets_of
-from streamgauge.runtime.log_time import rfc3339
 from streamgauge.runtime.process_group import Child, Group, streams_drain_s
-from streamgauge.runtime.redaction import redacted_text
 from streamgauge.runtime.socket_directory import SOCKET, RuntimeDir
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.settings.attributes import TENANT
@@ -76,13 +73,6 @@ def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Setting
             " (or give --agent, to record what taps in applications capture)"
         )
     return settings
-
-
-def say(sentence: str) -> None:
-    """Prints a sentence for the operator."""
-    with contextlib.suppress(OSError, ValueError):  # stderr was closed by its reader: a tap must not end for that
-        sys.stderr.write(f"{rfc3339()} streamgauge: {redacted_text(sentence)}\n")
-        sys.stderr.flush()
 
 
 @contextlib.asynccontextmanager

@@ -32,8 +32,8 @@ def leave_terminal_to_parent(level: int = logging.WARNING) -> None:
 
 
 def say(sentence: str) -> None:
-    """Write a sentence for the operator to stderr, which the child shares with its parent."""
-    with contextlib.suppress(OSError, ValueError):  # stderr may be closed: the child must not end for it
+    """Write a sentence for the operator to stderr, which a child shares with its supervisor."""
+    with contextlib.suppress(OSError, ValueError):  # stderr may be closed: a tap must not end for it
         sys.stderr.write(f"{rfc3339()} streamgauge: {redacted_text(sentence)}\n")
         sys.stderr.flush()
 
