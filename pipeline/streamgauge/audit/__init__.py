@@ -8,7 +8,7 @@ ours.py         the ledger's side; resumed.py: counts resumed streams once
 theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
 temporary.py    temporary tables for millions of rows
 cells.py        cells; amounts.py: exact tokens and money
-reconcile.py    adds up, compares, and tries the causes
+reconcile.py    adds up and compares; explain.py: which cause is tried when
 causes.py       causes in tokens; moves.py: streams billed in another cell; subsets.py: streams that add up to a difference
 money.py        causes in money; zones.py: invoices in another time zone
 findings.py     what records show without an invoice; recounts.py: results of `recount`

@@ -8,10 +8,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
+# What an invoice bills beside tokens.
+Charge = Literal[
+    "web_search", "code_interpreter", "training", "storage", "images", "tax", "credit", "minimum", "discount",
+    "other_charge",
+]  # fmt: skip
+CHARGES: tuple[str, ...] = Charge.__args__  # type: ignore[attr-defined]
 Cause = Literal[
     "late_across_midnight", "time_zone_shift", "missing_from_invoice", "duplicate_lines", "wrong_unit", "price_changed",
-    "cache_counted_differently", "reasoning_counted_differently", "aborted_without_usage", "retries_billed_twice", "tier",
-    "coverage",
+    "cache_counted_differently", "reasoning_counted_differently", "aborted_without_usage", "usage_not_reported",
+    "retries_billed_twice", "tier", "other_key", "batch", "coverage",
+    "web_search", "code_interpreter", "training", "storage", "images", "tax", "credit", "minimum", "discount",
+    "other_charge",
 ]  # fmt: skip
 # In the order in which results list them.
 CAUSES: tuple[str, ...] = Cause.__args__  # type: ignore[attr-defined]
@@ -39,6 +47,10 @@ class Amount(msgspec.Struct):
 
     tokens: Annotated[TokenCounts | None, msgspec.Meta(description="null: the invoices have no tokens")]
     usd: Usd | None
+
+
+def _no_amount() -> Amount:
+    return Amount(None, None)
 
 
 class Days(msgspec.Struct, rename={"from_": "from"}):
@@ -84,10 +96,26 @@ class LineExplanation(msgspec.Struct, omit_defaults=True):
     usd: Usd | None
     streams: Annotated[list[str], msgspec.Meta(description="The ids of the streams that it concerns, oldest first")]
     rates: Annotated[list[RateChange], msgspec.Meta(description="The prices, for price_changed")] = []
+    labels: Annotated[
+        list[str],
+        msgspec.Meta(description="The names of these charges as the invoice writes them, for what is no tokens"),
+    ] = []
+
+
+class Alternatives(msgspec.Struct):
+    """A part of a line's difference that several causes explain equally well. Which of them it is, is not decided."""
+
+    one_of: Annotated[list[Cause], msgspec.Meta(description="The causes, each of which explains it")]
+    tokens: TokenCounts | None
+    usd: Usd | None
+    streams: Annotated[list[str], msgspec.Meta(description="The ids of streams that one of the causes concerns")]
 
 
 class Line(msgspec.Struct):
-    """A cell: what we saw, what is billed, and why they differ. difference = theirs - ours = explanations + unexplained."""
+    """A cell: what we saw, what is billed, and why they differ.
+
+    difference = theirs - ours = explanations + undecided + unexplained.
+    """
 
     day: Annotated[Day | None, msgspec.Meta(description="The day; null if the invoices have rows of several days")]
     provider: Annotated[str, msgspec.Meta(description="The provider, in lower case")]
@@ -99,6 +127,71 @@ class Line(msgspec.Struct):
     difference: Amount
     explanations: list[LineExplanation]
     unexplained: Amount
+    # Kept results of earlier versions have none of what follows.
+    undecided: Annotated[Amount, msgspec.Meta(description="The sum of the alternatives")] = msgspec.field(
+        default_factory=_no_amount
+    )
+    alternatives: list[Alternatives] = []
+
+
+class Verdict(msgspec.Struct):
+    """Whether one of the two, tokens or money, agrees."""
+
+    verdict: Annotated[Literal["agrees", "differs", "not_compared"], msgspec.Meta(description="The verdict")]
+    reason: Annotated[str | None, msgspec.Meta(description="One sentence: why it differs, or was not compared")]
+
+
+class Verdicts(msgspec.Struct):
+    """The verdicts on tokens and on money."""
+
+    tokens: Verdict
+    money: Verdict
+
+
+def _no_verdicts() -> Verdicts:
+    return Verdicts(Verdict("not_compared", None), Verdict("not_compared", None))
+
+
+class ProviderTotal(msgspec.Struct):
+    """The sums of the lines of a provider, or of all of them."""
+
+    provider: Annotated[str | None, msgspec.Meta(description="null: all providers together")]
+    billed: Amount
+    ours: Amount
+    difference: Amount
+    explained: Annotated[Amount, msgspec.Meta(description="The sum of the explanations")]
+    undecided: Amount
+    unexplained: Amount
+    in_dispute: Annotated[
+        Amount,
+        msgspec.Meta(description="Unexplained, undecided, and explained by a cause that a provider has to answer for"),
+    ]
+
+
+class InvoiceUsed(msgspec.Struct):
+    """A file that the audit has read."""
+
+    name: Annotated[str, msgspec.Meta(description="The file's name, without its folders")]
+    sha256: Annotated[str, msgspec.Meta(description="The digest of its bytes")]
+    format: Annotated[str, msgspec.Meta(description="The name of its format")]
+    rows: Annotated[int, msgspec.Meta(description="Rows with content, also those outside of the period")]
+    first_day: Annotated[Day | None, msgspec.Meta(description="The first day that it has a row or an empty bucket of")]
+    last_day: Day | None
+
+
+class Provenance(msgspec.Struct):
+    """What the result was made of. The time of a kept run is beside it, not in it: equal inputs give equal bytes."""
+
+    version: Annotated[str, msgspec.Meta(description="The version of Streamgauge")]
+    price_list: Annotated[str | None, msgspec.Meta(description="The version of the list of prices that is installed")]
+    ledger_sha256: Annotated[
+        str, msgspec.Meta(description="The digest of the period's records, as the ledger holds them")
+    ]
+    invoices: list[InvoiceUsed]
+    options: Annotated[dict[str, str], msgspec.Meta(description="The options that decide the result, by name")]
+    files: Annotated[
+        dict[str, str], msgspec.Meta(description="Digests of the other files, by option: map, scope, rates")
+    ]
 
 
 class FindingLine(msgspec.Struct):
@@ -134,6 +227,20 @@ class Result(msgspec.Struct):
     lines: Annotated[list[Line], msgspec.Meta(description="Every cell, also those without a difference")]
     unexplained: Annotated[Amount, msgspec.Meta(description="The sum over all lines")]
     findings: list[FindingLine]
+    # Kept results of earlier versions have none of what follows.
+    undecided: Annotated[Amount, msgspec.Meta(description="The sum over all lines")] = msgspec.field(
+        default_factory=_no_amount
+    )
+    verdicts: Verdicts = msgspec.field(default_factory=_no_verdicts)
+    totals: Annotated[list[ProviderTotal], msgspec.Meta(description="All providers together, then each provider")] = []
+    accepted: Annotated[
+        list[str], msgspec.Meta(description="One sentence for each known cause that the operator has accepted")
+    ] = []
+    notes: Annotated[
+        list[str],
+        msgspec.Meta(description="One sentence each: what was left out, given twice, or not covered by a file"),
+    ] = []
+    provenance: Provenance | None = None
 
 
 def not_compared(result: Result) -> list[Line]:

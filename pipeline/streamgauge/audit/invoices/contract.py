@@ -58,6 +58,8 @@ class InvoiceLine(NamedTuple):
     it names none. tokens: None if it has no counts. usd: None if it has no money. kind: the only kind of token that its
     money is for. half_digit: half of the last printed digit, if the export rounds its money. requests: how many requests it
     sums up. request_id: the id of the only request that it is for. is_usage: false for taxes, credits and purchases.
+    charge: what it bills, if that is no tokens: a value of `result.CHARGES`. label: that charge, as the export names it.
+    currency: of its money, in capitals.
     splits: false if its uncached input may include input that others count as read from or written to a cache. digest: of
     all its fields.
     """
@@ -75,6 +77,9 @@ class InvoiceLine(NamedTuple):
     request_id: str | None = None
     is_usage: bool = True
     splits: bool = True
+    charge: str | None = None
+    label: str | None = None
+    currency: str = "USD"
     digest: bytes = b""
 
 

@@ -1,0 +1,105 @@
+"""Explains the cells of a provider: which cause is tried when, in tokens and then in money."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from streamgauge.audit.amounts import ZERO
+from streamgauge.audit.causes import (
+    Combination,
+    Tools,
+    combinations_of,
+    explain_exact,
+    explain_lack,
+    explain_predicted,
+    explain_unseen,
+    hypotheses_of,
+)
+from streamgauge.audit.cells import Cell, Folding, ids_of
+from streamgauge.audit.money import Rates, explain_money, explain_prices, folded, rates_of
+from streamgauge.audit.moves import Moves, group_order
+from streamgauge.audit.ours import GroupKey, OurStream
+from streamgauge.audit.period import Period, day_after
+from streamgauge.audit.request_rows import RequestRows
+from streamgauge.audit.subsets import Search
+
+
+def explain(
+    cells: dict[GroupKey, Cell],
+    rows: Mapping[str, RequestRows],
+    folding: Folding,
+    end_us: Callable[[str], int],
+    tolerance: Decimal,
+    search: Search,
+) -> None:
+    """Try the causes on the cells of one provider, those with the strongest evidence first."""
+    known: dict[tuple[GroupKey, int, int], list[Combination]] = {}
+
+    def combinations(cell: Cell) -> list[Combination]:
+        key = (cell.group, len(cell.explanations), len(cell.came))
+        if key not in known:
+            own = rows.get(cell.group.provider)
+            hypotheses = hypotheses_of(cell, own, folding)
+            known[key] = list(combinations_of(hypotheses, 2 if own is None else 3))
+        return known[key]
+
+    ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group))
+    tools = Tools(combinations, search)
+
+    def each(step: Callable[[Cell, Tools], None]) -> None:
+        for cell in ordered:
+            if cell.rest != ZERO:
+                step(cell, tools)
+
+    moves = Moves(cells, end_us, tools)
+    moves.explain_edges()
+    each(explain_predicted)
+    moves.explain()
+    for step in (explain_predicted, explain_exact, explain_unseen, explain_lack):
+        each(step)
+    for cell in ordered:
+        _name_repeated(cell)
+    _explain_money(ordered, tolerance)
+
+
+def _name_repeated(cell: Cell) -> None:
+    """Name all streams of a cell for repeated rows that are all that is billed for it."""
+    rows = cell.theirs.repeated.rows
+    for index, explanation in enumerate(cell.explanations):
+        if explanation.cause == "duplicate_lines" and not explanation.streams and rows == cell.theirs.token_rows:
+            cell.explanations[index] = explanation.with_streams(ids_of(cell.billed))
+
+
+def day_ends(period: Period, offset_us: int | None) -> Callable[[str], int]:
+    """The end of a day of the invoice, in microseconds since 1970."""
+
+    def end_us(day: str) -> int:
+        if offset_us is None:
+            return Period(day, day_after(day, 1), period.timezone).until_us
+        return Period(day, day_after(day, 1), "UTC").until_us - offset_us
+
+    return end_us
+
+
+def _explain_money(cells: Sequence[Cell], tolerance: Decimal) -> None:
+    groups: dict[GroupKey, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.group._replace(day="", key=None), []).append(cell)
+    rates: dict[GroupKey, Rates | None] = {}
+
+    def rates_at(group: GroupKey) -> Rates | None:
+        price_group = group._replace(day="", key=None)
+        if price_group not in rates:
+            cells = groups[price_group]
+            rates[price_group] = folded(rates_of(_streams(cells)), cells[0].shape.splits)
+        return rates[price_group]
+
+    for cell in cells:
+        if cell.differs or cell.explanations:
+            explain_money(cell, rates_at(cell.group))
+    for price_group in sorted(groups, key=group_order):
+        explain_prices(groups[price_group], rates_at, tolerance)
+
+
+def _streams(cells: Iterable[Cell]) -> Iterable[OurStream]:
+    for cell in cells:
+        yield from (stream for stream in cell.streams if stream.has_usage and stream.priced != ZERO)
