@@ -11,6 +11,8 @@ from streamgauge.audit.ours import GroupKey
 from streamgauge.audit.period import DAY_US, DayOf, Period
 from streamgauge.audit.repeated import DigestCounts, Repeated, SeenDigests
 
+# The tier of requests that are answered later, all together: they are no streams, so no tap sees them.
+BATCH = "batch"
 # A bucket of a day that a change of the clock makes longer (25 hours).
 _LONGEST_DAY_US = DAY_US + DAY_US // 24
 
@@ -19,6 +21,7 @@ _LONGEST_DAY_US = DAY_US + DAY_US // 24
 class TheirCell:
     """What is billed in a cell. `slack`: half the last printed digit of each rounded row, added up. `requests`: None if a
     row with tokens names none. `usd_by_kind`: money that is for one kind of token. `other`: money that is for no usage.
+    `charges`: money that is for no tokens, by charge and label. `batch`: the part of the rows of the Batch API.
     """
 
     tokens: Tokens = ZERO
@@ -30,9 +33,13 @@ class TheirCell:
     money_rows: int = 0
     usd_by_kind: dict[str, Decimal] = field(default_factory=dict)
     repeated: Repeated = field(default_factory=Repeated)
+    charges: dict[tuple[str, str | None], Decimal] = field(default_factory=dict)
+    batch: "Part" = field(default_factory=lambda: Part())
 
     def add(self, line: InvoiceLine) -> None:
         """Add a row."""
+        if line.tier == BATCH:
+            self.batch.add(line)
         if line.tokens is not None:
             self.tokens = plus(self.tokens, line.tokens)
             self.token_rows += 1
@@ -44,6 +51,9 @@ class TheirCell:
             self.money_rows += 1
             if not line.is_usage:
                 self.other = EXACT.add(self.other, line.usd)
+            if line.charge is not None:
+                charge = line.charge, line.label
+                self.charges[charge] = EXACT.add(self.charges.get(charge, ZERO_USD), line.usd)
             if line.kind is not None:
                 self.usd_by_kind[line.kind] = EXACT.add(self.usd_by_kind.get(line.kind, ZERO_USD), line.usd)
 
@@ -60,6 +70,35 @@ class TheirCell:
         for kind, usd in other.usd_by_kind.items():
             self.usd_by_kind[kind] = EXACT.add(self.usd_by_kind.get(kind, ZERO_USD), usd)
         self.repeated.merge(other.repeated)
+        for charge, usd in other.charges.items():
+            self.charges[charge] = EXACT.add(self.charges.get(charge, ZERO_USD), usd)
+        self.batch.merge(other.batch)
+
+
+@dataclass
+class Part:
+    """The sums of some rows of a cell. `requests`: of the rows that name them; `usd`: of the rows with money."""
+
+    tokens: Tokens = ZERO
+    usd: Decimal = ZERO_USD
+    requests: int = 0
+    money_rows: int = 0
+
+    def add(self, line: InvoiceLine) -> None:
+        """Add a row."""
+        if line.tokens is not None:
+            self.tokens = plus(self.tokens, line.tokens)
+            self.requests += line.requests or 0
+        if line.usd is not None:
+            self.usd = EXACT.add(self.usd, line.usd)
+            self.money_rows += 1
+
+    def merge(self, other: "Part") -> None:
+        """Add all rows of another part."""
+        self.tokens = plus(self.tokens, other.tokens)
+        self.usd = EXACT.add(self.usd, other.usd)
+        self.requests += other.requests
+        self.money_rows += other.money_rows
 
 
 @dataclass
