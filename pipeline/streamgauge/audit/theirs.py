@@ -18,6 +18,32 @@ _LONGEST_DAY_US = DAY_US + DAY_US // 24
 
 
 @dataclass
+class Part:
+    """The sums of some rows of a cell. `requests`: of the rows that name them; `usd`: of the rows with money."""
+
+    tokens: Tokens = ZERO
+    usd: Decimal = ZERO_USD
+    requests: int = 0
+    money_rows: int = 0
+
+    def add(self, line: InvoiceLine) -> None:
+        """Add a row."""
+        if line.tokens is not None:
+            self.tokens = plus(self.tokens, line.tokens)
+            self.requests += line.requests or 0
+        if line.usd is not None:
+            self.usd = EXACT.add(self.usd, line.usd)
+            self.money_rows += 1
+
+    def merge(self, other: "Part") -> None:
+        """Add all rows of another part."""
+        self.tokens = plus(self.tokens, other.tokens)
+        self.usd = EXACT.add(self.usd, other.usd)
+        self.requests += other.requests
+        self.money_rows += other.money_rows
+
+
+@dataclass
 class TheirCell:
     """What is billed in a cell. `slack`: half the last printed digit of each rounded row, added up. `requests`: None if a
     row with tokens names none. `usd_by_kind`: money that is for one kind of token. `other`: money that is for no usage.
@@ -34,7 +60,7 @@ class TheirCell:
     usd_by_kind: dict[str, Decimal] = field(default_factory=dict)
     repeated: Repeated = field(default_factory=Repeated)
     charges: dict[tuple[str, str | None], Decimal] = field(default_factory=dict)
-    batch: "Part" = field(default_factory=lambda: Part())
+    batch: Part = field(default_factory=Part)
 
     def add(self, line: InvoiceLine) -> None:
         """Add a row."""
@@ -73,32 +99,6 @@ class TheirCell:
         for charge, usd in other.charges.items():
             self.charges[charge] = EXACT.add(self.charges.get(charge, ZERO_USD), usd)
         self.batch.merge(other.batch)
-
-
-@dataclass
-class Part:
-    """The sums of some rows of a cell. `requests`: of the rows that name them; `usd`: of the rows with money."""
-
-    tokens: Tokens = ZERO
-    usd: Decimal = ZERO_USD
-    requests: int = 0
-    money_rows: int = 0
-
-    def add(self, line: InvoiceLine) -> None:
-        """Add a row."""
-        if line.tokens is not None:
-            self.tokens = plus(self.tokens, line.tokens)
-            self.requests += line.requests or 0
-        if line.usd is not None:
-            self.usd = EXACT.add(self.usd, line.usd)
-            self.money_rows += 1
-
-    def merge(self, other: "Part") -> None:
-        """Add all rows of another part."""
-        self.tokens = plus(self.tokens, other.tokens)
-        self.usd = EXACT.add(self.usd, other.usd)
-        self.requests += other.requests
-        self.money_rows += other.money_rows
 
 
 @dataclass
