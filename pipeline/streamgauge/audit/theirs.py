@@ -75,7 +75,7 @@ class TheirCell:
             self.usd = EXACT.add(self.usd, line.usd)
             self.slack = EXACT.add(self.slack, line.half_digit)
             self.money_rows += 1
-            if not line.is_usage:
+            if line.charge is not None:
                 self.other = EXACT.add(self.other, line.usd)
             if line.charge is not None:
                 charge = line.charge, line.label
@@ -172,7 +172,7 @@ class Theirs:
         if isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US:
             if not self._is_inside(file, line.when):
                 return
-            if line.tokens is not None or line.is_usage:  # a tax or a credit of a month is beside the usage of its days
+            if line.charge is None:  # a tax or a credit of a month is beside the usage of its days
                 self.shapes.setdefault(line.provider, Shape()).has_days = False
         if self._period.reads(group.day):
             self.days.setdefault(line.provider, set()).add(group.day)

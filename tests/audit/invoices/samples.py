@@ -154,7 +154,7 @@ SAMPLES = (
             },
             _DASHBOARD_TIMES | {"amount_value": "", "amount_currency": "", "line_item": "", "project_id": ""},
         ],
-        (("o3", None, Decimal("0.56177125"), None),),
+        (("o3", None, Decimal("0.56177125"), "priority"),),
     ),
     Sample(
         "Anthropic usage report (API)",

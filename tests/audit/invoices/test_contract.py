@@ -295,7 +295,7 @@ def test_a_credit_belongs_to_no_model() -> None:
     (line, _) = read(
         first_with(BY_NAME["OpenAI costs (API)"], amount={"value": "-5", "currency": "usd"}, line_item=None)
     )
-    assert (line.usd, line.model, line.is_usage) == (Decimal(-5), None, False)
+    assert (line.usd, line.model, line.charge) == (Decimal(-5), None, "credit")
 
 
 @pytest.mark.parametrize(
@@ -378,12 +378,6 @@ def test_a_correction_of_focus_may_be_negative() -> None:
         first_with(BY_NAME["FOCUS"], ChargeClass="Correction", ConsumedQuantity="-1000", EffectiveCost="-0.3")
     )
     assert (line.tokens, line.usd) == (Tokens(input_cached=-1_000), Decimal("-0.3"))
-
-
-@pytest.mark.parametrize("category", ["Tax", "Credit", "Purchase", "Adjustment"])
-def test_a_charge_of_focus_that_is_no_usage_is_no_models(category: str) -> None:
-    (line,) = read(first_with(BY_NAME["FOCUS"], ChargeCategory=category))
-    assert (line.model, line.tokens, line.usd, line.is_usage) == (None, None, Decimal("2.4"), False)
 
 
 # --- any values, any split ------------------------------------------------------------------------------------------

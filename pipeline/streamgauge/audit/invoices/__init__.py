@@ -3,6 +3,7 @@
 Every reader is strict: it raises InvoiceError for what it does not know, and guesses no unit and no currency.
 
 contract.py    lines of an invoice, and errors
+charges.py     names what is billed beside tokens
 file.py        finds the format of a file; csv_rows.py and json_rows.py: its rows; values.py: their values
 openai.py anthropic.py anthropic_console.py openrouter.py   the providers' exports
 focus.py       FOCUS, of any provider

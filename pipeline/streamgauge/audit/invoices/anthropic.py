@@ -3,7 +3,10 @@
 The four input parts of usage exclude each other. Amounts are decimal strings in cents.
 """
 
+from decimal import Decimal
+
 from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.invoices.charges import charge_of
 from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, signs
 from streamgauge.audit.invoices.values import (
     Values,
@@ -28,6 +31,13 @@ KINDS = {
     "cache_creation.ephemeral_1h_input_tokens": "input_cache_write",
     "output_tokens": "output",
 }
+
+
+def charge_of_type(cost_type: str | None, usd: Decimal) -> str | None:
+    """What a row of costs bills beside tokens; None if it bills tokens. A negative amount is a credit."""
+    if usd < 0:
+        return "credit"
+    return None if cost_type in (None, "tokens") else charge_of(cost_type)
 
 
 def _keys(values: Values) -> tuple[str, ...]:
@@ -81,6 +91,7 @@ def _cost(row: Row) -> InvoiceLine:
         raise BadFieldError("model", f"it is empty: export the costs grouped by {group}")
     if kind is not None and kind not in KINDS:
         raise BadFieldError("token_type", f"{shown(kind)} is not one of {', '.join(KINDS)}")
+    charge = charge_of_type(cost_type, usd)
     return InvoiceLine(
         provider=PROVIDER,
         when=span(row.bucket, "starting_at", "ending_at"),
@@ -90,7 +101,8 @@ def _cost(row: Row) -> InvoiceLine:
         usd=usd,
         kind=KINDS[kind] if kind else None,
         requests=count(values, "requests"),
-        is_usage=usd >= 0,
+        charge=charge,
+        label=None if charge is None else text(values, "description") or cost_type,
     )
 
 

@@ -6,7 +6,7 @@ The CSV of costs names models and keys as the Console shows them; the CSV of tok
 from decimal import Decimal
 
 from streamgauge.audit.amounts import EXACT, Tokens
-from streamgauge.audit.invoices.anthropic import PROVIDER
+from streamgauge.audit.invoices.anthropic import PROVIDER, charge_of_type
 from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, signs
 from streamgauge.audit.invoices.values import (
     Values,
@@ -67,6 +67,8 @@ def _cost(row: Row) -> InvoiceLine:
     model = text(values, "model")
     if model is None and kind is not None and usd >= 0:
         raise BadFieldError("model", "it is empty: a charge for tokens has a model")
+    cost_type = text(values, "cost_type")
+    charge = charge_of_type(cost_type, usd)
     return InvoiceLine(
         provider=PROVIDER,
         when=date(values, "usage_date_utc"),
@@ -76,7 +78,8 @@ def _cost(row: Row) -> InvoiceLine:
         usd=usd,
         kind=_KINDS[kind] if kind else None,
         half_digit=_HALF_CENT,
-        is_usage=usd >= 0,
+        charge=charge,
+        label=None if charge is None else cost_type,
     )
 
 

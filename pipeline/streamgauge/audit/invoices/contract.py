@@ -57,11 +57,10 @@ class InvoiceLine(NamedTuple):
     model's. keys: the ids and names of API key, workspace and project that it names, the most specific first. tier: None if
     it names none. tokens: None if it has no counts. usd: None if it has no money. kind: the only kind of token that its
     money is for. half_digit: half of the last printed digit, if the export rounds its money. requests: how many requests it
-    sums up. request_id: the id of the only request that it is for. is_usage: false for taxes, credits and purchases.
-    charge: what it bills, if that is no tokens: a value of `result.CHARGES`. label: that charge, as the export names it.
-    currency: of its money, in capitals.
-    splits: false if its uncached input may include input that others count as read from or written to a cache. digest: of
-    all its fields.
+    sums up. request_id: the id of the only request that it is for. splits: false if its uncached input may include input
+    that others count as read from or written to a cache. charge: what it bills, if that is no tokens: a value of
+    `result.CHARGES`; None for usage. label: that charge, as the export names it; None if it does not. currency: of its
+    money, in capitals. digest: of all its fields.
     """
 
     provider: str
@@ -75,7 +74,6 @@ class InvoiceLine(NamedTuple):
     half_digit: Decimal = ZERO_USD
     requests: int | None = None
     request_id: str | None = None
-    is_usage: bool = True
     splits: bool = True
     charge: str | None = None
     label: str | None = None

@@ -10,6 +10,7 @@ from decimal import Decimal
 import msgspec
 
 from streamgauge.audit.amounts import EXACT, Tokens
+from streamgauge.audit.invoices.charges import charge_of
 from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Meter, Row, signs
 from streamgauge.audit.invoices.values import (
     MAX_COUNT,
@@ -90,27 +91,38 @@ def _quantity(values: Values, is_correction: bool) -> int | None:
     return None
 
 
+def _charge_of(category: str, label: str, usd: Decimal) -> str:
+    """The charge of a row that is not for tokens."""
+    if category in ("tax", "credit"):
+        return category
+    named = charge_of(label)
+    return "credit" if named == "other_charge" and category == "usage" and usd < 0 else named
+
+
 def _charge(row: Row) -> InvoiceLine | None:
     values = row.values
     check_usd(values, "BillingCurrency")
     usd = required_money(values, "EffectiveCost")
-    category = required_text(values, "ChargeCategory").lower()
+    category = required_text(values, "ChargeCategory")
+    is_usage = category.lower() == "usage"
+    label = text(values, "ChargeDescription") or text(values, "SkuMeter") or category
     line = InvoiceLine(
         provider=_provider(values),
         when=span(values, "ChargePeriodStart", "ChargePeriodEnd"),
         model=None,
         keys=texts(text(values, "SubAccountId"), text(values, "SubAccountName")),
         usd=usd,
-        is_usage=category == "usage" and usd >= 0,
+        charge=_charge_of(category.lower(), label, usd),
+        label=label,
     )
-    if category != "usage":
+    if not is_usage:
         return line if usd else None
     tokens = _quantity(values, text(values, "ChargeClass") == "Correction")
     if tokens is None:
         return line
     meter, splits = _meter(row, _details(values))
     counts = _NO_TOKENS._replace(**{meter.kind: tokens})
-    return line._replace(model=meter.model, kind=meter.kind, tokens=counts, splits=splits, is_usage=True)
+    return line._replace(model=meter.model, kind=meter.kind, tokens=counts, splits=splits, charge=None, label=None)
 
 
 FORMATS = (

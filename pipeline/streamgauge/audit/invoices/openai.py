@@ -1,12 +1,13 @@
 """OpenAI: usage and costs of the organization API, and the dashboard's exports of both. See docs/guides/audit.md for sources.
 
-`input_tokens` includes cached and cache-write tokens. Costs name model and kind of token in `line_item`; amounts are dollars,
-a number or a string.
+`input_tokens` includes cached and cache-write tokens. Costs name model, tier and kind of token in `line_item`, or a charge
+that is no tokens; amounts are a number or a string.
 """
 
 import re
 
 from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.invoices.charges import charge_of
 from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, signs
 from streamgauge.audit.invoices.values import (
     Values,
@@ -23,7 +24,11 @@ from streamgauge.audit.invoices.values import (
 )
 
 PROVIDER = "openai"
-_LINE_ITEM = re.compile(r"(priority \| )?(.+), (input|output|cached input|cache writes)(, long context)?")
+# A tier stands before the model ("priority | o3, output") or before the kind ("gpt-5-2025-08-07, batch input").
+_TIERS = "batch|flex|priority"
+_LINE_ITEM = re.compile(
+    rf"(?:({_TIERS}) \| )?(.+?), (?:({_TIERS}) )?(input|output|cached input|cache writes)(?:, long context)?"
+)
 # A suffix of the model in a line item: the modality, which is no part of its name.
 _MODALITY = re.compile(r" (text|audio|image)$")
 _KINDS = {
@@ -107,13 +112,15 @@ def _cost_line(values: Values) -> InvoiceLine:
         when="",
         model=_MODALITY.sub("", match[2]) if match else None,
         keys=_keys(values),
-        kind=_KINDS[match[3]] if match else None,
-        is_usage=item is not None,
+        tier=match[1] or match[3] if match else None,
+        kind=_KINDS[match[4]] if match else None,
+        charge=None if match else charge_of(item) if item else "credit",
+        label=None if match else item,
     )
 
 
 _USAGE_SIGNS = signs("input_tokens output_tokens num_model_requests")
-# The costs do not tell batch and flex from the standard tier: only priority has a mark.
+# The costs do not always tell batch and flex from the standard tier: a line item may name a tier, or not.
 FORMATS = (
     Format(
         "OpenAI usage (API)",
