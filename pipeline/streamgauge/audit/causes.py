@@ -2,9 +2,9 @@
 
 A hypothesis is what a cause would add to our tokens, in full, from the cell itself. `combinations_of` gives the ways to
 combine them, none first. The search tries each, and accepts a combination only if nothing is left over, or if what is left
-over has a cause with evidence of its own: streams that add up to it, a stream that ended without usage and whose bounds
-hold it, a surplus that a request may have, a count of requests. An estimate is only a bound here; it never is a part of
-a sum.
+over are streams that add up to it. Bounds come last and alone: streams that ended without usage, and requests that no tap
+saw (`explain_bounded`). A cause is named only if no other one explains the same tokens as well; else these are undecided
+(decision 53).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -29,7 +29,7 @@ from streamgauge.audit.amounts import (
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
 from streamgauge.audit.ours import OurStream
 from streamgauge.audit.request_rows import RequestRows, total_billed
-from streamgauge.audit.subsets import Search
+from streamgauge.audit.subsets import Search, is_decidable
 
 # Streams of a cell in which a search for streams is combined with two hypotheses.
 MAX_FOR_PAIRS = 60
@@ -46,8 +46,9 @@ _CACHE_PATTERNS = (
 
 Change = Callable[[OurStream], Tokens]
 MISSING, RETRIES, CACHE = "missing_from_invoice", "retries_billed_twice", "cache_counted_differently"
-ABORTED, COVERAGE = "aborted_without_usage", "coverage"
-# The largest input of a request whose size is not known (tokens): the largest context that providers offer.
+ABORTED, NOT_REPORTED, COVERAGE = "aborted_without_usage", "usage_not_reported", "coverage"
+# The largest input of a request (tokens): the largest context that providers offer. The size of a request's body is no bound,
+# since input may be held by reference: a URL, the id of a file, the id of an earlier response.
 MAX_INPUT = 2_000_000
 # The largest output of a request without a limit (tokens): the largest that providers allow.
 MAX_OUTPUT = 128_000
@@ -58,7 +59,7 @@ class Hypothesis:
     """The tokens, money and requests that a cause would add to a cell.
 
     usd: None if it follows from what is left of the money. requests: how many requests it adds. change: what it adds for one
-    stream, if the cause is a way to count every stream.
+    stream, if the cause is a way to count every stream; `way`: that way, equal in all cells.
     """
 
     cause: str
@@ -67,6 +68,7 @@ class Hypothesis:
     streams: tuple[OurStream, ...] = ()
     requests: int = 0
     change: Change | None = None
+    way: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ class Combination:
     def has(self, cause: str) -> bool:
         """Whether a part is of this cause."""
         return any(part.cause == cause for part in self.parts)
+
+    @property
+    def causes(self) -> frozenset[str]:
+        """The causes of its parts."""
+        return frozenset(part.cause for part in self.parts)
 
     def counted(self, stream: OurStream) -> Tokens:
         """The tokens that are billed for a stream if the hypotheses hold."""
@@ -104,15 +111,27 @@ class Combination:
 
 
 class Tools(NamedTuple):
-    """What the search for causes uses: the combinations of a cell's hypotheses, and the search for streams."""
+    """What the search for causes uses: the combinations of a cell's hypotheses, the search for streams, and the ways to count
+    (cause and way) that predict another cell of the model exactly.
+    """
 
     combinations: Callable[[Cell], list[Combination]]
     search: Search
+    found: set[tuple[str, tuple[int, ...]]]
 
     def few(self, cell: Cell) -> list[Combination]:
         """The combinations of a cell that are worth a search for streams: among many streams, at most one hypothesis."""
         most = 0 if self.search.is_spent else 3 if len(cell.streams) <= MAX_FOR_PAIRS else 1
         return [combination for combination in self.combinations(cell) if len(combination.parts) <= most]
+
+    def found_elsewhere(self, cell: Cell) -> list[Combination]:
+        """The combinations of ways to count that were found exactly in another cell, the largest first."""
+        found = [
+            combination
+            for combination in self.combinations(cell)
+            if combination.parts and all((part.cause, part.way) in self.found for part in combination.parts)
+        ]
+        return sorted(found, key=lambda combination: -len(combination.parts))
 
 
 def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator[Combination]:
@@ -125,7 +144,7 @@ def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator
 
 def hypotheses_of(cell: Cell, requests: RequestRows | None, folding: Folding) -> list[Hypothesis]:
     """The hypotheses of a cell, the most certain first. With a row for each request, most are known exactly."""
-    hypotheses = [] if requests is None else [_missing(cell, requests), _aborted(cell, requests)]
+    hypotheses = [] if requests is None else [_missing(cell, requests), *_without_final_usage(cell, requests)]
     hypotheses += [*_duplicates(cell, folding), *_reasoning(cell), *_cache(cell)]
     hypotheses += _retries(cell) if requests is None else _unseen(cell, requests)
     known = {explanation.cause for explanation in cell.explanations}
@@ -202,7 +221,7 @@ def _reasoning(cell: Cell) -> list[Hypothesis]:
             return Tokens(output=sign * stream.reasoning)
 
         tokens = Tokens(output=sign * count)
-        return Hypothesis("reasoning_counted_differently", tokens, None, tuple(streams), change=change)
+        return Hypothesis("reasoning_counted_differently", tokens, None, tuple(streams), change=change, way=(sign,))
 
     return [hypothesis(1), hypothesis(-1)]
 
@@ -216,7 +235,7 @@ def _cache(cell: Cell) -> list[Hypothesis]:
         tokens = _counted_as(pattern, ours)
         if tokens not in hypotheses:
             hypotheses[tokens] = Hypothesis(
-                "cache_counted_differently", tokens, None, streams, change=_change_of(pattern)
+                "cache_counted_differently", tokens, None, streams, change=_change_of(pattern), way=pattern
             )
     return list(hypotheses.values())
 
@@ -254,18 +273,24 @@ def _missing(cell: Cell, requests: RequestRows) -> Hypothesis:
     return Hypothesis("missing_from_invoice", negated(tokens_of(streams)), usd_negated(usd_of(streams)), tuple(streams))
 
 
-def _aborted(cell: Cell, requests: RequestRows) -> Hypothesis:
-    """Hypothesis of aborted streams: what is billed beyond what they reported before they ended."""
-    tokens, streams = ZERO, []
-    for stream in cell.streams:
-        billed = (
-            None if stream.is_final or not stream.response_id else requests.billed_in(cell.group, stream.response_id)
-        )
-        if billed is not None:
-            streams.append(stream)
-            tokens = plus(tokens, minus(billed.tokens, stream.tokens))
-    requests_added = sum(not stream.has_usage for stream in streams)
-    return Hypothesis("aborted_without_usage", tokens, None, tuple(streams), requests_added)
+def _without_final_usage(cell: Cell, requests: RequestRows) -> list[Hypothesis]:
+    """Hypotheses of streams without final usage: what is billed beyond what they reported before they ended."""
+    billed = {
+        stream.id: requests.billed_in(cell.group, stream.response_id or "")
+        for stream in cell.streams
+        if not stream.is_final
+    }
+
+    def hypothesis(cause: str, is_completed: bool) -> Hypothesis:
+        streams = [
+            stream
+            for stream in cell.streams
+            if stream.is_completed == is_completed and billed.get(stream.id) is not None
+        ]
+        tokens = total_of(minus(found.tokens, stream.tokens) for stream in streams if (found := billed[stream.id]))
+        return Hypothesis(cause, tokens, None, tuple(streams), sum(not stream.has_usage for stream in streams))
+
+    return [hypothesis(ABORTED, is_completed=False), hypothesis(NOT_REPORTED, is_completed=True)]
 
 
 def _unseen(cell: Cell, requests: RequestRows) -> list[Hypothesis]:
@@ -286,27 +311,39 @@ def _unseen(cell: Cell, requests: RequestRows) -> list[Hypothesis]:
     ]
 
 
-class Bounds(NamedTuple):
-    """The most that a provider may bill for a stream beyond what it reported (the least is nothing)."""
-
-    input: int
-    output: int
-
-
-def bounds_of(stream: OurStream) -> Bounds:
-    """The bounds of a stream: a token is at least a byte of the request, and output ends at the request's limit."""
-    known = stream.tokens
-    most_input = MAX_INPUT if stream.input_limit is None else stream.input_limit
-    most_output = MAX_OUTPUT if stream.output_limit is None else stream.output_limit
-    return Bounds(max(0, most_input - known.input), max(0, most_output - known.output))
-
-
 def explain_predicted(cell: Cell, tools: Tools) -> None:
-    """Explain a cell by the combination of hypotheses that predicts its difference exactly."""
-    for combination in tools.combinations(cell):
-        if cell.rest == combination.tokens:
-            combination.apply(cell)
-            return
+    """Explain a cell by the smallest combination of hypotheses that predicts its difference exactly.
+
+    If several of the smallest do, with different causes, the difference is undecided, unless only those of one set of causes
+    agree with the count of requests.
+    """
+    combinations = tools.combinations(cell)
+    fitting = [
+        one for one in combinations if one.parts and one.tokens == cell.rest and _is_no_chance(one, combinations)
+    ]
+    smallest = min((len(one.parts) for one in fitting), default=0)
+    best = [one for one in fitting if len(one.parts) == smallest]
+    if len({one.causes for one in best}) > 1:
+        best = [one for one in best if _agrees_in_requests(cell, one)] or best
+    if not best:
+        return
+    if len({one.causes for one in best}) > 1:
+        streams = {stream.id: stream for one in best for part in one.parts for stream in part.streams}
+        cell.leave_undecided((cause for one in best for cause in one.causes), cell.rest, streams.values())
+        return
+    tools.found.update((part.cause, part.way) for part in best[0].parts if part.change is not None)
+    best[0].apply(cell)
+
+
+def _is_no_chance(combination: Combination, combinations: Sequence[Combination]) -> bool:
+    """Whether a combination of several hypotheses fits by more than chance: so many of that size were tried."""
+    size = len(combination.parts)
+    return size == 1 or is_decidable(sum(len(one.parts) == size for one in combinations), combination.tokens)
+
+
+def _agrees_in_requests(cell: Cell, combination: Combination) -> bool:
+    more = cell.requests_rest
+    return more is None or 0 <= more - combination.requests <= len(_without_usage(cell))
 
 
 def explain_exact(cell: Cell, tools: Tools) -> None:
@@ -338,7 +375,7 @@ def _explain_missing(cell: Cell, combination: Combination, search: Search, tried
 
 def _explain_cache(cell: Cell, combination: Combination, _search: Search, _tried: int) -> bool:
     rest = minus(cell.rest, combination.tokens)
-    if not is_cache_shift(rest) or combination.has(CACHE):
+    if combination.parts or not is_cache_shift(rest):
         return False
     combination.apply(cell)
     cell.explain(CACHE, rest, None, cached_streams(cell))
@@ -347,8 +384,8 @@ def _explain_cache(cell: Cell, combination: Combination, _search: Search, _tried
 
 def _explain_retries(cell: Cell, combination: Combination, _search: Search, _tried: int) -> bool:
     rest = minus(cell.rest, combination.tokens)
-    attempts = _attempts(cell, rest)
-    if not attempts or combination.has(RETRIES):
+    attempts = [] if combination.parts else _attempts(cell, rest)
+    if not attempts:
         return False
     combination.apply(cell)
     cell.explain(RETRIES, rest, None, attempts, len(attempts))
@@ -362,56 +399,109 @@ def _attempts(cell: Cell, rest: Tokens) -> list[OurStream]:
     pairs = attempts_of(cell)
     choices = [pairs, *([pair] for pair in pairs)] if len(pairs) > 1 else [pairs]
     for chosen in choices:
-        most = sum(bounds_of(attempt).output for attempt, _ in chosen)
+        most = _most_output(attempt for attempt, _ in chosen)
         if chosen and tokens_of(stream for _, stream in chosen).input == rest.input and rest.output <= most:
             return [attempt for attempt, _ in chosen]
     return []
 
 
-def explain_unseen(cell: Cell, tools: Tools) -> None:
-    """Explain a surplus: by streams that ended without usage, else by requests that no tap saw."""
-    for combination in tools.few(cell):
+def explain_bounded(cell: Cell, tools: Tools) -> None:
+    """Explain what is left of a cell by the causes that only bounds limit: alone, or beside a way to count that was found
+    exactly in another cell of the model.
+    """
+    for combination in (*tools.found_elsewhere(cell), *tools.combinations(cell)[:1]):
         rest = minus(cell.rest, combination.tokens)
-        aborted = _aborted_within_bounds(cell, rest, combination)
-        if aborted and not combination.has(ABORTED):
+        if rest == ZERO:
             combination.apply(cell)
-            cell.explain(ABORTED, rest, None, aborted, sum(not stream.has_usage for stream in aborted))
             return
-    for combination in tools.few(cell):
-        rest = minus(cell.rest, combination.tokens)
-        if _is_unseen(cell, rest, combination) and not combination.has(COVERAGE):
-            combination.apply(cell)
-            cell.explain(COVERAGE, rest, None, requests=cell.requests_rest or 0)
-            return
+        more = cell.requests_rest
+        more = None if more is None else more - combination.requests
+        causes = _bounded_causes(cell, rest, more)
+        if not causes:
+            continue
+        combination.apply(cell)
+        streams = [stream for cause in causes for stream in _concerned(cell, cause, rest)]
+        if len(causes) > 1:
+            cell.leave_undecided(causes, rest, streams)
+        else:
+            cell.explain(causes[0], rest, None, streams, _requests_of(causes[0], cell, more))
+        return
 
 
-def _aborted_within_bounds(cell: Cell, rest: Tokens, combination: Combination) -> list[OurStream]:
-    """Streams of the cell without final usage, if the surplus lies within their bounds."""
-    streams = [stream for stream in cell.streams if not stream.is_final and stream.was_sent]
-    bounds = [bounds_of(stream) for stream in streams]
-    most = Bounds(sum(bound.input for bound in bounds), sum(bound.output for bound in bounds))
-    if not streams or rest == ZERO or min(rest) < 0 or rest.input > most.input or rest.output > most.output:
+def _bounded_causes(cell: Cell, rest: Tokens, more: int | None) -> list[str]:
+    """The causes whose bounds hold this rest. `more`: how many more requests are billed than streams with usage of ours, if
+    they are counted.
+    """
+    if max(rest) <= 0:  # a lack that no streams add up to: the invoice also lacks requests
+        return [MISSING] if more is not None and more < 0 and rest.input < 0 else []
+    if min(rest) < 0:
         return []
-    more = cell.requests_rest
-    return [] if more is not None and more - combination.requests > len(streams) else streams
-
-
-def _is_unseen(cell: Cell, rest: Tokens, combination: Combination) -> bool:
-    """Whether a surplus may be of requests that no tap saw: each has input, and is counted where requests are."""
-    if rest == ZERO or min(rest) < 0:
-        return False
     if cell.ours.streams == 0:
-        return True
-    more = cell.requests_rest
-    return rest.input > 0 and (more is None or more > combination.requests)
+        return [COVERAGE]
+    partial = [stream for stream in _broken(cell) if stream.has_usage]
+    if rest.input == 0:  # each further request has input, so only streams that reported it already may have used more
+        return [ABORTED] if partial and rest.output <= _most_output(partial) else []
+    if not cell.is_read and cell.ours.streams > cell.ours.reported:
+        return [ABORTED, NOT_REPORTED, COVERAGE]
+    aborted = [stream for stream in _broken(cell) if not stream.has_usage]
+    unreported = _unreported(cell)
+    may_be_aborted = bool(aborted) and _is_within(rest, [*aborted, *partial])
+    may_be_unreported = bool(unreported) and _is_within(rest, [*unreported, *aborted, *partial])
+    if more is None:
+        possible = {ABORTED: may_be_aborted, NOT_REPORTED: may_be_unreported, COVERAGE: True}
+    else:
+        seen = len(aborted) + len(unreported)
+        possible = {
+            # A completed stream is billed, so the count of requests includes it.
+            ABORTED: may_be_aborted and len(unreported) < more <= seen,
+            NOT_REPORTED: may_be_unreported and len(unreported) <= more,
+            COVERAGE: more > len(unreported) and more != seen,
+        }
+    return [cause for cause, is_possible in possible.items() if is_possible]
 
 
-def explain_lack(cell: Cell, tools: Tools) -> None:
-    """Explain a lack that no streams add up to, if the invoice also lacks requests."""
-    more = cell.requests_rest
-    for combination in tools.few(cell):
-        rest = minus(cell.rest, combination.tokens)
-        if rest != ZERO and max(rest) <= 0 and more is not None and more < combination.requests:
-            combination.apply(cell)
-            cell.explain(MISSING, rest, None, requests=more - combination.requests)
-            return
+def _requests_of(cause: str, cell: Cell, more: int | None) -> int:
+    """How many requests a cause adds to ours."""
+    if more is not None:
+        return more
+    return sum(not stream.has_usage for stream in _concerned(cell, cause, ZERO))
+
+
+def _concerned(cell: Cell, cause: str, rest: Tokens) -> list[OurStream]:
+    """The streams that a cause with bounds concerns."""
+    if cause == ABORTED:
+        return [stream for stream in _broken(cell) if stream.has_usage or rest.input]
+    return _unreported(cell) if cause == NOT_REPORTED else []
+
+
+def _without_usage(cell: Cell) -> list[OurStream]:
+    """The streams without usage that may be billed: the upstream answered them, and not with an error."""
+    return [stream for stream in cell.streams if not stream.has_usage and stream.was_sent and not stream.is_refused]
+
+
+def _broken(cell: Cell) -> list[OurStream]:
+    """The streams without final usage that did not complete, and may be billed."""
+    return [
+        stream
+        for stream in cell.streams
+        if not stream.is_final and not stream.is_completed and stream.was_sent and not stream.is_refused
+    ]
+
+
+def _unreported(cell: Cell) -> list[OurStream]:
+    """The completed streams without usage."""
+    return [stream for stream in _without_usage(cell) if stream.is_completed]
+
+
+def _is_within(rest: Tokens, streams: Sequence[OurStream]) -> bool:
+    """Whether these streams may have so much input and output beyond what they reported."""
+    most_input = sum(max(0, MAX_INPUT - stream.tokens.input) for stream in streams)
+    return rest.input <= most_input and rest.output <= _most_output(streams)
+
+
+def _most_output(streams: Iterable[OurStream]) -> int:
+    """The most output that these streams may have beyond what they reported (tokens): it ends at each request's limit."""
+    return sum(
+        max(0, (MAX_OUTPUT if stream.output_limit is None else stream.output_limit) - stream.tokens.output)
+        for stream in streams
+    )

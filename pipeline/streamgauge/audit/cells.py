@@ -47,7 +47,8 @@ class Rate(NamedTuple):
 class Explanation:
     """A part of a difference and its cause.
 
-    usd: None if its money is not known. streams: the ids, by start. requests: how many requests it adds to ours.
+    usd: None if its money is not known. streams: the ids, by start. requests: how many requests it adds to ours. labels: the
+    names of charges, as the invoice writes them.
     """
 
     cause: str
@@ -56,10 +57,21 @@ class Explanation:
     streams: tuple[str, ...] = ()
     rates: tuple[Rate, ...] = ()
     requests: int = 0
+    labels: tuple[str, ...] = ()
 
     def with_streams(self, streams: Iterable[str]) -> "Explanation":
         """The same with other streams."""
         return replace(self, streams=tuple(streams))
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A part of a difference that each of several causes explains. usd, streams: as in Explanation."""
+
+    one_of: tuple[str, ...]
+    tokens: Tokens
+    usd: Decimal | None = None
+    streams: tuple[str, ...] = ()
 
 
 @dataclass
@@ -110,6 +122,7 @@ class Cell:
     theirs: TheirCell
     billed_day: bool
     explanations: list[Explanation] = field(default_factory=list)
+    undecided: list[Undecided] = field(default_factory=list)
     streams: list[OurStream] = field(default_factory=list)
     is_read: bool = False
     gone: set[str] = field(default_factory=set)
@@ -155,21 +168,20 @@ class Cell:
         return self.our_usd is None and bool(self.their_usd)
 
     @property
+    def _parts(self) -> list[Explanation | Undecided]:
+        return [*self.explanations, *self.undecided]
+
+    @property
     def rest(self) -> Tokens:
-        """The tokens that are not explained yet."""
-        return minus(self.tokens, total_of(explanation.tokens for explanation in self.explanations))
+        """The tokens that are neither explained nor undecided."""
+        return minus(self.tokens, total_of(part.tokens for part in self._parts))
 
     @property
     def usd_rest(self) -> Decimal | None:
-        """The money that is not explained yet; None if it is unknown."""
+        """The money that is neither explained nor undecided; None if it is unknown."""
         if self.usd is None:
             return None
-        return usd_minus(
-            self.usd,
-            usd_total(
-                explanation.usd if explanation.usd is not None else ZERO_USD for explanation in self.explanations
-            ),
-        )
+        return usd_minus(self.usd, usd_total(ZERO_USD if part.usd is None else part.usd for part in self._parts))
 
     @property
     def differs(self) -> bool:
@@ -182,6 +194,10 @@ class Cell:
         """Add an explanation."""
         money = None if self.usd is None else usd
         self.explanations.append(Explanation(cause, tokens, money, ids_of(streams), requests=requests))
+
+    def leave_undecided(self, one_of: Iterable[str], tokens: Tokens, streams: Iterable[OurStream] = ()) -> None:
+        """Say that each of several causes explains these tokens. Their money follows from prices."""
+        self.undecided.append(Undecided(tuple(sorted(set(one_of))), tokens, None, ids_of(streams)))
 
     def explain_missing(self, streams: list[OurStream]) -> None:
         """Add the explanation that streams are not billed."""

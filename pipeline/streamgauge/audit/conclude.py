@@ -60,17 +60,21 @@ def conclude(
     """The result. Raises AssertionError if a difference is not the sum of its parts, which would be a bug."""
     for cell in cells:
         _check(cell)
-    causes, unexplained = _causes(cells), Sum()
+    causes, unexplained, undecided = _causes(cells), Sum(), Sum()
     for cell in cells:
         unexplained.add(cell.rest if cell.shape.has_tokens else None, cell.usd_rest, cell.shape.splits)
+        undecided.add(*_undecided(cell), cell.shape.splits)
+    verdicts = _verdicts(cells, tolerance, scope)
     return Result(
         period=Days(period.first, period.end, period.timezone),
-        agrees=_agrees(cells, causes, tolerance),
+        agrees=_agrees(verdicts),
         tolerance=tolerance,
         coverage={provider: _coverage(provider, shapes[provider], cells) for provider in sorted(shapes)},
         causes=causes,
         lines=[_line(cell) for cell in cells],
         unexplained=unexplained.amount(),
+        undecided=undecided.amount(),
+        verdicts=verdicts,
         findings=[
             FindingLine(
                 finding.name, finding.provider, finding.model, finding.concerned, list(finding.streams), finding.detail
@@ -148,6 +152,8 @@ def _line(cell: Cell) -> Line:
             for explanation in sorted(cell.explanations, key=_order)
         ],
         unexplained=_amount(cell.rest if has_tokens else None, cell.usd_rest, splits),
+        undecided=_amount(*_undecided(cell), splits),
+        alternatives=[_alternatives(part, splits if has_tokens else None) for part in cell.undecided],
     )
 
 

@@ -1,6 +1,7 @@
 """Explains the cells of a provider: which cause is tried when, in tokens and then in money."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from streamgauge.audit.amounts import ZERO
@@ -8,10 +9,9 @@ from streamgauge.audit.causes import (
     Combination,
     Tools,
     combinations_of,
+    explain_bounded,
     explain_exact,
-    explain_lack,
     explain_predicted,
-    explain_unseen,
     hypotheses_of,
 )
 from streamgauge.audit.cells import Cell, Folding, ids_of
@@ -21,6 +21,7 @@ from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.period import Period, day_after
 from streamgauge.audit.request_rows import RequestRows
 from streamgauge.audit.subsets import Search
+from streamgauge.audit.theirs import BATCH
 
 
 def explain(
@@ -31,7 +32,7 @@ def explain(
     tolerance: Decimal,
     search: Search,
 ) -> None:
-    """Try the causes on the cells of one provider, those with the strongest evidence first."""
+    """Try the causes on the cells of one provider and model, those with the strongest evidence first."""
     known: dict[tuple[GroupKey, int, int], list[Combination]] = {}
 
     def combinations(cell: Cell) -> list[Combination]:
@@ -43,22 +44,35 @@ def explain(
         return known[key]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group))
-    tools = Tools(combinations, search)
+    tools = Tools(combinations, search, set())
 
     def each(step: Callable[[Cell, Tools], None]) -> None:
         for cell in ordered:
             if cell.rest != ZERO:
                 step(cell, tools)
 
+    for cell in ordered:
+        _explain_named(cell, folding)
     moves = Moves(cells, end_us, tools)
     moves.explain_edges()
     each(explain_predicted)
     moves.explain()
-    for step in (explain_predicted, explain_exact, explain_unseen, explain_lack):
+    for step in (explain_predicted, explain_exact, explain_bounded):
         each(step)
     for cell in ordered:
         _name_repeated(cell)
     _explain_money(ordered, tolerance)
+
+
+def _explain_named(cell: Cell, folding: Folding) -> None:
+    """Explain what an invoice names itself: charges that are no tokens, and usage of the Batch API, which is no stream."""
+    for (charge, label), usd in sorted(cell.theirs.charges.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+        cell.explain(charge, ZERO, usd)
+        cell.explanations[-1] = replace(cell.explanations[-1], labels=() if label is None else (label,))
+    batch = cell.theirs.batch
+    if batch.tokens != ZERO or batch.usd:
+        tokens = folding.tokens(cell.group.provider, batch.tokens) if cell.shape.has_tokens else ZERO
+        cell.explain(BATCH, tokens, batch.usd if batch.money_rows else None, requests=batch.requests)
 
 
 def _name_repeated(cell: Cell) -> None:

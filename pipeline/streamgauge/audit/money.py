@@ -13,6 +13,8 @@ from itertools import combinations
 from streamgauge.audit.amounts import EXACT, KINDS, ZERO, ZERO_USD, Tokens, as_decimal, total_of, usd_total
 from streamgauge.audit.cells import Cell, Explanation, Rate, ids_of
 from streamgauge.audit.ours import GroupKey, OurStream
+from streamgauge.audit.result import CHARGES
+from streamgauge.audit.theirs import BATCH
 
 # Streams that are read for one price list: five would do, the others confirm them.
 MAX_PRICED_STREAMS = 200
@@ -26,6 +28,9 @@ _RELATIVE = Decimal("0.000001")
 _PLACES = 6
 _PLAIN_PLACES = 4
 _MILLION = 1_000_000
+
+# Causes whose money is not that of our prices.
+_APART = frozenset({"duplicate_lines", BATCH, *CHARGES})
 
 RatesOf = Callable[[GroupKey], Rates | None]
 
@@ -125,21 +130,32 @@ def _extra_money(cell: Cell) -> Iterator[Decimal]:
 
 
 def _price_explanations(cell: Cell, rates: Rates | None) -> None:
-    """Price the explanations of tokens by the known prices; else the first explanation gets what is left.
+    """Price the explanations of tokens, and what is undecided, by the known prices; else the first of them gets what is left.
 
-    Where tokens stay unexplained, so does the money that no price tells.
+    Where tokens stay unexplained, so does the money that no price tells. Usage of the Batch API has another price: it gets
+    what is left once all others have theirs.
     """
     for index, explanation in enumerate(cell.explanations):
+        if explanation.usd is None and explanation.cause != BATCH:
+            cell.explanations[index] = replace(explanation, usd=_money_of(cell, rates, explanation.tokens))
+    for index, part in enumerate(cell.undecided):
+        cell.undecided[index] = replace(part, usd=_money_of(cell, rates, part.tokens))
+    for index, explanation in enumerate(cell.explanations):
         if explanation.usd is None:
-            cost = cost_at(rates, explanation.tokens)
-            left = _left(cell) if cell.rest == ZERO else ZERO_USD
-            usd = left if cost is None else as_decimal(cost, 24)
-            cell.explanations[index] = replace(explanation, usd=usd)
+            cell.explanations[index] = replace(explanation, usd=_left_or_nothing(cell))
+
+
+def _money_of(cell: Cell, rates: Rates | None, tokens: Tokens) -> Decimal:
+    cost = cost_at(rates, tokens)
+    return _left_or_nothing(cell) if cost is None else as_decimal(cost, 24)
+
+
+def _left_or_nothing(cell: Cell) -> Decimal:
+    return _left(cell) if cell.rest == ZERO else ZERO_USD
 
 
 def _left(cell: Cell) -> Decimal:
-    """What is left of the money of a cell, without charges that are for no usage: these no cause explains."""
-    return EXACT.subtract(cell.usd_rest or ZERO_USD, cell.theirs.other)
+    return cell.usd_rest or ZERO_USD
 
 
 def _is_little(cell: Cell, left: Decimal) -> bool:
@@ -147,13 +163,9 @@ def _is_little(cell: Cell, left: Decimal) -> bool:
 
 
 def _expected(cell: Cell) -> Decimal:
-    """The cost of the billed tokens at our prices; without repeated rows, which have their own."""
-    repeated = (
-        usd_total(explanation.usd for explanation in cell.explanations if explanation.cause == "duplicate_lines")
-        or ZERO_USD
-    )
-    known = EXACT.add(EXACT.add(cell.theirs.other, repeated), _left(cell))
-    return EXACT.subtract(cell.theirs.usd, known)
+    """The cost of the billed tokens at our prices; without rows that have prices of their own."""
+    apart = usd_total(explanation.usd for explanation in cell.explanations if explanation.cause in _APART) or ZERO_USD
+    return EXACT.subtract(cell.theirs.usd, EXACT.add(apart, _left(cell)))
 
 
 def _is_wrong_unit(cell: Cell, left: Decimal) -> bool:
@@ -179,14 +191,64 @@ def explain_prices(cells: Sequence[Cell], rates: RatesOf, tolerance: Decimal) ->
     if not changed or sum(abs(_left(cell)) for cell in changed) <= tolerance:
         return
     first_seen = min(cell.group.day for cell in changed)
-    changes = (
+    changes, first = _changes(changed, rates, first_seen), []
+    if not changes:  # the price may have changed during the first day: then that day is a mixture of both prices
+        first = [cell for cell in changed if cell.group.day == first_seen]
+        changed = [cell for cell in changed if cell.group.day != first_seen]
+        changes = _changes(changed, rates, first_seen)
+        if changes and _is_mixture(first, changes):
+            changed = [*first, *changed]
+    for cell in changed if changes else ():
+        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids_of(cell.billed), changes))
+
+
+def _changes(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
+    """The prices that explain all of these cells; none if no prices do."""
+    if not changed:
+        return ()
+    return (
         _by_kind(changed, rates, first_seen)
         or _by_ratio(changed, first_seen)
         or _by_one_kind(changed, rates, first_seen)
     )
-    for cell in changed if changes else ():
-        ids = ids_of(cell.billed)
-        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids, changes))
+
+
+def _is_mixture(cells: Sequence[Cell], changes: Sequence[Rate]) -> bool:
+    """Whether there is a moment of the day from which on the new prices explain what is left of each of its cells."""
+    earliest, latest = -(2**63), 2**63
+    for cell in cells:
+        after, before = _moment(cell, changes) or (0, 0)
+        earliest, latest = max(earliest, after), min(latest, before)
+    return earliest < latest
+
+
+def _moment(cell: Cell, changes: Sequence[Rate]) -> tuple[int, int] | None:
+    """Between which two starts of streams the prices of a cell changed (microseconds, the first one excluded)."""
+    left, added = Fraction(_left(cell)), Fraction(0)
+    slack = Fraction(cell.theirs.slack) + abs(left) / _MILLION
+    later = 2**63
+    for stream in sorted(cell.billed, key=lambda stream: -stream.start_us):
+        if abs(added - left) <= slack:
+            return stream.start_us, later
+        later = stream.start_us
+        more = _more_by(changes, stream)
+        if more is None:
+            return None
+        added += more
+    return (-(2**63), later) if abs(added - left) <= slack else None
+
+
+def _more_by(changes: Sequence[Rate], stream: OurStream) -> Fraction | None:
+    """How much more a stream costs by the new prices; None if an old price is not known."""
+    more = Fraction(0)
+    for change in changes:
+        if change.old is None or (change.kind == "total" and (stream.usd is None or not change.old)):
+            return None
+        if change.kind == "total":
+            more += Fraction(stream.usd or 0) * (Fraction(change.new) / Fraction(change.old) - 1)
+        else:
+            more += stream.tokens[KINDS.index(change.kind)] * Fraction(change.new - change.old) / _MILLION
+    return more
 
 
 def _by_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:

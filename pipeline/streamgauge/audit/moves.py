@@ -1,4 +1,4 @@
-"""Streams that are billed in another cell than ours: on the next day, or in another tier.
+"""Streams that are billed in another cell than ours: on the next day, in another tier, or for another key.
 
 A move has evidence on both sides: the cell that lacks the streams, and the one that has them. The search begins at cells
 that bill too much, since their surplus is the sum of the streams that came.
@@ -14,7 +14,7 @@ from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.period import day_after
 from streamgauge.audit.subsets import signed_subsets
 
-LATE, TIER = "late_across_midnight", "tier"
+LATE, TIER, OTHER_KEY = "late_across_midnight", "tier", "other_key"
 # A stream that ended so long before midnight may be booked after it: providers' clocks and queues (microseconds).
 MARGIN_US = 3_600 * 1_000_000
 # How often all cells are searched: a move may leave what another one explains, and that one another.
@@ -37,8 +37,10 @@ class Moves:
         self._ends_us = ends_us
         self._tools = tools
         self._tiers: dict[GroupKey, list[Cell]] = {}
-        for cell in cells.values():
-            self._tiers.setdefault(cell.group._replace(tier=None), []).append(cell)
+        self._keys: dict[GroupKey, list[Cell]] = {}
+        for group in sorted(cells, key=group_order):
+            self._tiers.setdefault(group._replace(tier=None), []).append(cells[group])
+            self._keys.setdefault(group._replace(key=None), []).append(cells[group])
         days = {cell.group.day for cell in cells.values() if cell.billed_day}
         self._first_day, self._last_day = min(days, default=""), max(days, default="")
 
@@ -110,9 +112,11 @@ class Moves:
         if before is not None:
             yield _Donor(LATE, before, self._crossing(before, 0))
             yield _Donor(LATE, before, self._crossing(before, MARGIN_US))
-        for other in sorted(self._tiers[cell.group._replace(tier=None)], key=lambda donor: group_order(donor.group)):
-            if other is not cell:
-                yield _Donor(TIER, other, other.billed)
+        for cause, others in (
+            (TIER, self._tiers[cell.group._replace(tier=None)]),
+            (OTHER_KEY, self._keys[cell.group._replace(key=None)]),
+        ):
+            yield from (_Donor(cause, other, other.billed) for other in others if other is not cell)
 
     def _cell_at(self, cell: Cell, days: int) -> Cell | None:
         if not cell.group.day:

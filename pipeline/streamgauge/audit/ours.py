@@ -19,6 +19,8 @@ from streamgauge.ledger import Filter
 
 _REPORTED = frozenset({"final", "partial"})
 _MICROSECONDS = 1_000_000
+# From this status on a response refuses the request.
+_REFUSED = 400
 # A longer time is no time of a stream (seconds: 30 years).
 _MAX_END_S = 1e9
 
@@ -33,7 +35,6 @@ class Records(Protocol):
 class _Request(msgspec.Struct, gc=False):
     n: int | None = None
     max_tokens: int | None = None
-    body_bytes: int | None = None
 
 
 class _Timing(msgspec.Struct, gc=False):
@@ -159,7 +160,8 @@ class GroupKey(NamedTuple):
 class OurStream(NamedTuple):
     """A stream as the search for causes needs it. Times in microseconds since 1970, UTC.
 
-    tokens: in the kinds that are compared. priced: in all kinds, as its cost was made.
+    tokens: in the kinds that are compared. priced: in all kinds, as its cost was made. is_refused: the upstream answered with
+    an error instead of a stream.
     """
 
     id: str
@@ -178,8 +180,8 @@ class OurStream(NamedTuple):
     response_id: str | None
     digest: str | None
     output_limit: int | None
-    input_limit: int | None
     chars: int
+    is_refused: bool = False
 
 
 class Correction(NamedTuple):
@@ -285,6 +287,6 @@ class Ours:
             response_id=record.known_response_id,
             digest=record.request_digest,
             output_limit=limit,
-            input_limit=None if request is None else request.body_bytes,
             chars=counts.text_chars + counts.reasoning_chars + counts.refusal_chars,
+            is_refused=record.outcome == "http_error" or (record.status_code or 0) >= _REFUSED,
         )

@@ -57,8 +57,9 @@ class Search:
         return None if chosen is None else [indexes[index] for index in sorted(chosen)]
 
 
-def _is_decidable(ways: int, target: Tokens) -> bool:
-    return ways * CHANCE <= prod(count + 1 for count in target)
+def is_decidable(ways: int, target: Tokens) -> bool:
+    """Whether chance is an unlikely explanation of a difference that one of so many ways predicts."""
+    return ways * CHANCE <= prod(abs(count) + 1 for count in target)
 
 
 def _all(values: list[Tokens], target: Tokens) -> list[int] | None:
@@ -70,8 +71,8 @@ def _all(values: list[Tokens], target: Tokens) -> list[int] | None:
 
 def _few(values: list[Tokens], target: Tokens, tried: int, count: int) -> list[int] | None:
     """One or two streams that add up to the target."""
-    may_be_one = count == 1 or _is_decidable(tried * len(values), target)
-    may_be_two = count == 2 or _is_decidable(tried * comb(len(values), 2), target)
+    may_be_one = count == 1 or is_decidable(tried * len(values), target)
+    may_be_two = count == 2 or is_decidable(tried * comb(len(values), 2), target)
     first: dict[Tokens, int] = {}
     pair: list[int] | None = None
     for index, value in enumerate(values):
@@ -86,7 +87,7 @@ def _few(values: list[Tokens], target: Tokens, tried: int, count: int) -> list[i
 
 def _run(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
     """Streams that follow each other without a break, as those of an outage."""
-    if not _is_decidable(tried * len(values) ** 2, target):
+    if not is_decidable(tried * len(values) ** 2, target):
         return None
     before: dict[Tokens, int] = {ZERO: 0}
     total = ZERO
@@ -101,7 +102,7 @@ def _run(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
 
 def _more(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
     count = len(values)
-    if _is_decidable(tried * comb(count, 3), target):
+    if is_decidable(tried * comb(count, 3), target):
         pairs: dict[Tokens, list[tuple[int, int]]] = {}
         for first, second in combinations(range(count), 2):
             pairs.setdefault(plus(values[first], values[second]), []).append((first, second))
@@ -109,12 +110,12 @@ def _more(values: list[Tokens], target: Tokens, tried: int) -> list[int] | None:
             for pair in pairs.get(minus(target, value), ()):
                 if index not in pair:
                     return [index, *pair]
-        if _is_decidable(tried * comb(count, 4), target):
+        if is_decidable(tried * comb(count, 4), target):
             for total, left_pairs in pairs.items():
                 for pair in pairs.get(minus(target, total), ()):
                     if left_pairs[0] != pair and not set(left_pairs[0]) & set(pair):
                         return [*left_pairs[0], *pair]
-    if count <= MAX_FOR_ANY and _is_decidable(tried * 2**count, target):
+    if count <= MAX_FOR_ANY and is_decidable(tried * 2**count, target):
         return _any(values, target)
     return None
 
@@ -145,7 +146,7 @@ def signed_subsets(
     if len(added) + len(removed) > MAX_SIGNED or target == ZERO:
         return None
     largest = Tokens(*(sum(tokens[kind] for tokens in (*added, *removed)) for kind in range(4)))
-    if not _is_decidable(tried * 2 ** (len(added) + len(removed)), largest):
+    if not is_decidable(tried * 2 ** (len(added) + len(removed)), largest):
         return None
     outs = _sums(removed)
     for total, chosen in sorted(_sums(added).items(), key=lambda item: (len(item[1]), item[1])):

@@ -46,14 +46,13 @@ class Part:
 @dataclass
 class TheirCell:
     """What is billed in a cell. `slack`: half the last printed digit of each rounded row, added up. `requests`: None if a
-    row with tokens names none. `usd_by_kind`: money that is for one kind of token. `other`: money that is for no usage.
+    row with tokens names none. `usd_by_kind`: money that is for one kind of token.
     `charges`: money that is for no tokens, by charge and label. `batch`: the part of the rows of the Batch API.
     """
 
     tokens: Tokens = ZERO
     usd: Decimal = ZERO_USD
     slack: Decimal = ZERO_USD
-    other: Decimal = ZERO_USD
     requests: int | None = 0
     token_rows: int = 0
     money_rows: int = 0
@@ -76,8 +75,6 @@ class TheirCell:
             self.slack = EXACT.add(self.slack, line.half_digit)
             self.money_rows += 1
             if line.charge is not None:
-                self.other = EXACT.add(self.other, line.usd)
-            if line.charge is not None:
                 charge = line.charge, line.label
                 self.charges[charge] = EXACT.add(self.charges.get(charge, ZERO_USD), line.usd)
             if line.kind is not None:
@@ -88,7 +85,6 @@ class TheirCell:
         self.tokens = plus(self.tokens, other.tokens)
         self.usd = EXACT.add(self.usd, other.usd)
         self.slack = EXACT.add(self.slack, other.slack)
-        self.other = EXACT.add(self.other, other.other)
         if self.requests is not None:
             self.requests = None if other.requests is None else self.requests + other.requests
         self.token_rows += other.token_rows

@@ -1,7 +1,7 @@
 """Finds invoices whose days are those of another time zone: their sums are ours, with each stream in another day.
 
-A shift is tried for each quarter of an hour from UTC-12 to UTC+14. It is accepted if with it most days agree in most
-kinds of token, and clearly more than without: one missing stream does not hide it.
+A shift is tried for each offset from UTC that a time zone has. It is accepted if with it most days agree in most kinds of
+token, and clearly more than without: one missing stream does not hide it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,8 +12,13 @@ from streamgauge.audit.period import DAY_US, QUARTER_US, DayOf, Period
 
 _QUARTERS = DAY_US // QUARTER_US
 
-# Offsets from UTC, in quarters of an hour; those of whole hours are tried first, and near ones before far ones.
-OFFSETS = sorted(range(-12 * 4, 14 * 4 + 1), key=lambda quarters: (quarters % 4 != 0, abs(quarters), quarters))
+# The offsets from UTC that time zones have (tz database 2026, with summer time), in quarters of an hour. Those of whole hours
+# come first, and near ones before far ones.
+_HALVES = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
+OFFSETS = sorted(
+    [hours * 4 for hours in range(-12, 15)] + [int(hours * 4) for hours in _HALVES],
+    key=lambda quarters: (quarters % 4 != 0, abs(quarters), quarters),
+)
 
 
 def zone_shift(
