@@ -18,7 +18,7 @@ def stream(tokens: Tokens, usd: Decimal | None = None) -> OurStream:
     cost = sum((count * price for count, price in zip(tokens, PRICES, strict=True)), Decimal(0)) if usd is None else usd
     return OurStream(
         "id", GroupKey("2026-03-01", "p", "m", None, None), 0, 0, tokens, tokens, cost, 0, True, True, True, True, True,
-        None, None, None, None, 0,
+        None, None, None, 0, False,
     )  # fmt: skip
 
 
