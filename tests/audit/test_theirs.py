@@ -1,11 +1,15 @@
-"""What invoices bill, by day: rows of several days."""
+"""What invoices bill, by day: rows of several days, and money in other currencies."""
 
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from streamgauge.audit.invoices import open_invoice
+from streamgauge.audit.amounts import Tokens
+from streamgauge.audit.invoices import FORMATS, InvoiceFile, InvoiceLine, open_invoice
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.period import Period
+from streamgauge.audit.rates_file import NO_RATES, DatedRate, Rates
 from streamgauge.audit.theirs import Theirs
 from tests.audit.invoices.samples import BY_NAME, table
 
@@ -42,3 +46,53 @@ def test_only_usage_of_several_days_in_the_period_takes_the_days_away(tmp_path: 
 def test_usage_of_several_days_outside_of_the_period_is_not_read(tmp_path: Path) -> None:
     theirs = theirs_of(tmp_path, [row("2026-11-03", "2026-11-04"), row("2026-10-30", "2026-11-01")])
     assert [group.day for group in theirs.cells] == ["2026-11-03"]
+
+
+class File(InvoiceFile):
+    """A file with these rows."""
+
+    def __init__(self, rows: list[InvoiceLine]) -> None:
+        super().__init__(Path("bill.json"), (), {})
+        self.format = next(known for known in FORMATS if known.name == "FOCUS")
+        self._given = rows
+
+    def lines(self) -> Iterator[InvoiceLine]:
+        yield from self._given
+
+
+def billed(day: str, usd: str, currency: str, provider: str = "azure") -> InvoiceLine:
+    digest = f"{day}{usd}{currency}{provider}".encode()
+    return InvoiceLine(
+        provider, day, "gpt-5", tokens=Tokens(5), usd=Decimal(usd), currency=currency, digest=digest,
+        half_digit=Decimal("0.005"),
+    )  # fmt: skip
+
+
+EUROS = Rates({"EUR": [DatedRate("2026-11-02", "2026-11-02", Decimal("1.2"))]}, valid_days=1)
+
+
+def read(rates: Rates, *rows: InvoiceLine) -> Theirs:
+    theirs = Theirs([File(list(rows))], PERIOD, Mapping(), rates)
+    theirs.read()
+    return theirs
+
+
+def test_money_is_compared_in_dollars_by_the_rate_of_its_day() -> None:
+    theirs = read(EUROS, billed("2026-11-02", "10", "EUR"), billed("2026-11-03", "10", "USD"))
+    assert [cell.usd for cell in theirs.cells.values()] == [12, 10]
+    assert [cell.slack for cell in theirs.cells.values()] == [Decimal("0.006"), Decimal("0.005")]
+    assert theirs.shapes["azure"].has_money and not theirs.without_rate
+    assert [line.usd for _, line in theirs.lines(lambda _: True)] == [12, 10]
+
+
+def test_without_a_rate_the_money_of_the_provider_is_unknown_and_its_tokens_are_not() -> None:
+    rows = [billed("2026-11-03", "10", "EUR"), billed("2026-11-04", "10", "EUR"), billed("2026-11-04", "10", "CNY")]
+    theirs = read(EUROS, *rows, billed("2026-11-04", "10", "USD", "openai"))
+    assert theirs.without_rate == {"EUR": 1, "CNY": 1}
+    assert {provider: shape.has_money for provider, shape in theirs.shapes.items()} == {"azure": False, "openai": True}
+    assert sum(cell.tokens.total for cell in theirs.cells.values()) == 20
+
+
+def test_a_rate_is_not_asked_for_outside_of_the_period() -> None:
+    theirs = read(NO_RATES, billed("2026-10-31", "10", "EUR"), billed("2026-11-04", "10", "USD"))
+    assert theirs.shapes["azure"].has_money and not theirs.without_rate

@@ -265,6 +265,7 @@ def test_an_early_result_says_that_it_is_preliminary(plan: Plan, audit: Audit) -
         (("--settle-days", "-1"), "--settle-days -1 is not allowed"),
         (("--timezone", "Mars"), "--timezone Mars is not a time zone"),
         (("--map", "/nowhere/map.toml"), "--map /nowhere/map.toml cannot be read"),
+        (("--rates", "/nowhere/rates.toml"), "--rates /nowhere/rates.toml cannot be read"),
         (("--invoice", "/nowhere/bill.json"), "/nowhere/bill.json: the file cannot be read"),
     ],
 )

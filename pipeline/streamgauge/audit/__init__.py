@@ -3,7 +3,7 @@
 Both sides are added up by cell: a day, a provider, a model, a key and a tier. `reconcile.py` compares the cells, and tries
 the causes on each difference. A provider's export needs a module in `invoices/` and a line in FORMATS.
 
-period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys
+period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys; rates_file.py: rates of exchange
 ours.py         the ledger's side; resumed.py: counts resumed streams once
 theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
 temporary.py    temporary tables for millions of rows

@@ -1,5 +1,6 @@
 """The invoices' side of an audit: their rows, added up by cell while they are read."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -9,6 +10,7 @@ from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, Invoic
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import GroupKey
 from streamgauge.audit.period import DAY_US, DayOf, Period
+from streamgauge.audit.rates_file import NO_RATES, USD, Rates
 from streamgauge.audit.repeated import DigestCounts, Repeated, SeenDigests
 
 # The tier of requests that are answered later, all together: they are no streams, so no tap sees them.
@@ -122,13 +124,20 @@ class _Seen:
 
 
 class Theirs:
-    """The invoices of an audit. `cells`, `shapes` and `days` (with rows, by provider) are there after `read`."""
+    """The invoices of an audit. `cells`, `shapes` and `days` (with rows, by provider) are there after `read`.
 
-    def __init__(self, files: Sequence[InvoiceFile], period: Period, mapping: Mapping) -> None:
+    `rates`: of exchange, for money in other currencies than dollars. `without_rate`: how many rows of the period, by
+    currency, have money for whose day there is no rate. Such money is unknown, and so is all money of its provider.
+    """
+
+    def __init__(self, files: Sequence[InvoiceFile], period: Period, mapping: Mapping, rates: Rates = NO_RATES) -> None:
         self.files = files
         self.cells: dict[GroupKey, TheirCell] = {}
         self.shapes: dict[str, Shape] = {}
         self.days: dict[str, set[str]] = {}
+        self.without_rate: Counter[str] = Counter()
+        self._rates = rates
+        self._unknown_money: set[str] = set()  # providers
         self._period = period
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
@@ -152,6 +161,8 @@ class Theirs:
             assert file.format is not None
             for provider, file_seen in seen.items():
                 self._shape(provider, file_seen, file.format)
+        for provider in self._unknown_money:
+            self.shapes[provider].has_money = False
         if again:
             self._find_repeated(again)
 
@@ -161,7 +172,7 @@ class Theirs:
             for line in file.lines():
                 group = self._group_of(line)
                 if self._period.reads(group.day) and wanted(group):
-                    yield group, line
+                    yield group, self._in_dollars(line, group.day)
 
     def _add(self, file: InvoiceFile, line: InvoiceLine) -> None:
         group = self._group_of(line)
@@ -171,8 +182,22 @@ class Theirs:
             if line.charge is None:  # a tax or a credit of a month is beside the usage of its days
                 self.shapes.setdefault(line.provider, Shape()).has_days = False
         if self._period.reads(group.day):
+            in_dollars = self._in_dollars(line, group.day)
+            if line.usd is not None and in_dollars.usd is None and self._period.has(group.day):
+                self.without_rate[line.currency] += 1
+                self._unknown_money.add(line.provider)
             self.days.setdefault(line.provider, set()).add(group.day)
-            self.cells.setdefault(group, TheirCell()).add(line)
+            self.cells.setdefault(group, TheirCell()).add(in_dollars)
+
+    def _in_dollars(self, line: InvoiceLine, day: str) -> InvoiceLine:
+        """The row with its money in dollars; None where there is no rate for its currency and day."""
+        if line.usd is None or line.currency == USD:
+            return line
+        usd = self._rates.usd(line.usd, line.currency, day)
+        half_digit = self._rates.usd(line.half_digit, line.currency, day)
+        if usd is None or half_digit is None:
+            return line._replace(usd=None, half_digit=ZERO_USD)
+        return line._replace(usd=usd, half_digit=half_digit, currency=USD)
 
     def _is_inside(self, file: InvoiceFile, span: Span) -> bool:
         """Whether a row of several days lies in the period, not outside. Else its part in the period cannot be known."""

@@ -17,6 +17,7 @@ from streamgauge.audit.mapping import Mapping, mapping_of
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.page import page
 from streamgauge.audit.period import Period, day_after
+from streamgauge.audit.rates_file import NO_RATES, load_rates
 from streamgauge.audit.reconcile import reconcile
 from streamgauge.audit.recounts import reported_outside
 from streamgauge.audit.result import Result, Tolerance, encode
@@ -62,12 +63,13 @@ def _audit(settings: Settings, args: Arguments) -> int:
     period = Period.of(args.from_, args.to, args.timezone)
     tolerance = _tolerance(args.tolerance_tokens, args.tolerance_usd)
     mapping = _mapping(args.map)
+    rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
     miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
     files = [open_invoice(Path(name), mapping.meters) for name in args.invoice]
     is_preliminary = _is_preliminary(period, args.settle_days)
     with ledger_to_read(settings) as ledger, ledger_of_audits(settings) if args.save else nullcontext() as store:
         ours = Ours(ledger, period, mapping)
-        reconciled = reconcile(ours, Theirs(files, period, mapping), period, Decimal(tolerance.usd), miscounted)
+        reconciled = reconcile(ours, Theirs(files, period, mapping, rates), period, Decimal(tolerance.usd), miscounted)
         if is_preliminary:
             reconciled.findings.add(_preliminary(period, args.settle_days))
         result = conclude(

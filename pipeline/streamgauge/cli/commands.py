@@ -422,6 +422,7 @@ _AUDIT = Group(
         _option("--to", "day after the last one of the period", "DATE"),
         _option("--timezone", "time zone of the days, such as Europe/Berlin", "NAME", default="UTC"),
         _file("--map", "TOML file: providers of upstreams, keys of tenants, meters of FOCUS"),
+        _file("--rates", "TOML file: rates of exchange by day, for money in other currencies than USD"),
         _option("--tolerance-tokens", "tokens that may stay unexplained", "N", type=int, default=0),
         _option(
             "--tolerance-usd", "dollars that may stay unexplained, besides what an export rounds", "USD", default="0.01"
