@@ -168,20 +168,21 @@ class Cell:
         return self.our_usd is None and bool(self.their_usd)
 
     @property
-    def _parts(self) -> list[Explanation | Undecided]:
+    def parts(self) -> list[Explanation | Undecided]:
+        """The parts of the difference that are explained or undecided."""
         return [*self.explanations, *self.undecided]
 
     @property
     def rest(self) -> Tokens:
         """The tokens that are neither explained nor undecided."""
-        return minus(self.tokens, total_of(part.tokens for part in self._parts))
+        return minus(self.tokens, total_of(part.tokens for part in self.parts))
 
     @property
     def usd_rest(self) -> Decimal | None:
         """The money that is neither explained nor undecided; None if it is unknown."""
         if self.usd is None:
             return None
-        return usd_minus(self.usd, usd_total(ZERO_USD if part.usd is None else part.usd for part in self._parts))
+        return usd_minus(self.usd, usd_total(ZERO_USD if part.usd is None else part.usd for part in self.parts))
 
     @property
     def differs(self) -> bool:

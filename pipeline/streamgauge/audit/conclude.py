@@ -1,15 +1,16 @@
 """Makes the result of what was reconciled, and checks its invariants before it is shown."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from decimal import Decimal
 from fractions import Fraction
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, plus, total_of, usd_plus, usd_text, usd_total
-from streamgauge.audit.cells import Cell, Explanation
+from streamgauge.audit.cells import Cell, Explanation, Undecided
 from streamgauge.audit.findings import Finding
-from streamgauge.audit.period import Period
+from streamgauge.audit.period import Period, day_after
 from streamgauge.audit.result import (
     CAUSES,
+    Alternatives,
     Amount,
     CauseTotal,
     Days,
@@ -20,7 +21,10 @@ from streamgauge.audit.result import (
     Result,
     TokenCounts,
     Tolerance,
+    Verdict,
+    Verdicts,
 )
+from streamgauge.audit.scope import Accepted, Known, accepted
 from streamgauge.audit.theirs import Shape
 
 # The only cause with which an audit agrees: both sides counted the stream, on two days.
@@ -56,25 +60,37 @@ def conclude(
     findings: Iterable[Finding],
     period: Period,
     tolerance: Tolerance,
+    scope: Sequence[Known] = (),
 ) -> Result:
-    """The result. Raises AssertionError if a difference is not the sum of its parts, which would be a bug."""
+    """The result. `scope`: what the operator knows beforehand.
+
+    Raises AssertionError if a difference is not the sum of its parts, which would be a bug.
+    """
     for cell in cells:
         _check(cell)
     causes, unexplained, undecided = _causes(cells), Sum(), Sum()
     for cell in cells:
         unexplained.add(cell.rest if cell.shape.has_tokens else None, cell.usd_rest, cell.shape.splits)
         undecided.add(*_undecided(cell), cell.shape.splits)
-    verdicts = _verdicts(cells, tolerance, scope)
+    known = accepted(cells, scope, day_after(period.end, -1))
+    verdicts = Verdicts(
+        _not_compared(cells, any(shape.has_tokens for shape in shapes.values()), "tokens")
+        or _on_tokens(cells, tolerance, known),
+        _not_compared(cells, any(shape.has_money for shape in shapes.values()), "money")
+        or _on_money(cells, tolerance, known),
+    )
+    lines = [_line(cell) for cell in cells]
     return Result(
         period=Days(period.first, period.end, period.timezone),
-        agrees=_agrees(verdicts),
+        agrees=_agrees(verdicts) and not any(cell.lacks_cost for cell in cells),
         tolerance=tolerance,
         coverage={provider: _coverage(provider, shapes[provider], cells) for provider in sorted(shapes)},
         causes=causes,
-        lines=[_line(cell) for cell in cells],
+        lines=lines,
         unexplained=unexplained.amount(),
         undecided=undecided.amount(),
         verdicts=verdicts,
+        accepted=list(known.sentences),
         findings=[
             FindingLine(
                 finding.name, finding.provider, finding.model, finding.concerned, list(finding.streams), finding.detail
@@ -85,24 +101,96 @@ def conclude(
 
 
 def _check(cell: Cell) -> None:
-    parts = total_of(explanation.tokens for explanation in cell.explanations)
-    assert plus(parts, cell.rest) == cell.tokens, f"the parts of {cell.group} do not add up"
+    parts = cell.parts
+    assert plus(total_of(part.tokens for part in parts), cell.rest) == cell.tokens, f"{cell.group} does not add up"
     if cell.usd is not None:
-        money = usd_total(explanation.usd for explanation in cell.explanations)
+        money = usd_total(part.usd for part in parts)
         assert usd_plus(money, cell.usd_rest) == cell.usd, f"the money of {cell.group} does not add up"
 
 
-def _agrees(cells: Sequence[Cell], causes: Sequence[CauseTotal], tolerance: Tolerance) -> bool:
-    """Whether an audit agrees. Absolute amounts are added up: a surplus in one line hides no lack in another.
+def _undecided(cell: Cell) -> tuple[Tokens | None, Decimal | None]:
+    tokens = total_of(part.tokens for part in cell.undecided) if cell.shape.has_tokens else None
+    return tokens, None if cell.usd is None else usd_total(part.usd for part in cell.undecided)
 
-    Billed money that is not compared agrees with nothing.
-    """
-    tokens = sum(cell.rest.size for cell in cells)
-    over = [abs(cell.usd_rest or ZERO_USD) - cell.theirs.slack for cell in cells]
-    usd = usd_total(max(ZERO_USD, amount) for amount in over) or ZERO_USD
-    lacks_cost = any(cell.lacks_cost for cell in cells)
-    harmful = any(cause.cause != HARMLESS for cause in causes)
-    return tokens <= tolerance.tokens and usd <= Decimal(tolerance.usd) and not harmful and not lacks_cost
+
+def _agrees(verdicts: Verdicts) -> bool:
+    both = {verdicts.tokens.verdict, verdicts.money.verdict}
+    return "differs" not in both and "agrees" in both
+
+
+def nothing_compared(result: Result) -> str | None:
+    """Why neither tokens nor money were compared; None if one of them was."""
+    tokens, money = result.verdicts.tokens, result.verdicts.money
+    if {tokens.verdict, money.verdict} != {"not_compared"}:
+        return None
+    reasons = dict.fromkeys(reason for reason in (tokens.reason, money.reason) if reason)
+    return "; ".join(reasons)
+
+
+def _on_tokens(cells: Sequence[Cell], tolerance: Tolerance, known: Accepted) -> Verdict:
+    """The verdict on tokens. Absolute amounts are added up: a surplus in one line hides no lack in another."""
+    compared = [cell for cell in cells if cell.shape.has_tokens]
+    harmful = {
+        explanation.cause
+        for cell in compared
+        for explanation in cell.explanations
+        if explanation.tokens != ZERO and explanation.cause != HARMLESS and not known.has(explanation)
+    }
+    undecided = sum(part.tokens.size for cell in compared for part in cell.undecided if not known.has(part))
+    unexplained = sum(cell.rest.size for cell in compared)
+    return _verdict(harmful, _tokens(undecided), _tokens(unexplained) if unexplained > tolerance.tokens else "")
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count} tokens" if count else ""
+
+
+def _on_money(cells: Sequence[Cell], tolerance: Tolerance, known: Accepted) -> Verdict:
+    """The verdict on money, of the lines whose streams all have a cost."""
+    billed = [cell for cell in cells if cell.shape.has_money]
+    compared = [cell for cell in billed if cell.usd is not None]
+    lacking = [cell for cell in billed if cell.lacks_cost]
+    harmful = {
+        explanation.cause
+        for cell in compared
+        for explanation in cell.explanations
+        if explanation.usd and explanation.cause != HARMLESS and not known.has(explanation)
+    }
+    undecided = usd_total(
+        abs(part.usd or ZERO_USD) for cell in compared for part in cell.undecided if not known.has(part)
+    )
+    over = usd_total(max(ZERO_USD, abs(cell.usd_rest or ZERO_USD) - cell.theirs.slack) for cell in compared) or ZERO_USD
+    verdict = _verdict(harmful, _usd(undecided), _usd(over) if over > Decimal(tolerance.usd) else "")
+    if verdict.verdict == "agrees" and lacking:
+        amount = usd_text(usd_total(cell.theirs.usd for cell in lacking) or ZERO_USD)
+        return Verdict(
+            "not_compared", f"{amount} USD are billed for {len(lacking)} lines with streams that have no cost"
+        )
+    return verdict
+
+
+def _usd(amount: Decimal | None) -> str:
+    return f"{usd_text(amount)} USD" if amount else ""
+
+
+def _not_compared(cells: Sequence[Cell], has_any: bool, subject: str) -> Verdict | None:
+    """The verdict if there is nothing to compare. `has_any`: whether an invoice has the subject."""
+    if not has_any:
+        return Verdict("not_compared", f"no invoice has {subject}")
+    if not any(cell.theirs.token_rows or cell.theirs.money_rows for cell in cells):
+        return Verdict("not_compared", "the invoices have no row in the period")
+    if not any(cell.ours.streams for cell in cells):
+        return Verdict("not_compared", "the ledger has no stream of these providers in the period")
+    return None
+
+
+def _verdict(harmful: Set[str], undecided: str, unexplained: str) -> Verdict:
+    reasons = [
+        *([f"{unexplained} unexplained"] if unexplained else []),
+        *([f"{undecided} undecided"] if undecided else []),
+        *([", ".join(cause for cause in CAUSES if cause in harmful)] if harmful else []),
+    ]
+    return Verdict("differs", "; ".join(reasons)) if reasons else Verdict("agrees", None)
 
 
 def _causes(cells: Sequence[Cell]) -> list[CauseTotal]:
@@ -167,7 +255,20 @@ def _explanation(explanation: Explanation, splits: frozenset[str] | None) -> Lin
         for rate in explanation.rates
     ]
     amount = _amount(None if splits is None else explanation.tokens, explanation.usd, splits or frozenset())
-    return LineExplanation(explanation.cause, amount.tokens, amount.usd, list(explanation.streams), rates)  # type: ignore[arg-type]
+    return LineExplanation(
+        explanation.cause,  # type: ignore[arg-type]
+        amount.tokens,
+        amount.usd,
+        list(explanation.streams),
+        rates,
+        list(explanation.labels),
+    )
+
+
+def _alternatives(part: Undecided, splits: frozenset[str] | None) -> Alternatives:
+    amount = _amount(None if splits is None else part.tokens, part.usd, splits or frozenset())
+    one_of = [cause for cause in CAUSES if cause in part.one_of]
+    return Alternatives(one_of, amount.tokens, amount.usd, list(part.streams))  # type: ignore[arg-type]
 
 
 def _amount(tokens: Tokens | None, usd: Decimal | None, splits: frozenset[str]) -> Amount:

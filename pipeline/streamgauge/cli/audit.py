@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from streamgauge.audit.amounts import usd_text
-from streamgauge.audit.conclude import conclude
+from streamgauge.audit.conclude import conclude, nothing_compared
 from streamgauge.audit.findings import Finding
 from streamgauge.audit.invoices import open_invoice
 from streamgauge.audit.mapping import Mapping, mapping_of
@@ -31,11 +31,12 @@ from streamgauge.audit.rows import (
     summary,
 )
 from streamgauge.audit.runs import Run, Runs
+from streamgauge.audit.scope import accept, load_scope
 from streamgauge.audit.theirs import Theirs
 from streamgauge.cli.ledgers import ledger_of_audits, ledger_to_read
 from streamgauge.cli.parser import Arguments
 from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_rows, print_table
-from streamgauge.errors import DONE, FOUND, UsageFault
+from streamgauge.errors import DONE, FOUND, USAGE, UsageFault
 from streamgauge.ledger.zones import zone_of
 from streamgauge.settings.declarations import Settings
 
@@ -64,6 +65,7 @@ def _audit(settings: Settings, args: Arguments) -> int:
     tolerance = _tolerance(args.tolerance_tokens, args.tolerance_usd)
     mapping = _mapping(args.map)
     rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
+    scope = (*(load_scope(Path(args.scope)) if args.scope else ()), *accept(args.accept or ()))
     miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
     files = [open_invoice(Path(name), mapping.meters) for name in args.invoice]
     is_preliminary = _is_preliminary(period, args.settle_days)
@@ -72,12 +74,16 @@ def _audit(settings: Settings, args: Arguments) -> int:
         reconciled = reconcile(ours, Theirs(files, period, mapping, rates), period, Decimal(tolerance.usd), miscounted)
         if is_preliminary:
             reconciled.findings.add(_preliminary(period, args.settle_days))
-        result = conclude(
-            reconciled.cells, reconciled.shapes, reconciled.findings.all(reconciled.unmapped), period, tolerance
-        )
-        if store is not None:
+        findings = reconciled.findings.all(reconciled.unmapped)
+        result = conclude(reconciled.cells, reconciled.shapes, findings, period, tolerance, scope)
+        why_nothing = nothing_compared(result)
+        if store is not None and why_nothing is None:
             _save(Runs(store), period, result, is_preliminary, ours.sha256, [file.sha256 for file in files])
     _print(result, args.output)
+    if why_nothing is not None:
+        kept = " The result was not kept." if args.save else ""
+        sys.stderr.write(f"streamgauge audit: nothing was compared: {why_nothing}.{kept}\n")
+        return USAGE
     return DONE if result.agrees else FOUND
 
 

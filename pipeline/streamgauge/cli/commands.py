@@ -405,8 +405,9 @@ and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
 The map is a TOML file with the tables [upstreams], [tenants] and [meters]; docs/guides/audit.md shows one. Without it, an
 upstream is the provider of its own name, and keys are not compared.
 
-The exit code is 0 if what is unexplained is within the tolerance and no cause but late_across_midnight occurs, 1 otherwise,
-and 2 if an invoice was refused. That of `audit diff` is 1 if the runs differ.
+The exit code is 0 if all that was compared agrees: nothing is undecided, what is unexplained is within the tolerance, and no
+cause occurs but late_across_midnight and those that --scope or --accept name. It is 1 otherwise, and 2 if an invoice was
+refused or nothing could be compared. That of `audit diff` is 1 if the runs differ.
 """
 _AUDIT = Group(
     "audit",
@@ -426,6 +427,13 @@ _AUDIT = Group(
         _option("--tolerance-tokens", "tokens that may stay unexplained", "N", type=int, default=0),
         _option(
             "--tolerance-usd", "dollars that may stay unexplained, besides what an export rounds", "USD", default="0.01"
+        ),
+        _file("--scope", "TOML file: causes that are known, each with a limit and a last day; they are no news"),
+        _option(
+            "--accept",
+            "a cause that is no news, whatever it amounts to, such as aborted_without_usage; repeatable",
+            "CAUSE",
+            multiple=True,
         ),
         _file("--recounts", "what `recount --output jsonl` printed: a finding where a reported count differs"),
         _option(
