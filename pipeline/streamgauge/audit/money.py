@@ -191,26 +191,25 @@ def explain_prices(cells: Sequence[Cell], rates: RatesOf, tolerance: Decimal) ->
     if not changed or sum(abs(_left(cell)) for cell in changed) <= tolerance:
         return
     first_seen = min(cell.group.day for cell in changed)
-    changes, first = _changes(changed, rates, first_seen), []
-    if not changes:  # the price may have changed during the first day: then that day is a mixture of both prices
+    found = _changes(changed, rates, first_seen)
+    if not found:  # the price may have changed during the first day: then that day is a mixture of both prices
         first = [cell for cell in changed if cell.group.day == first_seen]
         changed = [cell for cell in changed if cell.group.day != first_seen]
-        changes = _changes(changed, rates, first_seen)
-        if changes and _is_mixture(first, changes):
-            changed = [*first, *changed]
-    for cell in changed if changes else ():
-        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids_of(cell.billed), changes))
+        found = _changes(changed, rates, first_seen)
+        if mixed := [changes for changes in found if _is_mixture(first, changes)]:
+            found, changed = mixed, [*first, *changed]
+    for cell in changed if found else ():
+        known = found[0] if len(found) == 1 else ()  # else it is not known which price changed
+        cell.explanations.append(Explanation("price_changed", ZERO, _left(cell), ids_of(cell.billed), known))
 
 
-def _changes(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
-    """The prices that explain all of these cells; none if no prices do."""
+def _changes(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> list[tuple[Rate, ...]]:
+    """The changes of prices each of which explains all of these cells."""
     if not changed:
-        return ()
-    return (
-        _by_kind(changed, rates, first_seen)
-        or _by_ratio(changed, first_seen)
-        or _by_one_kind(changed, rates, first_seen)
-    )
+        return []
+    by_kind = _by_kind(changed, rates, first_seen)
+    ways = [by_kind] if by_kind else [_by_ratio(changed, first_seen), *_by_one_kind(changed, rates, first_seen)]
+    return [changes for changes in ways if changes]
 
 
 def _is_mixture(cells: Sequence[Cell], changes: Sequence[Rate]) -> bool:
@@ -291,8 +290,8 @@ def _by_ratio(changed: Sequence[Cell], first_seen: str) -> tuple[Rate, ...]:
     return (_rate("total", old, old * ratios[0], first_seen),)
 
 
-def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[Rate, ...]:
-    """A change of the price of one kind, where money is not billed by kind."""
+def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> Iterator[tuple[Rate, ...]]:
+    """Changes of the price of one kind, where money is not billed by kind."""
     for index, kind in enumerate(KINDS):
         if not all(cell.theirs.tokens[index] for cell in changed):
             continue
@@ -300,8 +299,7 @@ def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tu
         if _are_equal(added, _slack_of(changed, index)) and (len(changed) > 1 or _is_plain(added[0] * _MILLION)):
             old = (rates(changed[0].group) or (None,) * 4)[index]
             if old is not None and old + added[0] >= 0:
-                return (_rate(kind, old, old + added[0], first_seen),)
-    return ()
+                yield (_rate(kind, old, old + added[0], first_seen),)
 
 
 def _are_equal(values: Sequence[Fraction], slack: Fraction) -> bool:

@@ -1,0 +1,316 @@
+"""Which cause is named, and which difference is left undecided: cells made by hand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.audit.amounts import ZERO, Tokens, plus, total_of, usd_total
+from streamgauge.audit.cells import Cell, Folding, OurCell
+from streamgauge.audit.explain import explain
+from streamgauge.audit.ours import GroupKey, OurStream
+from streamgauge.audit.period import Period, day_after
+from streamgauge.audit.subsets import Search
+from streamgauge.audit.theirs import Shape, TheirCell
+
+DAY = "2026-03-02"
+GROUP = GroupKey(DAY, "openai", "gpt-5", None, None)
+SHAPE = Shape(has_tokens=True, has_money=True, has_keys=False, has_tiers=False)
+HOUR_US = 3_600 * 10**6
+# Dollars for a token, by kind.
+PRICES = (Decimal("0.000001"), Decimal("0.0000001"), Decimal("0.000002"), Decimal("0.00001"))
+_numbers = count()
+
+
+def cost(tokens: Tokens, factor: Decimal = Decimal(1)) -> Decimal:
+    return sum((number * price for number, price in zip(tokens, PRICES, strict=True)), Decimal(0)) * factor
+
+
+def a_stream(tokens: Tokens, group: GroupKey = GROUP, hour: int = 9, **changes: object) -> OurStream:
+    """A completed stream with usage."""
+    start_us = Period(group.day, day_after(group.day, 1), "UTC").since_us + hour * HOUR_US
+    made = OurStream(
+        id=f"{next(_numbers):08d}",
+        group=group,
+        start_us=start_us,
+        end_us=start_us + 10**6,
+        tokens=tokens,
+        priced=tokens,
+        usd=cost(tokens),
+        reasoning=0,
+        is_final=True,
+        has_usage=True,
+        has_token=True,
+        was_sent=True,
+        is_completed=True,
+        response_id=None,
+        digest=None,
+        output_limit=None,
+        chars=0,
+    )
+    return made._replace(**changes)  # type: ignore[arg-type]
+
+
+def without_usage(*, is_completed: bool = False, is_refused: bool = False) -> OurStream:
+    return a_stream(
+        ZERO, has_usage=False, is_final=False, is_completed=is_completed, is_refused=is_refused, usd=Decimal(0)
+    )
+
+
+def a_cell(
+    streams: Sequence[OurStream],
+    more: Tokens = ZERO,
+    *,
+    more_requests: int | None = 0,
+    group: GroupKey = GROUP,
+    usd: Decimal | None = None,
+    has_rows: bool = True,
+) -> Cell:
+    """A cell whose invoice has `more` than the streams reported, at our prices. more_requests: None if none are counted."""
+    reported = [stream for stream in streams if stream.has_usage]
+    tokens = total_of(stream.tokens for stream in reported)
+    ours = OurCell(
+        tokens,
+        usd_total(stream.usd for stream in reported) or Decimal(0),
+        streams=len(streams),
+        reported=len(reported),
+        reasoning=sum(stream.reasoning for stream in reported),
+    )
+    billed = plus(tokens, more)
+    requests = None if more_requests is None else len(reported) + more_requests
+    theirs = TheirCell(billed, cost(billed) if usd is None else usd, requests=requests, token_rows=1, money_rows=1)
+    if not has_rows:
+        theirs = TheirCell()
+    return Cell(group, SHAPE, ours, theirs, True, streams=list(streams), is_read=True)
+
+
+def explained(*cells: Cell) -> dict[str, Tokens]:
+    """The causes that are named, with their tokens; an undecided part by all of its causes."""
+    by_group = {cell.group: cell for cell in cells}
+    folding = Folding({"openai": SHAPE}, [], [])
+
+    def end_us(day: str) -> int:
+        return Period(day, day_after(day, 1), "UTC").until_us
+
+    explain(by_group, {}, folding, end_us, Decimal(0), Search())
+    found: dict[str, Tokens] = {}
+    for cell in cells:
+        named = [(one.cause, one.tokens) for one in cell.explanations]
+        named += [(" or ".join(one.one_of), one.tokens) for one in cell.undecided]
+        for cause, tokens in named:
+            found[cause] = plus(found.get(cause, ZERO), tokens)
+        if cell.rest != ZERO:
+            found["unexplained"] = plus(found.get("unexplained", ZERO), cell.rest)
+    return found
+
+
+def ten(reasoning: int = 320) -> list[OurStream]:
+    return [a_stream(Tokens(500 + 7 * n, 0, 0, 400 + 3 * n), reasoning=reasoning) for n in range(10)]
+
+
+ONE_TOKEN = Tokens(0, 0, 0, -1)
+UNSEEN = Tokens(2_103, 0, 0, 93)
+
+
+@pytest.mark.parametrize("more", [ONE_TOKEN, Tokens(0, 0, 0, 1), Tokens(1, 0, 0, 0), Tokens(-1, 0, 0, 0)])
+def test_one_token_does_not_become_two_causes(more: Tokens) -> None:
+    """An aborted stream's bounds hold any rest, so they are combined with no other hypothesis."""
+    assert explained(a_cell([*ten(), without_usage()], more)) == {"unexplained": more}
+
+
+def test_refused_streams_are_no_candidates() -> None:
+    refused = [without_usage(is_refused=True) for _ in range(8)]
+    cell = a_cell([*ten(), *refused], UNSEEN, more_requests=3)
+    assert explained(cell) == {"coverage": UNSEEN}
+    assert cell.explanations[0].streams == ()
+
+
+def test_an_aborted_stream_among_refused_ones_is_named_alone() -> None:
+    aborted = without_usage()
+    cell = a_cell([*ten(), *[without_usage(is_refused=True) for _ in range(8)], aborted], UNSEEN, more_requests=1)
+    assert explained(cell) == {"aborted_without_usage": UNSEEN}
+    assert cell.explanations[0].streams == (aborted.id,)
+
+
+@pytest.mark.parametrize(
+    ("aborted", "unreported", "more_requests", "named"),
+    [
+        (2, 0, 2, "aborted_without_usage"),
+        (0, 2, 2, "usage_not_reported"),
+        (2, 3, 3, "usage_not_reported"),
+        (2, 3, 5, "aborted_without_usage or usage_not_reported"),
+        (5, 0, 3, "aborted_without_usage or coverage"),
+        (2, 0, 7, "coverage"),
+        (0, 2, 4, "coverage or usage_not_reported"),
+        (2, 2, 3, "aborted_without_usage or coverage or usage_not_reported"),
+        (0, 0, 3, "coverage"),
+        (0, 0, 0, "unexplained"),
+        (2, 0, 0, "unexplained"),
+        (2, 0, None, "aborted_without_usage or coverage"),
+        (0, 2, None, "coverage or usage_not_reported"),
+        (0, 0, None, "coverage"),
+    ],
+)
+def test_the_count_of_requests_decides(aborted: int, unreported: int, more_requests: int | None, named: str) -> None:
+    streams = [without_usage() for _ in range(aborted)] + [without_usage(is_completed=True) for _ in range(unreported)]
+    assert explained(a_cell([*ten(), *streams], UNSEEN, more_requests=more_requests)) == {named: UNSEEN}
+
+
+def test_input_by_reference_has_no_bound() -> None:
+    more = Tokens(104_010, 0, 0, 10)
+    assert explained(a_cell([*ten(), without_usage()], more, more_requests=1)) == {"aborted_without_usage": more}
+
+
+def test_output_beyond_the_requests_limits_is_not_of_aborted_streams() -> None:
+    limited = without_usage()._replace(output_limit=50)
+    more = Tokens(300, 0, 0, 51)
+    assert explained(a_cell([*ten(), limited], more, more_requests=None)) == {"coverage": more}
+
+
+def test_more_output_alone_is_of_streams_that_reported_their_input() -> None:
+    partial = a_stream(Tokens(900, 0, 0, 1), is_final=False, is_completed=False)
+    cell = a_cell([*ten(), partial, without_usage()], Tokens(0, 0, 0, 77), more_requests=None)
+    assert explained(cell) == {"aborted_without_usage": Tokens(0, 0, 0, 77)}
+    assert cell.explanations[0].streams == (partial.id,)
+
+
+def test_reasoning_counted_twice_is_named() -> None:
+    more = Tokens(0, 0, 0, 3_200)
+    assert explained(a_cell(ten(), more)) == {"reasoning_counted_differently": more}
+
+
+def test_two_hypotheses_that_predict_the_same_are_undecided() -> None:
+    """All input is cached, and as many tokens are reasoning as one retry had: one difference, two causes."""
+    first = a_stream(
+        ZERO, has_usage=False, is_final=False, has_token=False, is_completed=False, digest="d", was_sent=False
+    )
+    streams = [a_stream(Tokens(0, 0, 0, 640), digest="d", reasoning=640), first]
+    more = Tokens(0, 0, 0, 640)
+    found = explained(a_cell(streams, more, more_requests=None))
+    assert found == {"reasoning_counted_differently or retries_billed_twice": more}
+
+
+def test_a_way_to_count_of_the_model_is_found_beside_unseen_requests() -> None:
+    """In one cell reasoning is counted twice, exactly; in another cell of the model that holds, too, beside other traffic."""
+    clean, more = a_cell(ten(), Tokens(0, 0, 0, 3_200)), plus(UNSEEN, Tokens(0, 0, 0, 1_600))
+    next_day = GROUP._replace(day=day_after(DAY, 1))
+    streams = [stream._replace(group=next_day, reasoning=160) for stream in ten()]
+    other = a_cell(streams, more, group=next_day, more_requests=3)
+    assert explained(clean, other) == {
+        "reasoning_counted_differently": Tokens(0, 0, 0, 4_800),
+        "coverage": UNSEEN,
+    }
+
+
+def test_kinds_of_input_that_are_exchanged_are_not_combined_with_bounds() -> None:
+    streams = [a_stream(Tokens(500, 300 + n, 0, 90)) for n in range(8)]
+    unreported = [without_usage(is_completed=True) for _ in range(5)]
+    more = Tokens(10_401, -100, 0, 10)
+    assert explained(a_cell([*streams, *unreported], more, more_requests=5)) == {"unexplained": more}
+
+
+def keyed(key: str, streams: Sequence[OurStream], more: Tokens = ZERO, *, has_rows: bool = True) -> Cell:
+    group = GROUP._replace(key=key)
+    cell = a_cell([stream._replace(group=group) for stream in streams], more, group=group, has_rows=has_rows)
+    cell.shape = replace(SHAPE, has_keys=True)
+    return cell
+
+
+def test_the_traffic_of_a_key_that_is_billed_for_another_one_is_not_missing() -> None:
+    moved = ten()
+    whole = total_of(stream.tokens for stream in moved)
+    found = explained(keyed("a", moved, has_rows=False), keyed("b", [], whole))
+    assert found == {"other_key": ZERO}
+
+
+def test_charges_beside_tokens_keep_their_names() -> None:
+    cell = a_cell(ten())
+    cell.theirs.charges = {("web_search", "web search tool calls"): Decimal("0.05")}
+    cell.theirs.usd += Decimal("0.05")
+    assert explained(cell) == {"web_search": ZERO}
+    assert (cell.explanations[0].usd, cell.explanations[0].labels) == (Decimal("0.05"), ("web search tool calls",))
+    assert cell.usd_rest == 0
+
+
+def test_the_batch_api_has_the_money_that_is_left() -> None:
+    batch = Tokens(3_015, 0, 0, 375)
+    cell = a_cell(ten(), batch, more_requests=6)
+    cell.theirs.usd -= cost(batch) / 2
+    cell.theirs.batch.tokens, cell.theirs.batch.requests = batch, 6
+    assert explained(cell) == {"batch": batch}
+    assert cell.explanations[0].usd == cost(batch) / 2
+    assert cell.usd_rest == 0
+
+
+def priced_days(days: int, changed_from_us: int, factor: Decimal) -> list[Cell]:
+    """Cells of days with six streams each; what begins later costs more output."""
+    cells = []
+    for number in range(days):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [
+            a_stream(Tokens(100 * hour, 0, 0, 50 + hour * (number + 1)), group, hour) for hour in (1, 5, 9, 13, 17, 21)
+        ]
+        added = sum(
+            (PRICES[3] * stream.tokens.output * factor for stream in streams if stream.start_us >= changed_from_us),
+            Decimal(0),
+        )
+        cells.append(a_cell(streams, group=group, usd=cost(total_of(s.tokens for s in streams)) + added))
+    return cells
+
+
+@pytest.mark.parametrize("hour", [0, 7, 12, 20])
+def test_a_price_may_change_at_any_hour_of_a_day(hour: int) -> None:
+    noon = Period("2026-03-03", "2026-03-04", "UTC").since_us + hour * HOUR_US
+    cells = priced_days(5, noon, Decimal("0.2"))
+    assert explained(*cells) == {"price_changed": ZERO}
+    rates = {rate for cell in cells for one in cell.explanations for rate in one.rates}
+    assert {(rate.kind, str(rate.old), str(rate.new), rate.first_seen) for rate in rates} == {
+        ("output", "10.000000", "12.000000", "2026-03-03")
+    }
+    assert all(cell.usd_rest == 0 for cell in cells)
+
+
+def test_two_prices_that_explain_a_change_alike_are_not_told() -> None:
+    """Each day has the same tokens, so a factor for all prices and a price of output explain them alike."""
+    cells = []
+    for number in range(3):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [stream._replace(group=group) for stream in ten()]
+        cells.append(a_cell(streams, group=group, usd=cost(total_of(stream.tokens for stream in streams)) * 2))
+    assert explained(*cells) == {"price_changed": ZERO}
+    assert [one.rates for cell in cells for one in cell.explanations] == [(), (), ()]
+
+
+def test_a_first_day_that_no_moment_explains_has_no_cause() -> None:
+    cells = priced_days(5, Period("2026-03-03", "2026-03-04", "UTC").since_us, Decimal("0.2"))
+    cells[1].theirs.usd -= Decimal("0.00000137")
+    explained(*cells)
+    assert [[one.cause for one in cell.explanations] for cell in cells] == [[], []] + [["price_changed"]] * 3
+
+
+amounts = st.builds(Tokens, *[st.integers(-5_000, 5_000)] * 4)
+some_streams = st.lists(
+    st.one_of(
+        st.builds(a_stream, st.builds(Tokens, *[st.integers(0, 3_000)] * 4)),
+        st.builds(without_usage, is_completed=st.booleans(), is_refused=st.booleans()),
+    ),
+    max_size=12,
+)
+
+
+@given(some_streams, amounts, st.one_of(st.none(), st.integers(-3, 8)))
+def test_a_bound_is_never_combined_and_no_refused_stream_is_named(
+    streams: list[OurStream], more: Tokens, requests: int | None
+) -> None:
+    cell = a_cell(streams, more, more_requests=requests)
+    explained(cell)
+    named = {stream for part in cell.parts for stream in part.streams}
+    assert not named & {stream.id for stream in streams if stream.is_refused}
+    bounded = [
+        one for one in cell.explanations if one.cause in ("aborted_without_usage", "usage_not_reported", "coverage")
+    ]
+    assert not bounded or len(cell.parts) == 1
