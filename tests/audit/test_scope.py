@@ -170,4 +170,3 @@ def test_parts_are_accepted_exactly_up_to_the_limit(parts: list[tuple[str, int]]
     batches = [one for one in cell.explanations if one.cause == "batch"]
     fits = sum(one.tokens.output for one in batches) <= limit
     assert [one for one in cell.explanations if found.has(one)] == (batches if fits else [])
-    assert Tokens() == ZERO
