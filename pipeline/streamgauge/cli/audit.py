@@ -12,7 +12,7 @@ import msgspec
 from streamgauge.audit.amounts import usd_text
 from streamgauge.audit.conclude import conclude, nothing_compared
 from streamgauge.audit.findings import Finding
-from streamgauge.audit.invoices import open_invoice
+from streamgauge.audit.invoices import open_invoices
 from streamgauge.audit.mapping import Mapping, mapping_of
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.page import page
@@ -67,7 +67,7 @@ def _audit(settings: Settings, args: Arguments) -> int:
     rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
     scope = (*(load_scope(Path(args.scope)) if args.scope else ()), *accept(args.accept or ()))
     miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
-    files = [open_invoice(Path(name), mapping.meters) for name in args.invoice]
+    files = open_invoices(map(Path, args.invoice), mapping.meters)
     is_preliminary = _is_preliminary(period, args.settle_days)
     with ledger_to_read(settings) as ledger, ledger_of_audits(settings) if args.save else nullcontext() as store:
         ours = Ours(ledger, period, mapping)

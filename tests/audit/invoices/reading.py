@@ -3,17 +3,17 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streamgauge.audit.invoices import InvoiceError, InvoiceLine, Meters, open_invoice
+from streamgauge.audit.invoices import InvoiceError, InvoiceLine, Meters, open_invoices
 
 NAME = "bill"
 
 
 def read(text: str | bytes, meters: Meters | None = None) -> list[InvoiceLine]:
-    """The lines of an invoice. Raises InvoiceError."""
+    """The lines of an invoice, or of all members of an archive. Raises InvoiceError."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return list(open_invoice(path, meters or {}).lines())
+        return [line for file in open_invoices([path], meters or {}) for line in file.lines()]
 
 
 def refusal(text: str | bytes, meters: Meters | None = None) -> str:

@@ -4,16 +4,28 @@ Every reader is strict: it raises InvoiceError for what it does not know, and gu
 
 contract.py    lines of an invoice, and errors
 charges.py     names what is billed beside tokens
+sources.py     opens files, also compressed ones and members of archives
 file.py        finds the format of a file; csv_rows.py and json_rows.py: its rows; values.py: their values
 openai.py anthropic.py anthropic_console.py openrouter.py   the providers' exports
 focus.py       FOCUS, of any provider
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from streamgauge.audit.invoices import anthropic, anthropic_console, focus, openai, openrouter
-from streamgauge.audit.invoices.contract import Format, InvoiceError, InvoiceLine, Meter, Meters, Span
+from streamgauge.audit.invoices.contract import (
+    BadTextError,
+    Cost,
+    Format,
+    InvoiceError,
+    InvoiceLine,
+    Meter,
+    Meters,
+    Span,
+)
 from streamgauge.audit.invoices.file import InvoiceFile
+from streamgauge.audit.invoices.sources import sources_of
 
 # Every known export. The first whose columns or keys a file has is the file's.
 FORMATS: tuple[Format, ...] = (
@@ -25,9 +37,36 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
+def open_invoices(paths: Iterable[Path], meters: Meters, cost: Cost = "billed") -> list[InvoiceFile]:
+    """The invoices at `paths`, one for each member of an archive; their lines are read later. Pages of one report may be in
+    several files. `meters`: the operator's table for the rows of clouds. Raises InvoiceError for a damaged archive.
+    """
+    files: list[InvoiceFile] = []
+    for path in paths:
+        try:
+            files += (InvoiceFile(source, FORMATS, meters, cost) for source in sources_of(path))
+        except BadTextError as error:
+            raise InvoiceError(str(path), str(error)) from None
+    for file in files:
+        file.others = [other for other in files if other is not file]
+    return files
+
+
 def open_invoice(path: Path, meters: Meters) -> InvoiceFile:
-    """The invoice at `path`, whose lines are read later. `meters`: the operator's table for FOCUS."""
-    return InvoiceFile(path, FORMATS, meters)
+    """The invoice in a file that is no archive."""
+    (file,) = open_invoices([path], meters)
+    return file
 
 
-__all__ = ["FORMATS", "Format", "InvoiceError", "InvoiceFile", "InvoiceLine", "Meter", "Meters", "Span", "open_invoice"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "InvoiceError",
+    "InvoiceFile",
+    "InvoiceLine",
+    "Meter",
+    "Meters",
+    "Span",
+    "open_invoice",
+    "open_invoices",
+]

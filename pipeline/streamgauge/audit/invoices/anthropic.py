@@ -11,8 +11,8 @@ from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLi
 from streamgauge.audit.invoices.values import (
     Values,
     cents,
-    check_usd,
     count,
+    currency,
     required_count,
     required_money,
     required_text,
@@ -83,7 +83,6 @@ def _usage(row: Row) -> InvoiceLine:
 def _cost(row: Row) -> InvoiceLine:
     values = row.values
     _no_overlap(values)
-    check_usd(values, "currency")
     usd = cents(required_money(values, "amount"))
     model, cost_type, kind = text(values, "model"), text(values, "cost_type"), text(values, "token_type")
     if model is None and cost_type in (None, "tokens") and usd >= 0:
@@ -99,6 +98,7 @@ def _cost(row: Row) -> InvoiceLine:
         keys=_keys(values),
         tier=text(values, "service_tier"),
         usd=usd,
+        currency=currency(values, "currency"),
         kind=KINDS[kind] if kind else None,
         requests=count(values, "requests"),
         charge=charge,

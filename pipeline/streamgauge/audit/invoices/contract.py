@@ -1,9 +1,9 @@
 """What every invoice reader gives: lines, in the order of the file, or an InvoiceError. Nothing is guessed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from streamgauge.audit.amounts import ZERO_USD, Tokens
 from streamgauge.errors import UsageFault
@@ -83,14 +83,23 @@ class InvoiceLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Meter:
-    """What a FOCUS row before 1.5 stands for, by the operator's own table: a model, and a kind of token."""
+    """What a row of a cloud's bill stands for: a model and a kind of token, with the tier if its name says one.
 
-    model: str
-    kind: str
+    multiple: how many tokens one of the row's units is, where the unit does not say it. charge: what it bills instead, a
+    value of `result.CHARGES`; then it has no model.
+    """
+
+    model: str | None
+    kind: str | None
+    multiple: int | None = None
+    tier: str | None = None
+    charge: str | None = None
 
 
-# The meters of the operator's table, by SkuMeter, SkuId or SkuPriceId.
+# The meters of the operator's table, by the names and ids that rows have.
 Meters = Mapping[str, Meter]
+# Which money of FOCUS is taken: what an invoice bills, or the cost after prepayments are spread over their usage.
+Cost = Literal["billed", "effective"]
 
 
 @dataclass(frozen=True)
@@ -100,27 +109,50 @@ class Row:
     values: Mapping[str, object]
     bucket: Mapping[str, object] = field(default_factory=dict)
     meters: Meters = field(default_factory=dict)
+    cost: Cost = "billed"
+
+
+@dataclass(frozen=True)
+class OtherService:
+    """A row of a bill of a whole cloud that is for a service without models. Its name and its money are reported."""
+
+    name: str
+    amount: Decimal
+    currency: str
+
+
+# What a format makes of a row. None: it has no content, such as a day without usage.
+Read = InvoiceLine | Sequence[InvoiceLine] | OtherService | None
+
+
+def same(name: str) -> str:
+    """A column's name as it is."""
+    return name
 
 
 @dataclass(frozen=True)
 class Format:
     """One export of a provider.
 
-    signs: the columns (CSV) or the keys of a row (JSON) that tell it from all others, with `object_name`, the value of a
-    row's `object`. required: further columns without which it is refused. read: a row's line, or None for a row without
-    content; raises BadFieldError. has_tokens, has_money: what its rows hold. splits: the kinds of input that it counts apart
-    from the rest of the input. tiers: whether its rows can name every tier."""
+    signs: the columns (CSV) or the keys of a row (JSON) that tell it from all others, with `object_name`, which the value of
+    a row's `object` matches whole. required: further columns without which it is refused. read: what it makes of a row;
+    raises BadFieldError. has_tokens, has_money: what its rows hold. splits: the kinds of input that it counts apart from
+    the rest of the input. tiers: whether its rows can name every tier. spelled: the one spelling of a column's name, for
+    exports that spell it in several ways. refusal: what to bring instead, if an export is known and cannot be read.
+    """
 
     name: str
     is_json: bool
     signs: frozenset[str]
-    read: Callable[[Row], InvoiceLine | None]
+    read: Callable[[Row], Read]
     has_tokens: bool
     has_money: bool
     required: frozenset[str] = frozenset()
     splits: frozenset[str] = frozenset({"input_cached", "input_cache_write"})
     tiers: bool = True
     object_name: str | None = None
+    spelled: Callable[[str], str] = same
+    refusal: str | None = None
 
 
 def signs(names: str) -> frozenset[str]:

@@ -2,47 +2,82 @@
 
 import codecs
 import hashlib
-import stat
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
+from streamgauge.audit.amounts import EXACT, ZERO_USD, usd_text
 from streamgauge.audit.invoices.contract import (
     BadFieldError,
     BadTextError,
+    Cost,
     Format,
     InvoiceError,
     InvoiceLine,
     Meters,
+    OtherService,
     Row,
+    Span,
+    same,
 )
 from streamgauge.audit.invoices.csv_rows import CsvRows
 from streamgauge.audit.invoices.json_rows import rows_of
-from streamgauge.audit.invoices.values import SemicolonCells, shown
+from streamgauge.audit.invoices.sources import Source
+from streamgauge.audit.invoices.values import SemicolonCells, shown, span
 
-# What is read at a time (bytes): a file of any size takes some MiB.
-CHUNK = 1024 * 1024
 _DIGEST_BYTES = 16
+# The names of a bucket's times.
+_TIMES = (("start_time", "end_time"), ("starting_at", "ending_at"))
+_MINUTE_US = 60_000_000
 
 
 class InvoiceFile:
-    """An invoice. `formats`: all formats that are known; `meters`: the operator's table for FOCUS.
+    """An invoice. `formats`: all formats that are known; `meters`: the operator's table of meters; `cost`: see Cost.
 
-    `lines` may be called again. After it was read whole, `format` is its format, `sha256` the digest of its bytes, and
-    `rows` the number of its lines with content.
+    `lines` may be called again. After it was read whole, `format` is its format, `sha256` the digest of the file (of a
+    member of an archive: of its content), `rows` the number of its rows with content, `covered` the spans of time that it
+    has a row or an empty bucket of, and `notes` says what was left out.
     """
 
-    def __init__(self, path: Path, formats: Sequence[Format], meters: Meters) -> None:
-        self.path = path
+    def __init__(self, source: Source, formats: Sequence[Format], meters: Meters, cost: Cost = "billed") -> None:
+        self.path = Path(source.name)
         self.format: Format | None = None
-        self.sha256 = ""
         self.rows = 0
+        # The other files of the audit: one of them may have the pages that follow this file's.
+        self.others: Sequence[InvoiceFile] = ()
+        self._source = source
         self._formats = formats
         self._meters = meters
+        self._cost = cost
         self._line = 0  # lines that were decoded
+        self._covered = _Covered()
+        self._other_services: dict[tuple[str, str], tuple[int, Decimal]] = {}
+
+    @property
+    def sha256(self) -> str:
+        """The digest of its bytes; empty before it was read whole."""
+        return self._source.sha256
+
+    @property
+    def covered(self) -> tuple[Span, ...]:
+        """The spans that it has a row or an empty bucket of, in their order, joined. Rows that name a date have none."""
+        return self._covered.spans()
+
+    @property
+    def notes(self) -> list[str]:
+        """One sentence for each service and currency whose rows were left out."""
+        found = sorted(self._other_services.items(), key=lambda one: (-abs(one[1][1]), one[0]))
+        return [
+            f"{self.path.name}: {rows} rows of {service} ({usd_text(amount)} {currency}) were left out: it serves no models"
+            for (service, currency), (rows, amount) in found
+        ]
 
     def lines(self) -> Iterator[InvoiceLine]:
         """Its lines, in its order. Raises InvoiceError, which an operator can act on."""
         self.rows, self._line = 0, 0
+        self._covered, self._other_services = _Covered(), {}
         try:
             chunks = self._chunks()
             first = next(chunks, "")
@@ -60,31 +95,33 @@ class InvoiceFile:
         if not self.rows:
             raise InvoiceError(str(self.path), "the file has no row with content: there is nothing to compare")
 
+    def first_page_us(self) -> int | None:
+        """When the first bucket of a JSON report begins (microseconds since 1970). None for any other file."""
+        try:
+            chunks = self._chunks()
+            first = next(chunks, "")
+            if first.lstrip()[:1] in ("{", "["):
+                for row in rows_of(_with(first, chunks), {}):
+                    times = _times_of(row.bucket)
+                    return None if times is None else times.start_us
+        except (BadTextError, UnicodeDecodeError, OSError):
+            pass  # its own reading says so
+        return None
+
     def _chunks(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        digest = hashlib.sha256()
-        mode = self.path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise BadTextError(
-                "it is no regular file: an audit reads an invoice more than once, so save it as a file first"
-            )
-        with self.path.open("rb") as file:
-            while data := file.read(CHUNK):
-                digest.update(data)
-                if b"\0" in data:
-                    line = self._line + data[: data.index(b"\0")].count(b"\n") + 1
-                    raise BadTextError("the text is not UTF-8: it has NUL bytes; export it as UTF-8", line)
-                try:
-                    text = decoder.decode(data)
-                except UnicodeDecodeError as error:
-                    self._line += error.object[: error.start].count(b"\n")
-                    raise
-                yield text
-                self._line += text.count("\n")
-            yield decoder.decode(b"", final=True)
-        if self.sha256 not in ("", digest.hexdigest()):
-            raise BadTextError("the file changed while the audit read it: run the audit again")
-        self.sha256 = digest.hexdigest()
+        for data in self._source.read():
+            if b"\0" in data:
+                line = self._line + data[: data.index(b"\0")].count(b"\n") + 1
+                raise BadTextError("the text is not UTF-8: it has NUL bytes; export it as UTF-8", line)
+            try:
+                text = decoder.decode(data)
+            except UnicodeDecodeError as error:
+                self._line += error.object[: error.start].count(b"\n")
+                raise
+            yield text
+            self._line += text.count("\n")
+        yield decoder.decode(b"", final=True)
 
     def _csv(self, chunks: Iterator[str]) -> Iterator[InvoiceLine]:
         def known(header: Sequence[str]) -> bool:
@@ -94,66 +131,144 @@ class InvoiceFile:
         export = self._csv_format(rows.header)
         if export is None:
             raise InvoiceError(str(self.path), self._unknown(rows.header), 1)
-        for name in sorted(export.required - set(rows.header)):
-            raise InvoiceError(str(self.path), f"the column is missing; this is the export {export.name}", 1, name)
-        self.format = export
+        self._begin(export, rows.header)
         order = sorted(rows.header)
         for number, values in rows:
             cells: Mapping[str, object] = SemicolonCells(values) if rows.delimiter == ";" else values
-            yield from self._line_of(Row(cells, meters=self._meters), number, "", order)
+            yield from self._line_of(Row(cells, meters=self._meters, cost=self._cost), number, "", order)
+
+    def _begin(self, export: Format, header: Sequence[str]) -> None:
+        """Take the format of a table. Raises InvoiceError for a column that is missing."""
+        if export.refusal is not None:
+            raise InvoiceError(str(self.path), f"it is {export.name}: {export.refusal}", 1)
+        for name in sorted(export.required - set(map(export.spelled, header))):
+            raise InvoiceError(str(self.path), f"the column is missing; this is the export {export.name}", 1, name)
+        self.format = export
 
     def _csv_format(self, header: Sequence[str]) -> Format | None:
-        return next((export for export in self._formats if not export.is_json and export.signs <= set(header)), None)
+        return next(
+            (
+                export
+                for export in self._formats
+                if not export.is_json and export.signs <= set(map(export.spelled, header))
+            ),
+            None,
+        )
 
     def _json(self, chunks: Iterator[str]) -> Iterator[InvoiceLine]:
         page: dict[str, object] = {}
         keys: tuple[str, ...] = ()
         order: list[str] = []
+        end_us: int | None = None
         for line, path, values, bucket in rows_of(chunks, page):
+            if values is None:
+                if (times := _times_of(bucket)) is not None:
+                    end_us = times.end_us
+                    self._covered.add(times)
+                continue
             is_same = self.format is not None and _is_of(self.format, values)
             export = self.format if is_same else self._json_format(values)
             if export is None:
-                raise InvoiceError(str(self.path), self._unknown(values), line, path)
+                raise InvoiceError(str(self.path), self._unknown(values), line, path or None)
+            if export.refusal is not None:
+                raise InvoiceError(str(self.path), f"it is {export.name}: {export.refusal}", line, path or None)
             if self.format not in (None, export):
                 raise InvoiceError(str(self.path), f"a row of {export.name} among rows of another export", line, path)
             self.format = export
+            before = f"{path}." if path else ""
             if keys != tuple(values):
                 keys, order = tuple(values), sorted(values)
                 for name in sorted(export.required - values.keys()):
-                    raise InvoiceError(
-                        str(self.path), f"it is missing; this is the export {export.name}", line, f"{path}.{name}"
-                    )
-            yield from self._line_of(Row(values, bucket, self._meters), line, f"{path}.", order)
-        if page.get("has_more") not in (None, False) or page.get("next_page") is not None:
-            fault = "the page is not the last one: export all pages, or a shorter time with a larger limit"
+                    fault = f"it is missing; this is the export {export.name}"
+                    raise InvoiceError(str(self.path), fault, line, f"{before}{name}")
+            yield from self._line_of(Row(values, bucket, self._meters, self._cost), line, before, order)
+        has_more = page.get("has_more") not in (None, False) or page.get("next_page") is not None
+        if has_more and not any(other.first_page_us() == end_us for other in self.others if end_us is not None):
+            fault = "the page is not the last one: give the next one too (--invoice), or export with a larger limit"
             raise InvoiceError(str(self.path), fault, None, "has_more")
 
     def _json_format(self, values: Mapping[str, object]) -> Format | None:
         return next((export for export in self._formats if export.is_json and _is_of(export, values)), None)
 
     def _line_of(self, row: Row, number: int, path: str, order: Sequence[str]) -> Iterator[InvoiceLine]:
+        """The lines of a row. `order`: the names of its values, sorted."""
         assert self.format is not None
+        spelled = self.format.spelled
+        if spelled is not same:
+            row = replace(row, values={spelled(name): value for name, value in row.values.items()})
         try:
-            line = self.format.read(row)
+            found = self.format.read(row)
         except BadFieldError as error:
-            field = error.field if error.field in row.bucket else path + error.field
+            own = next((name for name in order if spelled(name) == error.field), error.field)
+            field = error.field if error.field in row.bucket else path + own
             raise InvoiceError(str(self.path), str(error), number, field) from None
-        if line is not None:
-            self.rows += 1
-            parts = [f"{name}={_spelled(row.values[name])}" for name in order]
-            parts += [f"{name}={_spelled(row.bucket[name])}" for name in sorted(row.bucket)]
-            text = "\x1f".join((self.format.name, *parts)).encode("utf-8", "surrogatepass")
+        if found is None:
+            if (times := _times_of(row.values)) is not None:
+                self._covered.add(times)
+            return
+        self.rows += 1
+        if isinstance(found, OtherService):
+            key = found.name, found.currency
+            rows, amount = self._other_services.get(key, (0, ZERO_USD))
+            self._other_services[key] = rows + 1, EXACT.add(amount, found.amount)
+            return
+        parts = [f"{name}={_spelled(row.values[spelled(name)])}" for name in order]
+        parts += [f"{name}={_spelled(row.bucket[name])}" for name in sorted(row.bucket)]
+        for place, line in enumerate([found] if isinstance(found, InvoiceLine) else found):
+            if isinstance(line.when, Span):
+                self._covered.add(line.when)
+            text = "\x1f".join((self.format.name, *parts, *([str(place)] if place else []))).encode(
+                "utf-8", "surrogatepass"
+            )
             yield line._replace(digest=hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest())
 
     def _unknown(self, names: "Sequence[str] | Mapping[str, object]") -> str:
+        if isinstance(names, Mapping) and "error" in names:
+            return f"it is an error of the provider's API: {shown(names['error'])}"
         unknown = ", ".join(shown(name) for name in sorted(names)[:6])
-        known = ", ".join(sorted(export.name for export in self._formats))
+        known = ", ".join(sorted({export.name for export in self._formats if export.refusal is None}))
         return f"no known export has these columns or keys: {unknown}; known are {known}"
+
+
+class _Covered:
+    """The spans of buckets: of whole minutes, so that rows for single requests are not held."""
+
+    def __init__(self) -> None:
+        self._spans: set[Span] = set()
+
+    def add(self, times: Span) -> None:
+        """Add a span, if it is that of a bucket."""
+        if not times.start_us % _MINUTE_US and not times.end_us % _MINUTE_US:
+            self._spans.add(times)
+
+    def spans(self) -> tuple[Span, ...]:
+        """All spans in their order, joined where they touch."""
+        joined: list[Span] = []
+        for times in sorted(self._spans):
+            if joined and times.start_us <= joined[-1].end_us:
+                joined[-1] = Span(joined[-1].start_us, max(times.end_us, joined[-1].end_us))
+            else:
+                joined.append(times)
+        return tuple(joined)
+
+
+def _times_of(values: Mapping[str, object]) -> Span | None:
+    """The span of a bucket, or of a row without content; None if it names none."""
+    for start, end in _TIMES:
+        if start in values:
+            try:
+                return span(values, start, end)
+            except BadFieldError:
+                return None
+    return None
 
 
 def _is_of(export: Format, values: Mapping[str, object]) -> bool:
     """Whether a row has the keys of a JSON format."""
-    return export.object_name in (None, values.get("object")) and export.signs <= values.keys()
+    name = values.get("object")
+    if export.object_name is not None and not (isinstance(name, str) and re.fullmatch(export.object_name, name)):
+        return False
+    return export.signs <= values.keys()
 
 
 def _spelled(value: object) -> str:

@@ -15,7 +15,7 @@ from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLi
 from streamgauge.audit.invoices.values import (
     MAX_COUNT,
     Values,
-    check_usd,
+    currency,
     money,
     required_money,
     required_text,
@@ -101,7 +101,6 @@ def _charge_of(category: str, label: str, usd: Decimal) -> str:
 
 def _charge(row: Row) -> InvoiceLine | None:
     values = row.values
-    check_usd(values, "BillingCurrency")
     usd = required_money(values, "EffectiveCost")
     category = required_text(values, "ChargeCategory")
     is_usage = category.lower() == "usage"
@@ -112,6 +111,7 @@ def _charge(row: Row) -> InvoiceLine | None:
         model=None,
         keys=texts(text(values, "SubAccountId"), text(values, "SubAccountName")),
         usd=usd,
+        currency=currency(values, "BillingCurrency"),
         charge=_charge_of(category.lower(), label, usd),
         label=label,
     )
@@ -121,7 +121,7 @@ def _charge(row: Row) -> InvoiceLine | None:
     if tokens is None:
         return line
     meter, splits = _meter(row, _details(values))
-    counts = _NO_TOKENS._replace(**{meter.kind: tokens})
+    counts = _NO_TOKENS._replace(**{str(meter.kind): tokens})
     return line._replace(model=meter.model, kind=meter.kind, tokens=counts, splits=splits, charge=None, label=None)
 
 

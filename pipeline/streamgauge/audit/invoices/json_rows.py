@@ -1,7 +1,8 @@
-"""Reads the rows of a JSON page one by one, so that a page of any size takes little memory. Pure: text in, rows out.
+"""Reads the rows of JSON one by one, so that a file of any size takes little memory. Pure: text in, rows out.
 
-A page is an object whose `data` is a list. Its elements are buckets with a list of rows in `results` (older documents:
-`result`), or rows. Numbers with a point become Decimal, never float.
+A file holds a page, a list of pages, of buckets or of rows, or several of these one after another (JSON lines, `curl >>`).
+A page is an object whose `data` is a list, or one element of it. Its elements are buckets with a list of rows in `results`
+(older documents: `result`), or rows. Numbers with a point become Decimal, never float.
 """
 
 import json
@@ -27,70 +28,95 @@ _BLANK = " \t\r\n"
 
 
 class JsonRow(NamedTuple):
-    """A row: its line, its path in the document, its values, and those of its bucket."""
+    """A row: its line, its path in the document, its values, and those of its bucket. values: None after the last row of a
+    bucket, also of an empty one.
+    """
 
     line: int
     path: str
-    values: Mapping[str, object]
+    values: Mapping[str, object] | None
     bucket: Mapping[str, object]
 
 
 def rows_of(chunks: Iterable[str], page: dict[str, object]) -> Iterator[JsonRow]:
-    """The rows of a page. Its other members are put into `page`. Raises BadTextError."""
+    """The rows of a document, in its order. `page` holds the other members of the last page that was read whole. Raises
+    BadTextError.
+    """
     text = _Text(chunks)
-    if text.peek() != "{":
-        raise BadTextError("the document is not a page: it has to be an object with a list `data`", text.line)
-    has_data = False
-    members = _Members(text, page, "the page")
-    for name in text.members():
-        if name != "data":
-            members.read(name)
-            continue
-        if has_data or text.peek() != "[":
-            raise BadTextError("`data` has to be one list", text.line)
-        has_data = True
-        for index in text.elements():
-            yield from _bucket(text, index)
-    if text.peek():
+    number = 0
+    while (begin := text.peek()) and (begin in "{[" or not number):
+        if begin == "[":
+            for index in text.elements():
+                yield from _item(text, f"[{index}]", page)
+        elif begin == "{":
+            yield from _item(text, "", page)
+        else:
+            raise BadTextError("the document is neither a page nor a list of pages, buckets or rows", text.line)
+        number += 1
+    if begin:
         raise BadTextError("text follows the end of the document", text.line)
-    if not has_data:
-        raise BadTextError("the page has no list `data`")
 
 
-def _bucket(text: "_Text", index: int) -> Iterator[JsonRow]:
-    """The rows of an element of `data`."""
-    line = text.line
+def _item(text: "_Text", path: str, page: dict[str, object] | None) -> Iterator[JsonRow]:
+    """The rows of an object: a page if it has `data` and `page` is given, else a bucket or a row."""
+    line = text.line_now()
+    subject = path or "the page"
     if text.peek() != "{":
-        raise BadTextError(f"data[{index}] is not an object", text.line)
-    bucket: dict[str, object] = {}
-    members = _Members(text, bucket, f"data[{index}]")
+        raise BadTextError(f"{subject} is not an object", text.line)
+    own: dict[str, object] = {}
+    members = _Members(text, own, subject)
+    before = f"{path}." if path else ""
+    lists: set[str] = set()
     waiting: list[JsonRow] = []
-    waiting_chars = 0
-    is_bucket = False
     for name in text.members():
-        if name not in _ROWS or text.peek() != "[":
+        if name == "data" and page is not None and text.peek() in ("{", "["):
+            rows = _elements(text, f"{before}data")
+        elif name in _ROWS and text.peek() == "[":
+            rows = _results(text, f"{before}{name}", subject, own, waiting)
+        else:
             members.read(name)
             continue
-        if is_bucket:
-            raise BadTextError(f"data[{index}] has two lists of results", text.line)
-        is_bucket = True
-        for number in text.elements():
-            row_line, begin = text.line_now(), text.offset
-            values = text.value()
-            path = f"data[{index}].{name}[{number}]"
-            if not isinstance(values, dict):
-                raise BadTextError(f"{path} is not an object", row_line)
-            row = JsonRow(row_line, path, values, bucket)
-            if _is_dated(bucket):
-                yield row
-            elif len(waiting) < MAX_WAITING and waiting_chars + text.offset - begin <= MAX_WAITING_CHARS:
-                waiting.append(row)
-                waiting_chars += text.offset - begin
-            else:
-                raise BadTextError(f"data[{index}] names its times after more than {len(waiting)} results", row_line)
+        if lists:
+            raise BadTextError(f"{subject} has two lists of results", text.line)
+        lists.add(name)
+        yield from rows
     yield from waiting
-    if not is_bucket:
-        yield JsonRow(line, f"data[{index}]", bucket, {})
+    if page is not None and "data" in lists:
+        page.clear()
+        page.update(own)
+    elif lists:
+        yield JsonRow(line, path, None, own)
+    else:
+        yield JsonRow(line, path, own, {})
+
+
+def _elements(text: "_Text", path: str) -> Iterator[JsonRow]:
+    """The rows of a page's `data`: a list of buckets or rows, or one of them."""
+    if text.peek() == "{":
+        yield from _item(text, path, None)
+        return
+    for index in text.elements():
+        yield from _item(text, f"{path}[{index}]", None)
+
+
+def _results(
+    text: "_Text", path: str, subject: str, bucket: Mapping[str, object], waiting: list[JsonRow]
+) -> Iterator[JsonRow]:
+    """The rows of a bucket. Those that come before its times are put into `waiting`."""
+    waiting_chars = 0
+    for number in text.elements():
+        line, begin = text.line_now(), text.offset
+        values = text.value()
+        if not isinstance(values, dict):
+            raise BadTextError(f"{path}[{number}] is not an object", line)
+        row = JsonRow(line, f"{path}[{number}]", values, bucket)
+        if _is_dated(bucket):
+            yield row
+        elif len(waiting) < MAX_WAITING and waiting_chars + text.offset - begin <= MAX_WAITING_CHARS:
+            waiting.append(row)
+            waiting_chars += text.offset - begin
+        else:
+            raise BadTextError(f"{subject} names its times after more than {len(waiting)} results", line)
 
 
 class _Members:

@@ -11,8 +11,8 @@ from streamgauge.audit.invoices.charges import charge_of
 from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, signs
 from streamgauge.audit.invoices.values import (
     Values,
-    check_usd,
     count,
+    currency,
     money,
     required_count,
     required_money,
@@ -83,12 +83,12 @@ def _costs(row: Row) -> InvoiceLine | None:
     if not isinstance(amount, dict):
         raise BadFieldError("amount", "it is not an object with value and currency")
     try:
-        check_usd(amount, "currency")
+        code = currency(amount, "currency")
         usd = required_money(amount, "value")
     except BadFieldError as error:
         raise BadFieldError(f"amount.{error.field}", str(error)) from None
     when = span(row.bucket, "start_time", "end_time")
-    return _cost_line(row.values)._replace(when=when, usd=usd)
+    return _cost_line(row.values)._replace(when=when, usd=usd, currency=code)
 
 
 def _costs_csv(row: Row) -> InvoiceLine | None:
@@ -96,8 +96,8 @@ def _costs_csv(row: Row) -> InvoiceLine | None:
     usd = money(row.values, "amount_value")
     if usd is None and not text(row.values, "amount_currency"):
         return None  # a day without costs
-    check_usd(row.values, "amount_currency")
-    return _cost_line(row.values)._replace(when=when, usd=required_money(row.values, "amount_value"))
+    code = currency(row.values, "amount_currency")
+    return _cost_line(row.values)._replace(when=when, usd=required_money(row.values, "amount_value"), currency=code)
 
 
 def _cost_line(values: Values) -> InvoiceLine:

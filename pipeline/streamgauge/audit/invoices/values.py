@@ -147,13 +147,12 @@ def cents(amount: Decimal) -> Decimal:
     return EXACT.scaleb(amount, -2)
 
 
-def check_usd(values: Values, name: str) -> None:
-    """Refuse a missing currency, and one that is not the dollar: the ledger's costs are in dollars, nothing is converted."""
-    currency = required_text(values, name, "the currency is missing")
-    if currency.upper() != "USD":
-        raise BadFieldError(
-            name, f"the currency is {shown(currency)}: only USD can be compared, and nothing is converted"
-        )
+def currency(values: Values, name: str) -> str:
+    """A currency that has to be there, by its code of three letters (ISO 4217), in capitals."""
+    code = required_text(values, name, "the currency is missing").upper()
+    if not re.fullmatch("[A-Z]{3}", code):
+        raise BadFieldError(name, f"{shown(code)} is not the code of a currency, such as USD or EUR")
+    return code
 
 
 def moment_us(values: Values, name: str, *, zone: bool = True) -> int:
