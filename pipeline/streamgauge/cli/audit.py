@@ -12,15 +12,16 @@ import msgspec
 from streamgauge.audit.amounts import usd_text
 from streamgauge.audit.conclude import conclude, nothing_compared
 from streamgauge.audit.findings import Finding
-from streamgauge.audit.invoices import open_invoices
+from streamgauge.audit.invoices import InvoiceFile, open_invoices
 from streamgauge.audit.mapping import Mapping, mapping_of
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.page import page
 from streamgauge.audit.period import Period, day_after
+from streamgauge.audit.provenance import provenance
 from streamgauge.audit.rates_file import NO_RATES, load_rates
 from streamgauge.audit.reconcile import reconcile
 from streamgauge.audit.recounts import reported_outside
-from streamgauge.audit.result import Result, Tolerance, encode
+from streamgauge.audit.result import InvoiceUsed, Provenance, Result, Tolerance, encode
 from streamgauge.audit.rows import (
     CAUSE_COLUMNS,
     CHANGE_COLUMNS,
@@ -76,6 +77,7 @@ def _audit(settings: Settings, args: Arguments) -> int:
             reconciled.findings.add(_preliminary(period, args.settle_days))
         findings = reconciled.findings.all(reconciled.unmapped)
         result = conclude(reconciled.cells, reconciled.shapes, findings, period, tolerance, scope)
+        result.provenance = _provenance(args, ours.sha256, files)
         why_nothing = nothing_compared(result)
         if store is not None and why_nothing is None:
             _save(Runs(store), period, result, is_preliminary, ours.sha256, [file.sha256 for file in files])
@@ -85,6 +87,22 @@ def _audit(settings: Settings, args: Arguments) -> int:
         sys.stderr.write(f"streamgauge audit: nothing was compared: {why_nothing}.{kept}\n")
         return USAGE
     return DONE if result.agrees else FOUND
+
+
+def _provenance(args: Arguments, ledger_sha256: str, files: Sequence[InvoiceFile]) -> Provenance:
+    used = [
+        InvoiceUsed(file.path.name, file.sha256, "" if file.format is None else file.format.name, file.rows, None, None)
+        for file in files
+    ]
+    options = {
+        "--timezone": args.timezone,
+        "--tolerance-tokens": args.tolerance_tokens,
+        "--tolerance-usd": args.tolerance_usd,
+        "--accept": " ".join(sorted(args.accept or ())) or None,
+        "--cost": getattr(args, "cost", None),
+    }
+    paths = {"--map": args.map, "--scope": args.scope, "--rates": args.rates, "--recounts": args.recounts}
+    return provenance(ledger_sha256, used, options, paths)
 
 
 def _tolerance(tokens: int, usd: str) -> Tolerance:

@@ -104,7 +104,7 @@ def rates_of(offer: Offer, started: datetime | None) -> Rates | Unpriced:
     rates: dict[str, Any] = {name: _rate(getattr(prices, key), factor) for name, key in _NAMES.items()}
     searches = prices.web_searches_kcount
     return Rates(
-        source=f"genai-prices {_version()}: {provider.id}/{model.id}",
+        source=f"genai-prices {list_version()}: {provider.id}/{model.id}",
         date=_date(model, at),
         search=of_request(searches / 1000) if isinstance(searches, Decimal) and not _has_searches(model) else None,
         is_list=True,
@@ -202,7 +202,8 @@ def _date(model: Any, started: datetime) -> str | None:
 
 
 @lru_cache(1)
-def _version() -> str:
+def list_version() -> str:
+    """The version of the installed list of prices."""
     import genai_prices
 
     return str(genai_prices.__version__)

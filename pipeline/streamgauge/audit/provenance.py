@@ -1,0 +1,34 @@
+"""What a result was made of: versions, digests and options, so that it can be made again."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from streamgauge import __version__
+from streamgauge.audit.result import InvoiceUsed, Provenance
+from streamgauge.errors import UsageFault
+from streamgauge.prices.catalogue import list_version
+
+
+def provenance(
+    ledger_sha256: str, invoices: Sequence[InvoiceUsed], options: Mapping[str, object], files: Mapping[str, str | None]
+) -> Provenance:
+    """The provenance of a result. `options`: those that decide it, by name; None for one that was not given. `files`: the
+    paths of its other files, by option. Raises UsageFault if one of them cannot be read.
+    """
+    return Provenance(
+        version=__version__,
+        price_list=f"genai-prices {list_version()}",
+        ledger_sha256=ledger_sha256,
+        invoices=sorted(invoices, key=lambda invoice: (invoice.sha256, invoice.name)),
+        options={name: str(value) for name, value in sorted(options.items()) if value is not None},
+        files={option: _digest(option, path) for option, path in sorted(files.items()) if path is not None},
+    )
+
+
+def _digest(option: str, path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageFault(f"{option} {path} cannot be read: {error.strerror}") from None
