@@ -22,11 +22,12 @@ def provenance(
         ledger_sha256=ledger_sha256,
         invoices=sorted(invoices, key=lambda invoice: (invoice.sha256, invoice.name)),
         options={name: str(value) for name, value in sorted(options.items()) if value is not None},
-        files={option: _digest(option, path) for option, path in sorted(files.items()) if path is not None},
+        files={option: digest_of(option, path) for option, path in sorted(files.items()) if path is not None},
     )
 
 
-def _digest(option: str, path: str) -> str:
+def digest_of(option: str, path: str) -> str:
+    """The SHA-256 of the file of an option, in hexadecimal digits. Raises UsageFault if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,11 +11,31 @@ import msgspec
 from streamgauge.errors import UsageFault
 
 
+class FileUsed(msgspec.Struct):
+    """A file that a run was made of. path: as it was given. sha256: the digest of its bytes."""
+
+    path: str
+    sha256: str
+
+
+class Inputs(msgspec.Struct):
+    """What a run was made of, besides the ledger: so it can be made again.
+
+    version: of Streamgauge. invoices: in the order in which they were given. files: those of other options, by the option's
+    name. options: the values of all other options that decide a result, without those that were not given.
+    """
+
+    version: str
+    invoices: list[FileUsed]
+    files: dict[str, FileUsed]
+    options: dict[str, bool | int | str | list[str]]
+
+
 class Run(msgspec.Struct):
     """A kept run. saved_at: UTC, RFC 3339. ledger_sha256: of the records of the period, as the ledger holds them.
 
     invoices_sha256: of each invoice, sorted, so that names and order do not count. result: its JSON. number: from 1; it is
-    given when the run is added.
+    given when the run is added. inputs: None in a run that an earlier version kept.
     """
 
     saved_at: str
@@ -28,6 +48,7 @@ class Run(msgspec.Struct):
     invoices_sha256: list[str]
     result: msgspec.Raw
     number: int = 0
+    inputs: Inputs | None = None
 
 
 class Store(Protocol):

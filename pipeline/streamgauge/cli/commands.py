@@ -447,7 +447,9 @@ _AUDIT = Group(
     ),
     module="audit",
     commands=[
-        Command("audit list", "list the kept runs", _AUDIT_EXAMPLES, (_output(TABLE, JSON, CSV),), module="audit"),
+        Command(
+            "audit list", "list the kept runs", _AUDIT_EXAMPLES, (_output(TABLE, JSON, CSV),), module="kept_audits"
+        ),
         Command(
             "audit show",
             "show a kept run",
@@ -456,7 +458,7 @@ _AUDIT = Group(
                 Argument("number", "RUN", "number of a kept run, from the output of `audit list`", type=int),
                 _output(TABLE, JSON, CSV, HTML),
             ),
-            module="audit",
+            module="kept_audits",
         ),
         Command(
             "audit diff",
@@ -472,7 +474,7 @@ _AUDIT = Group(
                 ),
                 _output(TABLE, JSON, CSV),
             ),
-            module="audit",
+            module="kept_audits",
         ),
     ],
 )
