@@ -310,6 +310,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "errors.py": ("cli/test_main.py",),  # exit codes are what it is for
     # The parts of the audit show in what it finds in a world whose truth is known.
     "audit/": ("audit/world/test_world.py",),
+    "cli/audit_output.py": ("cli/test_audit.py",),
+    "cli/kept_audits.py": ("cli/test_audit.py",),
     "audit/invoices/": ("audit/invoices/test_contract.py", "audit/invoices/test_bounds.py"),
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
     "cli/tap.py": ("integration/test_chain.py", "cli/test_main.py"),  # with a broker, or without a part that it needs

@@ -77,7 +77,8 @@ class _Sums:
         self._undecided.add(line.undecided)
         for explanation in line.explanations:
             self._explained.add(explanation)
-        for part in (line.unexplained, *line.alternatives, *_disputed(line.explanations)):
+        disputed: tuple[_Part, ...] = (line.unexplained, *line.alternatives, *_disputed(line.explanations))
+        for part in disputed:
             self._in_dispute.add(part, absolute=True)
 
     def total(self, provider: str | None) -> ProviderTotal:
