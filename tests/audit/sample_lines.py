@@ -1,11 +1,13 @@
 """Lines and results for tests of what is shown: made by hand, so that each amount in them is known."""
 
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import EXACT, usd_text
-from streamgauge.audit.result import Alternatives, Amount, Line, LineExplanation, TokenCounts
+from streamgauge.audit.result import Alternatives, Amount, Days, Line, LineExplanation, Result, TokenCounts, Tolerance
+from streamgauge.audit.totals import totals_of
 
 
 def counts(uncached: int = 0, cached: int | None = 0, written: int | None = 0, output: int = 0) -> TokenCounts:
@@ -97,3 +99,21 @@ def some_lines(draw: st.DrawFn) -> list[Line]:
         parts += [undecided(("coverage", "aborted_without_usage"), *one()) for _ in range(draw(st.integers(0, 2)))]
         made.append(line(*parts, ours=amount(*one()), rest=amount(*one()), provider=draw(st.sampled_from("abc"))))
     return made
+
+
+def result_of(lines: list[Line], **members: Any) -> Result:
+    """A result for November with these lines and their totals; `members`: further members of the result."""
+    return Result(
+        **{
+            "period": Days("2026-11-01", "2026-12-01", "UTC"),
+            "agrees": False,
+            "tolerance": Tolerance(0, "0.01"),
+            "coverage": {},
+            "causes": [],
+            "lines": lines,
+            "unexplained": totals_of(lines)[0].unexplained if lines else Amount(None, None),
+            "findings": [],
+            "totals": totals_of(lines),
+            **members,
+        }
+    )
