@@ -6,7 +6,22 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import EXACT, usd_text
-from streamgauge.audit.result import Alternatives, Amount, Days, Line, LineExplanation, Result, TokenCounts, Tolerance
+from streamgauge.audit.result import (
+    Alternatives,
+    Amount,
+    Days,
+    FindingLine,
+    InvoiceUsed,
+    Line,
+    LineExplanation,
+    Provenance,
+    RateChange,
+    Result,
+    TokenCounts,
+    Tolerance,
+    Verdict,
+    Verdicts,
+)
 from streamgauge.audit.totals import totals_of
 
 
@@ -117,3 +132,80 @@ def result_of(lines: list[Line], **members: Any) -> Result:
             **members,
         }
     )
+
+
+def company_result() -> Result:
+    """A month of a company: several providers, each kind of part, long names, and amounts of any size."""
+    lines: list[Line] = []
+    for number in range(1, 31):
+        day = f"2026-11-{number:02}"
+        ours = Amount(counts(81_250_000 + number, 22_000_000, 3_100_000, 9_400_000), f"{412.5 + number}")
+        parts: list[LineExplanation | Alternatives] = []
+        rest = Amount(counts(), "0")
+        if number in (3, 17):
+            parts.append(explained("aborted_without_usage", 4_210, "0.0421", *ids(number, 70)))
+        if number >= 15:
+            changed = explained("price_changed", 0, "82.123456789012")
+            changed.rates = [RateChange("output", "10", "12", "2026-11-15T12:00:00Z")]
+            parts.append(changed)
+        if number == 21:
+            parts.append(undecided(("aborted_without_usage", "coverage"), 51_000, "0.51", *ids(200, 12)))
+            rest = Amount(counts(-7, 0, 0, 3), "-0.000123")
+        lines.append(
+            line(*parts, ours=ours, rest=rest, day=day, model="gpt-5-2025-08-07", key="river", tier="priority")
+        )
+        moved = explained("cache_counted_differently", 0, "1.2")
+        moved.tokens = counts(12_000, -12_000)
+        twice = explained("duplicate_lines", 14_600_000, "31.75")
+        found = [twice] if number == 9 else [moved] if number == 10 else []
+        lines.append(
+            line(*found, ours=Amount(counts(9_000_000, 1, 2, 800_000), "51.3"), rest=Amount(counts(), "0"), day=day,
+                 provider="anthropic", model="claude-sonnet-4-5-20250929")
+        )  # fmt: skip
+        lines.append(
+            line(
+                ours=amount(90_000, None),
+                rest=amount(0, None),
+                day=day,
+                provider="azure-openai-west-europe",
+                model="gpt-4o",
+            )
+        )
+    for cause, usd, label in (
+        ("web_search", "12.5", "Web search tool calls"),
+        ("tax", "2304.19", "VAT 19 %"),
+        ("credit", "-100", "Promotional credit"),
+    ):
+        charge = explained(cause, None, usd, labels=(label,))
+        lines.append(line(charge, ours=amount(None, "0"), rest=amount(None, "0"), model=None, day=None))
+    files = [
+        InvoiceUsed(name, f"{number:02x}" * 32, form, 930, "2026-11-01", "2026-11-30")
+        for number, (name, form) in enumerate(
+            (
+                ("completions_usage_2026-11-01_2026-11-30.json", "OpenAI usage (API)"),
+                ("costs.json", "OpenAI costs (API)"),
+            )
+        )
+    ]
+    return result_of(
+        lines,
+        coverage={"anthropic": "0.9981", "openai": "0.9999"},
+        verdicts=Verdicts(
+            Verdict("differs", "51,000 tokens are undecided and 10 are unexplained"),
+            Verdict("differs", "the price of gpt-5-2025-08-07 is not the one of our costs"),
+        ),
+        accepted=["aborted_without_usage of openai is accepted up to 5 USD until 2026-12-31"],
+        notes=["costs.json has no bucket for 2026-11-30"],
+        findings=[
+            FindingLine("money_not_compared", "azure-openai-west-europe", "gpt-4o", 30, [], "these streams have no cost"),
+            FindingLine("usage_missing", "openai", "gpt-5-2025-08-07", 140, [], "the streams ended without usage"),
+        ],
+        provenance=Provenance(
+            "0.1.0", "genai-prices 0.0.47", "ab" * 32, files, {"timezone": "UTC", "tolerance_usd": "0.01"}, {"map": "cd" * 32}
+        ),
+    )  # fmt: skip
+
+
+def ids(first: int, count: int) -> list[str]:
+    """Ids as streams have them."""
+    return [f"0193{first:04x}-{number:04x}-7abc-8def-0123456789ab" for number in range(count)]

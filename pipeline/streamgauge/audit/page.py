@@ -1,154 +1,410 @@
-"""A result as one HTML page that can be read without Streamgauge, printed, and sent: it loads nothing from anywhere."""
+"""A result as one HTML page that can be read without Streamgauge, printed on A4, and sent: it loads nothing from anywhere.
+
+Verdicts and totals come first, then a line for each cause and model with what to do, what is undecided and unexplained, days,
+streams, and what the result was made of. Each rounded amount has the exact one as its value and title.
+"""
 
 import html
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
-from streamgauge.audit.result import Line, Result
-from streamgauge.audit.rows import CAUSE_COLUMNS, LINE_COLUMNS, cause_rows, has_difference, line_rows, summary
+from streamgauge.audit.amounts import KINDS
+from streamgauge.audit.cause_texts import CAUSE_TEXTS, name_of
+from streamgauge.audit.parts import Part, day_totals, explained_parts, is_zero, undecided_parts, unexplained_parts
+from streamgauge.audit.period import day_after
+from streamgauge.audit.result import Amount, Provenance, ProviderTotal, RateChange, Result, TokenCounts, Verdict
+from streamgauge.audit.rows import (
+    TOTALS,
+    said_verdicts,
+    shown_totals,
+    summary,
+    total_name,
+    verdict_sentence,
+)
+from streamgauge.audit.shown_amounts import ROUNDING, dollars, grouped
 from streamgauge.core.safe_values import escaped
 
-# What each cause means, for a reader who does not know the program.
-MEANINGS = {
-    "late_across_midnight": "The request began before midnight, and is billed on the next day.",
-    "time_zone_shift": "The invoice counts days in another time zone than this report.",
-    "missing_from_invoice": "The provider reported this usage to us, and does not bill it.",
-    "duplicate_lines": "The invoice contains the same row more than once.",
-    "wrong_unit": "Amounts differ by a factor of 100: cents were written as dollars, or dollars as cents.",
-    "price_changed": "The tokens agree, and the price per token is not the one that we know.",
-    "cache_counted_differently": "Input that was read from or written to a cache is counted as another kind of input.",
-    "reasoning_counted_differently": "Reasoning tokens are counted twice, or not at all.",
-    "aborted_without_usage": "The stream ended before it reported its usage, and is billed.",
-    "retries_billed_twice": "A failed attempt is billed, and so is the attempt that succeeded.",
-    "tier": "The usage is billed in another service tier.",
-    "coverage": "The provider bills usage that no tap has seen.",
-}
-# Streams that a line names: a page stays readable. JSON has all.
+# Streams of a cause, and names of a charge, that the page lists: it stays readable. `audit claim` writes all streams.
 MAX_STREAMS = 50
-
-_STYLE = """
-body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 2rem auto; max-width: 100rem; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-.verdict { border-left: .4rem solid #b3261e; background: #fdf3f2; padding: .6rem 1rem }
-.verdict.ok { border-color: #1b6e3c; background: #f1f8f4 }
-table { border-collapse: collapse; width: 100%; font-size: .85rem }
-caption { text-align: left; padding: .3rem 0; color: #555 }
-th, td { border-bottom: 1px solid #ccc; padding: .25rem .5rem; text-align: left; vertical-align: top }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-td.day { white-space: nowrap }
-ul.streams { font: 11px/1.4 ui-monospace, monospace; columns: 2 }
-@page { size: A4 landscape; margin: 10mm }
-@media print {
-  body { margin: 0; max-width: none; font-size: 9px } th, td { padding: .2rem .3rem }
-  h2, h3 { break-after: avoid } tr { break-inside: avoid }
-  thead { display: table-header-group }
-}
-"""
-_TEXT_COLUMNS = frozenset(
-    {"cause", "causes", "day", "provider", "model", "key", "tier", "finding", "detail", "meaning"}
+MAX_LABELS = 20
+_UNKNOWN = '<span class="unknown" title="unknown">&ndash;</span>'
+_UNDECIDED = (
+    "Each of these causes explains the amount as well as the others. Claim nothing yet: an export with a row for each"
+    " request, or with a count of requests, decides it."
+)
+_UNEXPLAINED = "No cause explains these amounts. Ask the provider for the requests of these days and models."
+_TOTALS = (
+    "The difference is what is billed minus what the ledger has; it is the sum of explained, undecided and unexplained. In"
+    " dispute: what is undecided or unexplained, and what is explained by a cause that the provider has to answer for, each"
+    " without its sign, so that a surplus hides no lack."
 )
 
+_STYLE = """
+body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.5rem auto; max-width: 64rem; padding: 0 1rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 1.8rem 0 .5rem } h3 { font-size: 1rem; margin: 1rem 0 .3rem }
+p { margin: .4rem 0 } .note, caption, small { color: #555 } .note { font-size: .85rem }
+.verdict { border-left: .4rem solid #b3261e; background: #fdf3f2; padding: .5rem 1rem; margin: .5rem 0 }
+.verdict.agrees { border-color: #1b6e3c; background: #f1f8f4 }
+.verdict.unclear { border-color: #8a6d00; background: #fdf9ec }
+.verdict b { font-size: 1.1rem }
+table { border-collapse: collapse; width: 100%; font-size: .85rem }
+caption { text-align: left; padding: .3rem 0 }
+th, td { border-bottom: 1px solid #ccc; padding: .3rem .4rem; text-align: left; vertical-align: top; overflow-wrap: anywhere }
+thead th { border-bottom: 2px solid #888; vertical-align: bottom; overflow-wrap: normal }
+tr.group th { border-bottom: 0; padding-top: .8rem } tr.group p { font-weight: normal; margin: .15rem 0 }
+td.number, th.number { text-align: right }
+td.number { font-variant-numeric: tabular-nums; white-space: nowrap } td small { display: block; white-space: nowrap }
+td.name small { white-space: normal }
+td.digest, ul.streams { font: 11px/1.4 ui-monospace, monospace; word-break: break-all }
+ul.streams { columns: 16rem; padding: 0; list-style: none; margin: .3rem 0 }
+dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .85rem }
+dl.facts dd { margin: 0; overflow-wrap: anywhere }
+@media screen and (max-width: 45rem) {
+  body { padding: 0 .6rem } thead { display: none } table, tbody, tr, td, th, caption { display: block }
+  tr { border-bottom: 1px solid #888; padding: .3rem 0 } td, th { border: 0; padding: .1rem 0 }
+  td.number { text-align: left; white-space: normal } td small { display: inline; white-space: normal }
+  td[data-label]::before { content: attr(data-label) ": "; color: #555 }
+  dl.facts { grid-template-columns: 1fr } dl.facts dt { color: #555 }
+}
+@page { size: A4 portrait; margin: 12mm }
+@media print {
+  body { margin: 0; padding: 0; max-width: none; font-size: 9.5px } table { font-size: 8.5px }
+  td.digest, ul.streams { font-size: 7.5px } ul.streams { columns: 3 }
+  th, td { padding: .2rem .3rem } h1 { font-size: 16px } h2 { font-size: 12px } h3 { font-size: 10.5px }
+  h2, h3, tr.group { break-after: avoid } tr, .verdict { break-inside: avoid } thead { display: table-header-group }
+  .verdict { print-color-adjust: exact }
+}
+"""
 
-def page(result: Result) -> str:
+
+class Kept(NamedTuple):
+    """What a kept run adds to its result. saved_at: UTC, RFC 3339."""
+
+    number: int
+    saved_at: str
+    is_preliminary: bool
+
+
+def page(result: Result, kept: Kept | None = None) -> str:
     """The page, as UTF-8 text."""
-    title = f"Billing audit, {result.period.from_} to {result.period.to}"
-    causes = [[*row, MEANINGS[str(row[0])]] for row in cause_rows(result)]
-    findings = [
-        [finding.finding, finding.provider, finding.model, finding.count, finding.detail] for finding in result.findings
-    ]
+    period = result.period
+    title = f"Billing audit, {period.from_} to {day_after(period.to, -1)}"
+    explained, undecided, unexplained = explained_parts(result), undecided_parts(result), unexplained_parts(result)
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
         f"<h1>{escape(title)}</h1>",
-        f'<div class="verdict{" ok" if result.agrees else ""}">',
-        *(f"<p>{escape(sentence)}</p>" for sentence in summary(result)),
-        "</div>",
-        *_section("Causes", (*CAUSE_COLUMNS, "meaning"), causes, "No cause of a difference was found."),
-        *_section(
-            "Lines with a difference",
-            LINE_COLUMNS,
-            line_rows(result, all_lines=False),
-            "Every line agrees.",
-            "Differences are the invoice minus the ledger. Tokens are all kinds together.",
-        ),
-        *_explanations(result),
-        *_section(
-            "Findings without an invoice", ("finding", "provider", "model", "streams", "detail"), findings, "None."
-        ),
-        *_section("All lines", LINE_COLUMNS, line_rows(result, all_lines=True), "There are none."),
+        *_verdicts(result),
+        *_totals(shown_totals(result)),
+        "<h2>Causes</h2>",
+        *_parts(explained, "No cause of a difference was found."),
+        *(["<h2>Undecided</h2>", *_parts(undecided, "")] if undecided else []),
+        *(["<h2>Unexplained</h2>", *_parts(unexplained, "")] if unexplained else []),
+        *_days(result),
+        *_streams([*explained, *undecided], kept),
+        *_findings(result),
+        *_provenance(result, kept),
         "</body>\n</html>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _section(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, caption: str = ""
-) -> Iterable[str]:
-    yield f"<h2>{escape(title)}</h2>"
-    if not rows:
+# --- verdicts and totals --------------------------------------------------------------------------------------------
+
+
+def _verdicts(result: Result) -> Iterator[str]:
+    verdicts, (first, *sentences) = said_verdicts(result), summary(result)
+    colour = "agrees" if result.agrees else "differs"
+    if verdicts is not None:
+        pairs: list[tuple[str, Verdict]] = [("Tokens", verdicts.tokens), ("Money", verdicts.money)]
+        yield f"<p>{escape(first)}</p>"
+        for subject, verdict in pairs:
+            sentence = verdict_sentence(subject, verdict)
+            sentences.remove(sentence)
+            words, _, reason = sentence.rstrip(".").partition(": ")
+            named = f": {escape(_with_names(reason))}." if reason else "."
+            yield f'<div class="verdict {_COLOURS[verdict.verdict]}"><b>{escape(words)}</b>{named}</div>'
+    else:
+        yield f'<div class="verdict {colour}"><b>{escape(first)}</b></div>'
+    if sentences:
+        yield f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
+
+
+def _with_names(reason: str) -> str:
+    """The reason of a verdict with the plain names of the causes in it."""
+    return _CAUSE.sub(lambda found: f"\u201c{name_of(found[0])}\u201d", reason)
+
+
+_CAUSE = re.compile(rf"\b({'|'.join(CAUSE_TEXTS)})\b")
+_COLOURS = {"agrees": "agrees", "differs": "differs", "not_compared": "unclear"}
+
+
+def _totals(totals: Sequence[ProviderTotal]) -> Iterator[str]:
+    yield "<h2>Totals</h2>"
+    if not totals:
+        yield "<p>There are none: neither the ledger nor an invoice has a line in this period.</p>"
+        return
+    rows = [[_name_cell("Provider", total_name(total)), *_total_cells(total, TOTALS)] for total in totals]
+    yield from _table(("Provider", *TOTALS), rows)
+    yield f'<p class="note">{escape(_TOTALS)} {escape(ROUNDING)} Point at an amount to see the exact one.</p>'
+
+
+def _total_cells(total: ProviderTotal, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        amount: Amount = getattr(total, name)
+        usd, tokens = _money(amount.usd), amount.tokens
+        if tokens is not None:
+            usd = (
+                f"{usd} <small>{_count(tokens)}&nbsp;tokens</small>" if amount.usd is not None else _tokens_only(tokens)
+            )
+        yield _cell(name, usd, "number")
+
+
+def _tokens_only(tokens: TokenCounts) -> str:
+    return f"{_count(tokens)} <small>tokens</small>"
+
+
+# --- causes ---------------------------------------------------------------------------------------------------------
+
+
+def _parts(parts: Sequence[Part], empty: str) -> Iterator[str]:
+    """A table of parts, those of one cause below its name, meaning and action."""
+    if not parts:
         yield f"<p>{escape(empty)}</p>"
         return
-    yield "<table>"
-    if caption:
-        yield f"<caption>{escape(caption)}</caption>"
-    heads = "".join(f"<th{_class(name)}>{escape(_heading(name))}</th>" for name in columns)
-    yield f"<thead><tr>{heads}</tr></thead>\n<tbody>"
-    for row in rows:
-        cells = (f"<td{_class(name)}>{_cell(value, name)}</td>" for name, value in zip(columns, row, strict=True))
-        yield f"<tr>{''.join(cells)}</tr>"
+    rows = []
+    for _, group in groupby(parts, lambda part: part.causes):
+        same = list(group)
+        rows.append(_group_head(same[0]))
+        rows += [f"<tr>{''.join(_part_cells(part))}</tr>" for part in same]
+    yield from _table_of(("Provider and model", "Tokens", "USD", "Streams", "First day", "Last day"), rows)
+
+
+def _group_head(part: Part) -> str:
+    texts = [CAUSE_TEXTS[cause] for cause in part.causes]
+    if len(texts) == 1:
+        said = [texts[0].meaning, f"What to do: {_first_lower(texts[0].action)}"]
+    else:
+        said = [*(text.meaning for text in texts), _UNDECIDED] if texts else [_UNEXPLAINED]
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in said)
+    return f'<tr class="group"><th colspan="6" scope="rowgroup">{escape(_names(part.causes))}{sentences}</th></tr>'
+
+
+def _names(causes: Sequence[str]) -> str:
+    """The plain name of a cause; of several, that it is one of them."""
+    if not causes:
+        return "No cause"
+    names = [name_of(cause) for cause in causes]
+    return names[0] if len(names) == 1 else f"One of: {', '.join(names)}"
+
+
+def _first_lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def _part_cells(part: Part) -> Iterator[str]:
+    name = ", ".join(text for text in (part.provider, part.model) if text)
+    details = [*_rate_sentences(part.rates.values())]
+    if part.labels:
+        more = len(part.labels) - MAX_LABELS
+        shown = ", ".join(list(part.labels)[:MAX_LABELS])
+        details.append(f"on the bill: {shown}" + (f", and {more} more" if more > 0 else ""))
+    small = "".join(f" <small>{escape(detail)}</small>" for detail in details)
+    amount, span = part.amount, part.span or (None, None)
+    yield _cell("Provider and model", f"{escape(name)}{small}", "name")
+    yield _cell("Tokens", _UNKNOWN if amount.tokens is None else _count_by_kind(amount.tokens), "number")
+    yield _cell("USD", _money(amount.usd), "number")
+    yield _cell("Streams", grouped(len(part.streams)) if part.streams else "", "number")
+    yield _cell("First day", escape(span[0] or "the whole period"), "")
+    yield _cell("Last day", escape(span[1] or ""), "")
+
+
+def _rate_sentences(rates: Iterable[RateChange]) -> Iterator[str]:
+    for rate in rates:
+        kind = "all tokens" if rate.kind == "total" else rate.kind.replace("_", " ")
+        old = "an unknown price" if rate.old_usd_per_million is None else f"{rate.old_usd_per_million} USD"
+        yield (
+            f"{kind}: {old} a million tokens by our costs, {rate.new_usd_per_million} USD billed, first seen"
+            f" {rate.first_seen}"
+        )
+
+
+# --- days and streams -----------------------------------------------------------------------------------------------
+
+
+def _days(result: Result) -> Iterator[str]:
+    yield "<h2>Days</h2>"
+    rows, equal = [], 0
+    for day, totals in day_totals(result):
+        for total in totals:
+            if all(is_zero(getattr(total, name)) for name in ("difference", "undecided", "in_dispute")):
+                equal += 1
+            else:
+                cells = [
+                    _cell("Day", escape(day or "the whole period"), ""),
+                    _name_cell("Provider", total.provider or ""),
+                ]
+                rows.append([*cells, *_total_cells(total, TOTALS[:-1])])
+    if rows:
+        yield from _table(("Day", "Provider", *TOTALS[:-1]), rows)
+    if equal:
+        yield f"<p>No difference: {grouped(equal)} {'more ' if rows else ''}days, counted for each provider.</p>"
+    if not rows and not equal:
+        yield "<p>There are none.</p>"
+
+
+def _streams(parts: Sequence[Part], kept: Kept | None) -> Iterator[str]:
+    """The streams of each cause, MAX_STREAMS at most, and how to get the others."""
+    streams: dict[tuple[str, ...], dict[str, None]] = {}
+    for part in parts:
+        streams.setdefault(part.causes, {}).update(part.streams)
+    named = {causes: list(ids) for causes, ids in streams.items() if ids}
+    if named:
+        yield "<h2>Streams</h2>"
+    for causes, ids in named.items():
+        yield f"<h3>{escape(_names(causes))} ({grouped(len(ids))})</h3>"
+        yield f'<ul class="streams">{"".join(f"<li>{escape(one)}</li>" for one in ids[:MAX_STREAMS])}</ul>'
+        more = len(ids) - MAX_STREAMS
+        if more > 0:
+            number = "RUN" if kept is None else str(kept.number)
+            cause = causes[0] if len(causes) == 1 else "undecided"
+            yield (
+                f'<p class="note">And {grouped(more)} more: <code>streamgauge audit claim {number} --cause {cause}</code>'
+                f"{' writes them, with RUN the number that --save gives' if kept is None else ' writes them'}.</p>"
+            )
+
+
+# --- findings and provenance ----------------------------------------------------------------------------------------
+
+
+def _findings(result: Result) -> Iterator[str]:
+    yield "<h2>Findings without an invoice</h2>"
+    if not result.findings:
+        yield "<p>None.</p>"
+        return
+    rows = []
+    for finding in result.findings:
+        whose = ", ".join(text for text in (finding.provider, finding.model) if text)
+        rows.append([
+            _name_cell("Finding", finding.finding.replace("_", " ")),
+            _name_cell("Provider and model", whose),
+            _cell("Streams", grouped(finding.count), "number"),
+            _cell("Detail", escape(finding.detail), ""),
+        ])  # fmt: skip
+    yield from _table(("Finding", "Provider and model", "Streams", "Detail"), rows)
+
+
+def _provenance(result: Result, kept: Kept | None) -> Iterator[str]:
+    provenance, period = result.provenance, result.period
+    yield "<h2>What this was made of</h2>"
+    facts = [("Period", f"{period.from_} to {day_after(period.to, -1)}, whole days of {period.timezone}")]
+    if kept is not None:
+        facts.append(("Kept as", f"run {kept.number}, {kept.saved_at}{', preliminary' if kept.is_preliminary else ''}"))
+    if provenance is not None:
+        facts += list(_facts(provenance))
+    yield _fact_list(facts)
+    if provenance is None:
+        yield '<p class="note">The version that made this result did not write down its files.</p>'
+        return
+    rows = []
+    for invoice in provenance.invoices:
+        days = "" if invoice.first_day is None else f"{invoice.first_day} to {invoice.last_day}"
+        rows.append([
+            _name_cell("File", invoice.name),
+            _cell("Format", escape(invoice.format), ""),
+            _cell("Rows", grouped(invoice.rows), "number"),
+            _cell("Days", escape(days), ""),
+            _cell("SHA-256", escape(invoice.sha256), "digest"),
+        ])  # fmt: skip
+    yield from _table(("File", "Format", "Rows", "Days", "SHA-256"), rows)
+
+
+def _facts(provenance: Provenance) -> Iterator[tuple[str, str]]:
+    yield "Version of Streamgauge", provenance.version
+    yield "Price list", provenance.price_list or "none"
+    yield "Records of the ledger, SHA-256", provenance.ledger_sha256
+    for name, digest in provenance.files.items():
+        yield f"File of {name}, SHA-256", digest
+    yield "Options", ", ".join(f"{name} {value}" for name, value in provenance.options.items()) or "none"
+
+
+def _fact_list(facts: Iterable[tuple[str, str]]) -> str:
+    return (
+        f'<dl class="facts">{"".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)}</dl>'
+    )
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+_NUMBERS = frozenset({*TOTALS, "Tokens", "USD", "Streams", "Rows"})
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield from _table_of(columns, [f"<tr>{''.join(cells)}</tr>" for cells in rows])
+
+
+def _table_of(columns: Sequence[str], rows: Sequence[str]) -> Iterator[str]:
+    heads = "".join(
+        f'<th scope="col"{_class("number") if name in _NUMBERS else ""}>{escape(_heading(name))}</th>'
+        for name in columns
+    )
+    yield f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>"
+    yield from rows
     yield "</tbody>\n</table>"
 
 
-def _explanations(result: Result) -> Iterable[str]:
-    """For each line with a cause, the causes with their streams and prices."""
-    lines = [line for line in result.lines if line.explanations and has_difference(line)]
-    if lines:
-        yield "<h2>Explanations</h2>"
-    for line in lines:
-        yield f"<h3>{escape(_name(line))}</h3>\n<ul>"
-        for explanation in line.explanations:
-            tokens = "" if explanation.tokens is None else f", {explanation.tokens.total} tokens"
-            usd = "" if explanation.usd is None else f", {explanation.usd} USD"
-            cause = escape(explanation.cause.replace("_", " "))
-            yield f"<li><b>{cause}</b>{tokens}{usd}. {escape(MEANINGS[explanation.cause])}"
-            for rate in explanation.rates:
-                old = "an unknown price" if rate.old_usd_per_million is None else f"{rate.old_usd_per_million} USD"
-                yield (
-                    f"<p>{escape(rate.kind.replace('_', ' '))}: {old}, now {rate.new_usd_per_million} USD"
-                    f" for a million tokens, first seen on {escape(rate.first_seen)}.</p>"
-                )
-            if explanation.streams:
-                named = "".join(f"<li>{escape(stream)}</li>" for stream in explanation.streams[:MAX_STREAMS])
-                more = len(explanation.streams) - MAX_STREAMS
-                yield f'<ul class="streams">{named}</ul>' + (f"<p>and {more} more</p>" if more > 0 else "")
-            yield "</li>"
-        yield "</ul>"
-
-
-def _name(line: Line) -> str:
-    return ", ".join(part for part in (line.day, line.provider, line.model, line.key, line.tier) if part)
-
-
 def _heading(name: str) -> str:
-    return " ".join("USD" if word == "usd" else word for word in name.split("_"))
+    return name.replace("_", " ")
 
 
-def _class(name: str) -> str:
-    if name == "day":
-        return ' class="day"'
-    return "" if name in _TEXT_COLUMNS else ' class="number"'
+def _cell(label: str, content: str, kind: str) -> str:
+    """A cell; `content` is HTML. A narrow screen shows the label before it."""
+    return (
+        f'<td{_class(kind)} data-label="{escape(_heading(label))}">{content}</td>'
+        if content
+        else f"<td{_class(kind)}></td>"
+    )
 
 
-def _cell(value: object, name: str) -> str:
-    """A value as text. The digits of numbers are grouped: -12,345.678."""
-    if value is None:
-        return ""
-    if name in _TEXT_COLUMNS:
-        return escape(str(value).replace("_", " ") if name in ("cause", "causes") else str(value))
-    whole, point, rest = str(value).partition(".")
-    sign = "-" if whole.startswith("-") else ""
-    digits = whole.removeprefix("-")
-    return escape(f"{sign}{int(digits):,}{point}{rest}" if digits.isdecimal() else str(value))
+def _name_cell(label: str, text: str) -> str:
+    return _cell(label, escape(text), "name")
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+def _money(usd: str | None) -> str:
+    """Rounded money with the exact amount as its value and title."""
+    return (
+        _UNKNOWN
+        if usd is None
+        else f'<data value="{escape(usd)}" title="{escape(usd)} USD">{escape(dollars(usd))}</data>'
+    )
+
+
+def _count(tokens: TokenCounts) -> str:
+    """All tokens, with the kinds as the title."""
+    kinds = ", ".join(f"{kind.replace('_', ' ')} {grouped(count)}" for kind, count in _kinds(tokens))
+    return f'<data value="{tokens.total}" title="{kinds or 0}">{grouped(tokens.total)}</data>'
+
+
+def _count_by_kind(tokens: TokenCounts) -> str:
+    """All tokens; and each kind, where kinds were exchanged, so that their sum says nothing."""
+    kinds = [(kind, count) for kind, count in _kinds(tokens)]
+    is_exchanged = min((count for _, count in kinds), default=0) < 0 < max((count for _, count in kinds), default=0)
+    small = "".join(f"<small>{kind.replace('_', ' ')} {grouped(count)}</small>" for kind, count in kinds)
+    return f"{_count(tokens)} {small}" if is_exchanged else _count(tokens)
+
+
+def _kinds(tokens: TokenCounts) -> Iterator[tuple[str, int]]:
+    for kind in KINDS:
+        if count := getattr(tokens, kind):
+            yield kind, count
 
 
 def escape(text: str) -> str:

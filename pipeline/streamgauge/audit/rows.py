@@ -1,21 +1,27 @@
-"""A result as rows for tables and CSV, and the difference between two results of one period."""
+"""A result as rows for tables and CSV, as sentences, and the difference between two results of one period."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
 from streamgauge.audit.amounts import ZERO_USD, usd_text, usd_total
-from streamgauge.audit.result import Amount, Line, Result, not_compared
+from streamgauge.audit.parts import Part, is_zero
+from streamgauge.audit.result import Amount, Line, ProviderTotal, Result, Verdict, Verdicts, not_compared
+from streamgauge.audit.shown_amounts import dollars, grouped
+from streamgauge.audit.totals import totals_of
 
-CAUSE_COLUMNS = ("cause", "input_uncached", "input_cached", "input_cache_write", "output", "total", "usd", "streams")
 LINE_COLUMNS = (
     "day", "provider", "model", "key", "tier", "our_tokens", "their_tokens", "token_difference",
     "our_usd", "their_usd", "usd_difference", "causes", "unexplained_tokens", "unexplained_usd",
+    "undecided_tokens", "undecided_usd", "alternatives",
 )  # fmt: skip
+PART_COLUMNS = ("cause", "provider", "model", "tokens", "USD", "streams", "days")
 CHANGE_COLUMNS = (
     "day", "provider", "model", "key", "tier", "our_tokens_before", "our_tokens_after", "our_usd_before", "our_usd_after",
     "their_tokens_before", "their_tokens_after", "their_usd_before", "their_usd_after",
 )  # fmt: skip
+# The amounts of a total, in the order in which they are read.
+TOTALS = ("billed", "ours", "difference", "explained", "undecided", "unexplained", "in_dispute")
 
 
 class Number:
@@ -28,32 +34,14 @@ class Number:
         return self._text
 
 
-def cause_rows(result: Result) -> list[list[object]]:
-    """A row for each cause, by CAUSE_COLUMNS."""
-    rows: list[list[object]] = []
-    for total in result.causes:
-        tokens = total.tokens
-        counts = [None] * 5 if tokens is None else [getattr(tokens, name) for name in CAUSE_COLUMNS[1:6]]
-        rows.append([total.cause, *counts, _usd(total.usd), total.streams])
-    return rows
-
-
-def line_rows(result: Result, *, all_lines: bool) -> list[list[object]]:
-    """A row for each line, by LINE_COLUMNS; unless `all_lines`, only for those with a difference."""
-    return [_line_row(line) for line in result.lines if all_lines or has_difference(line)]
-
-
-def has_difference(line: Line) -> bool:
-    """Whether both sides of a line differ in any way that is known."""
-    tokens = line.difference.tokens
-    differs = tokens is not None and any(
-        (tokens.input_uncached, tokens.input_cached, tokens.input_cache_write, tokens.output)
-    )
-    return differs or line.difference.usd not in (None, "0") or bool(line.explanations)
+def line_rows(result: Result) -> list[list[object]]:
+    """A row for each line, by LINE_COLUMNS, with exact amounts."""
+    return [_line_row(line) for line in result.lines]
 
 
 def _line_row(line: Line) -> list[object]:
     causes = " ".join(dict.fromkeys(explanation.cause for explanation in line.explanations))
+    alternatives = " ".join(dict.fromkeys("|".join(part.one_of) for part in line.alternatives))
     return [
         *_group(line),
         _total(line.ours),
@@ -65,7 +53,66 @@ def _line_row(line: Line) -> list[object]:
         causes or None,
         _total(line.unexplained),
         _usd(line.unexplained.usd),
+        _total(line.undecided),
+        _usd(line.undecided.usd),
+        alternatives or None,
     ]
+
+
+def part_rows(parts: Sequence[Part]) -> list[list[object]]:
+    """A row for each part, by PART_COLUMNS: causes by their identifiers, which options take; money rounded to cents."""
+    return [
+        [
+            " or ".join(part.causes) or "unexplained",
+            part.provider,
+            part.model if part.model is not None else ", ".join(part.labels) or None,
+            shown_tokens(part.amount),
+            shown_usd(part.amount),
+            grouped(len(part.streams)) if part.streams else None,
+            None if part.span is None else " to ".join(dict.fromkeys(part.span)),
+        ]
+        for part in parts
+    ]
+
+
+def shown_tokens(amount: Amount) -> str | None:
+    """All tokens of an amount, for people."""
+    return None if amount.tokens is None else grouped(amount.tokens.total)
+
+
+def shown_usd(amount: Amount) -> str | None:
+    """The money of an amount, for people."""
+    return None if amount.usd is None else dollars(amount.usd)
+
+
+def shown_totals(result: Result) -> list[ProviderTotal]:
+    """The totals that a reader needs: of one provider its own, of several also those of all together."""
+    totals = result.totals or totals_of(result.lines)  # a result that an earlier version kept has none
+    return totals[1:] if len(totals) == 2 else totals
+
+
+def total_name(total: ProviderTotal) -> str:
+    """Whose total it is."""
+    return total.provider or "all together"
+
+
+def total_rows(totals: Sequence[ProviderTotal]) -> list[list[object]]:
+    """A row for each amount of the totals, in dollars and then in tokens: its name, and a column for each total.
+
+    Amounts that are unknown in all totals are left out.
+    """
+    rows: list[list[object]] = []
+    for unit, shown in (("USD", shown_usd), ("tokens", shown_tokens)):
+        for name in TOTALS:
+            amounts = [shown(getattr(total, name)) for total in totals]
+            if any(amount is not None for amount in amounts):
+                rows.append([f"{name.replace('_', ' ')}, {unit}", *amounts])
+    return rows
+
+
+def has_difference(line: Line) -> bool:
+    """Whether both sides of a line differ in any way that is known."""
+    return not is_zero(line.difference) or bool(line.explanations) or bool(line.alternatives)
 
 
 class Change(NamedTuple):
@@ -107,27 +154,55 @@ def _usd(text: str | None) -> Number | None:
     return None if text is None else Number(text)
 
 
+def said_verdicts(result: Result) -> Verdicts | None:
+    """The verdicts on tokens and money; None in a result that an earlier version kept without them."""
+    verdicts = result.verdicts
+    is_said = any(one.verdict != "not_compared" or one.reason for one in (verdicts.tokens, verdicts.money))
+    return verdicts if is_said else None
+
+
+def verdict_sentence(subject: str, verdict: Verdict) -> str:
+    """One of the two verdicts in words, with its reason. `subject`: Tokens or Money."""
+    is_plural = subject.endswith("s")
+    words = {
+        "agrees": "agree" if is_plural else "agrees",
+        "differs": "differ" if is_plural else "differs",
+        "not_compared": "are not compared" if is_plural else "is not compared",
+    }
+    reason = f": {verdict.reason.rstrip('.')}" if verdict.reason else ""
+    return f"{subject} {words[verdict.verdict]}{reason}."
+
+
 def summary(result: Result) -> Sequence[str]:
     """Sentences about the whole period: what a person reads first."""
-    period = result.period
-    verdict = "agrees" if result.agrees else "does not agree"
+    period, verdicts = result.period, said_verdicts(result)
+    is_compared = verdicts is None or {verdicts.tokens.verdict, verdicts.money.verdict} != {"not_compared"}
+    says = "the bill agrees with the ledger" if result.agrees else "the bill does not agree with the ledger"
     sentences = [
-        f"{period.from_} to {period.to} ({period.timezone}, last day excluded): the bill {verdict} with the ledger."
+        f"{period.from_} to {period.to} ({period.timezone}, last day excluded):"
+        f" {says if is_compared else 'nothing was compared'}."
     ]
+    if verdicts is not None:
+        sentences += [verdict_sentence("Tokens", verdicts.tokens), verdict_sentence("Money", verdicts.money)]
     unexplained, left_out = result.unexplained, not_compared(result)
     if unexplained.tokens is not None:
-        sentences.append(f"Unexplained tokens: {unexplained.tokens.total} (tolerance {result.tolerance.tokens}).")
+        sentences.append(
+            f"Unexplained tokens: {grouped(unexplained.tokens.total)} (tolerance {result.tolerance.tokens})."
+        )
     if unexplained.usd is not None:
         where = " in the lines whose money is compared" if left_out else ""
-        sentences.append(f"Unexplained money{where}: {unexplained.usd} USD (tolerance {result.tolerance.usd}).")
-    elif not left_out:
+        sentences.append(
+            f"Unexplained money{where}: {dollars(unexplained.usd)} USD (tolerance {result.tolerance.usd} USD)."
+        )
+    elif not left_out and verdicts is None:
         sentences.append("Money is not compared: prices or billed amounts are unknown.")
     if left_out:
         billed = usd_text(usd_total(Decimal(line.theirs.usd or 0) for line in left_out) or ZERO_USD)
         sentences.append(
-            f"Money of {len(left_out)} lines ({billed} USD billed) is not compared: streams of these lines have no cost."
+            f"Money of {len(left_out)} lines ({dollars(billed)} USD billed) is not compared: streams of these lines have no"
+            " cost."
         )
     for provider, ratio in result.coverage.items():
         if ratio is not None:
             sentences.append(f"Seen by taps, of the tokens that {provider} billed: {ratio}.")
-    return sentences
+    return [*sentences, *result.accepted, *result.notes]

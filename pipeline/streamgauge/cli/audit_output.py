@@ -1,37 +1,60 @@
-"""Prints the result of an audit: as tables, JSON, CSV or an HTML page."""
+"""Prints the result of an audit: as tables that fit the terminal, JSON, CSV or an HTML page."""
 
 import sys
+from collections.abc import Sequence
 
-from streamgauge.audit.page import page
+from streamgauge.audit.page import Kept, page
+from streamgauge.audit.parts import explained_parts, undecided_parts, unexplained_parts
 from streamgauge.audit.result import Result, encode
-from streamgauge.audit.rows import CAUSE_COLUMNS, LINE_COLUMNS, cause_rows, line_rows, summary
-from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_table
+from streamgauge.audit.rows import (
+    LINE_COLUMNS,
+    PART_COLUMNS,
+    line_rows,
+    part_rows,
+    shown_totals,
+    summary,
+    total_name,
+    total_rows,
+)
+from streamgauge.audit.shown_amounts import ROUNDING
+from streamgauge.cli.tables import print_csv, print_table, terminal_width
+
+_FINDING_COLUMNS = ("finding", "provider", "model", "streams", "detail")
+# Characters of an amount of a total, of its name, and between two columns: they say how many totals fit beside each other.
+_AMOUNT, _NAME, _GAP = 18, 20, 2
 
 
-def print_result(result: Result, output: str) -> None:
-    """Print a result in the form that --output names."""
+def print_result(result: Result, output: str, kept: Kept | None = None) -> None:
+    """Print a result in the form that --output names. `kept`: of a kept run, for the page."""
     if output == "json":
         sys.stdout.write(encode(result).decode() + "\n")
     elif output == "html":
-        sys.stdout.write(page(result))
+        sys.stdout.write(page(result, kept))
     elif output == "csv":
-        print_csv(LINE_COLUMNS, line_rows(result, all_lines=True))
+        print_csv(LINE_COLUMNS, line_rows(result))
     else:
         _print_tables(result)
 
 
 def _print_tables(result: Result) -> None:
+    """Verdicts, totals, causes, what is undecided or unexplained, findings."""
+    width = terminal_width()
     sys.stdout.write("\n".join(summary(result)) + "\n")
-    if result.causes:
+    totals = shown_totals(result)
+    beside = max((width - _NAME) // (_AMOUNT + _GAP), 1)
+    for first in range(0, len(totals), beside):
+        some = totals[first : first + beside]
+        names = [total_name(total) for total in some]
+        _print(("total", *names), total_rows(some), width, names)
+    for parts in (explained_parts(result), undecided_parts(result), unexplained_parts(result)):
+        _print(PART_COLUMNS, part_rows(parts), width, ("tokens", "USD", "streams"))
+    findings = [[one.finding, one.provider, one.model, one.count, one.detail] for one in result.findings]
+    _print(_FINDING_COLUMNS, findings, width)
+    if totals:
+        sys.stdout.write(f"\n{ROUNDING} --output json or csv prints these.\n")
+
+
+def _print(names: Sequence[str], rows: Sequence[Sequence[object]], width: int, numbers: Sequence[str] = ()) -> None:
+    if rows:
         sys.stdout.write("\n")
-        print_table(CAUSE_COLUMNS, cause_rows(result), MAX_WIDTH)
-    if lines := line_rows(result, all_lines=False):
-        sys.stdout.write("\n")
-        print_table(LINE_COLUMNS, lines, MAX_WIDTH)
-    if result.findings:
-        sys.stdout.write("\n")
-        rows = [
-            [finding.finding, finding.provider, finding.model, finding.count, finding.detail]
-            for finding in result.findings
-        ]
-        print_table(("finding", "provider", "model", "streams", "detail"), rows, None)
+        print_table(names, rows, None, numbers=numbers, line_width=width)

@@ -4,6 +4,7 @@ import sys
 
 import msgspec
 
+from streamgauge.audit.page import Kept
 from streamgauge.audit.result import Result
 from streamgauge.audit.rows import CHANGE_COLUMNS, changes
 from streamgauge.audit.runs import Run, Runs
@@ -49,7 +50,8 @@ def _list(runs: Runs, args: Arguments) -> int:
 
 
 def _show(runs: Runs, args: Arguments) -> int:
-    print_result(_result(runs.get(args.number)), args.output)
+    kept_run = runs.get(args.number)
+    print_result(_result(kept_run), args.output, Kept(kept_run.number, kept_run.saved_at, kept_run.is_preliminary))
     return DONE
 
 

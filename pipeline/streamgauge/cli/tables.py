@@ -10,13 +10,21 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from itertools import chain
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 from typing import Any, Protocol
 
 from streamgauge.core.safe_values import escaped
 
+# Between two columns.
+_GAP = "  "
+# A column of text is broken to no fewer characters than this.
+_NARROW = 10
+# Characters of a line where the output is no terminal, and the fewest of one.
+_NO_TERMINAL, _NARROWEST = 100, 40
 # The widest column (characters): longer model names and ids are cut; --output jsonl has them whole.
 MAX_WIDTH = 36
 
@@ -171,17 +179,62 @@ def _with_apostrophe(match: re.Match[str]) -> str:
     return ("'" if begins_badly else "") + before + sign
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[object]], max_width: int | None = MAX_WIDTH) -> None:
-    """Aligned columns on stdout, numbers to the right. `max_width`: characters of a cell, None for all of it."""
+def print_table(
+    names: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    max_width: int | None = MAX_WIDTH,
+    *,
+    numbers: Collection[str] = (),
+    line_width: int | None = None,
+) -> None:
+    """Aligned columns on stdout, numbers to the right. `max_width`: characters of a cell, None for all of it.
+
+    `numbers`: columns of numbers that are given as text. `line_width`: characters of a line; where they are more, the widest
+    columns of text are broken into several lines, none to fewer than _NARROW characters.
+    """
     cells = [list(names), *([_cell(value, max_width) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
-    right = [any(isinstance(row[column], int | float) for row in rows) for column in range(len(names))]
+    right = [
+        name in numbers or any(isinstance(row[column], int | float) for row in rows)
+        for column, name in enumerate(names)
+    ]
+    if line_width is not None:
+        widths = _narrowed(widths, right, line_width)
+        cells = [part for row in cells for part in _broken(row, widths, right)]
     for row in cells:
-        line = "  ".join(
+        line = _GAP.join(
             cell.rjust(width) if number else cell.ljust(width)
             for cell, width, number in zip(row, widths, right, strict=True)
         )
         sys.stdout.write(line.rstrip() + "\n")
+
+
+def _narrowed(widths: Sequence[int], right: Sequence[bool], line_width: int) -> list[int]:
+    narrowed = list(widths)
+    surplus = sum(narrowed) + len(_GAP) * (len(narrowed) - 1) - line_width
+    text = [column for column, is_number in enumerate(right) if not is_number]
+    while surplus > 0 and text:
+        widest = max(text, key=lambda column: narrowed[column])
+        if narrowed[widest] <= _NARROW:
+            break
+        narrowed[widest] -= 1
+        surplus -= 1
+    return narrowed
+
+
+def _broken(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[list[str]]:
+    """The lines of a row: each text broken at blanks, numbers in the first line."""
+    parts = [
+        [cell] if is_number else textwrap.wrap(cell, width) or [""]
+        for cell, width, is_number in zip(row, widths, right, strict=True)
+    ]
+    for line in zip_longest(*parts, fillvalue=""):
+        yield list(line)
+
+
+def terminal_width() -> int:
+    """Characters of a line of the terminal; _NO_TERMINAL if the output is no terminal."""
+    return max(shutil.get_terminal_size((_NO_TERMINAL, 24)).columns, _NARROWEST)
 
 
 def _cell(value: object, max_width: int | None) -> str:
