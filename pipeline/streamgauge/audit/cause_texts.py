@@ -24,7 +24,7 @@ CAUSE_TEXTS = {
     "time_zone_shift": CauseText(
         "Days of another time zone",
         "The invoice counts its days in another time zone than this report.",
-        "Nothing to claim: make the report again with --timezone and the zone of the invoice.",
+        "Nothing to claim: make the report again with `--timezone` and the zone of the invoice.",
     ),
     "missing_from_invoice": CauseText(
         "Not billed",
@@ -44,7 +44,7 @@ CAUSE_TEXTS = {
     "price_changed": CauseText(
         "Another price",
         "The tokens agree, and the price is not the one that our costs are made with.",
-        "Compare the price with your contract: claim the difference, or give us the new price (--prices).",
+        "Compare the price with your contract: claim the difference, or give us the new price (`--prices`).",
     ),
     "cache_counted_differently": CauseText(
         "Cached input counted differently",
@@ -64,7 +64,7 @@ CAUSE_TEXTS = {
     "usage_not_reported": CauseText(
         "Streams without reported usage",
         "The stream was completed, its usage was not reported to us, and it is billed.",
-        "Nothing to claim: let the clients ask for usage (stream_options.include_usage), so that it can be compared.",
+        "Nothing to claim: let the clients ask for usage (`stream_options.include_usage`), so that it can be compared.",
     ),
     "retries_billed_twice": CauseText(
         "Retries billed twice",

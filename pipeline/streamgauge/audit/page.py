@@ -31,10 +31,11 @@ MAX_STREAMS = 50
 MAX_LABELS = 20
 _UNKNOWN = '<span class="unknown" title="unknown">&ndash;</span>'
 _UNDECIDED = (
-    "Each of these causes explains the amount as well as the others. Claim nothing yet: an export with a row for each"
+    "Claim nothing yet, since each of these causes explains the amount as well as the others: an export with a row for each"
     " request, or with a count of requests, decides it."
 )
-_UNEXPLAINED = "No cause explains these amounts. Ask the provider for the requests of these days and models."
+_UNEXPLAINED = "Ask the provider for the requests of these days and models: no cause explains these amounts."
+_UNITS = "Money in USD, and tokens below it."
 _TOTALS = (
     "The difference is what is billed minus what the ledger has; it is the sum of explained, undecided and unexplained. In"
     " dispute: what is undecided or unexplained, and what is explained by a cause that the provider has to answer for, each"
@@ -44,28 +45,32 @@ _TOTALS = (
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.5rem auto; max-width: 64rem; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 1.8rem 0 .5rem } h3 { font-size: 1rem; margin: 1rem 0 .3rem }
-p { margin: .4rem 0 } .note, caption, small { color: #555 } .note { font-size: .85rem }
+p { margin: .4rem 0 } .note, caption, small { color: #555 } .note { font-size: .85em }
 .verdict { border-left: .4rem solid #b3261e; background: #fdf3f2; padding: .5rem 1rem; margin: .5rem 0 }
 .verdict.agrees { border-color: #1b6e3c; background: #f1f8f4 }
 .verdict.unclear { border-color: #8a6d00; background: #fdf9ec }
-.verdict b { font-size: 1.1rem }
+.verdict b { font-size: 1.15em }
 table { border-collapse: collapse; width: 100%; font-size: .85rem }
 caption { text-align: left; padding: .3rem 0 }
 th, td { border-bottom: 1px solid #ccc; padding: .3rem .4rem; text-align: left; vertical-align: top; overflow-wrap: anywhere }
 thead th { border-bottom: 2px solid #888; vertical-align: bottom; overflow-wrap: normal }
+table.parts thead th:first-child { width: 45% }
 tr.group th { border-bottom: 0; padding-top: .8rem } tr.group p { font-weight: normal; margin: .15rem 0 }
 td.number, th.number { text-align: right }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap } td small { display: block; white-space: nowrap }
+td.day, td.number { white-space: nowrap } td.number { font-variant-numeric: tabular-nums }
+td small { display: block; white-space: nowrap }
 td.name small { white-space: normal }
 td.digest, ul.streams { font: 11px/1.4 ui-monospace, monospace; word-break: break-all }
 ul.streams { columns: 16rem; padding: 0; list-style: none; margin: .3rem 0 }
-dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .85rem }
+dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .85em }
 dl.facts dd { margin: 0; overflow-wrap: anywhere }
 @media screen and (max-width: 45rem) {
   body { padding: 0 .6rem } thead { display: none } table, tbody, tr, td, th, caption { display: block }
   tr { border-bottom: 1px solid #888; padding: .3rem 0 } td, th { border: 0; padding: .1rem 0 }
   td.number { text-align: left; white-space: normal } td small { display: inline; white-space: normal }
-  td[data-label]::before { content: attr(data-label) ": "; color: #555 }
+  td[data-label]::before { content: attr(data-label) ": "; color: #555 } td.name[data-label]::before { content: none }
+  td.name { font-weight: 600 } td.name small { font-weight: normal; display: block }
+  td small + small::before { content: ", " }
   dl.facts { grid-template-columns: 1fr } dl.facts dt { color: #555 }
 }
 @page { size: A4 portrait; margin: 12mm }
@@ -149,23 +154,15 @@ def _totals(totals: Sequence[ProviderTotal]) -> Iterator[str]:
         yield "<p>There are none: neither the ledger nor an invoice has a line in this period.</p>"
         return
     rows = [[_name_cell("Provider", total_name(total)), *_total_cells(total, TOTALS)] for total in totals]
-    yield from _table(("Provider", *TOTALS), rows)
+    yield from _table(("Provider", *TOTALS), rows, _UNITS)
     yield f'<p class="note">{escape(_TOTALS)} {escape(ROUNDING)} Point at an amount to see the exact one.</p>'
 
 
 def _total_cells(total: ProviderTotal, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         amount: Amount = getattr(total, name)
-        usd, tokens = _money(amount.usd), amount.tokens
-        if tokens is not None:
-            usd = (
-                f"{usd} <small>{_count(tokens)}&nbsp;tokens</small>" if amount.usd is not None else _tokens_only(tokens)
-            )
-        yield _cell(name, usd, "number")
-
-
-def _tokens_only(tokens: TokenCounts) -> str:
-    return f"{_count(tokens)} <small>tokens</small>"
+        tokens = "" if amount.tokens is None else f" <small>{_count(amount.tokens)}&nbsp;tokens</small>"
+        yield _cell(name, f"{_money(amount.usd)}{tokens}", "number")
 
 
 # --- causes ---------------------------------------------------------------------------------------------------------
@@ -181,16 +178,19 @@ def _parts(parts: Sequence[Part], empty: str) -> Iterator[str]:
         same = list(group)
         rows.append(_group_head(same[0]))
         rows += [f"<tr>{''.join(_part_cells(part))}</tr>" for part in same]
-    yield from _table_of(("Provider and model", "Tokens", "USD", "Streams", "First day", "Last day"), rows)
+    yield from _table_of(
+        ("Provider and model", "Tokens", "USD", "Streams", "First day", "Last day"), rows, kind="parts"
+    )
 
 
 def _group_head(part: Part) -> str:
     texts = [CAUSE_TEXTS[cause] for cause in part.causes]
     if len(texts) == 1:
-        said = [texts[0].meaning, f"What to do: {_first_lower(texts[0].action)}"]
+        said, action = [texts[0].meaning], texts[0].action
     else:
-        said = [*(text.meaning for text in texts), _UNDECIDED] if texts else [_UNEXPLAINED]
+        said, action = [text.meaning for text in texts], _UNDECIDED if texts else _UNEXPLAINED
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in said)
+    sentences += f"<p><b>What to do:</b> {_with_code(action)}</p>"
     return f'<tr class="group"><th colspan="6" scope="rowgroup">{escape(_names(part.causes))}{sentences}</th></tr>'
 
 
@@ -202,8 +202,9 @@ def _names(causes: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"One of: {', '.join(names)}"
 
 
-def _first_lower(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:]
+def _with_code(sentence: str) -> str:
+    """A sentence of ours as HTML, with what is between backticks as code."""
+    return re.sub("`(.+?)`", r"<code>\1</code>", escape(sentence))
 
 
 def _part_cells(part: Part) -> Iterator[str]:
@@ -219,8 +220,8 @@ def _part_cells(part: Part) -> Iterator[str]:
     yield _cell("Tokens", _UNKNOWN if amount.tokens is None else _count_by_kind(amount.tokens), "number")
     yield _cell("USD", _money(amount.usd), "number")
     yield _cell("Streams", grouped(len(part.streams)) if part.streams else "", "number")
-    yield _cell("First day", escape(span[0] or "the whole period"), "")
-    yield _cell("Last day", escape(span[1] or ""), "")
+    yield _cell("First day", escape(span[0] or "whole period"), "day")
+    yield _cell("Last day", escape(span[1] or ""), "day")
 
 
 def _rate_sentences(rates: Iterable[RateChange]) -> Iterator[str]:
@@ -245,12 +246,12 @@ def _days(result: Result) -> Iterator[str]:
                 equal += 1
             else:
                 cells = [
-                    _cell("Day", escape(day or "the whole period"), ""),
+                    _cell("Day", escape(day or "whole period"), "day"),
                     _name_cell("Provider", total.provider or ""),
                 ]
                 rows.append([*cells, *_total_cells(total, TOTALS[:-1])])
     if rows:
-        yield from _table(("Day", "Provider", *TOTALS[:-1]), rows)
+        yield from _table(("Day", "Provider", *TOTALS[:-1]), rows, f"Days with a difference. {_UNITS}")
     if equal:
         yield f"<p>No difference: {grouped(equal)} {'more ' if rows else ''}days, counted for each provider.</p>"
     if not rows and not equal:
@@ -343,16 +344,17 @@ def _fact_list(facts: Iterable[tuple[str, str]]) -> str:
 _NUMBERS = frozenset({*TOTALS, "Tokens", "USD", "Streams", "Rows"})
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield from _table_of(columns, [f"<tr>{''.join(cells)}</tr>" for cells in rows])
+def _table(columns: Sequence[str], rows: Iterable[Iterable[str]], caption: str = "") -> Iterator[str]:
+    yield from _table_of(columns, [f"<tr>{''.join(cells)}</tr>" for cells in rows], caption)
 
 
-def _table_of(columns: Sequence[str], rows: Sequence[str]) -> Iterator[str]:
+def _table_of(columns: Sequence[str], rows: Sequence[str], caption: str = "", kind: str = "") -> Iterator[str]:
     heads = "".join(
         f'<th scope="col"{_class("number") if name in _NUMBERS else ""}>{escape(_heading(name))}</th>'
         for name in columns
     )
-    yield f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>"
+    about = f"<caption>{escape(caption)}</caption>\n" if caption else ""
+    yield f"<table{_class(kind)}>\n{about}<thead><tr>{heads}</tr></thead>\n<tbody>"
     yield from rows
     yield "</tbody>\n</table>"
 
