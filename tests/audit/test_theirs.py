@@ -7,6 +7,7 @@ from typing import Any
 
 from streamgauge.audit.amounts import Tokens
 from streamgauge.audit.invoices import FORMATS, InvoiceFile, InvoiceLine, open_invoice
+from streamgauge.audit.invoices.sources import Source
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.period import Period
 from streamgauge.audit.rates_file import NO_RATES, DatedRate, Rates
@@ -52,7 +53,7 @@ class File(InvoiceFile):
     """A file with these rows."""
 
     def __init__(self, rows: list[InvoiceLine]) -> None:
-        super().__init__(Path("bill.json"), (), {})
+        super().__init__(Source(Path("bill.json")), (), {})
         self.format = next(known for known in FORMATS if known.name == "FOCUS")
         self._given = rows
 

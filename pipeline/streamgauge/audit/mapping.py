@@ -7,7 +7,9 @@ openai-eu = "openai"                                 # an upstream's name, and t
 river = ["proj_3f", "key_77", "River production"]    # ids and names of projects, workspaces and keys
 
 [meters]
-"gpt 4.1 cached Inp glbl" = {model = "gpt-4.1", kind = "input_cached"}    # FOCUS before 1.5
+"gpt 4.1 cached Inp glbl" = {model = "gpt-4.1", kind = "input_cached"}    # by the name or id that a cloud's bill has
+"Units of x" = {model = "x", kind = "output", multiple = 1000}            # tokens of a unit, if its name does not say it
+"Bing grounding" = {charge = "web_search"}                                # no tokens
 """
 
 from collections.abc import Mapping as Map
@@ -15,17 +17,21 @@ from dataclasses import dataclass, field
 
 from streamgauge.audit.amounts import KINDS
 from streamgauge.audit.invoices import Meter, Meters
+from streamgauge.audit.result import CHARGES
 from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 
 # Upstreams that are named by their host: taps without names.
 _HOSTS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic", "openrouter.ai": "openrouter"}
+# Tokens of a unit: the largest that clouds bill by is a million.
+MAX_MULTIPLE = 1_000_000_000
+_METER_KEYS = frozenset({"model", "kind", "multiple", "tier"})
 _TABLES = ("upstreams", "tenants", "meters")
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """`providers`: by upstream. `tenants`: by the id or name that a provider uses. `meters`: the meters of FOCUS."""
+    """`providers`: by upstream. `tenants`: by the id or name that a provider uses. `meters`: the meters of clouds."""
 
     providers: Map[str, str] = field(default_factory=dict)
     tenants: Map[str, str] = field(default_factory=dict)
@@ -87,11 +93,29 @@ def _tenants(table: Map[str, object], source: str) -> dict[str, str]:
 
 
 def _meters(table: Map[str, object], source: str) -> dict[str, Meter]:
-    meters: dict[str, Meter] = {}
-    for name, entry in table.items():
-        model, kind = (entry.get("model"), entry.get("kind")) if isinstance(entry, dict) else (None, None)
-        if not isinstance(model, str) or kind not in KINDS:
-            kinds = ", ".join(KINDS)
-            raise UsageFault(f'--map {source}: write [meters] {name} = {{model = "...", kind = one of {kinds}}}')
-        meters[name] = Meter(model, str(kind))
-    return meters
+    return {name: _meter(name, entry, source) for name, entry in table.items()}
+
+
+def _meter(name: str, entry: object, source: str) -> Meter:
+    """A meter: a model and a kind of token, with the tokens of a unit and the tier if they are given; or a charge."""
+    given = entry if isinstance(entry, dict) else {}
+    model, kind, multiple, tier = (given.get(key) for key in ("model", "kind", "multiple", "tier"))
+    if given.keys() == {"charge"} and given["charge"] in CHARGES:
+        return Meter(None, None, charge=str(given["charge"]))
+    is_multiple = multiple is None or (
+        isinstance(multiple, int) and not isinstance(multiple, bool) and 0 < multiple <= MAX_MULTIPLE
+    )
+    if (
+        given.keys() <= _METER_KEYS
+        and isinstance(model, str)
+        and model
+        and kind in KINDS
+        and is_multiple
+        and (tier is None or isinstance(tier, str))
+    ):
+        return Meter(model, str(kind), multiple, tier)
+    kinds = ", ".join(KINDS)
+    raise UsageFault(
+        f'--map {source}: write [meters] {name} = {{model = "...", kind = one of {kinds}}}, and if its unit does not say it '
+        f"multiple = the tokens of a unit; or {{charge = one of {', '.join(CHARGES)}}}"
+    )

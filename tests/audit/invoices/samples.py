@@ -106,8 +106,8 @@ _ANTHROPIC_COST = {
 }
 _CONSOLE = {"usage_date_utc": "2026-03-01", "workspace": "Default", "api_key": "river", "context_window": "\u2264 200k"}
 _FOCUS = {
-    "BilledCost": "0",
-    "EffectiveCost": "2.4",
+    "BilledCost": "2.4",
+    "EffectiveCost": "2.1",
     "BillingCurrency": "USD",
     "ChargePeriodStart": "2026-03-01T00:00:00Z",
     "ChargePeriodEnd": "2026-03-02T00:00:00Z",
@@ -120,6 +120,72 @@ _FOCUS = {
     "PricingUnit": "1000000 Tokens",
     "SkuMeter": "Cache Read Input Tokens",
     "SkuPriceDetails": json.dumps({"ModelId": "solora-pro", "TokenDirection": "Input", "TokenCacheAction": "Read"}),
+}
+_ACTIVITY = {
+    "organization_id": "org-1",
+    "usage_type": "text",
+    "timestamp": DAY_S,
+    "timestamp_iso": "2026-03-01T00:00:00",
+    "n_requests": 3,
+    "operation": "completion",
+    "model": "gpt-4o-mini-2024-07-18",
+    "n_context_tokens_total": 900,
+    "n_generated_tokens_total": 50,
+    "api_key_id": "key_1",
+    "api_key_name": "river",
+}
+_DEEPSEEK = {
+    "user_id": "user-1",
+    "start_time_iso": "2026-03-01T00:00:00+08:00",
+    "end_time_iso": "2026-03-02T00:00:00+08:00",
+    "model": "deepseek-chat",
+}
+_DEEPSEEK_KEY = {"api_key_name": "river", "api_key": "sk-5****"}
+_FIREWORKS = {
+    "email": "a@b.example",
+    "start_time": "2026-03-01 17:16:48 UTC",
+    "end_time": "2026-03-01 17:16:48 UTC",
+    "usage_type": "TEXT_COMPLETION_INFERENCE_USAGE",
+    "accelerator_type": "",
+    "accelerator_seconds": "",
+    "base_model_name": "accounts/fireworks/models/llama-v3p1-70b-instruct",
+    "model_bucket": "Llama 3.1 70B",
+    "parameter_count": "70",
+    "prompt_tokens": "900",
+    "completion_tokens": "50",
+}
+_AZURE = {
+    "InvoiceSectionName": "x",
+    "SubscriptionId": "sub-1",
+    "ResourceGroup": "rg",
+    "Date": "03/01/2026",
+    "BillingPeriodStartDate": "03/01/2026",
+    "BillingPeriodEndDate": "03/31/2026",
+    "MeterCategory": "Foundry Models",
+    "MeterSubCategory": "Azure OpenAI",
+    "MeterName": "gpt 4o 1120 cached Inp glbl Tokens",
+    "Quantity": "1.5",
+    "UnitOfMeasure": "1K",
+    "EffectivePrice": "0.0018",
+    "CostInBillingCurrency": "0.0027",
+    "BillingCurrencyCode": "USD",
+    "ResourceId": "/r/1",
+    "ChargeType": "Usage",
+}
+_AWS = {
+    "line_item_usage_start_date": "2026-03-01T09:00:00.000Z",
+    "line_item_usage_end_date": "2026-03-01T10:00:00.000Z",
+    "line_item_product_code": "AmazonBedrock",
+    "line_item_usage_type": "USE1-NovaPro-cache-read-input-token-count",
+    "line_item_operation": "InvokeModelStreaming",
+    "line_item_usage_amount": "1.5",
+    "line_item_currency_code": "USD",
+    "line_item_unblended_cost": "0.0045",
+    "line_item_line_item_type": "Usage",
+    "line_item_line_item_description": "$0.003 per 1K tokens",
+    "line_item_usage_account_id": "1234",
+    "pricing_unit": "1K tokens",
+    "product": "{}",
 }
 _PARTS = Tokens(700, 200, 100, 50)
 
@@ -267,6 +333,162 @@ SAMPLES = (
         is_json=True,
         is_flat=True,
     ),
+    Sample(
+        "OpenAI activity (dashboard)",
+        [
+            _ACTIVITY | {"n_cached_context_tokens_total": 200},
+            _ACTIVITY | {"usage_type": "tts", "n_context_tokens_total": "", "n_generated_tokens_total": ""},
+        ],
+        (("gpt-4o-mini-2024-07-18", Tokens(700, 200, 0, 50), None, None),),
+    ),
+    Sample(
+        "OpenRouter generations (API)",
+        [
+            {
+                "id": "gen-1",
+                "total_cost": 0.0123,
+                "created_at": "2026-03-01T18:54:30.040Z",
+                "model": "openai/gpt-4o",
+                "tokens_prompt": 880,
+                "tokens_completion": 45,
+                "native_tokens_prompt": 900,
+                "native_tokens_completion": 50,
+                "native_tokens_reasoning": 10,
+                "native_tokens_cached": 200,
+                "usage": 0.0123,
+                "is_byok": False,
+            }
+        ],
+        (("openai/gpt-4o", Tokens(700, 200, 0, 50), Decimal("0.0123"), None),),
+        is_json=True,
+        is_flat=True,
+    ),
+    Sample(
+        "DeepSeek amounts",
+        [
+            _DEEPSEEK | _DEEPSEEK_KEY | {"type": "input_cache_miss_tokens", "price": "0.0000003", "amount": 700},
+            _DEEPSEEK | _DEEPSEEK_KEY | {"type": "input_cache_hit_tokens", "price": "0.00000003", "amount": 200},
+            _DEEPSEEK | _DEEPSEEK_KEY | {"type": "output_tokens", "price": "0.0000011", "amount": 50},
+            _DEEPSEEK | _DEEPSEEK_KEY | {"type": "request_count", "price": "", "amount": 3},
+        ],
+        (
+            ("deepseek-chat", Tokens(700, 0, 0, 0), None, None),
+            ("deepseek-chat", Tokens(0, 200, 0, 0), None, None),
+            ("deepseek-chat", Tokens(0, 0, 0, 50), None, None),
+            ("deepseek-chat", Tokens(), None, None),
+        ),
+    ),
+    Sample(
+        "DeepSeek costs",
+        [_DEEPSEEK | {"wallet_type": "Paid", "cost": "0.5800000000000000", "currency": "USD"}],
+        (("deepseek-chat", None, Decimal("0.58"), None),),
+    ),
+    Sample(
+        "Fireworks billing metrics",
+        [_FIREWORKS, _FIREWORKS | {"accelerator_seconds": "60", "prompt_tokens": "0", "completion_tokens": "0"}],
+        (("llama-v3p1-70b-instruct", Tokens(900, 0, 0, 50), None, None),),
+    ),
+    Sample(
+        "Groq activity",
+        [
+            {
+                "organization_id": "org_1",
+                "n_context_tokens_total": 900,
+                "n_non_cached_context_tokens_total": 700,
+                "n_generated_tokens_total": 50,
+                "project_id": "project_1",
+                "api_key_id": "key_1",
+                "api_key_name": "river",
+                "model": "openai/gpt-oss-120b",
+                "timestamp": DAY_S,
+                "num_requests": 3,
+                "service_tier": "on_demand",
+                "cost": 0.000175,
+            }
+        ],
+        (("openai/gpt-oss-120b", Tokens(700, 200, 0, 50), Decimal("0.000175"), "on_demand"),),
+        is_json=True,
+        is_flat=True,
+    ),
+    Sample(
+        "Azure cost details",
+        [_AZURE, _AZURE | {"MeterName": "gpt 4o 1120 Batch Outp glbl Tokens"}],
+        (
+            ("gpt-4o-1120", Tokens(0, 1_500, 0, 0), Decimal("0.0027"), None),
+            ("gpt-4o-1120", Tokens(0, 0, 0, 1_500), Decimal("0.0027"), "batch"),
+        ),
+    ),
+    Sample(
+        "AWS Cost and Usage Report",
+        [
+            _AWS,
+            _AWS
+            | {
+                "line_item_product_code": "3yd2jk3",
+                "line_item_usage_type": "USE1-MP:USE1_OutputTokenCount_Batch-Units",
+                "line_item_line_item_description": "AWS Marketplace software usage|us-east-1|Million Response Tokens",
+                "product": json.dumps({"product_name": "Claude Sonnet 4.5 (Amazon Bedrock Edition)"}),
+                "pricing_unit": "Units",
+                "line_item_usage_amount": "0.0015",
+            },
+        ],
+        (
+            ("nova-pro", Tokens(0, 1_500, 0, 0), Decimal("0.0045"), None),
+            ("Claude Sonnet 4.5", Tokens(0, 0, 0, 1_500), Decimal("0.0045"), "batch"),
+        ),
+    ),
+    Sample(
+        "Google Cloud billing export (JSON)",
+        [
+            {
+                "service": {"id": "AEFD", "description": "Gemini API"},
+                "sku": {
+                    "id": "13B8",
+                    "description": "Generate content cached input token count gemini 2.5 flash short input text",
+                },
+                "usage_start_time": "2026-03-01 09:00:00 UTC",
+                "usage_end_time": "2026-03-01 10:00:00 UTC",
+                "project": {"id": "river-1", "name": "river"},
+                "cost": 0.0045,
+                "currency": "USD",
+                "usage": {"amount": 1500.0, "unit": "count", "amount_in_pricing_units": 0.0015},
+                "credits": [{"name": "Promotion", "amount": -0.001}],
+                "cost_type": "regular",
+            }
+        ],
+        (
+            ("gemini-2.5-flash", Tokens(0, 1_500, 0, 0), Decimal("0.0045"), None),
+            (None, None, Decimal("-0.001"), None),
+        ),
+        is_json=True,
+        is_flat=True,
+    ),
+    Sample(
+        "Google Cloud billing export (CSV)",
+        [
+            {
+                "service.description": "Vertex AI",
+                "sku.description": "Gemini 2.5 Pro Thinking Text Output - Predictions",
+                "usage_start_time": "2026-03-01 09:00:00 UTC",
+                "usage_end_time": "2026-03-01 10:00:00 UTC",
+                "project.id": "river-1",
+                "cost": "0.0045",
+                "currency": "USD",
+                "usage.amount": "1500",
+                "usage.unit": "count",
+                "credits": "[]",
+                "cost_type": "regular",
+            }
+        ],
+        (("gemini-2.5-pro", Tokens(0, 0, 0, 1_500), Decimal("0.0045"), None),),
+    ),
     Sample("FOCUS", [_FOCUS], (("solora-pro", Tokens(0, 8_000_000, 0, 0), Decimal("2.4"), None),)),
+    Sample(
+        "FOCUS (JSON)",
+        [_FOCUS | {"SkuPriceDetails": json.loads(str(_FOCUS["SkuPriceDetails"])), "BilledCost": 2.4}],
+        (("solora-pro", Tokens(0, 8_000_000, 0, 0), Decimal("2.4"), None),),
+        is_json=True,
+        is_flat=True,
+    ),
 )
 BY_NAME = {sample.name: sample for sample in SAMPLES}

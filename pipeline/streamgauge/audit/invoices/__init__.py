@@ -6,14 +6,28 @@ contract.py    lines of an invoice, and errors
 charges.py     names what is billed beside tokens
 sources.py     opens files, also compressed ones and members of archives
 file.py        finds the format of a file; csv_rows.py and json_rows.py: its rows; values.py: their values
-openai.py anthropic.py anthropic_console.py openrouter.py   the providers' exports
-focus.py       FOCUS, of any provider
+openai.py anthropic.py anthropic_console.py openrouter.py deepseek.py fireworks.py groq.py   the providers' exports
+azure.py aws.py google.py   the bills of clouds; focus.py: FOCUS, of any provider; meters.py: what their rows count
+refused.py     files that are known and are no bill
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from streamgauge.audit.invoices import anthropic, anthropic_console, focus, openai, openrouter
+from streamgauge.audit.invoices import (
+    anthropic,
+    anthropic_console,
+    aws,
+    azure,
+    deepseek,
+    fireworks,
+    focus,
+    google,
+    groq,
+    openai,
+    openrouter,
+    refused,
+)
 from streamgauge.audit.invoices.contract import (
     BadTextError,
     Cost,
@@ -33,7 +47,14 @@ FORMATS: tuple[Format, ...] = (
     *anthropic.FORMATS,
     *anthropic_console.FORMATS,
     *openrouter.FORMATS,
+    *deepseek.FORMATS,
+    *fireworks.FORMATS,
+    *groq.FORMATS,
+    *azure.FORMATS,
+    *aws.FORMATS,
+    *google.FORMATS,
     *focus.FORMATS,
+    *refused.FORMATS,
 )
 
 

@@ -43,7 +43,10 @@ def _tier(values: Values) -> str | None:
 
 def _tokens(row: Row) -> InvoiceLine:
     values = row.values
-    written = [required_count(values, f"usage_input_tokens_cache_write_{name}") for name in ("5m", "1h")]
+    names = ["usage_input_tokens_cache_write"]
+    if names[0] not in values:  # until 2024 one column, later one for each time that a cache lives
+        names = [f"{names[0]}_{time}" for time in ("5m", "1h")]
+    written = [required_count(values, name) for name in names]
     return InvoiceLine(
         provider=PROVIDER,
         when=date(values, "usage_date_utc"),
@@ -88,10 +91,7 @@ FORMATS = (
         "Anthropic tokens (Console)",
         is_json=False,
         signs=signs("usage_date_utc model_version"),
-        required=signs(
-            "usage_input_tokens_no_cache usage_input_tokens_cache_write_5m usage_input_tokens_cache_write_1h"
-            " usage_input_tokens_cache_read usage_output_tokens"
-        ),
+        required=signs("usage_input_tokens_no_cache usage_input_tokens_cache_read usage_output_tokens"),
         read=_tokens,
         has_tokens=True,
         has_money=False,

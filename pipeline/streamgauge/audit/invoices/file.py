@@ -227,7 +227,8 @@ class InvoiceFile:
             return f"it is an error of the provider's API: {shown(names['error'])}"
         unknown = ", ".join(shown(name) for name in sorted(names)[:6])
         known = ", ".join(sorted({export.name for export in self._formats if export.refusal is None}))
-        return f"no known export has these columns or keys: {unknown}; known are {known}"
+        fault = f"no known export has these columns or keys: {unknown}; known are {known}"
+        return f"{fault}; of any other provider bring a table with the columns of FOCUS"
 
 
 class _Covered:
@@ -275,6 +276,8 @@ def _spelled(value: object) -> str:
     """A value as text, the same for every order of keys."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{name}={_spelled(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spelled, value)) + "]"
     return repr(value)
 
 

@@ -1,4 +1,7 @@
-"""OpenAI: usage and costs of the organization API, and the dashboard's exports of both. See docs/guides/audit.md for sources.
+"""OpenAI: usage and costs of the organization API, the dashboard's exports of both, and its activity export of 2023 and 2024.
+
+Sources: openai/openai-openapi openapi.yaml (UsageCompletionsResult, UsageEmbeddingsResult, CostsResult); for the dashboard's
+CSV, public copies of exports.
 
 `input_tokens` includes cached and cache-write tokens. Costs name model, tier and kind of token in `line_item`, or a charge
 that is no tokens; amounts are a number or a string.
@@ -8,11 +11,12 @@ import re
 
 from streamgauge.audit.amounts import Tokens
 from streamgauge.audit.invoices.charges import charge_of
-from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, signs
+from streamgauge.audit.invoices.contract import BadFieldError, Format, InvoiceLine, Row, Span, signs
 from streamgauge.audit.invoices.values import (
     Values,
     count,
     currency,
+    moment_us,
     money,
     required_count,
     required_money,
@@ -31,6 +35,8 @@ _LINE_ITEM = re.compile(
 )
 # A suffix of the model in a line item: the modality, which is no part of its name.
 _MODALITY = re.compile(r" (text|audio|image)$")
+# Endpoints whose usage has input alone.
+_INPUT_ALONE = frozenset({"embeddings", "moderations"})
 _KINDS = {
     "input": "input_uncached",
     "cached input": "input_cached",
@@ -52,11 +58,23 @@ def _tier(values: Values) -> str | None:
     return text(values, "service_tier")
 
 
-def _usage(row: Row) -> InvoiceLine | None:
+def _usage_api(row: Row) -> InvoiceLine | None:
+    """A row of the usage of completions, of another endpoint that counts tokens, or of one that does not (None)."""
+    name = str(row.values.get("object")).split(".")[-2]
+    if name != "completions" and "input_tokens" not in row.values:
+        return None  # images, seconds, characters, calls: the costs have their money
+    return _usage(row, without_output=name in _INPUT_ALONE)
+
+
+def _usage_csv(row: Row) -> InvoiceLine | None:
+    if not text(row.values, "input_tokens") and not text(row.values, "num_model_requests"):
+        return None  # a day without usage
+    return _usage(row)
+
+
+def _usage(row: Row, *, without_output: bool = False) -> InvoiceLine:
     values = row.values
     when = span(row.bucket or values, "start_time", "end_time")
-    if not row.bucket and not text(values, "input_tokens") and not text(values, "num_model_requests"):
-        return None  # a day without usage
     whole = required_count(values, "input_tokens")
     cached = count(values, "input_cached_tokens") or 0
     written, uncached = count(values, "input_cache_write_tokens"), count(values, "input_uncached_tokens")
@@ -73,8 +91,30 @@ def _usage(row: Row) -> InvoiceLine | None:
         model=required_text(values, "model", "it is empty: export it grouped by model"),
         keys=_keys(values),
         tier=_tier(values),
-        tokens=Tokens(uncached, cached, written, required_count(values, "output_tokens")),
+        tokens=Tokens(uncached, cached, written, 0 if without_output else required_count(values, "output_tokens")),
         requests=required_count(values, "num_model_requests"),
+    )
+
+
+def _activity(row: Row) -> InvoiceLine | None:
+    """A row of the activity export: a model and an API key, on the day of its timestamp (UTC)."""
+    values = row.values
+    prompt = count(values, "n_context_tokens_total")
+    output = count(values, "n_generated_tokens_total")
+    if prompt is None and output is None:
+        return None  # images, speech and transcription have no tokens
+    cached = count(values, "n_cached_context_tokens_total") or 0
+    if cached > (prompt or 0):
+        raise BadFieldError("n_cached_context_tokens_total", f"{cached} is more than the context, which includes it")
+    started = moment_us(values, "timestamp")
+    return InvoiceLine(
+        provider=PROVIDER,
+        when=Span(started, started + 1),
+        model=required_text(values, "model"),
+        keys=texts(text(values, "api_key_id"), text(values, "api_key_name"), text(values, "project_id")),
+        tokens=Tokens((prompt or 0) - cached, cached, 0, output or 0),
+        requests=required_count(values, "n_requests"),
+        splits="n_cached_context_tokens_total" in values,
     )
 
 
@@ -119,16 +159,14 @@ def _cost_line(values: Values) -> InvoiceLine:
     )
 
 
-_USAGE_SIGNS = signs("input_tokens output_tokens num_model_requests")
 # The costs do not always tell batch and flex from the standard tier: a line item may name a tier, or not.
 FORMATS = (
     Format(
         "OpenAI usage (API)",
         is_json=True,
         signs=frozenset({"object"}),
-        object_name="organization.usage.completions.result",
-        required=_USAGE_SIGNS | {"model"},
-        read=_usage,
+        object_name=r"organization\.usage\.[a-z_]+\.result",
+        read=_usage_api,
         has_tokens=True,
         has_money=False,
     ),
@@ -136,7 +174,7 @@ FORMATS = (
         "OpenAI costs (API)",
         is_json=True,
         signs=frozenset({"object"}),
-        object_name="organization.costs.result",
+        object_name=r"organization\.costs\.result",
         required=signs("amount line_item"),
         read=_costs,
         has_tokens=False,
@@ -158,8 +196,18 @@ FORMATS = (
         is_json=False,
         signs=signs("start_time num_model_requests"),
         required=signs("end_time model input_tokens output_tokens"),
-        read=_usage,
+        read=_usage_csv,
         has_tokens=True,
         has_money=False,
+    ),
+    Format(
+        "OpenAI activity (dashboard)",
+        is_json=False,
+        signs=signs("timestamp n_context_tokens_total"),
+        required=signs("model n_requests n_generated_tokens_total"),
+        read=_activity,
+        has_tokens=True,
+        has_money=False,
+        tiers=False,
     ),
 )

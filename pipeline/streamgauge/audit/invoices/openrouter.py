@@ -1,6 +1,9 @@
-"""OpenRouter: the activity export with a row a request, the grouped export, and the activity API. Amounts are dollars.
+"""OpenRouter: the activity export with a row a request, the grouped export, the activity API, and answers of /generation.
+Amounts are dollars.
 
-Prompt tokens include cached ones, completion tokens include reasoning. Times have no zone and are UTC.
+Prompt tokens include cached ones, completion tokens include reasoning. Times without a zone are UTC.
+An answer of /generation (openrouter.ai/docs/api-reference/get-a-generation) counts in native tokens, which the provider
+reports in the stream, and in normalized ones (tokens_prompt), which it does not.
 """
 
 from streamgauge.audit.amounts import Tokens
@@ -61,6 +64,23 @@ def _activity(row: Row) -> InvoiceLine:
     )
 
 
+def _generation(row: Row) -> InvoiceLine:
+    values = row.values
+    prompt, cached = required_count(values, "native_tokens_prompt"), count(values, "native_tokens_cached") or 0
+    if cached > prompt:
+        raise BadFieldError("native_tokens_cached", f"{cached} is more than native_tokens_prompt, which includes it")
+    started = moment_us(values, "created_at", zone=False)
+    return InvoiceLine(
+        provider=PROVIDER,
+        when=Span(started, started + 1),
+        model=required_text(values, "model"),
+        tokens=Tokens(prompt - cached, cached, 0, required_count(values, "native_tokens_completion")),
+        usd=required_money(values, "total_cost"),
+        requests=1,
+        request_id=required_text(values, "id"),
+    )
+
+
 FORMATS = (
     Format(
         "OpenRouter activity (a row a request)",
@@ -82,6 +102,17 @@ FORMATS = (
         has_tokens=True,
         has_money=True,
         splits=frozenset(),
+        tiers=False,
+    ),
+    Format(
+        "OpenRouter generations (API)",
+        is_json=True,
+        signs=signs("native_tokens_prompt total_cost"),
+        required=signs("id created_at model native_tokens_completion"),
+        read=_generation,
+        has_tokens=True,
+        has_money=True,
+        splits=frozenset({"input_cached"}),
         tiers=False,
     ),
     Format(

@@ -20,7 +20,8 @@ _GROUPED = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+", re.ASCII)
 _GROUPED_MONEY = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+\.[0-9]+", re.ASCII)
 _MONEY = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z| UTC|[+-]\d\d:?\d\d)?", re.ASCII)
+_AMERICAN_DATE = re.compile(r"(\d\d?)/(\d\d?)/(\d{4})", re.ASCII)
 
 # A dot or a comma and three digits: one thousand in one language, one and a fraction in another.
 _AMBIGUOUS = re.compile(r"-?[1-9][0-9]{0,2}([.,])[0-9]{3}(\1[0-9]{3})*", re.ASCII)
@@ -166,7 +167,7 @@ def moment_us(values: Values, name: str, *, zone: bool = True) -> int:
     if not _TIME.fullmatch(content):
         raise BadFieldError(name, f"{shown(content)} is not a time such as 2026-11-01T00:00:00Z")
     try:
-        moment = datetime.fromisoformat(content)
+        moment = datetime.fromisoformat(content.replace(" UTC", "Z"))
     except ValueError:
         raise BadFieldError(name, f"{shown(content)} is no possible time") from None
     if moment.tzinfo is None:
@@ -204,6 +205,18 @@ def date(values: Values, name: str) -> str:
     except ValueError:
         raise BadFieldError(name, f"{shown(content)} is no possible date") from None
     return day
+
+
+def american_date(values: Values, name: str) -> str:
+    """A date, as month/day/year or YYYY-MM-DD. For exports whose documents say that the month comes first."""
+    content = required_text(values, name)
+    match = _AMERICAN_DATE.fullmatch(content)
+    if match is None:
+        return date(values, name)
+    try:
+        return f"{datetime(int(match[3]), int(match[1]), int(match[2]), tzinfo=UTC):%Y-%m-%d}"
+    except ValueError:
+        raise BadFieldError(name, f"{shown(content)} is no possible date, as month/day/year") from None
 
 
 def texts(*values: str | None) -> tuple[str, ...]:
