@@ -12,6 +12,7 @@ river = ["proj_3f", "key_77", "River production"]    # ids and names of projects
 "Bing grounding" = {charge = "web_search"}                                # no tokens
 """
 
+import re
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 
@@ -22,7 +23,23 @@ from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 
 # Upstreams that are named by their host: taps without names.
-_HOSTS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic", "openrouter.ai": "openrouter"}
+_HOSTS = {
+    "api.openai.com": "openai",
+    "api.anthropic.com": "anthropic",
+    "openrouter.ai": "openrouter",
+    "api.deepseek.com": "deepseek",
+    "api.fireworks.ai": "fireworks",
+    "api.groq.com": "groq",
+    "generativelanguage.googleapis.com": "google cloud",
+}
+# The ends of hosts that have a name for each resource or region of a cloud.
+_CLOUD_HOSTS = (
+    (".openai.azure.com", "microsoft"),
+    (".services.ai.azure.com", "microsoft"),
+    (".cognitiveservices.azure.com", "microsoft"),
+    ("aiplatform.googleapis.com", "google cloud"),
+)
+_BEDROCK_HOST = re.compile(r"bedrock-runtime[a-z-]*\.[a-z0-9-]+\.amazonaws\.com")
 # Tokens of a unit: the largest that clouds bill by is a million.
 MAX_MULTIPLE = 1_000_000_000
 _METER_KEYS = frozenset({"model", "kind", "multiple", "tier"})
@@ -41,8 +58,7 @@ class Mapping:
         """The provider of an upstream: as mapped, else by its host, else its own name in lower case."""
         if upstream is None:
             return ""
-        provider = self.providers.get(upstream)
-        return provider or _HOSTS.get(upstream.partition(":")[0], upstream.lower())
+        return self.providers.get(upstream) or _provider_of_host(upstream.lower())
 
     def our_key(self, tenant: str | None, credential_id: str | None) -> str | None:
         """The key of one of our streams: its tenant, else the tenant of its credential, else the credential's id."""
@@ -56,6 +72,14 @@ class Mapping:
             if (tenant := self.tenants.get(name)) is not None:
                 return tenant
         return names[0] if names else None
+
+
+def _provider_of_host(upstream: str) -> str:
+    host = upstream.partition(":")[0]
+    if _BEDROCK_HOST.fullmatch(host):
+        return "aws"
+    cloud = next((provider for end, provider in _CLOUD_HOSTS if host.endswith(end)), None)
+    return cloud or _HOSTS.get(host, upstream)
 
 
 def mapping_of(text: str, source: str) -> Mapping:

@@ -74,7 +74,7 @@ class Audit:
         self._rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
         self._scope = (*(load_scope(Path(args.scope)) if args.scope else ()), *accept(args.accept or ()))
         self._miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
-        self._invoices = open_invoices(map(Path, args.invoice), self._mapping.meters)
+        self._invoices = open_invoices(map(Path, args.invoice), self._mapping.meters, args.cost)
         self.is_preliminary = _is_preliminary(self.period, args.settle_days, moment)
 
     def make(self, ledger: Reader) -> Result:
@@ -88,6 +88,7 @@ class Audit:
         self.ledger_sha256 = ours.sha256
         self.invoices_sha256 = sorted(file.sha256 for file in self._invoices)
         result = conclude(reconciled.cells, reconciled.shapes, findings, period, tolerance, self._scope)
+        result.notes += [note for file in self._invoices for note in file.notes]
         result.provenance = _provenance(self._args, ours.sha256, self._invoices)
         return result
 
@@ -113,7 +114,7 @@ def _provenance(args: Arguments, ledger_sha256: str, files: Sequence[InvoiceFile
         "--tolerance-tokens": args.tolerance_tokens,
         "--tolerance-usd": args.tolerance_usd,
         "--accept": " ".join(sorted(args.accept or ())) or None,
-        "--cost": getattr(args, "cost", None),
+        "--cost": args.cost,
     }
     paths = {f"--{name}": getattr(args, name) for name in _FILES}
     return provenance(ledger_sha256, used, options, paths)

@@ -416,13 +416,19 @@ _AUDIT = Group(
     (
         _file(
             "--invoice",
-            "what the provider exported, JSON or CSV; repeatable: all files of a provider are one invoice",
+            "what the provider exported: JSON, CSV or Parquet, also gzip or ZIP; all files of a provider are one invoice",
             multiple=True,
         ),
         _option("--from", "first day of the period, such as 2026-11-01", "DATE"),
         _option("--to", "day after the last one of the period", "DATE"),
         _option("--timezone", "time zone of the days, such as Europe/Berlin", "NAME", default="UTC"),
-        _file("--map", "TOML file: providers of upstreams, keys of tenants, meters of FOCUS"),
+        _file("--map", "TOML file: providers of upstreams, keys of tenants, meters of clouds"),
+        _option(
+            "--cost",
+            "which money of FOCUS is compared: what is billed, or with prepayments spread over the usage that they cover",
+            type=click.Choice(("billed", "effective")),
+            default="billed",
+        ),
         _file("--rates", "TOML file: rates of exchange by day, for money in other currencies than USD"),
         _option("--tolerance-tokens", "tokens that may stay unexplained", "N", type=int, default=0),
         _option(

@@ -19,7 +19,7 @@ from tests.audit.invoices.samples import BY_NAME, Sample, table
 UNCACHED, CACHED, WRITTEN, OUTPUT = KINDS
 
 
-def first_of(name: str, meters: Meters | None = None, **changes: Any) -> InvoiceLine:
+def first_of(name: str, meters: Meters | None = None, /, **changes: Any) -> InvoiceLine:
     """The first line of a sample with other values in its first row."""
     return read(text_of(name, **changes), meters)[0]
 
@@ -162,7 +162,7 @@ def test_the_noise_of_a_double_is_no_part_of_a_token() -> None:
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
-AZURE_FOCUS = {
+AZURE_FOCUS: dict[str, Any] = {
     "ProviderName": "Microsoft",
     "ServiceProviderName": "",
     "ServiceName": "Azure OpenAI",
@@ -199,7 +199,7 @@ def test_the_operators_table_comes_before_every_name() -> None:
         ("Google Cloud billing export (CSV)", {"usage.unit": "Blocks"}),
     ],
 )
-def test_m_no_cloud_drops_a_row_of_tokens_for_its_unit(name: str, changes: dict[str, str]) -> None:
+def test_m_no_cloud_drops_a_row_of_tokens_for_its_unit(name: str, changes: dict[str, Any]) -> None:
     assert "'Blocks' may count tokens, and is no unit that is known" in refusal(text_of(name, **changes))
 
 
@@ -212,7 +212,7 @@ def test_m_no_cloud_drops_a_row_of_tokens_for_its_unit(name: str, changes: dict[
         ("Google Cloud billing export (CSV)", {"sku.description": "Gizmo token count", "usage.unit": "tokens"}),
     ],
 )
-def test_a_meter_of_tokens_that_is_not_known_is_refused(name: str, changes: dict[str, str]) -> None:
+def test_a_meter_of_tokens_that_is_not_known_is_refused(name: str, changes: dict[str, Any]) -> None:
     assert "counts tokens: name its model and kind in [meters] of --map" in refusal(text_of(name, **changes))
 
 
@@ -232,11 +232,11 @@ def test_a_meter_of_tokens_that_is_not_known_is_refused(name: str, changes: dict
     ],
 )  # fmt: skip
 def test_rows_of_services_without_models_are_left_out_and_said(
-    name: str, changes: dict[str, str], service: str, tmp_path: Any
+    name: str, changes: dict[str, Any], service: str, tmp_path: Any
 ) -> None:
     sample = BY_NAME[name]
     path = tmp_path / "bill.csv"
-    first = dict.fromkeys(changes, "") | sample.rows[0]
+    first = {**dict.fromkeys(changes, ""), **sample.rows[0]}
     path.write_text(table([first, {**first, **changes}, {**first, **changes}]))
     (file,) = open_invoices([path], {"Cache Read Input Tokens": Meter("m", CACHED)})
     lines = list(file.lines())
@@ -261,7 +261,7 @@ def test_rows_of_services_without_models_are_left_out_and_said(
          {"sku.description": "Cached content storage token hours", "usage.unit": "hour"}, "storage"),
     ],
 )  # fmt: skip
-def test_what_a_cloud_bills_beside_tokens_is_a_charge(name: str, changes: dict[str, str], charge: str) -> None:
+def test_what_a_cloud_bills_beside_tokens_is_a_charge(name: str, changes: dict[str, Any], charge: str) -> None:
     line = first_of(name, **changes)
     assert (line.charge, line.tokens, line.model) == (charge, None, None)
     assert line.label
