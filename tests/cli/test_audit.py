@@ -74,7 +74,7 @@ def words(folder: Path, *options: str, invoices: tuple[str, ...] = ("0.json", "1
 @pytest.fixture
 def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Audit:
     def run(*options: str, invoices: tuple[str, ...] = ("0.json", "1.json")) -> tuple[int, str, str]:
-        is_stored = options[:1] in (("list",), ("show",), ("diff",))
+        is_stored = options[:1] in (("list",), ("show",), ("diff",), ("claim",))
         given = (
             ["audit", *options, "--data-dir", str(tmp_path)]
             if is_stored
@@ -102,15 +102,23 @@ def test_json_is_of_the_published_schema(plan: Plan, audit: Audit) -> None:
     assert {float(rate["new_usd_per_million"]) / float(rate["old_usd_per_million"]) for rate in rates} == {1.25}
 
 
-def test_a_table_says_what_is_found(plan: Plan, audit: Audit) -> None:
+def test_a_table_says_what_is_found(plan: Plan, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     code, output, _ = audit()
     assert code == 1
     assert output.startswith(f"{FIRST} to {END} (UTC, last day excluded): the bill does not agree with the ledger.\n")
-    assert re.search(r"^missing_from_invoice +anthropic +\S+ +-[\d,]+ +-\d+\.\d\d +2 +2026-03-", output, re.MULTILINE)
+    assert re.search(r"^missing_from_invoice +anthropic +\S+ +-[\d,]+ +-\d+\.\d\d +\d+ +2026-03-", output, re.MULTILINE)
     assert re.search(r"^in dispute, USD +\d+\.\d\d$", output, re.MULTILINE)
     places = [output.index(text) for text in ("\nTokens differ: ", "\ntotal ", "\ncause ", "rounded to cents")]
     assert places == sorted(places)
     assert "Seen by taps, of the tokens that anthropic billed: 0." in output
+
+
+def test_tables_fit_the_terminal(plan: Plan, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        tables = audit()[1].partition("\n\n")[2].rpartition("\n\n")[0]
+        assert width // 2 < max(map(len, tables.splitlines())) <= width
 
 
 def test_csv_has_every_line_and_plain_numbers(plan: Plan, audit: Audit) -> None:
@@ -228,9 +236,120 @@ def test_a1_an_invoice_that_was_issued_again_shows(plan: Plan, tmp_path: Path, a
     assert change["our_usd_after"] == change["our_usd_before"]
 
 
+def test_the_list_has_both_verdicts(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    audit("--save")
+    audit("--save", invoices=("0.json",))
+    runs = json.loads(audit("list", "--output", "json")[1])
+    assert [(one["tokens"], one["money"]) for one in runs] == [("differs", "differs"), ("differs", "not_compared")]
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        earlier = Runs(ledger).all()[0]
+        result = json.loads(bytes(earlier.result))
+        del result["verdicts"]
+        Runs(ledger).add(msgspec.structs.replace(earlier, result=msgspec.Raw(json.dumps(result).encode()), inputs=None))
+    assert json.loads(audit("list", "--output", "json")[1])[2]["tokens"] is None
+
+
+def test_a_kept_run_is_made_again_with_the_same_bytes(
+    plan: Plan, tmp_path: Path, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(
+        "--save", "--settle-days", "366", "--accept", "coverage", "--accept", "price_changed", "--tolerance-usd", "0.5"
+    )
+    same = (0, "Run 1, made again, has the same bytes.\n")
+    assert audit("show", "1", "--verify")[:2] == same
+    (tmp_path / "moved").mkdir()
+    for name in ("0.json", "1.json", "map.toml"):
+        (tmp_path / name).rename(tmp_path / "moved" / f"new-{name}")
+    code, output, errors = audit("show", "1", "--verify")
+    assert (code, output) == (2, "")
+    assert "0.json of run 1 is not there: name where it is by --invoice, and all others with it" in errors
+    monkeypatch.chdir(tmp_path / "moved")
+    moved = ("--invoice", "new-1.json", "--invoice", "new-0.json", "--map", "new-map.toml")
+    assert audit("show", "1", "--verify", *moved)[:2] == same
+    assert "--map is for --verify" in audit("show", "1", *moved[4:])[2]
+    Path("new-map.toml").write_text(MAP + "# more\n")
+    code, output, _ = audit("show", "1", "--verify", *moved)
+    assert (code, output.count("The file of --map is not the same")) == (1, 1)
+
+
+def test_a_run_that_cannot_be_made_with_the_same_bytes_says_why(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    audit("--save")
+    unseen = [one for one in plan.world.calls if not one.seen]
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([row(call) for call in unseen])
+        before = Runs(ledger).get(1)
+        Runs(ledger).add(msgspec.structs.replace(before, inputs=None))
+    write_bill(tmp_path, plan.bill(each_call=True))
+    code, output, _ = audit("show", "1", "--verify")
+    assert code == 1
+    assert output.startswith("Run 1, made again, has other bytes.\n")
+    assert re.search(r"^No invoice has the bytes of \S+0\.json \(SHA-256 [0-9a-f]{64}\)\.$", output, re.MULTILINE)
+    assert "The ledger's records of the period are not the same" in output
+    code, output, errors = audit("show", "2", "--verify")
+    assert (code, output) == (2, "")
+    assert "run 2 was kept by an earlier version, without its options and the names of its files" in errors
+    assert audit("show", "2")[0] == 0
+
+
+def test_a_claim_has_the_streams_of_a_cause(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    _, output, _ = audit("--save", "--output", "json")
+    named = {
+        stream
+        for line in json.loads(output)["lines"]
+        for one in line["explanations"]
+        if one["cause"] == "missing_from_invoice"
+        for stream in one["streams"]
+    }
+    code, output, errors = audit("claim", "1", "--cause", "missing_from_invoice")
+    rows = list(csv.DictReader(io.StringIO(output)))
+    assert (code, errors) == (0, "")
+    assert {one["stream_id"] for one in rows} == named
+    assert {one["response_id"] for one in rows} == {call.response_id for call in plan.world.calls if call.id in named}
+    assert sum(int(one["output"]) for one in rows) == sum(
+        call.parts[3] for call in plan.world.calls if call.id in named
+    )
+    assert {one["provider"] for one in rows} == {"anthropic"}
+    assert all(Decimal(one["our_usd"]) > 0 for one in rows)
+    gone = min(named)
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as database, database:
+        database.execute("delete from records where stream_id = ?", (gone,))
+    code, output, errors = audit("claim", "1", "--cause", "missing_from_invoice")
+    assert (code, gone in output) == (1, False)
+    assert (
+        errors
+        == f"streamgauge audit claim: the ledger no longer has 1 of the {len(named)} streams that the run names\n"
+    )
+
+
+def test_a_claim_that_the_run_has_no_stream_for(plan: Plan, audit: Audit) -> None:
+    audit("--save")
+    for options, says in (
+        (
+            ("--cause", "tier"),
+            "run 1 has no stream for --cause tier with this provider and model: it names streams for ",
+        ),
+        ((), "--cause is missing: run 1 names streams for "),
+        (("--cause", "missing_from_invoice", "--provider", "openai"), "with this provider and model"),
+    ):
+        code, output, errors = audit("claim", "1", *options)
+        assert (code, output) == (2, "")
+        assert says in errors
+
+
+def test_a_claim_needs_the_map_of_the_run(plan: Plan, tmp_path: Path, audit: Audit) -> None:
+    audit("--save")
+    (tmp_path / "map.toml").write_text(MAP + "# more\n")
+    code, _, errors = audit("claim", "1", "--cause", "missing_from_invoice")
+    assert code == 2
+    assert "is not the map that run 1 was made with: give that one by --map" in errors
+    (tmp_path / "first.toml").write_text(MAP)
+    assert audit("claim", "1", "--cause", "missing_from_invoice", "--map", str(tmp_path / "first.toml"))[0] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        (("claim",), "name a kept run"),
         (("show", "7"), "there is no kept run 7: `streamgauge audit list` shows the numbers"),
         (("show",), "name a kept run"),
         (("diff", "1"), "name two runs"),

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
+from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, Verdict, Verdicts, encode
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.cli.ledger_watch import watched_ledger
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import Cost, Ledger, LedgerRow, LedgerUnavailableError, SqliteLedger
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.settings.sources import load
+from tests.audit.sample_lines import amount, line
 from tests.ledger.rows import make_row
 from tests.metrics.pages import ReadPage, read_page
 from tests.metrics.records import ABSENT
@@ -52,11 +53,15 @@ def page_of(metrics: Metrics) -> ReadPage:
     return read_page(metrics.render())
 
 
-def an_audit(saved_at: str, *, agrees: bool, usd: str | None = "-0.25", tokens: int | None = 12) -> Run:
+def an_audit(
+    saved_at: str, *, agrees: bool, usd: str | None = "-0.25", tokens: int | None = 12, compared: bool = True
+) -> Run:
+    """A run of an earlier version, without verdicts. `compared`: whether its lines have both sides."""
     counted = None if tokens is None else TokenCounts(tokens, 0, 0, 0, tokens)
     coverage = {"nimbus": "0.97", "sansa": None}
     days = Days("2026-10-01", "2026-11-01", "UTC")
     result = Result(days, agrees, Tolerance(0, "0.01"), coverage, [], [], Amount(counted, usd), [])
+    result.lines = [line(ours=amount(7, "1") if compared else amount(0, "0"), rest=amount(0, "0"))]
     return Run(saved_at, days.from_, days.to, days.timezone, agrees, False, "", [], msgspec.Raw(encode(result)))
 
 
@@ -112,6 +117,29 @@ def test_the_audit_that_was_kept_last_is_shown(tmp_path: Path, ledger: Ledger) -
         wait_for(lambda: page_of(metrics).value("streamgauge_audit_agrees") == 1, "the new audit")
         unknown = {"streamgauge_audit_unexplained_usd", "streamgauge_audit_unexplained_tokens"}
         assert unknown & page_of(metrics).names_with_samples() == set()
+
+
+def test_a_run_in_which_nothing_was_compared_hides_no_run_before_it(tmp_path: Path, ledger: Ledger) -> None:
+    runs = Runs(ledger)
+    assert runs.last_compared() is None
+    runs.add(an_audit("2026-01-01T00:00:00Z", agrees=True, compared=False))
+    assert runs.last_compared() is None
+    runs.add(an_audit("2026-02-01T00:00:00Z", agrees=False))
+    newer = an_audit("2026-03-01T00:00:00Z", agrees=True)
+    unlike = msgspec.json.decode(newer.result, type=Result)
+    unlike.verdicts = Verdicts(Verdict("not_compared", "no invoice has tokens"), Verdict("not_compared", "no row"))
+    runs.add(msgspec.structs.replace(newer, result=msgspec.Raw(encode(unlike))))
+    runs.add(an_audit("2026-04-01T00:00:00Z", agrees=True, compared=False))
+    found = runs.last_compared()
+    assert found is not None
+    assert (found[0].number, found[0].saved_at, found[1].agrees) == (2, "2026-02-01T00:00:00Z", False)
+    metrics = Metrics()
+    with watched_ledger(load({"data_dir": str(tmp_path)}), ledger, metrics, every_s=0.05):
+        wait_for(lambda: "streamgauge_audit_agrees" in page_of(metrics).names_with_samples(), "the audit")
+        assert page_of(metrics).value("streamgauge_audit_agrees") == 0
+    unlike.verdicts = Verdicts(Verdict("agrees", None), Verdict("not_compared", "no invoice has money"))
+    runs.add(msgspec.structs.replace(newer, result=msgspec.Raw(encode(unlike))))
+    assert (runs.last_compared() or found)[0].number == 5
 
 
 def test_a_ledger_that_fails_takes_the_gauges_away_and_is_counted(

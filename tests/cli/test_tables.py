@@ -28,6 +28,35 @@ def test_a_cell_is_cut_and_cannot_move_the_cursor(capsys: pytest.CaptureFixture[
     assert second == "?[2Jred?line"
 
 
+def test_text_is_broken_where_a_line_is_too_wide_and_numbers_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["a cause with a long name", "1,234,567,890.12", "second"], ["b", "2.00", "x" * 15]]
+    print_table(["cause", "USD", "model"], rows, None, numbers=("USD",), line_width=42)
+    assert capsys.readouterr().out.splitlines() == [
+        "cause                     USD  model",
+        "a cause      1,234,567,890.12  second",
+        "with a long",
+        "name",
+        "b                        2.00  xxxxxxxxxxx",
+        "                               xxxx",
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.text(alphabet="0123456789", min_size=1), st.text()), min_size=1),
+    st.integers(1, 200),
+)
+def test_a_broken_table_has_each_number_whole_and_no_line_wider_than_it_must_be(
+    rows: list[tuple[str, str, str]], width: int
+) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        print_table(["a", "n", "b"], rows, None, numbers=("n",), line_width=width)
+    lines = printed.getvalue().splitlines()
+    longest = max(len(number) for _, number, _ in rows)
+    assert max(map(len, lines)) <= max(width, longest + 2 * 10 + 2 * 2)
+    assert all(any(number in line for line in lines) for _, number, _ in rows)
+
+
 def test_a_stored_record_without_timing_and_counts_has_empty_cells(capsys: pytest.CaptureFixture[str]) -> None:
     record = json.loads(encode_record(make_record()))
     del record["timing"], record["counts"]

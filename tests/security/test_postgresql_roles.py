@@ -78,7 +78,7 @@ def write(database: Database) -> None:
     with database.ledger("writer") as ledger:
         ledger.insert([make_row(1), row_at(TODAY - next(_DAYS) * timedelta(days=1))])
         ledger.insert([make_row(1)])
-        Runs(ledger).last()
+        Runs(ledger).last_compared()
 
 
 def read(database: Database) -> None:

@@ -122,7 +122,7 @@ def page(result: Result, kept: Kept | None = None) -> str:
 
 
 def _verdicts(result: Result) -> Iterator[str]:
-    verdicts, (first, *sentences) = said_verdicts(result), summary(result)
+    verdicts, (first, *sentences) = said_verdicts(result.verdicts), summary(result)
     colour = "agrees" if result.agrees else "differs"
     if verdicts is not None:
         pairs: list[tuple[str, Verdict]] = [("Tokens", verdicts.tokens), ("Money", verdicts.money)]

@@ -154,9 +154,10 @@ def _usd(text: str | None) -> Number | None:
     return None if text is None else Number(text)
 
 
-def said_verdicts(result: Result) -> Verdicts | None:
-    """The verdicts on tokens and money; None in a result that an earlier version kept without them."""
-    verdicts = result.verdicts
+def said_verdicts(verdicts: Verdicts | None) -> Verdicts | None:
+    """The verdicts of a result; None if it is one of an earlier version, which has none."""
+    if verdicts is None:
+        return None
     is_said = any(one.verdict != "not_compared" or one.reason for one in (verdicts.tokens, verdicts.money))
     return verdicts if is_said else None
 
@@ -175,7 +176,7 @@ def verdict_sentence(subject: str, verdict: Verdict) -> str:
 
 def summary(result: Result) -> Sequence[str]:
     """Sentences about the whole period: what a person reads first."""
-    period, verdicts = result.period, said_verdicts(result)
+    period, verdicts = result.period, said_verdicts(result.verdicts)
     is_compared = verdicts is None or {verdicts.tokens.verdict, verdicts.money.verdict} != {"not_compared"}
     says = "the bill agrees with the ledger" if result.agrees else "the bill does not agree with the ledger"
     sentences = [

@@ -8,6 +8,9 @@ from typing import Protocol
 
 import msgspec
 
+from streamgauge.audit.parts import is_zero
+from streamgauge.audit.result import Result, Verdicts
+from streamgauge.audit.rows import said_verdicts
 from streamgauge.errors import UsageFault
 
 
@@ -50,6 +53,20 @@ class Run(msgspec.Struct):
     number: int = 0
     inputs: Inputs | None = None
 
+    def decoded(self) -> Result:
+        """The result."""
+        return msgspec.json.decode(self.result, type=Result)
+
+    def verdicts(self) -> Verdicts | None:
+        """The verdicts on tokens and money, without decoding the lines; None in a run that an earlier version kept."""
+        return said_verdicts(msgspec.json.decode(self.result, type=_WithVerdicts).verdicts)
+
+
+class _WithVerdicts(msgspec.Struct):
+    """The verdicts of a result alone."""
+
+    verdicts: Verdicts | None = None
+
 
 class Store(Protocol):
     """The part of a ledger that keeps runs."""
@@ -75,9 +92,18 @@ class Runs:
         """Every kept run, oldest first."""
         return [_run(*stored) for stored in self._store.audits()]
 
-    def last(self) -> Run | None:
-        """The run that was kept last; None if there is none."""
-        return next((_run(*stored) for stored in self._store.audits(last=True)), None)
+    def last_compared(self) -> tuple[Run, Result] | None:
+        """The run that was kept last and compared something, with its result; None if there is none.
+
+        An earlier version also kept runs in which nothing was compared.
+        """
+        newest = max((number for number, _ in self._store.audits(last=True)), default=0)
+        for number in range(newest, 0, -1):
+            for stored in self._store.audits(number=number):
+                run = _run(*stored)
+                if is_compared(result := run.decoded()):
+                    return run, result
+        return None
 
     def get(self, number: int) -> Run:
         """A kept run. Raises UsageFault if there is none of this number."""
@@ -88,3 +114,10 @@ class Runs:
 
 def _run(number: int, stored: bytes) -> Run:
     return msgspec.structs.replace(msgspec.json.decode(stored, type=Run), number=number)
+
+
+def is_compared(result: Result) -> bool:
+    """Whether a result compared tokens or money. One of an earlier version did if both sides have any."""
+    if (verdicts := said_verdicts(result.verdicts)) is not None:
+        return {verdicts.tokens.verdict, verdicts.money.verdict} != {"not_compared"}
+    return all(any(not is_zero(getattr(line, side)) for line in result.lines) for side in ("ours", "theirs"))

@@ -70,7 +70,7 @@ class Audit:
         self.invoices_sha256: list[str] = []
         self._args = args
         self._tolerance = _tolerance(args.tolerance_tokens, args.tolerance_usd)
-        self._mapping = _mapping(args.map)
+        self._mapping = mapping_in(args.map)
         self._rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
         self._scope = (*(load_scope(Path(args.scope)) if args.scope else ()), *accept(args.accept or ()))
         self._miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
@@ -132,7 +132,8 @@ def _tolerance(tokens: int, usd: str) -> Tolerance:
     return Tolerance(tokens, usd_text(amount))
 
 
-def _mapping(path: str | None) -> Mapping:
+def mapping_in(path: str | None) -> Mapping:
+    """The map in a file; one that maps nothing for no file. Raises UsageFault if it cannot be read."""
     if path is None:
         return Mapping()
     try:

@@ -396,8 +396,11 @@ examples:
       keeps the result; with --settle-days 3 it is preliminary before 2026-12-04
   streamgauge audit list
   streamgauge audit show 2 --output html > november.html
+  streamgauge audit show 2 --verify
+      makes the run again, and says whether its bytes are the same
   streamgauge audit diff 1 2
       what arrived late, and what the provider issued again
+  streamgauge audit claim 2 --cause retries_billed_twice > claim.csv
 
 The format of an invoice shows by its columns or keys. Known are OpenAI usage and costs (API and dashboard), Anthropic usage
 and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
@@ -407,7 +410,8 @@ upstream is the provider of its own name, and keys are not compared.
 
 The exit code is 0 if all that was compared agrees: nothing is undecided, what is unexplained is within the tolerance, and no
 cause occurs but late_across_midnight and those that --scope or --accept name. It is 1 otherwise, and 2 if an invoice was
-refused or nothing could be compared. That of `audit diff` is 1 if the runs differ.
+refused or nothing could be compared. That of `audit diff` is 1 if the runs differ, that of `audit
+show --verify` if the bytes do, and that of `audit claim` if the ledger has not all of the streams any more.
 """
 _AUDIT = Group(
     "audit",
@@ -462,6 +466,12 @@ _AUDIT = Group(
             _AUDIT_EXAMPLES,
             (
                 Argument("number", "RUN", "number of a kept run, from the output of `audit list`", type=int),
+                _switch("--verify", "make the run again with the same files, and say whether its bytes are the same"),
+                _file("--invoice", "an invoice of the run that was moved; name all of them", multiple=True),
+                _file("--map", "the map of the run, if it was moved; likewise the next three"),
+                _file("--scope", "its file of known causes"),
+                _file("--rates", "its rates of exchange"),
+                _file("--recounts", "its recounts"),
                 _output(TABLE, JSON, CSV, HTML),
             ),
             module="kept_audits",
@@ -479,6 +489,24 @@ _AUDIT = Group(
                     type=int,
                 ),
                 _output(TABLE, JSON, CSV),
+            ),
+            module="kept_audits",
+        ),
+        Command(
+            "audit claim",
+            "write the streams that a kept run names for a cause, as CSV",
+            _AUDIT_EXAMPLES,
+            (
+                Argument("number", "RUN", "number of a kept run, from the output of `audit list`", type=int),
+                _option("--cause", "the cause, such as retries_billed_twice; or undecided", "CAUSE"),
+                _option("--provider", "only streams of this provider", "NAME"),
+                _option("--model", "only streams of this model, as the run names it", "NAME"),
+                _file("--map", "the map of the run, if it was moved"),
+                _file(
+                    "--invoice",
+                    "an export with a row for each request: what it bills for each stream; repeatable",
+                    multiple=True,
+                ),
             ),
             module="kept_audits",
         ),

@@ -108,8 +108,7 @@ class _Watch:
         return budget_states(self._ledger, self._budgets.budgets, month, time.time_ns() // 1_000, chosen)
 
     def _read_audit(self) -> tuple[Run, Result] | None:
-        last = Runs(self._ledger).last()
-        return None if last is None else (last, msgspec.json.decode(last.result, type=Result))
+        return Runs(self._ledger).last_compared()
 
     def money(self) -> Money:
         """For the page."""

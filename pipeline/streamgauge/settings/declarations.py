@@ -68,7 +68,7 @@ _ADMIN = (*_SERVICES, "demo")
 # The commands that make records, those that read a ledger, and all that only use one.
 TO_LEDGER = ("up", "up packets", "worker")
 LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
-AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff")
+AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff", "audit claim")
 LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", *AUDIT_COMMANDS)
 _KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
 
