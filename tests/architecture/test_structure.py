@@ -51,6 +51,8 @@ EDGES: dict[str, set[str]] = {
     "cli/main.py": set(),
     "cli/assets.py": set(),
     "cli/audit.py": set(),
+    "cli/audit_fetch.py": set(),
+    "cli/whole_file.py": set(),
     "cli/audit_output.py": set(),
     "cli/kept_audits.py": set(),
     "cli/commands.py": {"click"},
@@ -233,7 +235,9 @@ EDGES: dict[str, set[str]] = {
     "prices/price_file.py": set(),
     # The audit: its files, and its temporary tables.
     "audit/invoices/__init__.py": set(),
+    "audit/fetch.py": {"httpx"},
     "audit/invoices/file.py": set(),
+    "audit/invoices/sources.py": {"pyarrow"},
     "audit/recounts.py": set(),
     "audit/result.py": set(),
     "audit/temporary.py": set(),
@@ -311,6 +315,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     # The parts of the audit show in what it finds in a world whose truth is known.
     "audit/": ("audit/world/test_world.py",),
     "cli/audit_output.py": ("cli/test_audit.py",),
+    "cli/audit_fetch.py": ("audit/test_fetch.py",),
+    "cli/whole_file.py": ("cli/test_ledger.py",),
     "cli/kept_audits.py": ("cli/test_audit.py",),
     "audit/invoices/": ("audit/invoices/test_contract.py", "audit/invoices/test_bounds.py"),
     "cli/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo

@@ -402,8 +402,8 @@ examples:
       what arrived late, and what the provider issued again
   streamgauge audit claim 2 --cause retries_billed_twice > claim.csv
 
-The format of an invoice shows by its columns or keys. Known are OpenAI usage and costs (API and dashboard), Anthropic usage
-and costs (API, analytics and Console), OpenRouter activity, and FOCUS.
+The format of an invoice shows by its columns or keys, also in gzip and ZIP. Known are the exports of OpenAI, Anthropic,
+OpenRouter, DeepSeek, Fireworks and Groq, the bills of Azure, AWS and Google Cloud, and FOCUS of any provider.
 
 The map is a TOML file with the tables [upstreams], [tenants] and [meters]; docs/guides/audit.md shows one. Without it, an
 upstream is the provider of its own name, and keys are not compared.
@@ -412,6 +412,16 @@ The exit code is 0 if all that was compared agrees: nothing is undecided, what i
 cause occurs but late_across_midnight and those that --scope or --accept name. It is 1 otherwise, and 2 if an invoice was
 refused or nothing could be compared. That of `audit diff` is 1 if the runs differ, that of `audit
 show --verify` if the bytes do, and that of `audit claim` if the ledger has not all of the streams any more.
+"""
+_FETCH_EXAMPLES = """\
+examples:
+  streamgauge audit fetch openai --month 2026-11 --key-file admin.key
+      writes openai-usage-2026-11.jsonl, openai-embeddings-2026-11.jsonl and
+      openai-costs-2026-11.jsonl, which `audit --invoice` reads
+  streamgauge audit fetch anthropic --month 2026-11 --key-file admin.key
+
+The key is an admin key of the organization, which a provider's console gives. It is sent to the provider alone, and never
+printed. A page that fails is tried again, after the time that the answer asks for. A file appears when it is whole.
 """
 _AUDIT = Group(
     "audit",
@@ -509,6 +519,25 @@ _AUDIT = Group(
                 ),
             ),
             module="kept_audits",
+        ),
+        Command(
+            "audit fetch",
+            "get a provider's usage and costs of a month for --invoice",
+            _FETCH_EXAMPLES,
+            (
+                Argument(
+                    "provider",
+                    "PROVIDER",
+                    "openai or anthropic",
+                    required=True,
+                    type=click.Choice(("openai", "anthropic")),
+                ),
+                _option("--month", "month of UTC, such as 2026-11", "YYYY-MM"),
+                _file("--key-file", "file that holds an admin key of the provider, readable by its owner alone"),
+                _option("--directory", "where the files are written", "DIR", default="."),
+                _option("--base-url", "another address of the provider's API, such as that of a proxy", "URL"),
+            ),
+            module="audit_fetch",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from streamgauge.errors import MissingExtra
 _LEDGER = ("sqlalchemy", "genai_prices")
 # Modules that a command imports and a plain installation lacks, by the command's first word, which is the extra's name.
 # Other extras belong to a format, and the code that reads or writes it raises MissingExtra: `parquet`, `postgres`,
-# `recount`, and `replay` for cassettes.
+# `recount`, and `replay` for cassettes. So does `audit fetch`, which alone needs httpx of the extra `audit`.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "up": _LEDGER,
     "worker": (*_LEDGER, "faust", "mode"),

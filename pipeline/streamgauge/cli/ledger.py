@@ -6,10 +6,8 @@ JSON lines of an export are the records as the ledger stores them, with their co
 
 import codecs
 import contextlib
-import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -23,6 +21,7 @@ from streamgauge.cli.parser import Arguments
 from streamgauge.cli.stream_costs import prices_of
 from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.cli.whole_file import whole_file
 from streamgauge.core.dialects import BY_NAME, OTHER
 from streamgauge.core.outcome import Outcome
 from streamgauge.errors import DONE, FOUND, MissingExtra, Unavailable, UsageFault
@@ -303,9 +302,6 @@ def _values_of(record: bytes, tenants: Mapping[str, str]) -> list[str | int | No
     return [values[name] for name in EXPORT_COLUMNS]
 
 
-# Characters of the file's name in that of the unfinished one: with all of them it may be too long.
-_NAME_CHARS = 40
-
 Write = Callable[[BinaryIO, Iterable[bytes], Mapping[str, str]], None]
 
 
@@ -322,7 +318,7 @@ def _export(settings: Settings, args: Arguments) -> int:
         if to_stdout:
             write(sys.stdout.buffer, ledger().query(None, chosen), dict(chosen.tenants))
             return DONE
-        with _whole_file(Path(args.file)) as file:
+        with whole_file(Path(args.file)) as file:
             write(file, ledger().query(None, chosen), dict(chosen.tenants))
     return DONE
 
@@ -337,24 +333,6 @@ def _writer(output: str) -> Write:
     except ImportError as error:
         raise Unavailable(f"pyarrow cannot be loaded ({error})") from None
     return partial(_write_parquet, pyarrow)
-
-
-@contextlib.contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when the block ends well, readable by its owner alone. Raises Unavailable."""
-    part = None
-    try:
-        # The name is random: another user of the directory cannot prepare a link or a file of that name.
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:_NAME_CHARS]}.", suffix=".part", dir=path.parent)
-        part = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        part.replace(path)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
 
 
 def _write_lines(file: BinaryIO, records: Iterable[bytes], _: Mapping[str, str]) -> None:

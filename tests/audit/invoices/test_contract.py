@@ -247,13 +247,13 @@ def test_a_wrong_amount_is_refused(case: tuple[str, str]) -> None:
 
 
 @each(product(_CURRENCY, ["", "cents", "E", "US$", "\u20ac"]))
-def test_a1_no_currency_or_none_that_is_known_is_refused(case: tuple[str, str]) -> None:
+def test_no_currency_or_none_that_is_known_is_refused(case: tuple[str, str]) -> None:
     name, value = case
     assert "currency" in says_of(BY_NAME[name], _CURRENCY[name], value)
 
 
 @each(_CURRENCY)
-def test_a_row_keeps_its_currency(name: str) -> None:
+def test_a1_a_row_keeps_its_currency(name: str) -> None:
     sample = BY_NAME[name]
     lines = read(sample.text([sample.rows[0], {**sample.rows[0], _CURRENCY[name]: "eur"}]))
     half = len(lines) // 2
