@@ -237,7 +237,7 @@ EDGES: dict[str, set[str]] = {
     "audit/invoices/__init__.py": set(),
     "audit/fetch.py": {"httpx"},
     "audit/invoices/file.py": set(),
-    "audit/invoices/sources.py": {"pyarrow"},
+    "audit/invoices/sources.py": set(),
     "audit/recounts.py": set(),
     "audit/result.py": set(),
     "audit/temporary.py": set(),
