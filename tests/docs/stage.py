@@ -79,7 +79,9 @@ class Stage:
         if block.mark == "file":
             place = self.folder / block.value
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(self._here(block.text), encoding="utf-8")
+            # A recording keeps the addresses of what was recorded.
+            text = block.text if block.language == "json" else self._here(block.text)
+            place.write_text(text, encoding="utf-8")
         elif not block.is_run:
             return
         elif block.mark == "run" and block.value == "background":

@@ -14,5 +14,9 @@ money.py        causes in money; zones.py: invoices in another time zone
 findings.py     what records show without an invoice; recounts.py: results of `recount`
 fetch.py        gets a provider's usage and costs of a month from its admin API
 conclude.py     makes the result, and checks it; result.py: the result, as schemas/audit.v1.json describes it
-rows.py page.py   the result as rows and as an HTML page; runs.py: kept runs
+scope.py        what is known beforehand; provenance.py: what a result was made of
+totals.py       sums by provider; parts.py: sums by cause and model, and by day
+rows.py page.py   the result as rows and as an HTML page; cause_texts.py: names of causes, and what to do;
+                shown_amounts.py: rounded money
+runs.py         kept runs; verification.py: made again; claims.py: the streams of a cause
 """
