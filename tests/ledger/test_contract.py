@@ -4,6 +4,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,11 +19,13 @@ from streamgauge.ledger import (
     LEDGERS,
     NUMBER_KEYS,
     Cost,
+    CostOfRecord,
     Expired,
     Filter,
     Inserted,
     Ledger,
     LedgerRow,
+    NewCost,
     Total,
     UnknownKeyError,
     open_ledger,
@@ -829,3 +832,66 @@ def test_a_reported_cost_of_the_last_part_stands_for_the_whole_stream(url: str) 
         ledger.insert([make_row(2, **{**origin, "resumed_from": "3", "outcome": "completed"}, usage=last)])
         (total,) = ledger.totals(["upstream"])
         assert total.cost == 9
+
+
+# --- another cost for a stored record --------------------------------------------------------------------------------
+
+
+def another(ledger: Ledger, cost: Cost, *numbers: int) -> list[NewCost]:
+    """The same cost for these records."""
+    stored = {LedgerRow.of_stored(record).stream_id: record for record in ledger.query()}
+    return [NewCost(stored[name], LedgerRow.of_stored(stored[name]), cost) for name in names(*numbers)]
+
+
+FIRST, SECOND = Cost(3, 4, "prices.toml: m", "2026-01-01"), Cost(5, 6, "prices.toml: n", "2026-02-01", lacks=("tool",))
+
+
+def test_a_record_gets_another_cost_and_the_earlier_ones_are_kept(ledger: Ledger) -> None:
+    ledger.insert([make_row(1), make_row(2)])
+    before = ids(ledger), [json.loads(record) | {"cost": None} for record in ledger.query()]
+    assert ledger.reprice(another(ledger, FIRST, 1), 10, None) == 1
+    assert ledger.reprice(another(ledger, SECOND, 1, 2), 20, "list was wrong") == 2
+    changed = list(ledger.query())
+    assert [json.loads(record)["cost"]["usd"] for record in changed] == ["0.000000000011"] * 2
+    assert (ids(ledger), [json.loads(record) | {"cost": None} for record in changed]) == before
+    assert [total.cost for total in ledger.totals(["model"])] == [22]
+    now = replace(SECOND, input=11, output=None)  # the JSON does not tell the sides apart
+    assert ledger.costs_of(stream_id(1)) == [
+        CostOfRecord(None, None, 10, None),
+        CostOfRecord(replace(FIRST, input=7, output=None), None, 20, "list was wrong"),
+        CostOfRecord(now, None),
+    ]
+    assert [cost.replaced_us for cost in ledger.costs_of(stream_id(2))] == [20, None]
+    assert ledger.costs_of(stream_id(3)) == []
+    assert ledger.insert([make_row(1)]) == Inserted(same=1)
+    assert [(one.replaced_us, one.reason, one.records) for one in ledger.repricings()] == [
+        (10, None, 1), (20, "list was wrong", 2)
+    ]  # fmt: skip
+
+
+def test_why_there_was_no_cost_is_kept_and_is_no_key_any_more(url: str) -> None:
+    with open_ledger(url, prices=Reasons()) as ledger:
+        ledger.insert([make_row(1, response_model="no_model")])
+        (name,) = ids(ledger)
+        (record,) = ledger.query()
+        assert ledger.reprice([NewCost(record, LedgerRow.of_stored(record), FIRST)], 10, None) == 1
+        assert [cost.unknown for cost in ledger.costs_of(name)] == ["no_model", None]
+        assert [total.keys for total in ledger.totals(["cost_unknown"])] == [(None,)]
+
+
+def test_a_record_that_was_changed_or_removed_meanwhile_stays_as_it_is(ledger: Ledger) -> None:
+    ledger.insert([make_row(1), make_row(2), make_row(3)])
+    read = another(ledger, FIRST, 1, 2, 3)
+    ledger.reprice(another(ledger, SECOND, 2), 10, None)
+    ledger.expire(at(2), 1)
+    assert ledger.reprice(read, 20, "late") == 1
+    assert [len(ledger.costs_of(stream_id(number))) for number in (1, 2, 3)] == [0, 2, 2]
+
+
+def test_earlier_costs_go_with_their_record(ledger: Ledger) -> None:
+    ledger.insert([make_row(1), make_row(2)])
+    ledger.reprice(another(ledger, FIRST, 1, 2), 10, None)
+    assert ledger.expire(at(2), 10) == Expired(1)
+    assert [one.records for one in ledger.repricings()] == [1]
+    assert ledger.insert([make_row(1)]) == Inserted(new=1)
+    assert [cost.replaced_us for cost in ledger.costs_of(stream_id(1))] == [None]

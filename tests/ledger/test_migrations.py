@@ -102,9 +102,9 @@ RESUMED = {
 }
 
 
-# Version 6 is made from the current one: in PostgreSQL its table had partitions by day already.
+# Versions 6 and 7 are made from the current one: in PostgreSQL their table had partitions by day already.
 ADDED_7 = ("upstream_host", "cost_unknown")
-OLD = [*sorted(SCHEMAS), 6]
+OLD = [*sorted(SCHEMAS), 6, 7]
 
 
 @pytest.fixture(params=OLD)
@@ -158,6 +158,11 @@ class Database:
             self.rows(f"SELECT {', '.join(names)} FROM records ORDER BY stream_id"),
         )
 
+    def to_version(self, version: int) -> str:
+        """The statement that says that its tables are of this version."""
+        name = "PRAGMA user_version" if self.kind == "sqlite" else "UPDATE ledger_version SET version"
+        return f"{name} = {version}"
+
     def version(self) -> int:
         query = "PRAGMA user_version" if self.kind == "sqlite" else "SELECT version FROM ledger_version"
         return int(self.rows(query)[0][0])
@@ -171,18 +176,25 @@ class Database:
 
 
 def sixth(url: str, *rows: LedgerRow) -> Database:
+    database = seventh(url, *rows)
+    columns = [f"ALTER TABLE records DROP COLUMN {name}" for name in ADDED_7]
+    database.run("DROP INDEX records_reread", *columns, database.to_version(6))
+    return database
+
+
+def seventh(url: str, *rows: LedgerRow) -> Database:
     database = Database(url)
     with open_ledger(url) as ledger:
         ledger.insert(rows)
-    version = "PRAGMA user_version = 6" if database.kind == "sqlite" else "UPDATE ledger_version SET version = 6"
-    columns = [f"ALTER TABLE records DROP COLUMN {name}" for name in ADDED_7]
-    database.run("DROP INDEX records_reread", *columns, version)
+    # Its function in PostgreSQL did not delete from this table.
+    function = ["DROP FUNCTION streamgauge_expire"] if database.kind == "postgresql" else []
+    database.run("DROP TABLE earlier_costs", *function, database.to_version(7))
     return database
 
 
 def earlier(version: int, url: str, *rows: LedgerRow) -> Database:
-    if version == 6:
-        return sixth(url, *rows)
+    if version >= 6:
+        return {6: sixth, 7: seventh}[version](url, *rows)
     database = Database(url)
     schema = SCHEMAS[version].format(**TYPES[database.kind])
     statements = [statement for statement in schema.split(";") if statement.strip()]

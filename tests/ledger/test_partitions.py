@@ -12,7 +12,16 @@ import pytest
 from sqlalchemy import Select, select
 from sqlalchemy.dialects import postgresql
 
-from streamgauge.ledger import Expired, Filter, Inserted, LedgerRow, LedgerUnavailableError, open_ledger
+from streamgauge.ledger import (
+    Cost,
+    Expired,
+    Filter,
+    Inserted,
+    LedgerRow,
+    LedgerUnavailableError,
+    NewCost,
+    open_ledger,
+)
 from streamgauge.ledger import partitions as module
 from streamgauge.ledger.keys import range_of
 from streamgauge.ledger.partitions import (
@@ -226,6 +235,15 @@ def test_retention_drops_days_and_deletes_no_row_of_them(database: Database) -> 
         assert ids(ledger.query()) == sorted(row.stream_id for row in rows[:9]), "a day that has not ended stays"
         assert ledger.insert(rows[-1:]) == Inserted(new=1), "a record that comes again makes its day again"
     assert counts(database)[table_of(TODAY - 4 * DAY)] == 1
+
+
+def test_the_earlier_costs_of_a_day_go_with_it(database: Database) -> None:
+    with open_ledger(database.url) as ledger:
+        ledger.insert([row_at(TODAY), row_at(TODAY - 3 * DAY)])
+        read = [NewCost(record, LedgerRow.of_stored(record), Cost(1, 2, "list", None)) for record in ledger.query()]
+        assert ledger.reprice(read, 10, None) == 2
+        assert ledger.expire(moment_us(TODAY), 1).days == (f"{TODAY - 3 * DAY:%Y-%m-%d}",)
+        assert [one.records for one in ledger.repricings()] == [1]
 
 
 def test_old_records_without_a_day_are_deleted_one_by_one(database: Database) -> None:

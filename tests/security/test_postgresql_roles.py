@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from streamgauge.audit.runs import Runs
-from streamgauge.ledger import Ledger, LedgerUnavailableError, open_ledger
+from streamgauge.ledger import Cost, Ledger, LedgerRow, LedgerUnavailableError, NewCost, open_ledger
 from tests.cli.test_ledger_watch import an_audit
 from tests.ledger.rows import make_row
 from tests.ledger.test_partitions import TODAY, row_at, table_of
@@ -19,7 +19,7 @@ from tests.postgres.server import USER, PostgresServer
 from tests.running import here
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "postgresql-roles.md"
-ROLES = ("owner", "writer", "reader", "auditor")
+ROLES = ("owner", "writer", "reader", "auditor", "pricer")
 DENIED = "permission denied"
 
 
@@ -96,19 +96,33 @@ def audit(database: Database) -> None:
         assert Runs(ledger).all()
 
 
+_TIMES = itertools.count(1)
+
+
+def price(database: Database) -> None:
+    """What `ledger price` and `ledger costs` do with it."""
+    with database.ledger("pricer") as ledger:
+        record = next(ledger.query())
+        cost = Cost(next(_TIMES), None, "list", None)
+        assert ledger.reprice([NewCost(record, LedgerRow.of_stored(record), cost)], cost.total, "why") == 1
+        assert ledger.costs_of(LedgerRow.of_stored(record).stream_id)
+
+
 def expire(database: Database) -> None:
     with database.ledger("writer") as ledger:
         while ledger.expire(2**62, 100).more:
             pass
 
 
-JOBS: dict[str, Callable[[Database], None]] = {"writer": write, "reader": read, "auditor": audit}
+JOBS: dict[str, Callable[[Database], None]] = {"writer": write, "reader": read, "auditor": audit, "pricer": price}
 
 
 def each_right(block: str) -> Iterator[tuple[str, str, str]]:
     """Each single right of a block of grants: right, object, role."""
     for line in statements(block):
-        if granted := re.fullmatch(r"GRANT (\w+) ON (SEQUENCE |FUNCTION )?([\w, ()]+) TO streamgauge_(\w+)", line):
+        if granted := re.fullmatch(
+            r"GRANT (\w+(?: \([\w, ]+\))?) ON (SEQUENCE |FUNCTION )?([\w, ()]+) TO streamgauge_(\w+)", line
+        ):
             yield from ((granted[1], (granted[2] or "") + one, granted[4]) for one in granted[3].split(", "))
         else:
             assert line == "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
@@ -118,7 +132,7 @@ def test_each_role_does_its_job_and_needs_each_of_its_rights(database: Database)
     for job in JOBS.values():
         job(database)
     rights = list(each_right(blocks()[1]))
-    assert len(rights) == 12
+    assert len(rights) == 17
     for right, what, role in rights:
         database.run("streamgauge_owner", f"REVOKE {right} ON {what} FROM streamgauge_{role}")
         with pytest.raises(LedgerUnavailableError, match=DENIED):
@@ -154,6 +168,10 @@ FORBIDDEN = {
     "auditor": (
         "INSERT INTO records (stream_id, outcome, record) VALUES ('x', 'completed', '')", "DELETE FROM records",
         "UPDATE audit_runs SET run = ''", "DELETE FROM audit_runs", "CREATE TABLE mine (one text)",
+    ),
+    "pricer": (
+        "UPDATE records SET tenant = ''", "DELETE FROM records", "UPDATE earlier_costs SET cost = 'null'",
+        "DELETE FROM earlier_costs", "SELECT * FROM audit_runs", "CREATE TABLE mine (one text)",
     ),
 }  # fmt: skip
 

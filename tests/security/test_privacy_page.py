@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from streamgauge.ledger import open_ledger
+from streamgauge.ledger import Cost, LedgerRow, NewCost, open_ledger
 from streamgauge.recorder.installation_key import installation_key
 from streamgauge.recorder.request import digest
 from tests.ledger.rows import make_row, stream_id
@@ -34,18 +34,21 @@ def fill(url: str) -> None:
                 make_row(4, tenant="other", attributes={"session": "user-18"}, credential_id="f" * 32),
             ]
         )
+        read = [NewCost(record, LedgerRow.of_stored(record), Cost(1, 2, "list", None)) for record in ledger.query()]
+        ledger.reprice(read, 10, None)
 
 
 def check_left(url: str) -> None:
     with open_ledger(url) as ledger:
         assert [re.search(rb'"stream_id":"([^"]+)"', record)[1].decode() for record in ledger.query()] == [stream_id(4)]  # type: ignore[index]
         assert [total.streams for total in ledger.totals(["tenant"])] == [1]
+        assert [one.records for one in ledger.repricings()] == [1]
 
 
 def statements() -> list[str]:
     deleting, vacuum = fences("sql")
     found = [one.strip() for one in (deleting + vacuum).split(";") if one.strip()]
-    assert len(found) == 4
+    assert len(found) == 5
     return found
 
 

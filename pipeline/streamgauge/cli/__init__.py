@@ -11,7 +11,7 @@ Commands:
 
 up.py tap.py packets.py worker.py   commands that run until they are stopped
 top.py doctor.py settings.py   look at an installation; settings.py: `config show`, `config check`
-ledger.py audit.py             records, totals, and their comparison with invoices
+ledger.py audit.py             records, totals, and their comparison with invoices; ledger_price.py: costs computed again
 kept_audits.py audit_output.py   kept comparisons, claims; what is printed of a comparison
 topics.py deadletter.py        topics and dead letters in Kafka
 replay.py recount.py           recordings

@@ -301,7 +301,7 @@ same streams.
 """
 _LEDGER = Group(
     "ledger",
-    "print, export or import records; totals of tokens and cost by team",
+    "print, export or import records; totals of tokens and cost by team; prices",
     _QUERY_EXAMPLES,
     commands=[
         Command(
@@ -352,12 +352,55 @@ examples:
   streamgauge ledger import records.jsonl --ledger postgresql://db/streamgauge
       copies a ledger that `ledger export records.jsonl` wrote; records keep their cost
 
-Each stream is stored once: importing a file again changes nothing. A record without a cost gets the price of its day.
+Each stream is stored once: importing a file again changes nothing. A record without a cost gets the price of its day; for
+records that are known, `ledger price` computes it again.
 
 Exit code 1: a line is no record, or the ledger has another record of that stream, which stays; all others are stored.
 """,
             (_paths("paths", "FILE", "files with one record a line; - for stdin"),),
             module="ledger",
+        ),
+        Command(
+            "ledger price",
+            "compute the costs of stored records again",
+            """\
+examples:
+  streamgauge ledger price --prices prices.toml --only-unpriced
+      gives a cost to records that had no price when they were stored
+  streamgauge ledger price --month 2026-11 --dry-run
+      says what the prices of today would change in November, and changes nothing
+  streamgauge ledger price --since 2026-11-15 --where model=gpt-5 --prices p.toml --reason 'new contract'
+
+Prices are those that `up` and `ledger import` use: the file of --prices, else the list that is installed, each at the time
+when the stream started. What a provider reported itself is never replaced, and a record whose price is not known now keeps
+the cost that it has. `ledger costs` shows the earlier costs. Kept audits, and metrics that were counted, stay as they are.
+
+Records are changed in small transactions, beside a writer. If the command ends early, run it again: it continues.
+""",
+            (
+                *_CHOSEN,
+                _switch("--only-unpriced", "only records that have no cost"),
+                _option("--reason", "why costs change, in one line; it is kept with the earlier costs", "TEXT"),
+                _switch("--dry-run", "print what would change, and change nothing"),
+                _output(TABLE, JSON, JSONL, CSV),
+            ),
+            module="ledger_price",
+        ),
+        Command(
+            "ledger costs",
+            "show the costs that a record had, or when costs were computed again",
+            """\
+examples:
+  streamgauge ledger costs
+      the times at which `ledger price` changed records, how many they were, and why
+  streamgauge ledger costs 019ac2f0-0000-7000-8000-000000000000
+      the costs of the record of this stream, the present one last
+""",
+            (
+                Argument("stream", "STREAM", "id of a stream, from the output of `ledger query`"),
+                _output(TABLE, JSON, JSONL, CSV),
+            ),
+            module="ledger_price",
         ),
         Command(
             "ledger budgets",

@@ -77,7 +77,7 @@ def _query(settings: Settings, args: Arguments) -> int:
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
     with ledger_when_needed(settings) as ledger:
-        chosen = _chosen_by(settings, args, ledger)
+        chosen = chosen_by(settings, args, ledger)
         by = _keys(args.by, lambda name: _is_attribute(name, ledger))
         if by:
             totals = ledger().totals(by, chosen, newest_first=args.newest)[: args.limit]
@@ -91,8 +91,8 @@ def _query(settings: Settings, args: Arguments) -> int:
     return DONE
 
 
-def _chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader]) -> Filter:
-    """The filter of the options that `ledger query` and `ledger export` share. `ledger`: gives the one whose attributes are
+def chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader]) -> Filter:
+    """The filter of the options that `ledger query`, `export` and `price` share. `ledger`: gives the one whose attributes are
     keys, too; it is called for a name that is no other key. Raises UsageFault, and what opening a ledger raises.
     """
     return filter_of(
@@ -314,7 +314,7 @@ def _export(settings: Settings, args: Arguments) -> int:
         raise UsageFault(f"{args.file} is a directory: give the name of a file in it")
     write = _writer(args.output)
     with ledger_when_needed(settings) as ledger:
-        chosen = _chosen_by(settings, args, ledger)
+        chosen = chosen_by(settings, args, ledger)
         if to_stdout:
             write(sys.stdout.buffer, ledger().query(None, chosen), dict(chosen.tenants))
             return DONE

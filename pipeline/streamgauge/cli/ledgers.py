@@ -157,8 +157,17 @@ def ledger_when_needed(settings: Settings) -> Iterator[Callable[[], Reader]]:
 @contextlib.contextmanager
 def ledger_of_audits(settings: Settings) -> Iterator[Ledger]:
     """The existing ledger in which audits are kept. Raises UsageFault, also for several; Unavailable as `ledger_to_read`."""
+    with ledger_to_change(settings, "audits are kept in one ledger") as ledger:
+        yield ledger
+
+
+@contextlib.contextmanager
+def ledger_to_change(settings: Settings, why: str) -> Iterator[Ledger]:
+    """The existing ledger. Raises UsageFault for several, which says `why` only one is possible; Unavailable as
+    `ledger_to_read`.
+    """
     if len(settings.ledger) > 1:
-        raise UsageFault("--ledger is given more than once: audits are kept in one ledger")
+        raise UsageFault(f"--ledger is given more than once: {why}")
     with _existing((settings.ledger_url,)) as (ledger,):
         yield ledger
 

@@ -154,6 +154,38 @@ class Expired:
     more: bool = False
 
 
+@dataclass(frozen=True)
+class NewCost:
+    """Another cost for a stored record. `stored`: the record's JSON with its cost, as it was read; `row`: the row of it."""
+
+    stored: bytes
+    row: LedgerRow
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class CostOfRecord:
+    """A cost that a stored record has, or had until `replaced_us` (us since 1970, UTC).
+
+    cost: None if it was not known; `unknown`: then the value of Unpriced, if that was stored. reason: why it was replaced, as
+    the operator says.
+    """
+
+    cost: Cost | None
+    unknown: str | None
+    replaced_us: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Repricing:
+    """A time (us since 1970, UTC) at which stored records got another cost, the reason, and how many they were."""
+
+    replaced_us: int
+    reason: str | None
+    records: int
+
+
 class Pricing(Protocol):
     """Computes the cost of a record."""
 
@@ -193,10 +225,24 @@ class Ledger(Reader, Protocol):
     def expire(self, before_us: int, limit: int) -> Expired:
         """Remove records that started before a time (us since 1970, UTC): one step of it, the oldest first.
 
-        SQLite: at most `limit` records. Records without a start stay. PostgreSQL: one whole UTC day that ended before, by
-        the time in the streams' ids; once there is no such day, at most `limit` records whose ids name no time, as in SQLite.
+        Their earlier costs go with them. SQLite: at most `limit` records. Records without a start stay. PostgreSQL: one whole
+        UTC day that ended before, by the time in the streams' ids; once there is no such day, at most `limit` records whose
+        ids name no time, as in SQLite.
         Raises LedgerUnavailableError.
         """
+
+    def reprice(self, costs: Sequence[NewCost], replaced_us: int, reason: str | None) -> int:
+        """Give stored records another cost, and keep the earlier one, in one transaction. Returns how many changed.
+
+        A record that was removed or changed after it was read stays as it is. `replaced_us`: the time (us since 1970, UTC),
+        the same for all records of one command. Raises LedgerUnavailableError, then nothing has changed.
+        """
+
+    def costs_of(self, stream_id: str) -> list[CostOfRecord]:
+        """The costs of a record, the present one last; none if there is no such record. Raises LedgerUnavailableError."""
+
+    def repricings(self) -> list[Repricing]:
+        """When records got another cost, oldest first, by time and reason. Raises LedgerUnavailableError."""
 
     def keep_audit(self, run: bytes) -> int:
         """Store the result of an audit, for good. Returns its number, from 1 on. Raises LedgerUnavailableError."""

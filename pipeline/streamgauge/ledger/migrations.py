@@ -1,7 +1,7 @@
 """Makes the tables of a ledger, and converts tables of an earlier version in place, in one transaction.
 
 A step adds the columns of the later versions, and fills them from the records' own JSON. Records of earlier versions keep a
-cost of null: a price is added once, when a record is stored. In PostgreSQL the rows are then copied into a table with
+cost of null until `ledger price` gives them one. In PostgreSQL the rows are then copied into a table with
 partitions.
 """
 
@@ -31,6 +31,7 @@ from streamgauge.ledger.schema import (
     TOKENS,
     add_column,
     audit_runs,
+    earlier_costs,
     metadata,
     records,
 )
@@ -59,9 +60,9 @@ def _convert(connection: Connection, version: int) -> None:
         connection.execute(text(add_column(name, connection.dialect)))
     if filled := [name for name in added if name not in _NOT_FILLED]:
         _fill(connection, filled)
-    if version >= _PARTITIONED:
+    if version == _PARTITIONED:
         REREAD.create(connection, checkfirst=False)
-    else:
+    if version < _PARTITIONED:
         for index in INDEXES:
             connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
         if _has_partitions(connection):
@@ -70,6 +71,9 @@ def _convert(connection: Connection, version: int) -> None:
             for index in INDEXES:
                 index.create(connection, checkfirst=False)
     audit_runs.create(connection, checkfirst=True)
+    earlier_costs.create(connection, checkfirst=False)
+    if _has_partitions(connection):
+        partitions.furnish_costs(connection)
 
 
 def _has_partitions(connection: Connection) -> bool:

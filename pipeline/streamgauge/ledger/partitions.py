@@ -54,6 +54,38 @@ SELECT CAST(day AS text) FROM wanted WHERE NOT EXISTS (
 _MAKE = text("SELECT streamgauge_make_day(CAST(:day AS date))")
 _EXPIRE = text("SELECT day, deleted FROM streamgauge_expire(:before_us, :most)")
 
+# Deletes the earlier costs of the records that it removes, too.
+_EXPIRE_FUNCTION = """
+CREATE OR REPLACE FUNCTION streamgauge_expire(before_us bigint, most integer, OUT day text, OUT deleted integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = SCHEMA, pg_temp SET lock_timeout = 'TIMEOUT' AS $$
+DECLARE
+    name text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(PREPARING);
+    deleted := 0;
+    SELECT relname INTO name FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+    WHERE inhparent = 'records'::regclass AND relname ~ '^records_[0-9]{8}$'
+        AND extract(epoch FROM to_date(substr(relname, 9), 'YYYYMMDD') + 1) * 1000000 <= before_us
+    ORDER BY relname LIMIT 1;
+    IF name IS NOT NULL THEN
+        EXECUTE format(
+            'DELETE FROM earlier_costs WHERE EXISTS (SELECT FROM %I AS old WHERE old.stream_id = earlier_costs.stream_id)',
+            name);
+        EXECUTE format('DROP TABLE %I', name);
+        day := to_char(to_date(substr(name, 9), 'YYYYMMDD'), 'YYYY-MM-DD');
+        RETURN;
+    END IF;
+    WITH gone AS (
+        DELETE FROM records_default WHERE stream_id IN (
+            SELECT stream_id FROM records_default WHERE coalesce(started_us, NO_START) < before_us
+            ORDER BY coalesce(started_us, NO_START), stream_id LIMIT most
+        ) RETURNING stream_id
+    ), costs AS (
+        DELETE FROM earlier_costs WHERE stream_id IN (SELECT stream_id FROM gone)
+    )
+    SELECT count(*) INTO deleted FROM gone;
+END $$
+"""
 # What a partitioned ledger has besides its tables. Names in capitals are replaced.
 _FURNITURE = (
     "CREATE TABLE records_default PARTITION OF records DEFAULT",
@@ -86,39 +118,15 @@ BEGIN
     EXECUTE format('ALTER TABLE records ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name, lowest, next_lowest);
 END $$
 """,
-    """
-CREATE FUNCTION streamgauge_expire(before_us bigint, most integer, OUT day text, OUT deleted integer)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = SCHEMA, pg_temp SET lock_timeout = 'TIMEOUT' AS $$
-DECLARE
-    name text;
-BEGIN
-    PERFORM pg_advisory_xact_lock(PREPARING);
-    deleted := 0;
-    SELECT relname INTO name FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-    WHERE inhparent = 'records'::regclass AND relname ~ '^records_[0-9]{8}$'
-        AND extract(epoch FROM to_date(substr(relname, 9), 'YYYYMMDD') + 1) * 1000000 <= before_us
-    ORDER BY relname LIMIT 1;
-    IF name IS NOT NULL THEN
-        EXECUTE format('DROP TABLE %I', name);
-        day := to_char(to_date(substr(name, 9), 'YYYYMMDD'), 'YYYY-MM-DD');
-        RETURN;
-    END IF;
-    DELETE FROM records_default WHERE stream_id IN (
-        SELECT stream_id FROM records_default WHERE coalesce(started_us, NO_START) < before_us
-        ORDER BY coalesce(started_us, NO_START), stream_id LIMIT most
-    );
-    GET DIAGNOSTICS deleted = ROW_COUNT;
-END $$
-""",
+    _EXPIRE_FUNCTION,
     "REVOKE ALL ON FUNCTION streamgauge_make_day(date), streamgauge_expire(bigint, integer) FROM PUBLIC",
 )
 
 _UNIQUE_OF_OLD = """
 SELECT quote_ident(conname) FROM pg_constraint WHERE conrelid = 'records_unpartitioned'::regclass AND contype = 'u'
 """
-_OWNER_OF_OLD = """
-SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = 'records_unpartitioned'::regclass
-"""
+_OWNER = "SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = 'records'::regclass"
+_OWNER_OF_OLD = _OWNER.replace("'records'", "'records_unpartitioned'")
 # The days of the ids of a table that is not partitioned, up to tomorrow.
 _DAYS_OF_OLD = """
 SELECT DISTINCT day::text FROM (
@@ -247,12 +255,25 @@ class Partitions:
 
 def furnish(connection: Connection) -> None:
     """Make the default partition and the functions of a new table. The names resolve in the current schema."""
+    for statement in _FURNITURE:
+        connection.execute(text(_of_schema(connection, statement)))
+
+
+def furnish_costs(connection: Connection) -> None:
+    """Give the table of earlier costs, which a conversion made, to the owner of the records, and make the function again that
+    deletes from it. Its rights stay.
+    """
+    owner = connection.scalar(text(_OWNER))
+    connection.exec_driver_sql(f"ALTER TABLE earlier_costs OWNER TO {owner}")
+    connection.execute(text(_of_schema(connection, _EXPIRE_FUNCTION)))
+
+
+def _of_schema(connection: Connection, statement: str) -> str:
     schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
     named = {
         "TIMEOUT": _LOCK_TIMEOUT, "FIRST": FIRST_DAY.date(), "PREPARING": PREPARING, "NO_START": NO_START, "SCHEMA": schema,
     }  # fmt: skip
-    for statement in _FURNITURE:
-        connection.execute(text(_named(statement, named)))
+    return _named(statement, named)
 
 
 def partition(connection: Connection) -> None:

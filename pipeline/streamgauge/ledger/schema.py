@@ -4,7 +4,7 @@ Version 2 added the columns that link a resumed stream to its origin, and the re
 Version 3 added the tap, and the tokens that are part of input or output. Version 4 added the attributes. Version 5
 added costs, disjoint kinds of tokens, the trace id, the region and the wait, and the table of kept audits. Version 6
 partitions the table of PostgreSQL by day (`partitions.py`). Version 7 added the upstream's host, and why
-there is no cost. `migrations.py` converts earlier versions.
+there is no cost. Version 8 added the table of earlier costs. `migrations.py` converts earlier versions.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from sqlalchemy.schema import CreateColumn
 from streamgauge.core.resumption import STORED_ENDPOINTS
 from streamgauge.ledger.row import KINDS, PRICE, UNPRICED
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 # Stands for a missing start: it sorts after every start.
 NO_START = 2**63 - 1
@@ -47,8 +47,8 @@ TOKENS = (
     "input_cache_write_tokens", "input_cache_write_1h_tokens", "audio_input_tokens", "audio_output_tokens",
 )  # fmt: skip
 
-# The columns that each version added (version 6: none). A ledger of an earlier version gets them from the records' own JSON;
-# its records have no values for the columns of version 7.
+# The columns that each version added to the records (versions 6 and 8: none). A ledger of an earlier version gets them from
+# the records' own JSON; its records have no values for the columns of version 7.
 ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
@@ -95,6 +95,20 @@ audit_runs = Table(
     Column("number", Integer, primary_key=True),
     Column("run", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
+)
+
+# The costs that records had before they got another one: of a stream, until a time (us since 1970, UTC). `reason`: why it was
+# replaced, as the operator says; null for a record that had no cost. `cost`: the JSON of the record's `cost`.
+earlier_costs = Table(
+    "earlier_costs",
+    metadata,
+    Column("stream_id", TEXT, primary_key=True),
+    Column("replaced_us", NUMBER, primary_key=True, autoincrement=False),
+    Column("reason", TEXT),
+    Column("cost_input", NUMBER),
+    Column("cost_output", NUMBER),
+    Column(UNPRICED, TEXT),
+    Column("cost", TEXT, nullable=False),
 )
 
 # When a record started; records without a start come last. A query uses the index only by exactly this expression.

@@ -11,25 +11,51 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, literal, select, tuple_
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from streamgauge.ledger.contract import (
     ALL_RECORDS,
     KEYS,
+    CostOfRecord,
     Expired,
     Filter,
     Inserted,
     LedgerUnavailableError,
+    NewCost,
     Pricing,
+    Repricing,
     Total,
     UnknownKeyError,
 )
 from streamgauge.ledger.cost import Cost, Unpriced
 from streamgauge.ledger.keys import Keys, condition_of, has_attribute, in_partitions
 from streamgauge.ledger.migrations import bring_up_to_date
-from streamgauge.ledger.row import LedgerRow
-from streamgauge.ledger.schema import NO_START, NUMBER, SCHEMA_VERSION, TEXT, audit_runs, records, started
+from streamgauge.ledger.row import COLUMNS, PRICE, UNPRICED, LedgerRow
+from streamgauge.ledger.schema import (
+    NO_START,
+    NUMBER,
+    SCHEMA_VERSION,
+    TEXT,
+    audit_runs,
+    earlier_costs,
+    records,
+    started,
+)
 from streamgauge.ledger.totals import totals_of
 
 # Records of one page (rows): some MB of JSON.
@@ -236,8 +262,60 @@ class SqlLedger:
             .limit(limit)
         )
         with self._lock, self._translated("written"), self._writing() as connection:
+            connection.execute(delete(earlier_costs).where(earlier_costs.c.stream_id.in_(oldest)))
             deleted = connection.execute(delete(records).where(records.c.stream_id.in_(oldest))).rowcount
         return Expired(deleted, more=deleted == limit)
+
+    def reprice(self, costs: Sequence[NewCost], replaced_us: int, reason: str | None) -> int:
+        """See Ledger.reprice."""
+        by_id = {new.row.stream_id: new for new in costs}
+        names = sorted(by_id)  # in one order, as in `insert`
+        changed = 0
+        with self._lock, self._translated("written"), self._writing() as connection:
+            for at in range(0, len(names), _MANY):
+                present = (
+                    select(records.c.stream_id, *(records.c[name] for name in _OF_EARLIER), records.c.record)
+                    .where(records.c.stream_id.in_(names[at : at + _MANY]))
+                    .order_by(records.c.stream_id)
+                    .with_for_update()
+                )
+                same = [
+                    line
+                    for line in connection.execute(present).mappings()
+                    if bytes(line["record"]) == by_id[line["stream_id"]].stored
+                ]
+                if not same:
+                    continue
+                earlier = [_earlier_cost(line, by_id[line["stream_id"]].row) for line in same]
+                kept = {"replaced_us": replaced_us, "reason": reason}
+                connection.execute(insert(earlier_costs), [kept | values for values in earlier])
+                connection.execute(_REPRICE, [_new_cost(by_id[line["stream_id"]]) for line in same])
+                changed += len(same)
+        return changed
+
+    def costs_of(self, stream_id: str) -> list[CostOfRecord]:
+        """See Ledger.costs_of."""
+        earlier = earlier_costs.c
+        past = select(earlier.cost, earlier[UNPRICED], earlier.replaced_us, earlier.reason)
+        past = past.where(earlier.stream_id == stream_id).order_by(earlier.replaced_us)
+        now = select(records.c.record, records.c[UNPRICED]).where(records.c.stream_id == stream_id)
+        with self._translated("read"), self._snapshot() as connection:
+            present = connection.execute(now).first()
+            if present is None:
+                return []
+            lines = connection.execute(past).all()
+        costs = [
+            CostOfRecord(Cost.of_json(msgspec.json.decode(cost)), unknown, until, reason)
+            for cost, unknown, until, reason in lines
+        ]
+        return [*costs, CostOfRecord(LedgerRow.of_stored(bytes(present[0])).cost, present[1])]
+
+    def repricings(self) -> list[Repricing]:
+        """See Ledger.repricings."""
+        key = (earlier_costs.c.replaced_us, earlier_costs.c.reason)
+        query = select(*key, func.count()).group_by(*key).order_by(*key)
+        with self._translated("read"), self._reading() as connection:
+            return [Repricing(until, reason, count) for until, reason, count in connection.execute(query)]
 
     def keep_audit(self, run: bytes) -> int:
         """See Ledger.keep_audit."""
@@ -292,6 +370,26 @@ class SqlLedger:
         except (SQLAlchemyError, OSError) as error:
             cause = getattr(error, "orig", None) or error
             raise LedgerUnavailableError(f"{self._name} cannot be {operation}: {self._cause(cause)}") from cause
+
+
+# The columns of a record that a cost decides, and those of them that an earlier cost keeps beside its JSON.
+_OF_COST = (*PRICE, UNPRICED, "record")
+_OF_EARLIER = ("cost_input", "cost_output", UNPRICED)
+_REPRICE = (
+    update(records)
+    .where(records.c.stream_id == bindparam("of_stream"))
+    .values({name: bindparam(f"new_{name}") for name in _OF_COST})
+)
+
+
+def _earlier_cost(line: Mapping[Any, Any], row: LedgerRow) -> dict[str, Any]:
+    cost = bytes(line["record"])[len(row.own_bytes) : -1].decode()
+    return {"stream_id": row.stream_id, "cost": cost} | {name: line[name] for name in _OF_EARLIER}
+
+
+def _new_cost(new: NewCost) -> dict[str, Any]:
+    values = dict(zip(COLUMNS, new.row.values(new.cost), strict=True))
+    return {"of_stream": new.row.stream_id} | {f"new_{name}": values[name] for name in _OF_COST}
 
 
 def _is_missing(cost: Cost | Unpriced | None, row: LedgerRow) -> bool:

@@ -69,7 +69,7 @@ _ADMIN = (*_SERVICES, "demo")
 TO_LEDGER = ("up", "up packets", "worker")
 LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
 AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff", "audit claim")
-LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", *AUDIT_COMMANDS)
+LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", "ledger price", "ledger costs", *AUDIT_COMMANDS)
 _KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
 
 # The sections of help and reference, in their order.
@@ -249,7 +249,7 @@ class LedgerSettings:
         FILE,
         None,
         "TOML file of your own prices, which come before those of genai-prices",
-        (*TO_LEDGER, "ledger import"),
+        (*TO_LEDGER, "ledger import", "ledger price"),
         _RECORDS,
     )
 
@@ -466,7 +466,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         None,
         'TOML file that names the tenant of an API key, by lines credential_id = "tenant"; '
         "`ledger query --by credential_id` lists the ids",
-        (*_SERVICES, *LEDGER_READERS),
+        (*_SERVICES, *LEDGER_READERS, "ledger price"),
         _CAPTURE,
     )
     tokenizer: tuple[TokenizerFile, ...] = _set(
