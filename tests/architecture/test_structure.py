@@ -234,6 +234,7 @@ EDGES: dict[str, set[str]] = {
     "prices/catalogue.py": {"genai_prices"},
     "prices/sellers.py": {"genai_prices"},
     "prices/price_file.py": set(),
+    "prices/price_times.py": set(),
     # The audit: its files, and its temporary tables.
     "audit/invoices/__init__.py": set(),
     "audit/fetch.py": {"httpx"},

@@ -1,13 +1,17 @@
 """The operator's file of prices: what it may say, and the sentence for what it may not."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamgauge.errors import UsageFault
+from streamgauge.prices.catalogue import Offer, rates_of
 from streamgauge.prices.price_file import load_prices
-from streamgauge.prices.rates import Rate, of_request
+from streamgauge.prices.rates import Rate, Rates, of_request
 
 WHOLE = """
 [upstreams]
@@ -37,7 +41,7 @@ def test_everything_that_a_file_may_say(tmp_path: Path) -> None:
     known = load_prices(written(tmp_path, WHOLE))
     assert known.upstreams == {"azure-prod": "azure", "vllm": "none"}
     (price,) = known.entries
-    assert (price.model, price.upstream, price.first, price.end) == (
+    assert (price.model, price.upstream, price.times.first, price.times.end) == (
         "gpt-4o*",
         "azure-prod",
         "2026-11-01",
@@ -104,6 +108,69 @@ def test_a_wrong_price_is_refused_with_its_number_and_key(
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(UsageFault, match=why):
         load_prices(written(tmp_path, text))
+
+
+DISCOUNT = {"provider": '"openai"', "from": "2026-01-01", "percent": "5"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"provider": None}, "discount 1: provider or upstream is missing"),
+        ({"provider": '"nobody at all"'}, "discount 1: genai-prices knows no provider 'nobody at all'"),
+        ({"provider": "5"}, "discount 1: provider must be text"),
+        ({"upstream": '""'}, "discount 1: upstream must be text"),
+        ({"model": '""'}, "discount 1: model must be text"),
+        ({"from": None}, "discount 1: from is missing"),
+        ({"hours": '"9-12"'}, "discount 1: hours must be"),
+        ({"percent": None}, "discount 1: percent must be a number above 0, at most 100"),
+        ({"percent": "0"}, "discount 1: percent must be"),
+        ({"percent": "101"}, "discount 1: percent must be"),
+        ({"percent": "nan"}, "discount 1: percent must be"),
+        ({"percent": '"1e-99"'}, "discount 1: percent must be"),
+        ({"percent": "true"}, "discount 1: percent must be"),
+        ({"region": '"eu"'}, "discount 1: region is not known: use from"),
+    ],
+)
+def test_a_wrong_discount_is_refused(tmp_path: Path, changes: dict[str, str | None], why: str) -> None:
+    lines = "".join(f"{name} = {value}\n" for name, value in (DISCOUNT | changes).items() if value is not None)
+    with pytest.raises(UsageFault, match=why):
+        load_prices(written(tmp_path, f"[[discount]]\n{lines}"))
+
+
+NAMES = st.sampled_from(("model", "provider", "upstream", "from", "until", "input", "output", "percent", "hours", "weekdays",
+                         "timezone", "above", "request", "price", "discount", "upstreams"))  # fmt: skip
+TEXTS = ("openai", "gpt*", "mon", "16:30-00:30", "Asia/Shanghai", "12.5", "none", "")
+VALUES = st.one_of(
+    st.sampled_from([f'"{text}"' for text in TEXTS]),
+    st.sampled_from(["1", "-1", "true", "nan", "1e999999", "[]", "{}", '["mon"]', "[{}]", "2026-11-01", "07:00:00"]),
+    st.decimals(allow_nan=False).map(lambda number: f'"{number}"'),
+)
+WHOLE_PRICE = '[[price]]\nmodel = "gpt*"\nfrom = 2026-01-01\ninput = 1\noutput = 1'
+WHOLE_DISCOUNT = '[[discount]]\nprovider = "openai"\nfrom = 2026-01-01\npercent = 5'
+ANY_LINE = st.one_of(
+    st.tuples(NAMES, VALUES).map(" = ".join),
+    st.sampled_from(["[[price]]", "[[discount]]", "[upstreams]", WHOLE_PRICE, WHOLE_DISCOUNT]),
+)
+
+
+@given(lines=st.lists(ANY_LINE, max_size=8))
+def test_any_file_is_read_or_refused_with_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    file = written(tmp_path_factory.getbasetemp(), "\n".join(lines))
+    try:
+        known = load_prices(file)
+    except UsageFault as fault:
+        assert str(fault).startswith("the price file ")
+        return
+    offer = Offer("azure-prod", "api.openai.com", None, "gpt-4o", None, None)
+    moment = datetime(2026, 11, 2, 16, 30, tzinfo=UTC)
+    listed = rates_of(offer, moment)
+    assert isinstance(listed, Rates)
+    rates = known.rates_of(offer, moment) or known.discounted(listed, offer, moment)
+    assert rates.input is not None
+    assert rates.input.base >= 0
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -353,6 +353,81 @@ def test_the_latest_price_holds_and_of_equal_ones_the_last(tmp_path: Path) -> No
     assert found.input == 3 * 10**6
 
 
+def test_a_price_may_be_for_hours_and_weekdays(tmp_path: Path) -> None:
+    prices = own(
+        tmp_path,
+        '[[price]]\nmodel = "gpt-4o*"\nfrom = 2026-01-01\ninput = 2\noutput = 0\n'
+        '[[price]]\nmodel = "gpt-4o*"\nfrom = 2026-01-01\ninput = 1\noutput = 0\n'
+        'hours = "00:30-08:30"\nweekdays = ["sat", "sun"]\ntimezone = "Asia/Shanghai"\n',
+    )
+    starts = ("2026-03-06T16:29:00Z", "2026-03-06T16:30:00Z", "2026-03-07T00:29:59Z", "2026-03-07T00:30:00Z")
+    found = [cost(prices, usage=make_usage(1, 0), started_at=started) for started in starts]
+    assert [one and one.input for one in found] == [2 * 10**6, 10**6, 10**6, 2 * 10**6]
+
+
+# --- discounts ---------------------------------------------------------------------------------------------------------
+
+
+DISCOUNT = """
+[[discount]]
+provider = "openai"
+model = "gpt-4o*"
+from = 2026-03-01
+until = 2026-04-01
+percent = 12.5
+"""
+
+
+def test_a_discount_makes_list_prices_lower_and_the_cost_says_so(tmp_path: Path) -> None:
+    prices, usage = own(tmp_path, DISCOUNT), make_usage(1_000_000, 100_000, input_cached_tokens=1_000)
+    listed, found = cost(usage=usage), cost(prices, usage=usage)
+    assert listed is not None
+    assert found is not None
+    assert found.total * 1_000 == listed.total * 875
+    assert found.source == f"{listed.source}; prices.toml: 12.5 % off"
+    assert found.date == "2026-03-01"
+    for started in ("2026-02-28T23:59:59Z", "2026-04-01T00:00:00Z"):
+        assert cost(prices, usage=usage, started_at=started) == cost(usage=usage, started_at=started)
+
+
+def test_a_discount_is_for_what_it_names(tmp_path: Path) -> None:
+    def share(text: str, **changes: Any) -> Decimal | None:
+        found, listed = cost(own(tmp_path, text), **changes), cost(**changes)
+        return None if found is None or listed is None else Decimal(found.total) / listed.total
+
+    assert share(DISCOUNT) == Decimal("0.875")
+    assert share(DISCOUNT, response_model="gpt-4.1") == 1
+    assert share(DISCOUNT.replace('model = "gpt-4o*"', ""), response_model="gpt-4.1") == Decimal("0.875")
+    assert share(DISCOUNT.replace('model = "gpt-4o*"', ""), **CLAUDE) == 1
+    assert share(DISCOUNT.replace('provider = "openai"', 'upstream = "nimbus"')) == Decimal("0.875")
+    assert share(DISCOUNT.replace('provider = "openai"', 'upstream = "other"')) == 1
+    assert share(DISCOUNT + 'service_tier = "priority"') == 1
+    assert share(DISCOUNT + 'service_tier = "default"', service_tier="default") == Decimal("0.875")
+    later = DISCOUNT + DISCOUNT.replace("2026-03-01", "2026-02-01").replace("12.5", "50")
+    assert share(later) == Decimal("0.875"), "the one with the latest first day holds, alone"
+    assert share(DISCOUNT + DISCOUNT.replace("12.5", "50")) == Decimal("0.5"), "of equal ones the last"
+
+
+def test_a_discount_is_on_list_prices_alone(tmp_path: Path) -> None:
+    price = '[[price]]\nmodel = "gpt-4o*"\nfrom = 2026-01-01\ninput = 1\noutput = 1\n'
+    assert cost(own(tmp_path, price + DISCOUNT)) == cost(own(tmp_path, price))
+    usage = msgspec.structs.replace(make_usage(10, 5), reported_cost=ReportedCost(usd="0.5", byok=None, source="x"))
+    found = cost(own(tmp_path, DISCOUNT), usage=usage)
+    assert found is not None
+    assert (found.total, found.listed) == (5 * 10**11, 65_625_000)
+    assert cost(own(tmp_path, DISCOUNT), response_model="unknown") is None
+
+
+def test_a_web_search_has_the_discount_too(tmp_path: Path) -> None:
+    parts = [{"type": "server_tool", "name": "web_search", "requests": 3}]
+    usage = msgspec.structs.replace(make_usage(0, 0), parts=parts)
+    text = DISCOUNT.replace("openai", "anthropic").replace("gpt-4o*", "claude*")
+    listed, found = cost(**CLAUDE, usage=usage), cost(own(tmp_path, text), **CLAUDE, usage=usage)
+    assert listed is not None
+    assert found is not None
+    assert 0 < found.total * 1_000 == listed.total * 875
+
+
 def test_a_price_may_be_for_one_upstream_tier_and_region(tmp_path: Path) -> None:
     prices = own(
         tmp_path,

@@ -147,6 +147,18 @@ def is_provider(name: str) -> bool:
     return provider_named(name) is not None
 
 
+def provider_id(name: str) -> str | None:
+    """The id of the provider that an operator means by a name; None if the list has none."""
+    provider = provider_named(name)
+    return None if provider is None else str(provider.id)
+
+
+def seller_id(offer: Offer) -> str | None:
+    """The id of the provider whose list prices hold for an offer; None if none is known."""
+    seller = _seller_of(offer)
+    return None if seller is None else str(seller.provider.id)
+
+
 def _hour_of(provider: str, model: str, started: datetime) -> datetime:
     """The time by which the list is asked: an hour off peak where the list has peak hours that did not hold."""
     if provider != "deepseek" or model in _DAILY:

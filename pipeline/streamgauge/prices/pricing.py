@@ -197,9 +197,13 @@ class Prices:
         return rates
 
     def _looked_up(self, offer: Offer, row: LedgerRow, minute: int | None) -> Rates | Unpriced:
-        own = None if row.day is None else self._own.rates_of(offer, row.day)
+        started = None if minute is None else _EPOCH + timedelta(minutes=minute)
+        own = None if started is None else self._own.rates_of(offer, started)
         if own is not None:
             return own
         if self._own.has_no_price(row.upstream):
             return Unpriced.NO_SELLER
-        return rates_of(offer, None if minute is None else _EPOCH + timedelta(minutes=minute))
+        listed = rates_of(offer, started)
+        if isinstance(listed, Unpriced) or started is None:
+            return listed
+        return self._own.discounted(listed, offer, started)

@@ -11,7 +11,7 @@ follows from its side, from the cache, and from its modality, as far as the prov
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from decimal import Context, Decimal
 from functools import cached_property
 from typing import NamedTuple
@@ -132,6 +132,10 @@ class Rate:
         """The rate for prices of a million tokens in USD, times a factor."""
         return cls(_whole(base, factor), tuple((start, _whole(price, factor)) for start, price in above))
 
+    def scaled(self, factor: Decimal) -> "Rate":
+        """The rate times a factor, to whole numbers of 10**-18 USD."""
+        return Rate(_scaled(self.base, factor), tuple((start, _scaled(price, factor)) for start, price in self.above))
+
     def at(self, input_tokens: int | None) -> int | None:
         """The price for a request with so many input tokens; None if it depends on a number that is not known."""
         if not self.above:
@@ -145,6 +149,10 @@ class Rate:
 def _whole(price: Decimal, factor: Decimal) -> int:
     exact = _EXACT.multiply(price, factor).scaleb(_PRICE_DIGITS - _PER_DIGITS, _EXACT)
     return int(exact.to_integral_value(context=_EXACT))
+
+
+def _scaled(price: int, factor: Decimal) -> int:
+    return int(_EXACT.multiply(Decimal(price), factor).to_integral_value(context=_EXACT))
 
 
 def of_request(price: Decimal, factor: Decimal = Decimal(1)) -> int:
@@ -217,6 +225,19 @@ class Rates:
         if input_cost is None and output_cost is None:
             return Unpriced.NO_USAGE
         return Cost(input_cost, output_cost, self.source, self.date, lacks=self.lacks)
+
+    def scaled(self, factor: Decimal, source: str, date: str | None) -> "Rates":
+        """All prices times a factor, with another source and first day."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        rates = {name: rate.scaled(factor) for name, rate in values.items() if isinstance(rate, Rate)}
+        return replace(
+            self,
+            source=source,
+            date=date,
+            request=_scaled(self.request, factor),
+            search=None if self.search is None else _scaled(self.search, factor),
+            **rates,
+        )
 
     def cost_of_searches(self, searches: int) -> int:
         """The cost of this many web searches (10**-12 USD)."""
