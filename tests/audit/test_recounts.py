@@ -24,15 +24,29 @@ def line(stream: str, reported: int | None, low: int | None, high: int | None, *
 def outside(folder: Path, *lines: str) -> set[str]:
     path = folder / "recounts.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    return set(reported_outside(path))
+    return set(reported_outside(path).outside)
 
 
 def test_a_number_is_outside_if_it_is_beyond_the_range_and_its_tolerance(tmp_path: Path) -> None:
-    low, high = 500, 1_000
+    low, high = 800, 1_000
     least, most = low - low // PART - TOKENS, high + high // PART + TOKENS
     given = {"least": least, "below": least - 1, "most": most, "above": most + 1, "none": None}
     found = outside(tmp_path, *(line(name, reported, low, high) for name, reported in given.items()))
     assert found == {"below", "above"}
+
+
+def test_a_range_that_is_wider_than_half_of_the_number_accuses_nobody(tmp_path: Path) -> None:
+    lines = [line("wide", 400, 500, 701), line("narrow", 400, 500, 700), line("far", 2_000, 500, 1_000)]
+    path = tmp_path / "recounts.jsonl"
+    path.write_text("\n".join(lines))
+    found = reported_outside(path)
+    assert found.outside == {"narrow", "far"}
+    assert found.too_wide == 1
+    assert found.sentence.startswith(
+        "the reported output of 1 stream is outside of the recount's range, and no finding"
+    )
+    assert outside(tmp_path, line("within", 600, 100, 900)) == set()
+    assert reported_outside(path).sentence == ""
 
 
 def test_without_an_end_only_the_other_one_counts(tmp_path: Path) -> None:

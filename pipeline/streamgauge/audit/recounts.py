@@ -1,10 +1,12 @@
 """The results of `streamgauge recount --output jsonl`: the streams whose reported output is not what was counted.
 
 A recount says what a provider may bill for a stream (`low` to `high`). These ranges are of few recorded streams, so a
-reported number is a finding only if it is further away than a tolerance.
+reported number is a finding only if it is further away than a tolerance. A range that is wider than half of the reported
+number shows no error at all.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +14,8 @@ from streamgauge.errors import UsageFault
 
 # How far a reported number may be from the range: a fiftieth of the nearer end, and so many tokens.
 PART, TOKENS = 50, 8
+# The widest range that shows an error: this part of the reported number.
+WIDEST_PART = 2
 # Streams that are kept at most: about 200 MB of them.
 MAX_OUTSIDE = 1_000_000
 
@@ -30,19 +34,42 @@ class _Recount(msgspec.Struct):
 _INCOMPARABLE = frozenset({"incomplete_capture", "resumed", "media"})
 
 
-def reported_outside(path: Path) -> frozenset[str]:
-    """The ids of the streams whose reported output tokens are outside the range of their recount.
+class Recounts(NamedTuple):
+    """The recounts of a file. outside: the ids of the streams whose reported output tokens are outside of their range.
+    too_wide: how many streams would be, if their range were not too wide to show an error.
+    """
+
+    outside: frozenset[str] = frozenset()
+    too_wide: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """What is not judged, as a sentence; empty if all is."""
+        if not self.too_wide:
+            return ""
+        streams = "1 stream" if self.too_wide == 1 else f"{self.too_wide} streams"
+        return (
+            f"the reported output of {streams} is outside of the recount's range, and no finding: the range is wider than "
+            "half of the reported number"
+        )
+
+
+def reported_outside(path: Path) -> Recounts:
+    """The streams whose reported output tokens are not those that the recount allows.
 
     Raises UsageFault for a file that cannot be read, with its line.
     """
     decode = msgspec.json.Decoder(_Recount).decode
     outside: set[str] = set()
-    number = 0
+    number = too_wide = 0
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):  # noqa: B007 - an error names the line
                 if line.strip() and _is_outside(recount := decode(line)):
-                    outside.add(recount.stream_id)
+                    if _is_too_wide(recount):
+                        too_wide += 1
+                    else:
+                        outside.add(recount.stream_id)
                 if len(outside) > MAX_OUTSIDE:
                     raise UsageFault(
                         f"--recounts {path}: more than {MAX_OUTSIDE} streams differ: give a shorter period"
@@ -53,7 +80,7 @@ def reported_outside(path: Path) -> frozenset[str]:
         raise UsageFault(
             f"--recounts {path}: line {number}: not a line of `streamgauge recount --output jsonl`: {error}"
         ) from None
-    return frozenset(outside)
+    return Recounts(frozenset(outside), too_wide)
 
 
 def _is_outside(recount: _Recount) -> bool:
@@ -63,3 +90,9 @@ def _is_outside(recount: _Recount) -> bool:
     below = recount.low is not None and reported < recount.low - recount.low // PART - TOKENS
     above = recount.high is not None and reported > recount.high + recount.high // PART + TOKENS
     return below or above
+
+
+def _is_too_wide(recount: _Recount) -> bool:
+    if recount.low is None or recount.high is None or recount.output_tokens_reported is None:
+        return False
+    return (recount.high - recount.low) * WIDEST_PART > recount.output_tokens_reported

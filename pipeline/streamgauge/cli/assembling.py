@@ -32,6 +32,7 @@ from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Failure, Spool, failure_of
 from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
+from streamgauge.spool.text_store import TEXTS, TextStore, delete_texts
 from streamgauge.taps.proxy.request import route_of
 from streamgauge.worker.local import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 
@@ -77,8 +78,11 @@ class Assembling:
                 metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)
             state = opening.enter_context(contextlib.closing(_state(settings)))
             responses = opening.enter_context(contextlib.closing(_responses(settings)))
+            texts = _texts(settings)
+            if texts is not None:
+                opening.enter_context(contextlib.closing(texts))
             delivery = LedgerDelivery(ledger, metrics, self._on_new_records, take_rows)
-            loop = _loop(settings, self._spool, state, delivery, metrics, self._watched, responses)
+            loop = _loop(settings, self._spool, state, delivery, metrics, self._watched, responses, texts)
             metrics.register(ledger_size(settings))
             view.scope = lambda: Scope({0: loop.assembler})
             self._loop = loop
@@ -106,9 +110,10 @@ def _loop(
     metrics: Metrics,
     watched: WatchedThread,
     responses: ResponseCounters,
+    texts: TextStore | None,
 ) -> LocalLoop:
     try:
-        loop = LocalLoop(spool, state, delivery, metrics, settings.select(Limits), say, watched, responses)
+        loop = LocalLoop(spool, state, delivery, metrics, settings.select(Limits), say, watched, responses, texts)
     except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unreadable_state(settings, error) from None
     metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])
@@ -171,6 +176,19 @@ def _state(settings: Settings) -> StateFile:
         return StateFile(settings.data_dir / STATE_FILE)
     except (sqlite3.Error, OSError) as error:
         raise _unreadable_state(settings, error) from None
+
+
+def _texts(settings: Settings) -> TextStore | None:
+    """What keeps the texts of streams. If none are kept, those of an earlier run are deleted. Raises Unavailable."""
+    path = settings.data_dir / TEXTS
+    try:
+        if settings.text_age:
+            return TextStore(path, settings.text_bytes, settings.text_age, say)
+        delete_texts(path)
+    except (sqlite3.Error, OSError) as error:
+        cure = "free space on its disk" if failure_of(error) is Failure.DISK_FULL else "move the file away"
+        raise Unavailable(f"{path} cannot be used ({error}): {cure}, or choose another --data-dir") from None
+    return None
 
 
 def _unreadable_state(settings: Settings, error: Exception) -> Unavailable:

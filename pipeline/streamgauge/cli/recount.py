@@ -16,6 +16,7 @@ from streamgauge.recount.output import Outputs
 from streamgauge.recount.recount import Recount, recount
 from streamgauge.recount.vocabularies import Tokenizers
 from streamgauge.settings.declarations import Settings
+from streamgauge.spool.text_store import TEXTS
 
 # Columns of the table: what fits a terminal. JSON has all fields.
 _COLUMNS = (
@@ -35,7 +36,11 @@ def run(settings: Settings, args: Arguments) -> int:
 
     Returns 1 if a vocabulary is missing; otherwise as `replay` does.
     """
-    files, of_topic = recordings_of(settings, args)
+    texts = settings.data_dir / TEXTS
+    if not args.paths and settings.kafka is None and texts.is_file():
+        files, of_topic = [texts], False
+    else:
+        files, of_topic = recordings_of(settings, args)
     folder = None if args.vocabularies is None else Path(args.vocabularies)
     if folder is not None and not folder.is_dir():
         raise UsageFault(f"--vocabularies: there is no directory {folder}")

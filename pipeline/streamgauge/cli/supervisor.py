@@ -88,7 +88,10 @@ async def running_tap(
     check_certificates(settings)
     check_admin(settings)
     if to == "ledger":
-        check_attributes(settings, names_them=bool(settings.upstream or capturing))
+        names_them = bool(settings.upstream or capturing)
+        check_attributes(settings, names_them=names_them)
+        if settings.text_age and settings.capture == "masked" and names_them:
+            raise UsageFault("--text-age requires --capture full: a masked capture has no text")
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
         await asyncio.to_thread(_check_data_dir, settings)

@@ -20,6 +20,7 @@ HIDDEN_REASONING = "hidden_reasoning"  # the provider's own number was taken, or
 NOT_COMPLETED = "not_completed"  # the count is of what was delivered; the provider may have generated more
 TOO_MANY_TEXTS = "too_many_texts"  # a token at the border of two parts may have been split
 TOO_LONG = "too_long"  # the text exceeds a bound of memory or time: it was dropped
+WIDE_BAND = "wide_band"  # `low` to `high` is too wide for the reported number to be wrong
 REASONS = (
     MASKED,
     NO_TOKENIZER,
@@ -31,9 +32,12 @@ REASONS = (
     NOT_COMPLETED,
     TOO_MANY_TEXTS,
     TOO_LONG,
+    WIDE_BAND,
 )
+# A range that is wider than this part of the reported number accuses nobody: half of it.
+WIDEST_PART = 2
 # With one of these the counted text is the whole delivered text all the same.
-_STILL_EXACT = {NOT_COMPLETED}
+_STILL_EXACT = {NOT_COMPLETED, WIDE_BAND}
 # With one of these the reported number is of something else than the counted text.
 _INCOMPARABLE = {INCOMPLETE, RESUMED, MEDIA, NOT_COMPLETED}
 
@@ -84,6 +88,9 @@ def recount(record: Record, output: Output | None, name_of: NameOf = tokenizer_n
     if recounted is not None and NOT_COMPLETED in reasons:
         low = min(low, recounted)  # what the end of an answer adds did not come
     comparable = _INCOMPARABLE.isdisjoint(reasons)
+    highest = _highest(record, high, reasons)
+    if highest is not None and reported is not None and is_wide(low, highest, reported):
+        reasons.append(WIDE_BAND)
     return Recount(
         stream_id=record.stream_id,
         model=model,
@@ -93,11 +100,16 @@ def recount(record: Record, output: Output | None, name_of: NameOf = tokenizer_n
         difference=reported - recounted if reported is not None and recounted is not None and comparable else None,
         exact=recounted is not None and _STILL_EXACT.issuperset(reasons),
         low=low,
-        high=_highest(record, high, reasons),
+        high=highest,
         band=band.version,
         band_streams=band.streams,
         reasons=reasons,
     )
+
+
+def is_wide(low: int, high: int, reported: int) -> bool:
+    """Whether a range of tokens is wider than half of the reported number: then a number outside of it shows no error."""
+    return (high - low) * WIDEST_PART > reported
 
 
 def generated(record: Record) -> int:
@@ -130,7 +142,7 @@ def _reasons(record: Record, output: Output | None, name_of: NameOf) -> list[str
         TOO_MANY_TEXTS: output is not None and output.is_split,
         TOO_LONG: output is not None and output.is_too_long,
     }
-    return [reason for reason in REASONS if holds[reason]]
+    return [reason for reason, is_so in holds.items() if is_so]
 
 
 def _counter(output: Output | None) -> str | None:

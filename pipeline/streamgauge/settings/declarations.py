@@ -66,7 +66,8 @@ _REPLAYS = ("replay", "recount")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
 _ADMIN = (*_SERVICES, "demo")
 # The commands that make records, those that read a ledger, and all that only use one.
-TO_LEDGER = ("up", "up packets", "worker")
+_LOCAL = ("up", "up packets")
+TO_LEDGER = (*_LOCAL, "worker")
 LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
 AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff", "audit claim")
 LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", "ledger price", "ledger costs", *AUDIT_COMMANDS)
@@ -238,6 +239,21 @@ class LedgerSettings:
         _STORAGE,
         default_text="what leaves 1 GiB of its disk free (a tenth of a disk below 10 GiB)",
     )
+    text_age: int = _set(
+        whole(0, 366 * _DAY_S, unit="seconds"),
+        0,
+        "with --capture full: keep the text of streams in the data directory for this long, for `recount`; 0: not at all",
+        _LOCAL,
+        _STORAGE,
+    )
+    # The raw events of an answer of 1,000 tokens take some 20 KB, compressed.
+    text_bytes: int = _set(
+        whole(16 * 1024**2, 1024**5, unit="bytes"),
+        256 * 1024**2,
+        "largest size of the texts on disk: the oldest streams are deleted first",
+        _LOCAL,
+        _STORAGE,
+    )
     budgets: Path | None = _set(
         FILE,
         None,
@@ -374,7 +390,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         DIRECTORY,
         default_data_dir,
         "directory for the ledger, for keys, and for the spool: captured data that is not delivered yet",
-        (*_SERVICES, "replay", "demo", *LEDGER_COMMANDS),
+        (*_SERVICES, *_REPLAYS, "demo", *LEDGER_COMMANDS),
         _STORAGE,
         default_text="the user's state directory",
         elsewhere={"demo": "temporary"},

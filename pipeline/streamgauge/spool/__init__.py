@@ -8,6 +8,7 @@
 | read_counters.py | the balance of reads: seen, delivered, dropped by reason (`DropReason`) |
 | response_counters.py | the same for responses; mapped_file.py: the files of both |
 | reserve.py | disk space that is kept for the last rows |
+| text_store.py | the text of streams that is kept for a recount, beside the spool |
 """
 
 from streamgauge.spool.reserve import Reserve

@@ -1,9 +1,9 @@
 """Worker without Kafka: spool -> assembler -> ledger, in one thread of one process. It imports neither Faust nor aiokafka.
 
-The order of durable writes is the same as with Kafka: first the records (the ledger stores each stream once), then the
-changed state, then the removal of the spool's rows. After a crash in between, rows are read again: the assembler skips
-rows that its state includes, and the ledger recognises the records that it has. The log's time is the tap's own
-monotonic clock, since there is one tap: a step of the wall clock abandons no stream.
+The order of durable writes is the same as with Kafka: first the records (the ledger stores each stream once), and the texts
+that are kept, then the changed state, then the removal of the spool's rows. After a crash in between, rows are read again:
+the assembler skips rows that its state includes, and the ledger recognises the records that it has. The log's time is the
+tap's own monotonic clock, since there is one tap: a step of the wall clock abandons no stream.
 """
 
 import sqlite3
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.live.mailbox import WatchedThread
@@ -22,6 +23,7 @@ from streamgauge.metrics.table import DEAD_LETTERS, SILENT_STREAMS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
 from streamgauge.spool.response_counters import NotCaptured, ResponseCounters
+from streamgauge.spool.text_store import TextStore
 
 # How long the loop waits for a row before it answers the page's requests again (seconds).
 POLL_S = 0.05
@@ -112,7 +114,7 @@ class LocalLoop:
 
     Raises sqlite3.Error and msgspec.DecodeError if the state cannot be read.
     `say` takes a sentence for the operator, once when something begins to fail and once when it works again. `watch` is
-    called on the loop's thread. `responses`: counts the streams that get no record.
+    called on the loop's thread. `responses`: counts the streams that get no record. `texts`: keeps the text of streams.
     """
 
     def __init__(
@@ -125,7 +127,9 @@ class LocalLoop:
         say: Callable[[str], None],
         watch: WatchedThread | None = None,
         responses: ResponseCounters | None = None,
+        texts: TextStore | None = None,
     ) -> None:
+        self._texts = texts
         self._watch = watch
         self._responses = responses
         self._spool = spool
@@ -184,6 +188,8 @@ class LocalLoop:
 
         Whether rows were processed, or the checkpoint was made.
         """
+        if self._texts is not None:
+            self._texts.expire(now)
         try:
             worked = self.checkpoint(now) if last else self.step(now)
         except (DeliveryFailed, sqlite3.Error) as error:
@@ -214,11 +220,13 @@ class LocalLoop:
         return bool(rows)
 
     def checkpoint(self, now: float) -> bool:
-        """Store records that are not yet delivered, save the state, then remove the rows from the spool.
+        """Store records that are not yet delivered, and texts, save the state, then remove the rows from the spool.
 
         Raises DeliveryFailed and sqlite3.Error; it may be called again.
         """
         self._store()
+        if self._texts is not None:
+            self._texts.commit()
         self._state.save(self._assembler)
         if self._held:
             self._spool.done(self._held)
@@ -258,7 +266,16 @@ class LocalLoop:
             return self._assembler.take_finished()
         self._metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
+        self._keep_text(bundle, records)
         return records
+
+    def _keep_text(self, bundle: Bundle, records: list[Record]) -> None:
+        if self._texts is None:
+            return
+        try:
+            self._texts.take(bundle, records, lambda stream: self._assembler.state_of(stream, whole=False) is not None)
+        except Exception as error:  # noqa: BLE001 - records come first
+            report_fault("the store of texts", error)
 
     def _dead_letter(self, row: Row, stage: str, error_class: str) -> None:
         self._state.keep_dead_letter(row, error_class)

@@ -55,8 +55,8 @@ def log_of(path: Path, how: ReplaySettings, tally: Tally) -> Log:
         first = opened.read(FIRST_BYTES)
         suffix = path.suffix.lower()
         kind = format_of(first, suffix)
-        if kind is Format.SPOOL:
-            yield from spool_rows.logged(path, tally)
+        if kind in (Format.SPOOL, Format.TEXTS):
+            yield from (spool_rows.logged if kind is Format.SPOOL else spool_rows.logged_texts)(path, tally)
             return
         if kind is Format.BODY and suffix in FORMATS_BY_SUFFIX:
             raise BrokenRecording(f"its content is not that of {FORMATS_BY_SUFFIX[suffix]}")

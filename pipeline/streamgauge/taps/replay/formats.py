@@ -34,6 +34,7 @@ class Format(Enum):
     FLOWS = auto()
     CAPTURE = auto()  # pcap, pcapng
     SPOOL = auto()
+    TEXTS = auto()  # the texts that `up` keeps
     DATABASE = auto()  # another SQLite file
     PACKED = auto()  # an archive of recordings
 
@@ -41,7 +42,7 @@ class Format(Enum):
 _SQLITE = b"SQLite format 3\0"
 # Offset of the application id in an SQLite file, big-endian (https://sqlite.org/fileformat.html, 1.3).
 _APPLICATION_AT = slice(68, 72)
-_SPOOL_APPLICATION = b"SGSP"
+_APPLICATIONS = {b"SGSP": Format.SPOOL, b"SGTX": Format.TEXTS}
 # https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html, 4: microseconds and nanoseconds, either byte order.
 _PCAP = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1")
 # https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html, 4.1: block type, length, byte-order magic. The type alone
@@ -88,7 +89,7 @@ def format_of(first: bytes, suffix: str = "") -> Format:
     the dot.
     """
     if first.startswith(_SQLITE):
-        return Format.SPOOL if first[_APPLICATION_AT] == _SPOOL_APPLICATION else Format.DATABASE
+        return _APPLICATIONS.get(first[_APPLICATION_AT], Format.DATABASE)
     if first.startswith(_PCAP) or _PCAPNG.match(first):
         return Format.CAPTURE
     if suffix in _ARCHIVES and first.startswith(_ARCHIVES[suffix]):
