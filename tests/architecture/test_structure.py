@@ -118,6 +118,7 @@ EDGES: dict[str, set[str]] = {
     "spool/file.py": set(),
     "spool/row_clock.py": set(),
     "spool/reserve.py": set(),
+    "spool/text_store.py": set(),
     "taps/httpx.py": set(),
     "taps/httpx_streams.py": set(),
     "taps/inprocess/capture.py": set(),

@@ -42,11 +42,11 @@ def test_a_range_that_is_wider_than_half_of_the_number_accuses_nobody(tmp_path: 
     found = reported_outside(path)
     assert found.outside == {"narrow", "far"}
     assert found.too_wide == 1
-    assert found.sentence.startswith(
-        "the reported output of 1 stream is outside of the recount's range, and no finding"
-    )
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "the reported output of 1 stream is outside of the range of its recount, and no finding"
+    ]
     assert outside(tmp_path, line("within", 600, 100, 900)) == set()
-    assert reported_outside(path).sentence == ""
+    assert reported_outside(path).notes == []
 
 
 def test_without_an_end_only_the_other_one_counts(tmp_path: Path) -> None:

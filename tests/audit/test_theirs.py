@@ -90,6 +90,10 @@ def test_without_a_rate_the_money_of_the_provider_is_unknown_and_its_tokens_are_
     rows = [billed("2026-11-03", "10", "EUR"), billed("2026-11-04", "10", "EUR"), billed("2026-11-04", "10", "CNY")]
     theirs = read(EUROS, *rows, billed("2026-11-04", "10", "USD", "openai"))
     assert theirs.without_rate == {"EUR": 1, "CNY": 1}
+    assert [note.partition(":")[0] for note in theirs.unconverted] == [
+        "1 row with money in CNY, for whose day there is no rate",
+        "1 row with money in EUR, for whose day there is no rate",
+    ]
     assert {provider: shape.has_money for provider, shape in theirs.shapes.items()} == {"azure": False, "openai": True}
     assert sum(cell.tokens.total for cell in theirs.cells.values()) == 20
 

@@ -176,6 +176,8 @@ TABLE: dict[str, Ways] = {
     "ledger_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "ledger_age": (None, (86_400, 86_400), ("100000", 100_000), ("3162240000", 3_162_240_000)),
     "ledger_bytes": (None, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
+    "text_age": (0, (3_600, 3_600), ("7200", 7_200), ("86400", 86_400)),
+    "text_bytes": (256 * 2**20, (2**25, 2**25), ("30000000", 30_000_000), ("40000000", 40_000_000)),
     "budgets": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
     "prices": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("~/a", Path.home() / "a")),
     "admin_token_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),

@@ -99,7 +99,7 @@ def test_a_stream_is_read_back_with_the_record_that_it_had(kept: Kept) -> None:
 def test_any_order_and_any_kill_gives_the_same_texts(
     tmp_path_factory: pytest.TempPathFactory, seed: int, per_bundle: int, kill_at: int
 ) -> None:
-    """A kill loses what was taken after the last commit. After it all bundles come again, to the last saved state or to none."""
+    """A kill loses what was taken after the last commit. Then all bundles come again, to the saved state or to none."""
     folder, chance = tmp_path_factory.mktemp("texts"), random.Random(seed)
     bundles = bundles_of(interleaved(4, seed), per_bundle)
     commit_at = chance.randint(0, kill_at)

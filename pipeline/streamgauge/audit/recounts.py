@@ -43,15 +43,15 @@ class Recounts(NamedTuple):
     too_wide: int = 0
 
     @property
-    def sentence(self) -> str:
-        """What is not judged, as a sentence; empty if all is."""
+    def notes(self) -> list[str]:
+        """What is not judged: one sentence, or none."""
         if not self.too_wide:
-            return ""
+            return []
         streams = "1 stream" if self.too_wide == 1 else f"{self.too_wide} streams"
-        return (
-            f"the reported output of {streams} is outside of the recount's range, and no finding: the range is wider than "
-            "half of the reported number"
-        )
+        return [
+            f"the reported output of {streams} is outside of the range of its recount, and no finding: the range is wider "
+            "than half of the reported number"
+        ]
 
 
 def reported_outside(path: Path) -> Recounts:

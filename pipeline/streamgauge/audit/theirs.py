@@ -166,6 +166,15 @@ class Theirs:
         if again:
             self._find_repeated(again)
 
+    @property
+    def unconverted(self) -> list[str]:
+        """A sentence for each currency whose money is not compared."""
+        return [
+            f"{rows} row{'' if rows == 1 else 's'} with money in {currency}, for whose day there is no rate: the money of "
+            "their provider is not compared; --rates FILE gives rates"
+            for currency, rows in sorted(self.without_rate.items())
+        ]
+
     def lines(self, wanted: Callable[[GroupKey], bool]) -> Iterable[tuple[GroupKey, InvoiceLine]]:
         """The rows of the wanted cells, from another reading."""
         for file in self.files:

@@ -20,7 +20,7 @@ from streamgauge.audit.period import Period, day_after
 from streamgauge.audit.provenance import digest_of, provenance
 from streamgauge.audit.rates_file import NO_RATES, load_rates
 from streamgauge.audit.reconcile import reconcile
-from streamgauge.audit.recounts import reported_outside
+from streamgauge.audit.recounts import Recounts, reported_outside
 from streamgauge.audit.result import InvoiceUsed, Provenance, Result, Tolerance, encode
 from streamgauge.audit.runs import FileUsed, Inputs, Run, Runs
 from streamgauge.audit.scope import accept, load_scope
@@ -73,7 +73,7 @@ class Audit:
         self._mapping = mapping_in(args.map)
         self._rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
         self._scope = (*(load_scope(Path(args.scope)) if args.scope else ()), *accept(args.accept or ()))
-        self._miscounted = frozenset() if args.recounts is None else reported_outside(Path(args.recounts))
+        self._recounts = Recounts() if args.recounts is None else reported_outside(Path(args.recounts))
         self._invoices = open_invoices(map(Path, args.invoice), self._mapping.meters, args.cost)
         self.is_preliminary = _is_preliminary(self.period, args.settle_days, moment)
 
@@ -81,7 +81,7 @@ class Audit:
         """The result. Raises InvoiceError or Unavailable."""
         period, tolerance, ours = self.period, self._tolerance, Ours(ledger, self.period, self._mapping)
         theirs = Theirs(self._invoices, period, self._mapping, self._rates)
-        reconciled = reconcile(ours, theirs, period, Decimal(tolerance.usd), self._miscounted)
+        reconciled = reconcile(ours, theirs, period, Decimal(tolerance.usd), self._recounts.outside)
         if self.is_preliminary:
             reconciled.findings.add(_preliminary(period, self._args.settle_days))
         findings = reconciled.findings.all(reconciled.unmapped)
@@ -89,6 +89,7 @@ class Audit:
         self.invoices_sha256 = sorted(file.sha256 for file in self._invoices)
         result = conclude(reconciled.cells, reconciled.shapes, findings, period, tolerance, self._scope)
         result.notes += [note for file in self._invoices for note in file.notes]
+        result.notes += [*theirs.unconverted, *self._recounts.notes]
         result.provenance = _provenance(self._args, ours.sha256, self._invoices)
         return result
 
