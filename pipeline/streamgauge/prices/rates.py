@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Context, Decimal
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamgauge.core.modalities import AUDIO, DOCUMENT, IMAGE, OTHER, TEXT, VIDEO
 from streamgauge.ledger import Cost, LedgerRow
@@ -229,7 +229,7 @@ class Rates:
     def scaled(self, factor: Decimal, source: str, date: str | None) -> "Rates":
         """All prices times a factor, with another source and first day."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        rates = {name: rate.scaled(factor) for name, rate in values.items() if isinstance(rate, Rate)}
+        rates: dict[str, Any] = {name: rate.scaled(factor) for name, rate in values.items() if isinstance(rate, Rate)}
         return replace(
             self,
             source=source,
