@@ -129,7 +129,7 @@ def test_a_cut_stream_has_what_was_delivered_and_what_may_be_billed(tmp_path: Pa
 def test_a_masked_capture_gives_a_range_by_characters(tmp_path: Path) -> None:
     one = recounted(tmp_path, stream(), capture="masked")
     assert (one.tokenizer, one.output_tokens_recounted, one.difference, one.exact) == (None, None, None, False)
-    assert (one.low, one.high, one.band, one.reasons) == (0, 5 + 9, ALL, ["masked"])
+    assert (one.low, one.high, one.band, one.reasons) == (0, 5 + 9, ALL, ["masked", "wide_band"])
 
 
 def test_another_model_gives_a_range_by_characters_of_its_version(tmp_path: Path) -> None:
@@ -143,30 +143,30 @@ def test_another_model_gives_a_range_by_characters_of_its_version(tmp_path: Path
 
 def test_a_missing_vocabulary_is_said(tmp_path: Path) -> None:
     one = recounted(tmp_path, stream(), tokenizer=None)
-    assert (one.output_tokens_recounted, one.reasons) == (None, ["vocabulary_missing"])
+    assert (one.output_tokens_recounted, one.reasons) == (None, ["vocabulary_missing", "wide_band"])
     assert one.high is not None
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [({"resumed_from": "5"}, "resumed"), ({"response_model": "gpt-4-0613"}, "no_public_tokenizer")],
+    [({"resumed_from": "5"}, "resumed"), ({"response_model": "gpt-4-0613"}, "no_public_tokenizer wide_band")],
 )
 def test_what_cannot_be_compared_has_no_difference(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     one = recounted(tmp_path, stream(), **changes)
-    assert (one.difference, one.exact, one.reasons) == (None, False, [reason])
+    assert (one.difference, one.exact, one.reasons) == (None, False, reason.split())
 
 
 def test_a_text_above_the_bound_gives_a_range_by_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_module, "MAX_TEXT", 9)
     line = recounted(tmp_path, stream())
     assert (line.tokenizer, line.output_tokens_recounted, line.difference, line.exact) == (None, None, None, False)
-    assert (line.low, line.high, line.band, line.reasons) == (0, 5 + 9, ALL, ["too_long"])
+    assert (line.low, line.high, line.band, line.reasons) == (0, 5 + 9, ALL, ["too_long", "wide_band"])
 
 
 def test_a_piece_above_the_bound_gives_a_range_by_characters(tmp_path: Path) -> None:
     text = "a" * (MAX_UNCUT + 1)
     line = recounted(tmp_path, stream(MODEL, f'{{"content":"{text}"}}', tokens=2_000))
-    assert (line.output_tokens_recounted, line.exact, line.reasons) == (None, False, ["too_long"])
+    assert (line.output_tokens_recounted, line.exact, line.reasons) == (None, False, ["too_long", "wide_band"])
     assert (line.low, line.high) == (1_634, 9_831 + 9)
 
 
@@ -178,6 +178,16 @@ def test_a_tokenizer_of_the_user_counts(tmp_path: Path) -> None:
     [record] = Replaying(settings, None, assembler=outputs.assembler).records([file], of_topic=False)
     line = recount(record, outputs.take(record), lambda _: "own-1")
     assert (line.tokenizer, line.output_tokens_recounted, line.exact, line.reasons) == ("own-1", 10, True, [])
+
+
+@pytest.mark.parametrize(("reported", "is_wide"), [(211, True), (212, False), (250, False), (1_000, False)])
+def test_a_range_wider_than_half_of_the_reported_number_says_so(
+    tmp_path: Path, *, reported: int, is_wide: bool
+) -> None:
+    body = stream("vendor/claude-x-1", '{"content":"' + "a" * 1000 + '"}', tokens=reported)
+    one = recounted(tmp_path, body, tokenizer=None)
+    assert (one.low, one.high) == (200, 306)
+    assert ("wide_band" in one.reasons) == is_wide
 
 
 def test_an_incomplete_capture_has_no_difference(tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ from streamgauge.core.record import Record, encode_record
 from streamgauge.spool.text_store import EXPIRE_EVERY_S, TextStore
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.spool_rows import logged_texts
+from tests.faults.small_disk import SmallDisk, small_disk
 from tests.streams import MS, bundles_of, chat_segments, interleaved, opening, stream_id
 
 MIB = 1024**2
+__all__ = ["small_disk"]  # a fixture
 
 
 class Clock:
@@ -265,6 +267,24 @@ def test_a_disk_that_refuses_costs_the_texts_of_that_moment(kept: Kept) -> None:
     assert kept.said[1:] == ["texts are kept again"]
     assert kept.streams() == ids(4)
     assert len(kept.records) == 4
+
+
+def test_a_full_disk_costs_texts_and_raises_nothing(small_disk: SmallDisk) -> None:
+    kept = Kept(small_disk.path)
+    kept.take_streams(1)
+    kept.store.commit()
+    with small_disk.full():
+        for number in range(2, 60):
+            kept.take_streams(number, tokens=200)
+            kept.store.commit()
+        assert len(kept.said) == 1
+        assert "texts.sqlite cannot be written" in kept.said[0]
+    kept.take_streams(60)
+    kept.store.commit()
+    assert kept.said[1:] == ["texts are kept again"]
+    assert {*ids(1, 60)} <= {*kept.streams()}
+    assert len(kept.records) == 60
+    kept.store.close()
 
 
 def test_the_file_is_for_its_user_alone(kept: Kept) -> None:

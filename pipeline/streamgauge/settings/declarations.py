@@ -242,9 +242,10 @@ class LedgerSettings:
     text_age: int = _set(
         whole(0, 366 * _DAY_S, unit="seconds"),
         0,
-        "with --capture full: keep the text of streams in the data directory for this long, for `recount`; 0: not at all",
+        "with --capture full: keep the text of streams in the data directory for this long, so that `recount` can count it",
         _LOCAL,
         _STORAGE,
+        default_text="0, no text is kept",
     )
     # The raw events of an answer of 1,000 tokens take some 20 KB, compressed.
     text_bytes: int = _set(

@@ -233,12 +233,13 @@ def _open(path: Path, max_bytes: int) -> sqlite3.Connection:
         database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA secure_delete = ON").fetchall()
         database.execute(f"PRAGMA max_page_count = {max_bytes // _PAGE_BYTES}").fetchall()
-        database.execute("PRAGMA journal_mode = WAL").fetchall()
         database.execute("PRAGMA synchronous = FULL")
         if database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
             database.executescript(
                 f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {_LAYOUT}; COMMIT;"
             )
+        # After the tables: the file's own header says what it is, before the log is ever folded into it.
+        database.execute("PRAGMA journal_mode = WAL").fetchall()
     except BaseException:
         database.close()
         raise
