@@ -48,6 +48,8 @@ def test_a_host_of_a_cloud_is_that_clouds() -> None:
         ("aiplatform.googleapis.com", "google cloud"),
         ("generativelanguage.googleapis.com:443", "google cloud"),
         ("s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com"),
+        ("azure", "microsoft"),
+        ("vertex_ai", "google cloud"),
     ):
         assert Mapping().provider_of(host) == provider
 

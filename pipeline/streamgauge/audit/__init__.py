@@ -12,6 +12,7 @@ reconcile.py    adds up and compares; explain.py: which cause is tried when
 causes.py       causes in tokens; moves.py: streams billed in another cell; subsets.py: streams that add up to a difference
 money.py        causes in money; zones.py: invoices in another time zone
 findings.py     what records show without an invoice; recounts.py: results of `recount`
+gateway_logs.py makes records of what gateways have logged
 fetch.py        gets a provider's usage and costs of a month from its admin API
 conclude.py     makes the result, and checks it; result.py: the result, as schemas/audit.v1.json describes it
 scope.py        what is known beforehand; provenance.py: what a result was made of

@@ -32,6 +32,15 @@ _HOSTS = {
     "api.groq.com": "groq",
     "generativelanguage.googleapis.com": "google cloud",
 }
+# Upstreams that are named as LiteLLM and Helicone name the clouds.
+_NAMES = {
+    "azure": "microsoft",
+    "azure_ai": "microsoft",
+    "bedrock": "aws",
+    "gemini": "google cloud",
+    "vertex_ai": "google cloud",
+    "fireworks_ai": "fireworks",
+}
 # The ends of hosts that have a name for each resource or region of a cloud.
 _CLOUD_HOSTS = (
     (".openai.azure.com", "microsoft"),
@@ -79,7 +88,7 @@ def _provider_of_host(upstream: str) -> str:
     if _BEDROCK_HOST.fullmatch(host):
         return "aws"
     cloud = next((provider for end, provider in _CLOUD_HOSTS if host.endswith(end)), None)
-    return cloud or _HOSTS.get(host, upstream)
+    return cloud or _HOSTS.get(host) or _NAMES.get(host, upstream)
 
 
 def mapping_of(text: str, source: str) -> Mapping:

@@ -13,6 +13,7 @@ from streamgauge import __version__
 from streamgauge.audit.amounts import usd_text
 from streamgauge.audit.conclude import conclude, nothing_compared
 from streamgauge.audit.findings import Finding
+from streamgauge.audit.gateway_logs import note_of_imports
 from streamgauge.audit.invoices import InvoiceFile, open_invoices
 from streamgauge.audit.mapping import Mapping, mapping_of
 from streamgauge.audit.ours import Ours
@@ -90,6 +91,8 @@ class Audit:
         result = conclude(reconciled.cells, reconciled.shapes, findings, period, tolerance, self._scope)
         result.notes += [note for file in self._invoices for note in file.notes]
         result.notes += [*theirs.unconverted, *self._recounts.notes]
+        if note := note_of_imports(ledger, self.period):
+            result.notes.append(note)
         result.provenance = _provenance(self._args, ours.sha256, self._invoices)
         return result
 

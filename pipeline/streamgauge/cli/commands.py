@@ -351,13 +351,26 @@ examples:
   streamgauge replay recordings/ --output jsonl | streamgauge ledger import -
   streamgauge ledger import records.jsonl --ledger postgresql://db/streamgauge
       copies a ledger that `ledger export records.jsonl` wrote; records keep their cost
+  streamgauge ledger import spend_logs.json --format litellm
+      where no tap stands yet: records of the calls that a gateway has logged
 
 Each stream is stored once: importing a file again changes nothing. A record without a cost gets the price of its day; for
 records that are known, `ledger price` computes it again.
 
 Exit code 1: a line is no record, or the ledger has another record of that stream, which stays; all others are stored.
 """,
-            (_paths("paths", "FILE", "files with one record a line; - for stdin"),),
+            (
+                _paths("paths", "FILE", "files with one record a line, - for stdin; or a gateway's log"),
+                _option(
+                    "--format",
+                    "what the files hold: records, or what a gateway has logged",
+                    type=click.Choice(("records", "litellm", "langfuse", "helicone")),
+                    default="records",
+                ),
+                _option(
+                    "--provider", "provider of the calls of a log that names none (Langfuse), such as openai", "NAME"
+                ),
+            ),
             module="ledger",
         ),
         Command(

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
+from streamgauge.audit.gateway_logs import IMPORTED, LOGS, Unreadable, records_of
 from streamgauge.cli.ledgers import MissingLedger, ledger_to_read, ledger_when_needed, opened_ledger
 from streamgauge.cli.parser import Arguments
 from streamgauge.cli.stream_costs import prices_of
@@ -39,8 +40,9 @@ from streamgauge.ledger import (
 )
 from streamgauge.ledger.budgets import BudgetState, budget_states, load_budgets
 from streamgauge.ledger.cost import usd
-from streamgauge.ledger.row import KINDS, MAX_ATTEMPT, microseconds_of
+from streamgauge.ledger.row import KINDS, MAX_ATTEMPT, microseconds_of, row_of
 from streamgauge.ledger.zones import month_of, zone_of
+from streamgauge.recorder.stream_id import derived_stream_id
 from streamgauge.runtime.nearest import nearest
 from streamgauge.settings.declarations import Settings
 from streamgauge.taps import TAPS
@@ -169,7 +171,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "finish_reason": ("stop", "length", "tool_calls", "content_filter", "error", "paused"),
     "usage_source": ("final", "partial", "estimated", "absent"),
     "dialect": (*BY_NAME, OTHER),
-    "tap": tuple(tap.name for tap in TAPS),
+    "tap": (*(tap.name for tap in TAPS), IMPORTED),
 }
 _FORMS = {
     "day": (re.compile(r"\d{4}-\d\d-\d\d", re.ASCII), "a day such as 2026-11-01"),
@@ -368,6 +370,8 @@ def _write_parquet(pyarrow: Any, file: BinaryIO, records: Iterable[bytes], tenan
 
 # Records of one transaction, as the worker's sink has it.
 _BATCH = 500
+# The format of files that hold records, of `ledger import`.
+RECORDS = "records"
 # A longer line is no record (bytes): a record has some KiB.
 _MAX_LINE = 16 * 1024 * 1024
 # Unreadable lines of a file that are reported one by one; the others are only counted.
@@ -378,8 +382,8 @@ class _Imported:
     """What became of the lines of one file."""
 
     def __init__(self, file: str) -> None:
-        self._file = file
-        self.new = self.same = self.different = self.unpriced = self.unreadable = 0
+        self.file = file
+        self.new = self.same = self.different = self.unpriced = self.unreadable = self.left_out = 0
 
     def add(self, inserted: Inserted) -> None:
         """Counts one transaction."""
@@ -388,18 +392,21 @@ class _Imported:
         self.different += inserted.different
         self.unpriced += inserted.unpriced
 
-    def refuse(self, line: int, error: UnreadableRecordError) -> None:
+    def refuse(self, line: int, error: UnreadableRecordError | str) -> None:
         """Counts a line that holds no record, and says why."""
         self.unreadable += 1
         if self.unreadable <= _REPORTED:
-            _say(f"{self._file}: line {line}: {error}")
+            _say(f"{self.file}: line {line}: {error}")
 
     @property
     def sentence(self) -> str:
         """All counts."""
+        left_out = (
+            f", {self.left_out} left out: answered by the gateway, or no call of a model" if self.left_out else ""
+        )
         return (
-            f"{self._file}: {self.new} new record{_s(self.new)} ({self.unpriced} without a price), {self.same} known, "
-            f"{self.different} different from the known one, {self.unreadable} unreadable line{_s(self.unreadable)}"
+            f"{self.file}: {self.new} new record{_s(self.new)} ({self.unpriced} without a price), {self.same} known, "
+            f"{self.different} different from the known one, {self.unreadable} unreadable line{_s(self.unreadable)}{left_out}"
         )
 
 
@@ -410,8 +417,14 @@ def _import(settings: Settings, args: Arguments) -> int:
     has_findings = False
     with opened_ledger(settings, prices_of(settings)) as ledger:
         for path in args.paths:
-            with _opened(path) as file:
-                imported = _import_file(ledger, file, "stdin" if str(path) == "-" else str(path))
+            if args.format == RECORDS:
+                with _opened(path) as file:
+                    name = "stdin" if str(path) == "-" else str(path)
+                    imported = _Imported(name)
+                    _store(ledger, _rows_of(_lines_of(file), imported), imported)
+            else:
+                imported = _Imported(str(path))
+                _store(ledger, _rows_of_log(path, args, imported), imported)
             _say(imported.sentence)
             has_findings = has_findings or imported.unreadable > 0 or imported.different > 0
     return FOUND if has_findings else DONE
@@ -430,15 +443,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _import_file(ledger: Ledger, file: BinaryIO, name: str) -> _Imported:
-    imported = _Imported(name)
-    rows = _rows_of(_lines_of(file), imported)
+def _store(ledger: Ledger, rows: Iterator[LedgerRow], imported: _Imported) -> None:
     while batch := list(islice(rows, _BATCH)):
         try:
             imported.add(ledger.insert(batch))
         except LedgerUnavailableError as error:
-            raise Unavailable(f"{error}; import {name} again: records that are stored are not stored twice") from None
-    return imported
+            again = f"import {imported.file} again: records that are stored are not stored twice"
+            raise Unavailable(f"{error}; {again}") from None
 
 
 def _rows_of(lines: Iterable[tuple[int, bytes]], imported: _Imported) -> Iterator[LedgerRow]:
@@ -447,6 +458,24 @@ def _rows_of(lines: Iterable[tuple[int, bytes]], imported: _Imported) -> Iterato
             yield LedgerRow.of_line(line)
         except UnreadableRecordError as why:
             imported.refuse(number, why)
+
+
+def _rows_of_log(path: Path, args: Arguments, imported: _Imported) -> Iterator[LedgerRow]:
+    """The rows of a gateway's log. Raises UsageFault, also (as InvoiceError) for a file that is no such log."""
+    if str(path) == "-":
+        raise UsageFault(f"--format {args.format} reads files: give a file instead of -")
+    if not LOGS[args.format].names_provider and not args.provider:
+        raise UsageFault(f"--format {args.format} names no provider: give it, as in --provider openai")
+    for number, record in enumerate(records_of(path, args.format, args.provider, derived_stream_id), 1):
+        if record is None:
+            imported.left_out += 1
+        elif isinstance(record, Unreadable):
+            imported.refuse(record.line, record.fault)
+        else:
+            try:
+                yield row_of(record)
+            except UnreadableRecordError as why:
+                imported.refuse(number, why)
 
 
 def _lines_of(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -231,6 +231,18 @@ class InvoiceFile:
         return f"{fault}; of any other provider bring a table with the columns of FOCUS"
 
 
+def table_of(source: Source) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """The rows of a CSV or JSON file, each with its line. Raises BadTextError, UnicodeDecodeError or OSError."""
+    chunks = codecs.iterdecode(source.read(), "utf-8-sig")
+    first = next(chunks, "")
+    if first.lstrip()[:1] in ("{", "["):
+        for row in rows_of(_with(first, chunks), {}):
+            if row.values is not None:
+                yield row.line, row.values
+        return
+    yield from CsvRows(_with(first, chunks), lambda header: len(header) > 1)
+
+
 class _Covered:
     """The spans of buckets: of whole minutes, so that rows for single requests are not held."""
 
