@@ -130,8 +130,10 @@ class _WholeLines:
     """Finds the line that a record belongs to. Names of models of one family are one where a side has only one of them."""
 
     def __init__(self, lines: Iterable[Line], period: Period, mapping: ProviderMapping) -> None:
-        self._lines = list(lines)
-        self._models = {(line.provider, line.model) for line in self._lines}
+        self._lines: dict[tuple[str, str | None], list[Line]] = {}
+        for line in lines:
+            self._lines.setdefault((line.provider, line.day), []).append(line)
+        self._models = {(provider, line.model) for (provider, _), own in self._lines.items() for line in own}
         self._day_of = DayOf(period.timezone)
         self._mapping = mapping
 
@@ -144,9 +146,8 @@ class _WholeLines:
         key = self._mapping.our_key(record.tenant, record.credential_id)
         tier = "standard" if record.service_tier in _STANDARD else record.service_tier
         model = record.response_model or record.request_model
-        for line in self._lines:
-            is_same = line.provider == provider and line.day in (None, day) and self._is_model(line, model)
-            if is_same and line.key in (None, key) and line.tier in (None, tier):
+        for line in (*self._lines.get((provider, day), ()), *self._lines.get((provider, None), ())):
+            if self._is_model(line, model) and line.key in (None, key) and line.tier in (None, tier):
                 return line
         return None
 

@@ -48,7 +48,8 @@ def differences(run: Run, kept: Result, again: Result, inputs: Inputs, ledger_sh
     elif not said:
         said.append("The result is the same, written in another form.")
     if kept.lines != again.lines:
-        count = sum(line not in kept.lines for line in again.lines)
+        before = {msgspec.json.encode(line) for line in kept.lines}
+        count = sum(msgspec.json.encode(line) not in before for line in again.lines)
         said.append(f"Lines: {len(kept.lines)} kept, {len(again.lines)} now, {count} of them not as they were.")
     return said
 
