@@ -29,15 +29,22 @@ def test_a_cell_is_cut_and_cannot_move_the_cursor(capsys: pytest.CaptureFixture[
 
 
 def test_text_is_broken_where_a_line_is_too_wide_and_numbers_are_not(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [["a cause with a long name", "1,234,567,890.12", "second"], ["b", "2.00", "x" * 15]]
+    rows = [
+        ["a cause with a long name", "1,234,567,890.12", "second"],
+        ["tokens_again", "2.00", "claude-sonnet-4"],
+        ["2026-11-01 to 2026-11-02", "1.00", "x" * 12],
+    ]
     print_table(["cause", "USD", "model"], rows, None, numbers=("USD",), line_width=42)
     assert capsys.readouterr().out.splitlines() == [
-        "cause                     USD  model",
-        "a cause      1,234,567,890.12  second",
-        "with a long",
-        "name",
-        "b                        2.00  xxxxxxxxxxx",
-        "                               xxxx",
+        "cause                    USD  model",
+        "a cause     1,234,567,890.12  second",
+        "with a",
+        "long name",
+        "tokens_                 2.00  claude-",
+        "again                         sonnet-4",
+        "2026-11-01              1.00  xxxxxxxxxxxx",
+        "to",
+        "2026-11-02",
     ]
 
 

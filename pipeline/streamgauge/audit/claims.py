@@ -146,7 +146,8 @@ class _WholeLines:
         key = self._mapping.our_key(record.tenant, record.credential_id)
         tier = "standard" if record.service_tier in _STANDARD else record.service_tier
         model = record.response_model or record.request_model
-        for line in (*self._lines.get((provider, day), ()), *self._lines.get((provider, None), ())):
+        lines = [*self._lines.get((provider, day), []), *self._lines.get((provider, None), [])]
+        for line in lines:
             if self._is_model(line, model) and line.key in (None, key) and line.tier in (None, tier):
                 return line
         return None

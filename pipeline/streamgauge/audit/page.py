@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import KINDS
 from streamgauge.audit.cause_texts import CAUSE_TEXTS, name_of
 from streamgauge.audit.parts import Part, day_totals, explained_parts, is_zero, undecided_parts, unexplained_parts
 from streamgauge.audit.period import day_after
-from streamgauge.audit.result import Amount, Provenance, ProviderTotal, RateChange, Result, TokenCounts, Verdict
+from streamgauge.audit.result import Amount, Provenance, ProviderTotal, Result, TokenCounts, Verdict
 from streamgauge.audit.rows import (
     TOTALS,
+    exchanged_kinds,
+    kinds_of,
+    rate_sentences,
     said_verdicts,
     shown_totals,
     summary,
@@ -209,7 +211,7 @@ def _with_code(sentence: str) -> str:
 
 def _part_cells(part: Part) -> Iterator[str]:
     name = ", ".join(text for text in (part.provider, part.model) if text)
-    details = [*_rate_sentences(part.rates.values())]
+    details = rate_sentences(part)
     if part.labels:
         more = len(part.labels) - MAX_LABELS
         shown = ", ".join(list(part.labels)[:MAX_LABELS])
@@ -222,16 +224,6 @@ def _part_cells(part: Part) -> Iterator[str]:
     yield _cell("Streams", grouped(len(part.streams)) if part.streams else "", "number")
     yield _cell("First day", escape(span[0] or "whole period"), "day")
     yield _cell("Last day", escape(span[1] or ""), "day")
-
-
-def _rate_sentences(rates: Iterable[RateChange]) -> Iterator[str]:
-    for rate in rates:
-        kind = "all tokens" if rate.kind == "total" else rate.kind.replace("_", " ")
-        old = "an unknown price" if rate.old_usd_per_million is None else f"{rate.old_usd_per_million} USD"
-        yield (
-            f"{kind}: {old} a million tokens by our costs, {rate.new_usd_per_million} USD billed, first seen"
-            f" {rate.first_seen}"
-        )
 
 
 # --- days and streams -----------------------------------------------------------------------------------------------
@@ -391,22 +383,14 @@ def _money(usd: str | None) -> str:
 
 def _count(tokens: TokenCounts) -> str:
     """All tokens, with the kinds as the title."""
-    kinds = ", ".join(f"{kind.replace('_', ' ')} {grouped(count)}" for kind, count in _kinds(tokens))
+    kinds = ", ".join(f"{kind} {grouped(count)}" for kind, count in kinds_of(tokens))
     return f'<data value="{tokens.total}" title="{kinds or 0}">{grouped(tokens.total)}</data>'
 
 
 def _count_by_kind(tokens: TokenCounts) -> str:
     """All tokens; and each kind, where kinds were exchanged, so that their sum says nothing."""
-    kinds = [(kind, count) for kind, count in _kinds(tokens)]
-    is_exchanged = min((count for _, count in kinds), default=0) < 0 < max((count for _, count in kinds), default=0)
-    small = "".join(f"<small>{kind.replace('_', ' ')} {grouped(count)}</small>" for kind, count in kinds)
-    return f"{_count(tokens)} {small}" if is_exchanged else _count(tokens)
-
-
-def _kinds(tokens: TokenCounts) -> Iterator[tuple[str, int]]:
-    for kind in KINDS:
-        if count := getattr(tokens, kind):
-            yield kind, count
+    small = "".join(f"<small>{kind} {grouped(count)}</small>" for kind, count in exchanged_kinds(tokens))
+    return f"{_count(tokens)} {small}" if small else _count(tokens)
 
 
 def escape(text: str) -> str:

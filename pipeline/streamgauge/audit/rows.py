@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import ZERO_USD, usd_text, usd_total
+from streamgauge.audit.amounts import KINDS, ZERO_USD, usd_text, usd_total
 from streamgauge.audit.parts import Part, is_zero
-from streamgauge.audit.result import Amount, Line, ProviderTotal, Result, Verdict, Verdicts, not_compared
+from streamgauge.audit.result import Amount, Line, ProviderTotal, Result, TokenCounts, Verdict, Verdicts, not_compared
 from streamgauge.audit.shown_amounts import dollars, grouped
 from streamgauge.audit.totals import totals_of
 
@@ -73,6 +73,40 @@ def part_rows(parts: Sequence[Part]) -> list[list[object]]:
         ]
         for part in parts
     ]
+
+
+def part_details(parts: Sequence[Part]) -> Iterator[str]:
+    """Sentences about parts: prices that changed, and kinds of tokens that were exchanged."""
+    for part in parts:
+        subject = (
+            f"{' or '.join(part.causes) or 'unexplained'} of {part.provider}{f' {part.model}' if part.model else ''}"
+        )
+        tokens = part.amount.tokens
+        kinds = [] if tokens is None else exchanged_kinds(tokens)
+        sentences = [*rate_sentences(part), ", ".join(f"{kind} {grouped(count)}" for kind, count in kinds)]
+        yield from (f"{subject}: {sentence}" for sentence in sentences if sentence)
+
+
+def rate_sentences(part: Part) -> list[str]:
+    """A sentence for each price that changed: the one of our costs, the billed one, and when it was first seen."""
+    return [
+        f"{'all tokens' if rate.kind == 'total' else rate.kind.replace('_', ' ')}:"
+        f" {'an unknown price' if rate.old_usd_per_million is None else f'{rate.old_usd_per_million} USD'}"
+        f" a million tokens by our costs, {rate.new_usd_per_million} USD billed, first seen {rate.first_seen}"
+        for rate in part.rates.values()
+    ]
+
+
+def kinds_of(tokens: TokenCounts) -> list[tuple[str, int]]:
+    """The kinds of tokens that are not 0, by their names for people."""
+    return [(kind.replace("_", " "), count) for kind in KINDS if (count := getattr(tokens, kind))]
+
+
+def exchanged_kinds(tokens: TokenCounts) -> list[tuple[str, int]]:
+    """The kinds, if some are positive and some negative, so that their sum says nothing; else none."""
+    kinds = kinds_of(tokens)
+    signs = {count > 0 for _, count in kinds}
+    return kinds if len(signs) == 2 else []
 
 
 def shown_tokens(amount: Amount) -> str | None:

@@ -1,6 +1,7 @@
 """Prints the result of an audit: as tables that fit the terminal, JSON, CSV or an HTML page."""
 
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from streamgauge.audit.page import Kept, page
@@ -10,6 +11,7 @@ from streamgauge.audit.rows import (
     LINE_COLUMNS,
     PART_COLUMNS,
     line_rows,
+    part_details,
     part_rows,
     shown_totals,
     summary,
@@ -17,7 +19,7 @@ from streamgauge.audit.rows import (
     total_rows,
 )
 from streamgauge.audit.shown_amounts import ROUNDING
-from streamgauge.cli.tables import print_csv, print_table, terminal_width
+from streamgauge.cli.tables import print_csv, print_table, printable, terminal_width
 
 _FINDING_COLUMNS = ("finding", "provider", "model", "streams", "detail")
 # Characters of an amount of a total, of its name, and between two columns: they say how many totals fit beside each other.
@@ -48,10 +50,17 @@ def _print_tables(result: Result) -> None:
         _print(("total", *names), total_rows(some), width, names)
     for parts in (explained_parts(result), undecided_parts(result), unexplained_parts(result)):
         _print(PART_COLUMNS, part_rows(parts), width, ("tokens", "USD", "streams"))
+        for sentence in part_details(parts):
+            _say(printable(sentence), width)
     findings = [[one.finding, one.provider, one.model, one.count, one.detail] for one in result.findings]
     _print(_FINDING_COLUMNS, findings, width)
     if totals:
-        sys.stdout.write(f"\n{ROUNDING} --output json or csv prints these.\n")
+        sys.stdout.write("\n")
+        _say(f"{ROUNDING} --output json or csv prints these.", width)
+
+
+def _say(sentence: str, width: int) -> None:
+    sys.stdout.write(textwrap.fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False) + "\n")
 
 
 def _print(names: Sequence[str], rows: Sequence[Sequence[object]], width: int, numbers: Sequence[str] = ()) -> None:

@@ -21,6 +21,8 @@ from streamgauge.core.safe_values import escaped
 
 # Between two columns.
 _GAP = "  "
+# Where a text may be broken: at blanks, and within names such as price_changed or claude-sonnet-4, but in no date.
+_BREAKS = re.compile(r"(\s+)|(?<=[_/])(?=\S)|(?<=-)(?=[A-Za-z])")
 # A column of text is broken to no fewer characters than this.
 _NARROW = 10
 # Characters of a line where the output is no terminal, and the fewest of one.
@@ -199,7 +201,7 @@ def print_table(
         for column, name in enumerate(names)
     ]
     if line_width is not None:
-        widths = _narrowed(widths, right, line_width)
+        widths = _narrowed(cells, right, line_width)
         cells = [part for row in cells for part in _broken(row, widths, right)]
     for row in cells:
         line = _GAP.join(
@@ -209,23 +211,32 @@ def print_table(
         sys.stdout.write(line.rstrip() + "\n")
 
 
-def _narrowed(widths: Sequence[int], right: Sequence[bool], line_width: int) -> list[int]:
-    narrowed = list(widths)
-    surplus = sum(narrowed) + len(_GAP) * (len(narrowed) - 1) - line_width
-    text = [column for column, is_number in enumerate(right) if not is_number]
-    while surplus > 0 and text:
-        widest = max(text, key=lambda column: narrowed[column])
-        if narrowed[widest] <= _NARROW:
-            break
-        narrowed[widest] -= 1
-        surplus -= 1
-    return narrowed
+class _Wrapper(textwrap.TextWrapper):
+    wordsep_re = _BREAKS
+
+
+def _narrowed(cells: Sequence[Sequence[str]], right: Sequence[bool], line_width: int) -> list[int]:
+    """The widths of columns, so that lines fit if they can: texts are broken between words first, then within them."""
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    surplus = sum(widths) + len(_GAP) * (len(widths) - 1) - line_width
+    words = [
+        max((len(word) for cell in column for word in _BREAKS.split(cell) if word), default=0) for column in columns
+    ]
+    for least in (words, [0] * len(words)):
+        while surplus > 0:
+            wide = [at for at, width in enumerate(widths) if not right[at] and width > max(least[at], _NARROW)]
+            if not wide:
+                break
+            widths[max(wide, key=lambda at: widths[at])] -= 1
+            surplus -= 1
+    return widths
 
 
 def _broken(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[list[str]]:
-    """The lines of a row: each text broken at blanks, numbers in the first line."""
+    """The lines of a row: each text broken, numbers in the first line."""
     parts = [
-        [cell] if is_number else textwrap.wrap(cell, width) or [""]
+        [cell] if is_number else _Wrapper(width).wrap(cell) or [""]
         for cell, width, is_number in zip(row, widths, right, strict=True)
     ]
     for line in zip_longest(*parts, fillvalue=""):
@@ -237,9 +248,14 @@ def terminal_width() -> int:
     return max(shutil.get_terminal_size((_NO_TERMINAL, 24)).columns, _NARROWEST)
 
 
+def printable(text: str) -> str:
+    """A text from outside, which must not move the cursor."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 def _cell(value: object, max_width: int | None) -> str:
     if value is None:
         return ""
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    text = "".join(char if char.isprintable() else "?" for char in text)  # values from outside must not move the cursor
+    text = printable(text)
     return text if max_width is None or len(text) <= max_width else text[: max_width - 1] + "\u2026"
