@@ -242,6 +242,7 @@ EDGES: dict[str, set[str]] = {
     "audit/gateway_logs.py": set(),
     "audit/invoices/file.py": set(),
     "audit/invoices/sources.py": set(),
+    "audit/invoices/parquet_rows.py": {"pyarrow"},
     "audit/rates_file.py": set(),
     "audit/recounts.py": set(),
     "audit/result.py": set(),

@@ -5,7 +5,7 @@ Every reader is strict: it raises InvoiceError for what it does not know, and gu
 contract.py    lines of an invoice, and errors
 charges.py     names what is billed beside tokens
 sources.py     opens files, also compressed ones and members of archives
-file.py        finds the format of a file; csv_rows.py and json_rows.py: its rows; values.py: their values
+file.py        finds the format of a file; csv_rows.py json_rows.py parquet_rows.py: its rows; values.py: their values
 openai.py anthropic.py anthropic_console.py openrouter.py deepseek.py fireworks.py groq.py   the providers' exports
 azure.py aws.py google.py   the bills of clouds; focus.py: FOCUS, of any provider; meters.py: what their rows count
 refused.py     files that are known and are no bill

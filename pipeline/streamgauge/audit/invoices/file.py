@@ -3,7 +3,7 @@
 import codecs
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +24,8 @@ from streamgauge.audit.invoices.contract import (
 )
 from streamgauge.audit.invoices.csv_rows import CsvRows
 from streamgauge.audit.invoices.json_rows import rows_of
-from streamgauge.audit.invoices.sources import Source
+from streamgauge.audit.invoices.parquet_rows import ParquetRows
+from streamgauge.audit.invoices.sources import PARQUET, Source
 from streamgauge.audit.invoices.values import SemicolonCells, shown, span
 
 _DIGEST_BYTES = 16
@@ -79,13 +80,7 @@ class InvoiceFile:
         self.rows, self._line = 0, 0
         self._covered, self._other_services = _Covered(), {}
         try:
-            chunks = self._chunks()
-            first = next(chunks, "")
-            whole = _with(first, chunks)
-            if first.lstrip()[:1] in ("{", "["):
-                yield from self._json(whole)
-            else:
-                yield from self._csv(whole)
+            yield from self._lines()
         except BadTextError as error:
             raise InvoiceError(str(self.path), str(error), error.line) from None
         except UnicodeDecodeError:
@@ -94,6 +89,20 @@ class InvoiceFile:
             raise InvoiceError(str(self.path), f"the file cannot be read: {error.strerror}") from None
         if not self.rows:
             raise InvoiceError(str(self.path), "the file has no row with content: there is nothing to compare")
+
+    def _lines(self) -> Iterator[InvoiceLine]:
+        if self._source.begin() == PARQUET:
+            with self._source.seekable() as file:
+                rows = ParquetRows(file)
+                yield from self._table(self._table_format(rows.header), rows.header, rows)
+            return
+        chunks = self._chunks()
+        first = next(chunks, "")
+        whole = _with(first, chunks)
+        if first.lstrip()[:1] in ("{", "["):
+            yield from self._json(whole)
+        else:
+            yield from self._csv(whole)
 
     def first_page_us(self) -> int | None:
         """When the first bucket of a JSON report begins (microseconds since 1970). None for any other file."""
@@ -128,22 +137,29 @@ class InvoiceFile:
             return self._csv_format(header) is not None
 
         rows = CsvRows(chunks, known)
-        export = self._csv_format(rows.header)
-        if export is None:
-            raise InvoiceError(str(self.path), self._unknown(rows.header), 1)
-        self._begin(export, rows.header)
-        order = sorted(rows.header)
-        for number, values in rows:
-            cells: Mapping[str, object] = SemicolonCells(values) if rows.delimiter == ";" else values
-            yield from self._line_of(Row(cells, meters=self._meters, cost=self._cost), number, "", order)
+        cells: Iterable[tuple[int, Mapping[str, object]]] = rows
+        if rows.delimiter == ";":
+            cells = ((number, SemicolonCells(values)) for number, values in rows)
+        yield from self._table(self._csv_format(rows.header), rows.header, cells)
 
-    def _begin(self, export: Format, header: Sequence[str]) -> None:
-        """Take the format of a table. Raises InvoiceError for a column that is missing."""
+    def _table(
+        self, export: Format | None, header: Sequence[str], rows: Iterable[tuple[int, Mapping[str, object]]]
+    ) -> Iterator[InvoiceLine]:
+        """The lines of a table. Raises InvoiceError for one that is of no known format, or lacks a column."""
+        if export is None:
+            raise InvoiceError(str(self.path), self._unknown(header), 1)
         if export.refusal is not None:
             raise InvoiceError(str(self.path), f"it is {export.name}: {export.refusal}", 1)
         for name in sorted(export.required - set(map(export.spelled, header))):
             raise InvoiceError(str(self.path), f"the column is missing; this is the export {export.name}", 1, name)
         self.format = export
+        order = sorted(header)
+        for number, values in rows:
+            yield from self._line_of(Row(values, meters=self._meters, cost=self._cost), number, "", order)
+
+    def _table_format(self, header: Sequence[str]) -> Format | None:
+        """The format of a table whose values may be records: that of a CSV file, else that of rows of JSON."""
+        return self._csv_format(header) or self._json_format(dict.fromkeys(header))
 
     def _csv_format(self, header: Sequence[str]) -> Format | None:
         return next(
