@@ -96,6 +96,12 @@ def test_json_is_of_the_published_schema(plan: Plan, audit: Audit) -> None:
     assert result["tolerance"] == {"tokens": 0, "usd": "0.01"}
     assert 0 < float(result["coverage"]["anthropic"]) < 1
     assert [one["cause"] for one in result["causes"]] == ["missing_from_invoice", "price_changed", "coverage"]
+    together, own = result["totals"]
+    assert (together["provider"], own["provider"]) == (None, "anthropic")
+    assert {**own, "provider": None} == together
+    sides = [Decimal(together[name]["usd"]) for name in ("billed", "ours", "difference", "explained", "unexplained")]
+    assert sides[0] - sides[1] == sides[2] == sides[3]
+    assert 0 < Decimal(together["in_dispute"]["usd"]) < sides[2] + 1
     rates = [rate for line in result["lines"] for one in line["explanations"] for rate in one.get("rates", ())]
     assert {rate["kind"] for rate in rates} == {"output"}
     assert {rate["first_seen"] for rate in rates} == {later(FIRST, 2)}

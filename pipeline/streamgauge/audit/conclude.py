@@ -26,6 +26,7 @@ from streamgauge.audit.result import (
 )
 from streamgauge.audit.scope import Accepted, Known, accepted
 from streamgauge.audit.theirs import Shape
+from streamgauge.audit.totals import totals_of
 
 # The only cause with which an audit agrees: both sides counted the stream, on two days.
 HARMLESS = "late_across_midnight"
@@ -90,6 +91,7 @@ def conclude(
         unexplained=unexplained.amount(),
         undecided=undecided.amount(),
         verdicts=verdicts,
+        totals=totals_of(lines),
         accepted=list(known.sentences),
         findings=[
             FindingLine(
