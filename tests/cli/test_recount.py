@@ -44,7 +44,7 @@ def test_a_file_in_the_directory_of_vocabularies_comes_first(recording: Path, tm
     assert done.returncode == 1
     assert "SHA-256 differs" in done.stderr
     line = json.loads(done.stdout)
-    assert (line["output_tokens_recounted"], line["reasons"]) == (None, ["vocabulary_missing"])
+    assert (line["output_tokens_recounted"], line["reasons"]) == (None, ["vocabulary_missing", "wide_band"])
 
 
 def test_a_tokenizer_json_counts_for_the_model_that_it_is_named_for(recording: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_text_above_the_limit_is_dropped_and_said(recording: Path) -> None:
     done = command("recount", str(recording), "--output", "jsonl")
     line = json.loads(done.stdout)
     assert (done.returncode, line["tokenizer"], line["output_tokens_recounted"]) == (0, None, None)
-    assert (line["exact"], line["reasons"]) == (False, ["too_long"])
+    assert (line["exact"], line["reasons"]) == (False, ["too_long", "wide_band"])
     assert line["low"] < 250_000 < line["high"]
 
 
