@@ -365,6 +365,18 @@ def test_a_price_may_be_for_hours_and_weekdays(tmp_path: Path) -> None:
     assert [one and one.input for one in found] == [2 * 10**6, 10**6, 10**6, 2 * 10**6]
 
 
+def test_a_price_may_change_at_noon(tmp_path: Path) -> None:
+    prices = own(
+        tmp_path,
+        '[[price]]\nmodel = "gpt-4o*"\nfrom = 2026-01-01\ninput = 1\noutput = 0\n'
+        '[[price]]\nmodel = "gpt-4o*"\nfrom = 2026-03-15\nuntil = 2026-03-16\nhours = "12:00-24:00"\ninput = 2\noutput = 0\n'
+        '[[price]]\nmodel = "gpt-4o*"\nfrom = 2026-03-16\ninput = 2\noutput = 0\n',
+    )
+    starts = ("2026-03-15T11:59:59Z", "2026-03-15T12:00:00Z", "2026-03-16T00:00:00Z", "2026-03-16T11:00:00Z")
+    found = [cost(prices, usage=make_usage(1, 0), started_at=started) for started in starts]
+    assert [one and one.input for one in found] == [10**6, 2 * 10**6, 2 * 10**6, 2 * 10**6]
+
+
 # --- discounts ---------------------------------------------------------------------------------------------------------
 
 

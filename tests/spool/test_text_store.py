@@ -4,7 +4,7 @@ import random
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Opening, Read, Segment
 from streamgauge.core.record import Record, encode_record
 from streamgauge.spool.text_store import EXPIRE_EVERY_S, TextStore
-from streamgauge.taps.replay.contract import Tally
+from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.spool_rows import logged_texts
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.streams import MS, bundles_of, chat_segments, interleaved, opening, stream_id
@@ -305,3 +305,27 @@ def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
 
 def test_the_opening_of_these_tests_is_a_full_capture() -> None:
     assert opening().capture == "full"
+
+
+@given(places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=12))
+def test_a_file_with_any_flipped_bytes_is_read_as_far_as_it_can_be_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("flipped")
+    kept = Kept(folder)
+    kept.take(bundles_of(interleaved(5)))
+    kept.store.close()
+    content = bytearray(kept.path.read_bytes())
+    for place, bits in places:
+        content[int(place * len(content))] ^= bits
+    kept.path.write_bytes(content)
+    try:
+        found = [logged.bundle for logged in logged_texts(kept.path, Tally())]
+    except BrokenRecording:
+        return
+    assembler = Assembler()
+    for at, bundle in enumerate(found):
+        assembler.apply(at, 0, bundle)
+    with suppress(sqlite3.Error), closing(TextStore(kept.path, 64 * MIB, 100.0, kept.said.append)) as again:
+        again.take(bundles_of(chat_segments(9))[0], [], lambda _: True)
+        again.commit()
