@@ -13,6 +13,7 @@ from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
+import click
 import jsonschema
 import msgspec
 import pytest
@@ -23,8 +24,11 @@ from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period
 from streamgauge.audit.reconcile import reconcile
 from streamgauge.audit.result import Amount, Days, Line, Result, Tolerance, encode
-from streamgauge.audit.runs import Run, Runs
+from streamgauge.audit.runs import Inputs, Run, Runs
 from streamgauge.audit.theirs import Theirs
+from streamgauge.cli.audit import FILE_OPTIONS, inputs_of
+from streamgauge.cli.commands import STREAMGAUGE, parse
+from streamgauge.cli.kept_audits import options_again
 from streamgauge.cli.ledger_watch import _audit, _shown_audit
 from streamgauge.cli.main import main
 from streamgauge.ledger import ALL_RECORDS, Filter, SqliteLedger
@@ -276,6 +280,26 @@ def test_a_kept_run_is_made_again_with_the_same_bytes(
     Path("new-map.toml").write_text(MAP + "# more\n")
     code, output, _ = audit("show", "1", "--verify", *moved)
     assert (code, output.count("The file of --map is not the same")) == (1, 1)
+
+
+def test_every_option_that_decides_a_result_is_kept(tmp_path: Path) -> None:
+    command = STREAMGAUGE.commands["audit"]
+    given = []
+    for number, option in enumerate(one for one in command.params if isinstance(one, click.Option)):
+        flag = option.opts[0]
+        if isinstance(option.type, click.Path) and option.name != "config":
+            (tmp_path / f"file {number}").write_text(flag)
+            given += [f"{flag}={tmp_path / f'file {number}'}"] * (2 if option.multiple else 1)
+        elif option.is_flag:
+            given.append(flag)
+        elif option.name != "config":
+            value = option.type.choices[-1] if isinstance(option.type, click.Choice) else str(number)
+            given += [f"{flag}={value}"] * (2 if option.multiple else 1)
+    args = parse(["audit", *given])
+    kept = msgspec.json.decode(msgspec.json.encode(inputs_of(args)), type=Inputs)
+    again = parse(["audit", *options_again(kept, parse(["audit", "show", "1"]), 1)])
+    assert vars(again) == {**vars(args), "save": False, "output": "table"}
+    assert {*kept.files} == {*FILE_OPTIONS}
 
 
 def test_a_run_that_cannot_be_made_with_the_same_bytes_says_why(plan: Plan, tmp_path: Path, audit: Audit) -> None:

@@ -37,7 +37,7 @@ from streamgauge.settings.declarations import Settings
 # Options that do not decide a result; all others do.
 _NOT_DECIDING = frozenset({"command", "action", "serves", "module", "loads", "config", "settings", "output", "save"})
 # Options with a file that decides a result, besides the invoices. Such an option is left out if it is not given.
-_FILES = ("map", "recounts", "scope", "rates")
+FILE_OPTIONS = ("map", "recounts", "scope", "rates")
 
 
 def run(settings: Settings, args: Arguments) -> int:
@@ -59,7 +59,7 @@ def run(settings: Settings, args: Arguments) -> int:
 class Audit:
     """An audit as the options name it, made at a moment.
 
-    `ledger_sha256`, `invoices_sha256`: digests, after it was made. Raises UsageFault for an option that is wrong or missing.
+    `args`: the options. `ledger_sha256`, `invoices_sha256`: digests, after it was made. Raises UsageFault for an option that is wrong or missing.
     """
 
     def __init__(self, args: Arguments, moment: datetime) -> None:
@@ -69,7 +69,7 @@ class Audit:
         self.period = Period.of(args.from_, args.to, args.timezone)
         self.ledger_sha256 = ""
         self.invoices_sha256: list[str] = []
-        self._args = args
+        self.args = args
         self._tolerance = _tolerance(args.tolerance_tokens, args.tolerance_usd)
         self._mapping = mapping_in(args.map)
         self._rates = NO_RATES if args.rates is None else load_rates(Path(args.rates))
@@ -84,7 +84,7 @@ class Audit:
         theirs = Theirs(self._invoices, period, self._mapping, self._rates)
         reconciled = reconcile(ours, theirs, period, Decimal(tolerance.usd), self._recounts.outside)
         if self.is_preliminary:
-            reconciled.findings.add(_preliminary(period, self._args.settle_days))
+            reconciled.findings.add(_preliminary(period, self.args.settle_days))
         findings = reconciled.findings.all(reconciled.unmapped)
         self.ledger_sha256 = ours.sha256
         self.invoices_sha256 = sorted(file.sha256 for file in self._invoices)
@@ -93,19 +93,20 @@ class Audit:
         result.notes += [*theirs.unconverted, *self._recounts.notes]
         if note := note_of_imports(ledger, self.period):
             result.notes.append(note)
-        result.provenance = _provenance(self._args, ours.sha256, self._invoices)
+        result.provenance = _provenance(self.args, ours.sha256, self._invoices)
         return result
 
-    def inputs(self) -> Inputs:
-        """What it is made of besides the ledger. Raises UsageFault for a file that cannot be read."""
-        deciding = {name: value for name, value in vars(self._args).items() if name not in _NOT_DECIDING}
-        paths = {name: deciding.pop(name) for name in _FILES}
-        invoices = [FileUsed(path, digest_of("--invoice", path)) for path in deciding.pop("invoice")]
-        files = {name: FileUsed(path, digest_of(f"--{name}", path)) for name, path in paths.items() if path is not None}
-        options = {
-            name: value for name, value in deciding.items() if value is not None and value is not False and value != []
-        }
-        return Inputs(__version__, invoices, files, options)
+
+def inputs_of(args: Arguments) -> Inputs:
+    """What an audit with these options is made of besides the ledger. Raises UsageFault for a file that cannot be read."""
+    deciding = {name: value for name, value in vars(args).items() if name not in _NOT_DECIDING}
+    paths = {name: deciding.pop(name) for name in FILE_OPTIONS}
+    invoices = [FileUsed(path, digest_of("--invoice", path)) for path in deciding.pop("invoice")]
+    files = {name: FileUsed(path, digest_of(f"--{name}", path)) for name, path in paths.items() if path is not None}
+    options = {
+        name: value for name, value in deciding.items() if value is not None and value is not False and value != []
+    }
+    return Inputs(__version__, invoices, files, options)
 
 
 def _provenance(args: Arguments, ledger_sha256: str, files: Sequence[InvoiceFile]) -> Provenance:
@@ -120,7 +121,7 @@ def _provenance(args: Arguments, ledger_sha256: str, files: Sequence[InvoiceFile
         "--accept": " ".join(sorted(args.accept or ())) or None,
         "--cost": args.cost,
     }
-    paths = {f"--{name}": getattr(args, name) for name in _FILES}
+    paths = {f"--{name}": getattr(args, name) for name in FILE_OPTIONS}
     return provenance(ledger_sha256, used, options, paths)
 
 
@@ -175,7 +176,7 @@ def _save(runs: Runs, audit: Audit, result: Result) -> None:
             ledger_sha256=audit.ledger_sha256,
             invoices_sha256=audit.invoices_sha256,
             result=msgspec.Raw(encode(result)),
-            inputs=audit.inputs(),
+            inputs=inputs_of(audit.args),
         )
     )
     sys.stderr.write(f"streamgauge audit: kept as run {number}\n")

@@ -16,7 +16,7 @@ from streamgauge.audit.result import Result
 from streamgauge.audit.rows import CHANGE_COLUMNS, changes
 from streamgauge.audit.runs import Inputs, Run, Runs
 from streamgauge.audit.verification import differences, with_kept_names
-from streamgauge.cli.audit import Audit, mapping_in
+from streamgauge.cli.audit import FILE_OPTIONS, Audit, inputs_of, mapping_in
 from streamgauge.cli.audit_output import print_result
 from streamgauge.cli.commands import parse
 from streamgauge.cli.ledgers import ledger_of_audits, ledger_to_read
@@ -73,7 +73,7 @@ def _verdicts(kept_run: Run) -> tuple[str | None, str | None]:
 
 
 def _show(runs: Runs, args: Arguments) -> int:
-    for option in ("invoice", "map", "scope", "rates", "recounts"):
+    for option in ("invoice", *FILE_OPTIONS):
         if getattr(args, option):
             raise UsageFault(f"--{option} is for --verify: a kept run is shown without its files")
     kept_run = runs.get(args.number)
@@ -91,12 +91,13 @@ def _verify(settings: Settings, kept_run: Run, args: Arguments) -> int:
             f"run {kept_run.number} was kept by an earlier version, without its options and the names of its files: it cannot"
             " be made again"
         )
-    words = list(_words(kept_run.inputs, args, kept_run.number))
-    audit = Audit(parse(["audit", *words]), datetime.fromisoformat(kept_run.saved_at))
+    words = options_again(kept_run.inputs, args, kept_run.number)
+    again = parse(["audit", *words])
+    audit = Audit(again, datetime.fromisoformat(kept_run.saved_at))
     with ledger_to_read(settings) as ledger:
         made = audit.make(ledger)
     kept = kept_run.decoded()
-    differ = differences(kept_run, kept, with_kept_names(made, kept), audit.inputs(), audit.ledger_sha256)
+    differ = differences(kept_run, kept, with_kept_names(made, kept), inputs_of(again), audit.ledger_sha256)
     if differ:
         sys.stdout.write(
             f"Run {kept_run.number}, made again, has other bytes.\n" + "".join(f"{one}\n" for one in differ)
@@ -106,11 +107,15 @@ def _verify(settings: Settings, kept_run: Run, args: Arguments) -> int:
     return DONE
 
 
-def _words(inputs: Inputs, args: Arguments, number: int) -> Iterator[str]:
-    """The options of a kept run, with the files that are given now instead of its own."""
+def options_again(inputs: Inputs, args: Arguments, number: int) -> list[str]:
+    """The options of a kept run, with the files that are given now instead of its own. Raises UsageFault if one is missing."""
+    return list(_options_again(inputs, args, number))
+
+
+def _options_again(inputs: Inputs, args: Arguments, number: int) -> Iterator[str]:
     for path in args.invoice or [file.path for file in inputs.invoices]:
         yield f"--invoice={_existing(path, 'invoice', number)}"
-    for name in ("map", "scope", "rates", "recounts"):
+    for name in FILE_OPTIONS:
         own = inputs.files.get(name)
         path = getattr(args, name) or (None if own is None else own.path)
         if path is not None:
