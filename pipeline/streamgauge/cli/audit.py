@@ -59,7 +59,8 @@ def run(settings: Settings, args: Arguments) -> int:
 class Audit:
     """An audit as the options name it, made at a moment.
 
-    `args`: the options. `ledger_sha256`, `invoices_sha256`: digests, after it was made. Raises UsageFault for an option that is wrong or missing.
+    `args`: the options. `ledger_sha256`, `invoices_sha256`: digests, after it was made. Raises UsageFault for an option that
+    is wrong or missing.
     """
 
     def __init__(self, args: Arguments, moment: datetime) -> None:

@@ -108,7 +108,9 @@ def _verify(settings: Settings, kept_run: Run, args: Arguments) -> int:
 
 
 def options_again(inputs: Inputs, args: Arguments, number: int) -> list[str]:
-    """The options of a kept run, with the files that are given now instead of its own. Raises UsageFault if one is missing."""
+    """The options of a kept run, with the files that are given now instead of its own. Raises UsageFault if a file is not
+    there.
+    """
     return list(_options_again(inputs, args, number))
 
 
