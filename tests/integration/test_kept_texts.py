@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from streamgauge.spool.text_store import TEXTS
-from tests.integration.provider import Provider, provider
+from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.integration.test_up import ask, open_stream
 from tests.processes import children
+from tests.recount.test_tokenizer import document
 from tests.running import Running, here, start_up, wait_for
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,22 @@ def test_text_that_is_kept_is_counted_under_the_ids_of_the_ledger(small: Provide
     assert {one["output_tokens_reported"] for one in found} == {2}
     assert all("masked" not in one["reasons"] for one in found)  # type: ignore[operator]
     assert b"A SECRET" not in (data_dir / TEXTS).read_bytes()
+
+
+def test_the_count_is_that_of_a_recording(small: Provider, data_dir: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "tokenizer.json").write_bytes(document())
+    (tmp_path / "one.sse").write_bytes(BEGIN + REST)
+    with start_up({"small": small.url}, data_dir, *KEEP) as up:
+        ask(up)
+    named = ("--tokenizer", f"small-1={tmp_path}/tokenizer.json", "--output", "jsonl")
+    counts = []
+    for words in ((str(tmp_path / "one.sse"),), ("--data-dir", str(data_dir))):
+        done = here("recount", *words, *named)
+        assert done.returncode == 0, done.stderr
+        counts.append(json.loads(done.stdout))
+    assert counts[0]["output_tokens_recounted"] == counts[1]["output_tokens_recounted"] > 2
+    assert counts[1]["exact"] is True
 
 
 def collectors(up: Running) -> list[int]:

@@ -209,6 +209,8 @@ examples:
   cat recording.sse | streamgauge recount -
   streamgauge recount --kafka broker:9092 --output jsonl
       what taps captured with --capture full and the topic still holds
+  streamgauge recount --output jsonl > recounts.jsonl
+      what `up --capture full --text-age SECONDS` keeps in the data directory
   streamgauge recount recording.sse --tokenizer llama-3.1-8b=tokenizer.json
       an open model, by the file that it publishes (needs `pip install tokenizers`)
 

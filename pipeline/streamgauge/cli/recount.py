@@ -39,6 +39,11 @@ def run(settings: Settings, args: Arguments) -> int:
     texts = settings.data_dir / TEXTS
     if not args.paths and settings.kafka is None and texts.is_file():
         files, of_topic = [texts], False
+    elif not args.paths and settings.kafka is None:
+        raise UsageFault(
+            f"nothing to recount: name files or directories, or a broker with --kafka; {texts} would have the texts of "
+            "`up --capture full --text-age SECONDS`"
+        )
     else:
         files, of_topic = recordings_of(settings, args)
     folder = None if args.vocabularies is None else Path(args.vocabularies)
