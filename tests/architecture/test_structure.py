@@ -225,6 +225,7 @@ EDGES: dict[str, set[str]] = {
     "ledger/partitions.py": {"sqlalchemy"},
     "ledger/keys.py": {"sqlalchemy"},
     "ledger/totals.py": {"sqlalchemy"},
+    "ledger/usage.py": {"sqlalchemy"},
     "ledger/store.py": {"sqlalchemy"},
     "ledger/urls.py": set(),
     "ledger/budgets.py": set(),
@@ -246,7 +247,7 @@ EDGES: dict[str, set[str]] = {
     "audit/rates_file.py": set(),
     "audit/recounts.py": set(),
     "audit/result.py": set(),
-    "audit/temporary.py": set(),
+    "audit/tables.py": set(),
     # Recounts of tokens: the tokenizers' libraries, and the files of vocabularies.
     "recount/tokenizer.py": {"tiktoken", "tokenizers"},
     "recount/vocabularies.py": set(),

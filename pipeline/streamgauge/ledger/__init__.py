@@ -14,6 +14,7 @@ row.py          a record as a row
 cost.py         the cost that a row gets when it is stored
 keys.py         what records are filtered and grouped by; zones.py: days in a time zone
 totals.py       totals; resumption.py: counts the usage of resumed streams once
+usage.py        what an audit reads
 several.py      several ledgers as one
 budgets.py      what budgets have spent this month, and a forecast
 inspection.py   looks at a ledger without changing it
@@ -34,6 +35,7 @@ from streamgauge.ledger.contract import (
     Ledger,
     LedgerUnavailableError,
     NewCost,
+    Part,
     Pricing,
     Reader,
     Total,
@@ -118,6 +120,7 @@ __all__ = [
     "LedgerRow",
     "LedgerUnavailableError",
     "NewCost",
+    "Part",
     "Pricing",
     "Reader",
     "SeveralLedgers",

@@ -1,9 +1,11 @@
 """The interface of every ledger, and its errors."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Protocol, Self
+from enum import Enum
+from typing import NamedTuple, Protocol, Self
 
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.cost import Cost, Unpriced, usd
@@ -214,6 +216,161 @@ class Reader(Protocol):
 
     def has_attribute(self, name: str) -> bool:
         """Whether a record has an attribute of this name, so that it is a key. Raises LedgerUnavailableError."""
+
+    @property
+    def parts(self) -> "Sequence[Part]":
+        """The ledgers that this one consists of: several, or this one alone."""
+
+
+class Usage(NamedTuple):
+    """The sums of the records that have the same keys: `upstream` to `usage_source`, as the columns of the ledger.
+
+    input, cached, written, output: tokens, as reported; input includes cached and written, and is their sum where it was not
+    reported. cost: in 10**-12 USD, of the `priced` ones. unpriced: how many have tokens and no cost. highest: the highest
+    cost. completed: how many completed. inconsistent: how many lack input or output, or have more cached input than input.
+    unusual: how many have parts, or faults in their counts. bytes: of their JSON. starts: the sum of their starts, in
+    microseconds after the beginning of the step. first_id, last_id: their ids in order of text.
+    """
+
+    upstream: str | None
+    model: str | None
+    tenant: str | None
+    credential_id: str | None
+    service_tier: str | None
+    usage_source: str | None
+    streams: int
+    priced: int
+    unpriced: int
+    completed: int
+    inconsistent: int
+    unusual: int
+    highest: int
+    first_id: str
+    last_id: str
+    input: int
+    cached: int
+    written: int
+    output: int
+    reasoning: int
+    cost: int
+    bytes: int
+    starts: int
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the provider reported their usage."""
+        return self.usage_source in ("final", "partial")
+
+
+class Attempt(NamedTuple):
+    """An attempt of a request, as the columns of the ledger."""
+
+    stream_id: str
+    started_us: int
+    upstream: str | None
+    model: str | None
+    request_digest: str
+    attempt: int
+    usage_source: str | None
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the provider reported its usage."""
+        return self.usage_source in ("final", "partial")
+
+
+class Costly(NamedTuple):
+    """A record and its cost in 10**-12 USD."""
+
+    stream_id: str
+    cost: int
+
+
+class Selection(Enum):
+    """What columns show of records."""
+
+    MISSING = "missing"
+    """They completed, and no usage was reported."""
+    INCONSISTENT = "inconsistent"
+    """They lack input or output, or have more cached input than input."""
+
+
+class QuarterUsage(NamedTuple):
+    """The reported tokens of an upstream in a quarter of an hour, which is numbered since 1970. As in Usage."""
+
+    quarter: int
+    upstream: str | None
+    input: int
+    cached: int
+    written: int
+    output: int
+
+
+class Step(Protocol):
+    """Records of a ledger that started in [since_us, until_us), read in one snapshot. All methods raise
+    LedgerUnavailableError when the context of the step ends.
+    """
+
+    since_us: int
+    until_us: int
+
+    def sums(self) -> list[Usage]:
+        """The sums of the records, in no order."""
+
+    def unusual(self) -> Iterator[bytes]:
+        """The records that reported usage with parts, or with faults in their counts, as JSON in order of their start."""
+
+    def chosen(self, selection: Selection, usage: Usage, most: int) -> list[str]:
+        """The ids of at most so many records that `usage` counts and the selection holds for, in order of their start."""
+
+    def costing_more(self, cost: int, upstream: str | None, model: str | None) -> Iterator[Costly]:
+        """The records of a model that reported usage and cost more than this (10**-12 USD), in order of their start."""
+
+    def with_equal_ids(self) -> Iterator[tuple[str, bytes]]:
+        """The records of which several have one response id, with the id, as JSON: by id, and in order of their start.
+
+        Of each id at least one record is of this step; the others began at most a quarter of an hour before it. Resumed
+        streams are left out, and ids that were masked.
+        """
+
+    def without_ids(self) -> Iterator[bytes]:
+        """The records without a response id whose model and counts are those of another one, as JSON in order of start.
+
+        As for `with_equal_ids`, the others may have begun before this step.
+        """
+
+    def attempts(self) -> list[Attempt]:
+        """The attempts of requests of which several reported usage, in order of their start; as for `with_equal_ids`."""
+
+    def ids(self) -> set[str]:
+        """The ids of all records of the step."""
+
+
+class Part(Protocol):
+    """One ledger, as an audit reads it: what it adds up by SQL, and the few records whose JSON has to be looked at.
+
+    Times are in microseconds since 1970, UTC; a record without a start is in no time. All methods raise
+    LedgerUnavailableError.
+    """
+
+    def usage_step(self, since_us: int, until_us: int) -> AbstractContextManager[Step | None]:
+        """The records that started from `since_us` on, some 100,000 of them, at most up to `until_us`: in one snapshot, which
+        the context keeps open. None if there is none.
+        """
+
+    def usage_by_quarter(self, since_us: int, until_us: int) -> list[QuarterUsage]:
+        """The reported tokens by quarter of an hour, in no order."""
+
+    def linked_records(self, since_us: int, until_us: int) -> Iterator[bytes]:
+        """Resumed streams, and the records that they may continue, as JSON in no order."""
+
+    def sample(self, since_us: int, until_us: int, digits: int) -> Iterator[bytes]:
+        """The records that reported usage and whose ids end with so many zeros, as JSON in order of their start: of ids that
+        are random, one of 16**digits. 0: all.
+        """
+
+    def stored_among(self, ids: Sequence[str]) -> Mapping[str, bytes]:
+        """The records of these streams that the ledger has, as JSON by stream id."""
 
 
 class Ledger(Reader, Protocol):

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Reader, Total, add_totals
+from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Part, Reader, Total, add_totals
 from streamgauge.ledger.row import microseconds_of, moment_of
 
 
@@ -44,6 +44,11 @@ class SeveralLedgers:
     def has_attribute(self, name: str) -> bool:
         """See Reader.has_attribute."""
         return any(ledger.has_attribute(name) for ledger in self._ledgers)
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """See Reader.parts."""
+        return [part for ledger in self._ledgers for part in ledger.parts]
 
     def _with_attributes(self, chosen: Filter, by: Iterable[str]) -> Filter:
         """The filter for each ledger: an attribute is a key for all of them if a record in one of them has it."""

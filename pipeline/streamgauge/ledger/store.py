@@ -38,7 +38,9 @@ from streamgauge.ledger.contract import (
     LedgerUnavailableError,
     NewCost,
     Pricing,
+    QuarterUsage,
     Repricing,
+    Step,
     Total,
     UnknownKeyError,
 )
@@ -57,6 +59,7 @@ from streamgauge.ledger.schema import (
     started,
 )
 from streamgauge.ledger.totals import totals_of
+from streamgauge.ledger.usage import SqlStep, end_of_step, has_resumed, linked_records, sample, usage_by_quarter
 
 # Records of one page (rows): some MB of JSON.
 PAGE_ROWS = 1_000
@@ -252,6 +255,39 @@ class SqlLedger:
         """See Reader.has_attribute."""
         with self._translated("read"), self._reading() as connection:
             return has_attribute(connection, name)
+
+    @property
+    def parts(self) -> "tuple[SqlLedger, ...]":
+        """See Reader.parts."""
+        return (self,)
+
+    @contextmanager
+    def usage_step(self, since_us: int, until_us: int) -> Iterator[Step | None]:
+        """See Reader.usage_step."""
+        with self._translated("read"), self._snapshot() as connection:
+            end = end_of_step(connection, since_us, until_us)
+            yield None if end is None else SqlStep(connection, since_us, end)
+
+    def usage_by_quarter(self, since_us: int, until_us: int) -> list[QuarterUsage]:
+        """See Reader.usage_by_quarter."""
+        with self._translated("read"), self._snapshot() as connection:
+            return usage_by_quarter(connection, since_us, until_us)
+
+    def linked_records(self, since_us: int, until_us: int) -> Iterator[bytes]:
+        """See Reader.linked_records."""
+        with self._translated("read"), self._snapshot() as connection:
+            if has_resumed(connection, since_us, until_us):
+                yield from linked_records(connection, since_us, until_us)
+
+    def sample(self, since_us: int, until_us: int, digits: int) -> Iterator[bytes]:
+        """See Reader.sample."""
+        with self._translated("read"), self._snapshot() as connection:
+            yield from sample(connection, since_us, until_us, digits)
+
+    def stored_among(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """See Reader.stored_among."""
+        with self._translated("read"), self._reading() as connection:
+            return self._stored(connection, list(ids))
 
     def expire(self, before_us: int, limit: int) -> Expired:
         """See Ledger.expire."""

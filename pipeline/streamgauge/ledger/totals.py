@@ -107,7 +107,17 @@ def _count_resumed(connection: Connection) -> bool:
 
 
 def _parts() -> Any:
-    """Resumed streams, and all records that share a request digest or a response id with one, in order of their start.
+    """Resumed streams, and all records that they may continue, in order of their start."""
+    is_resumed = or_(records.c.resumed_from.is_not(None), is_reread())
+    return (
+        select(*_COLUMNS)
+        .where(may_be_continued())
+        .order_by(started, case((is_resumed, 1), else_=0), records.c.stream_id)
+    )
+
+
+def may_be_continued() -> ColumnElement[bool]:
+    """Whether a record is a resumed stream, or shares a request digest or a response id with one.
 
     An event's id links records only if the resumed stream has no request digest, and only if the id is not a number.
     """
@@ -118,22 +128,14 @@ def _parts() -> Any:
     ).cte("resumed")
     # Digits are removed from both ends: text remains unless the id is a number.
     is_word = func.trim(resumed.c.resumed_from, "0123456789") != ""
-    return (
-        select(*_COLUMNS)
-        .where(
-            or_(
-                records.c.resumed_from.is_not(None),
-                is_reread(),
-                records.c.request_digest.in_(select(resumed.c.request_digest)),
-                records.c.response_id.in_(select(resumed.c.response_id).where(resumed.c.response_id != MASKED)),
-                records.c.last_event_id.in_(
-                    select(resumed.c.resumed_from).where(and_(resumed.c.request_digest.is_(None), is_word))
-                ),
-            )
-        )
-        .order_by(
-            started, case((or_(records.c.resumed_from.is_not(None), is_reread()), 1), else_=0), records.c.stream_id
-        )
+    return or_(
+        records.c.resumed_from.is_not(None),
+        is_reread(),
+        records.c.request_digest.in_(select(resumed.c.request_digest)),
+        records.c.response_id.in_(select(resumed.c.response_id).where(resumed.c.response_id != MASKED)),
+        records.c.last_event_id.in_(
+            select(resumed.c.resumed_from).where(and_(resumed.c.request_digest.is_(None), is_word))
+        ),
     )
 
 
@@ -183,17 +185,18 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
         ),
         func.max(streams.c.wait_us),
         func.max(streams.c.started_us),
-        *(half for name in _SUMMED for half in _halves(streams.c[name])),
+        *(half for name in _SUMMED for half in halves(streams.c[name])),
     ).group_by(*names)
 
 
-def _halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """The sums of the high and the low halves of whole numbers, which `joined_halves` adds up."""
     return func.sum(column.bitwise_rshift(_SHIFT)), func.sum(column.bitwise_and(_LOW))
 
 
 def _total(line: Sequence[Any], keys: int) -> Total:
     streams, with_usage, without_usage, without_price, with_cost, without_cost, wait, last, *halves = line[keys:]
-    sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
+    sums = [joined_halves(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
     named: dict[str, Any] = dict(zip(_SUMMED, sums, strict=True))
     costs = [cost for cost in (named["cost_input"], named["cost_output"]) if cost is not None]
     return Total(
@@ -212,5 +215,6 @@ def _total(line: Sequence[Any], keys: int) -> Total:
     )
 
 
-def _joined(high: Any, low: Any) -> int | None:
+def joined_halves(high: Any, low: Any) -> int | None:
+    """The sum of whole numbers from the two sums of `halves`; None of no numbers."""
     return None if high is None or low is None else (int(high) << _HALF_BITS) + int(low)

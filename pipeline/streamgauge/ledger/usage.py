@@ -1,0 +1,258 @@
+"""What an audit reads of a ledger: sums of usage by SQL, and the few records whose JSON has to be looked at.
+
+A stretch of time is read in steps of bounded size, each in one snapshot: so the memory does not grow with the time, a table
+is read from the disk once, and the records of a step are those that its sums are of.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Boolean, ColumnElement, Connection, Select, and_, case, func, literal_column, or_, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import GenericFunction
+
+from streamgauge.core.safe_values import MASKED
+from streamgauge.ledger.contract import Attempt, Costly, Filter, QuarterUsage, Selection, Usage
+from streamgauge.ledger.keys import Expression, range_of
+from streamgauge.ledger.schema import NUMBER, is_reread, records, started
+from streamgauge.ledger.totals import halves, joined_halves, may_be_continued
+
+# Records of one step: a snapshot of them is short, and what is sorted of them fits into memory.
+STEP_ROWS = 100_000
+# Records are compared with those that began at most so long before them (microseconds, a quarter of an hour): clients give up
+# an attempt after ten minutes, and two taps of one call see it within seconds.
+WINDOW_US = 900 * 1_000_000
+_QUARTER_US = 900 * 1_000_000
+_FETCHED = 1_000
+
+_KEYS = ("upstream", "model", "tenant", "credential_id", "service_tier", "usage_source")
+_IS_REPORTED = records.c.usage_source.in_(("final", "partial"))
+_CACHED = func.coalesce(records.c.input_cached_tokens, 0)
+_WRITTEN = func.coalesce(records.c.input_cache_write_tokens, 0)
+_INPUT = func.coalesce(records.c.input_tokens, _CACHED + _WRITTEN)
+_OUTPUT = func.coalesce(records.c.output_tokens, 0)
+_COST = func.coalesce(records.c.cost_input, 0) + func.coalesce(records.c.cost_output, 0)
+_IS_PRICED = records.c.price_source.is_not(None)
+_HAS_TOKENS = or_(_INPUT != 0, _CACHED != 0, _WRITTEN != 0, _OUTPUT != 0)
+# The record has this member of its usage if it has no parts, and nothing is wrong with its counts: `core/record.py`
+# encodes the members in this order. A record of another form is looked at.
+_USUAL = '"parts":[],"source":"', '","identity_failed":null,"bad_values":0'
+
+
+class IsUsual(GenericFunction[bool]):
+    """Whether a record's JSON has the members of a usage without parts and faults, for its `usage_source`."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(IsUsual, "sqlite")
+def _sqlite_usual(element: IsUsual, compiler: Any, **options: Any) -> str:
+    record, source = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"(instr({record}, CAST('{_USUAL[0]}' || {source} || '{_USUAL[1]}' AS BLOB)) > 0)"
+
+
+@compiles(IsUsual, "postgresql")
+def _postgresql_usual(element: IsUsual, compiler: Any, **options: Any) -> str:
+    record, source = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"(position(convert_to('{_USUAL[0]}' || {source} || '{_USUAL[1]}', 'UTF8') IN {record}) > 0)"
+
+
+_IS_USUAL = IsUsual(records.c.record, records.c.usage_source)
+_HAS_ID = and_(records.c.response_id.is_not(None), records.c.response_id != MASKED)
+_HAS_NO_ID = or_(records.c.response_id.is_(None), records.c.response_id == MASKED)
+_IS_FIRST = and_(records.c.resumed_from.is_(None), or_(records.c.endpoint.is_(None), ~is_reread()))
+
+
+_SELECTED = {
+    Selection.MISSING: and_(records.c.usage_source == "absent", records.c.outcome == "completed"),
+    Selection.INCONSISTENT: and_(
+        _IS_REPORTED,
+        or_(
+            _INPUT < _CACHED + _WRITTEN,
+            and_(
+                records.c.usage_source == "final",
+                or_(records.c.input_tokens.is_(None), records.c.output_tokens.is_(None)),
+            ),
+        ),
+    ),
+}
+
+
+class SqlStep:
+    """See Step. The records that started in [since_us, until_us); `connection` is in one snapshot."""
+
+    def __init__(self, connection: Connection, since_us: int, until_us: int) -> None:
+        self.since_us, self.until_us = since_us, until_us
+        self._connection = connection
+        self._is_in = range_of(Filter(since_us, until_us))
+        self._is_near = range_of(Filter(since_us - WINDOW_US, until_us))
+
+    def sums(self) -> list[Usage]:
+        """See Step.sums."""
+        try:
+            return self._sums(exact=False)
+        except DBAPIError as error:
+            if "integer overflow" not in str(error.orig):
+                raise
+        return self._sums(exact=True)
+
+    def _sums(self, *, exact: bool) -> list[Usage]:
+        """`exact`: for numbers whose sum may be beyond 63 bits, at which SQLite's own sum fails; it takes twice as long."""
+        keys = [records.c[name] for name in _KEYS]
+        counts = [
+            func.count(records.c.price_source),
+            func.count(case((and_(~_IS_PRICED, _HAS_TOKENS), 1))),
+            func.count(case((records.c.outcome == "completed", 1))),
+            func.count(case((_SELECTED[Selection.INCONSISTENT], 1))),
+            func.count(case((and_(_IS_REPORTED, ~_IS_USUAL), 1))),
+            func.max(_COST),
+            func.min(records.c.stream_id),
+            func.max(records.c.stream_id),
+        ]
+        reasoning = func.coalesce(records.c.reasoning_tokens, 0)
+        starts = records.c.started_us - literal_column(str(self.since_us), NUMBER)
+        summed = [_INPUT, _CACHED, _WRITTEN, _OUTPUT, reasoning, _COST, func.length(records.c.record), starts]
+        columns = [half for one in summed for half in halves(one)] if exact else [func.sum(one) for one in summed]
+        query = select(*keys, func.count(), *counts, *columns).where(self._is_in).group_by(*keys)
+        lines = self._connection.execute(query).all()
+        first = len(keys) + 1 + len(counts)
+        return [
+            Usage(
+                *line[:first],
+                *(
+                    [
+                        joined_halves(high, low) or 0
+                        for high, low in zip(line[first::2], line[first + 1 :: 2], strict=True)
+                    ]
+                    if exact
+                    else map(int, line[first:])
+                ),
+            )
+            for line in lines
+        ]
+
+    def unusual(self) -> Iterator[bytes]:
+        """See Step.unusual."""
+        query = select(records.c.record).where(self._is_in, _IS_REPORTED, ~_IS_USUAL)
+        return (bytes(record) for (record,) in self._streamed(query.order_by(started, records.c.stream_id)))
+
+    def chosen(self, selection: Selection, usage: Usage, most: int) -> list[str]:
+        """See Step.chosen."""
+        keys = [_equal(records.c[name], getattr(usage, name)) for name in _KEYS]
+        query = select(records.c.stream_id).where(self._is_in, _SELECTED[selection], *keys)
+        return list(self._connection.scalars(query.order_by(started, records.c.stream_id).limit(most)))
+
+    def costing_more(self, cost: int, upstream: str | None, model: str | None) -> Iterator[Costly]:
+        """See Step.costing_more."""
+        is_chosen = and_(_equal(records.c.upstream, upstream), _equal(records.c.model, model), _IS_REPORTED, _IS_PRICED)
+        is_above = literal_column(str(cost), NUMBER) < _COST
+        query = select(records.c.stream_id, _COST).where(self._is_in, is_chosen, is_above)
+        return map(Costly._make, self._streamed(query.order_by(started, records.c.stream_id)))
+
+    def with_equal_ids(self) -> Iterator[tuple[str, bytes]]:
+        """See Step.with_equal_ids."""
+        near = and_(self._is_near, _HAS_ID, _IS_FIRST)
+        ids = select(records.c.response_id).where(near).group_by(records.c.response_id)
+        ids = ids.having(and_(func.count() > 1, func.max(records.c.started_us) >= self.since_us))
+        query = select(records.c.response_id, records.c.record).where(near, records.c.response_id.in_(ids))
+        ordered = query.order_by(records.c.response_id, started, records.c.stream_id)
+        return ((name, bytes(record)) for name, record in self._streamed(ordered))
+
+    def without_ids(self) -> Iterator[bytes]:
+        """See Step.without_ids."""
+        names = ("model", "input_tokens", "output_tokens", "input_cached_tokens", "input_cache_write_tokens")
+        near = and_(self._is_near, _HAS_NO_ID, _IS_FIRST, _IS_REPORTED)
+        alike = select(*(records.c[name].label(name) for name in names)).where(near)
+        alike = alike.group_by(*(records.c[name] for name in names))
+        alike = alike.having(and_(func.count() > 1, func.max(records.c.started_us) >= self.since_us))
+        found = alike.subquery("alike")
+        equal = and_(*(records.c[name].is_not_distinct_from(found.c[name]) for name in names))
+        query = select(records.c.record).select_from(records.join(found, equal)).where(near)
+        return (bytes(record) for (record,) in self._streamed(query.order_by(started, records.c.stream_id)))
+
+    def attempts(self) -> list[Attempt]:
+        """See Step.attempts."""
+        known = and_(self._is_near, records.c.attempt.is_not(None), records.c.request_digest.is_not(None))
+        digests = select(records.c.request_digest).where(known, _IS_REPORTED).group_by(records.c.request_digest)
+        several = and_(
+            func.count() > 1,
+            func.max(records.c.attempt) > func.min(records.c.attempt),
+            func.max(records.c.started_us) >= self.since_us,
+        )
+        columns = [records.c[name] for name in Attempt._fields]
+        query = select(*columns).where(known, records.c.request_digest.in_(digests.having(several)))
+        return [Attempt._make(line) for line in self._connection.execute(query.order_by(started, records.c.stream_id))]
+
+    def ids(self) -> set[str]:
+        """See Step.ids."""
+        return set(self._connection.scalars(select(records.c.stream_id).where(self._is_in)))
+
+    def _streamed(self, query: Select[Any]) -> Iterator[Any]:
+        """The lines of a query, some at a time."""
+        yield from self._connection.execution_options(stream_results=True, max_row_buffer=_FETCHED).execute(query)
+
+
+def end_of_step(connection: Connection, since_us: int, until_us: int) -> int | None:
+    """Where the step that begins at `since_us` ends: so that it has about STEP_ROWS records, at most at `until_us`.
+
+    None if no record starts in [since_us, until_us).
+    """
+    starts = select(started).where(range_of(Filter(since_us, until_us))).order_by(started)
+    if connection.execute(starts.limit(1)).first() is None:
+        return None
+    end = connection.execute(starts.offset(STEP_ROWS).limit(1)).scalar()
+    # Records of one moment stay together.
+    return until_us if end is None else max(int(end), since_us + 1)
+
+
+def usage_by_quarter(connection: Connection, since_us: int, until_us: int) -> list[QuarterUsage]:
+    """The reported tokens by quarter of an hour."""
+    quarter = records.c.started_us // literal_column(str(_QUARTER_US), NUMBER)
+    columns = [half for one in (_INPUT, _CACHED, _WRITTEN, _OUTPUT) for half in halves(one)]
+    query = select(quarter, records.c.upstream, *columns).where(range_of(Filter(since_us, until_us)), _IS_REPORTED)
+    return [
+        QuarterUsage(
+            int(number),
+            upstream,
+            *(joined_halves(high, low) or 0 for high, low in zip(counts[::2], counts[1::2], strict=True)),
+        )
+        for number, upstream, *counts in connection.execute(query.group_by(quarter, records.c.upstream))
+    ]
+
+
+def linked_records(connection: Connection, since_us: int, until_us: int) -> Iterator[bytes]:
+    """Resumed streams, and the records that they may continue, as JSON in no order."""
+    query = select(records.c.record).where(range_of(Filter(since_us, until_us)), may_be_continued())
+    return (bytes(record) for (record,) in connection.execute(query))
+
+
+def has_resumed(connection: Connection, since_us: int, until_us: int) -> bool:
+    """Whether a record of this time is a resumed stream."""
+    chosen = range_of(Filter(since_us, until_us))
+    # Two queries, each with an index of its own.
+    conditions = records.c.resumed_from.is_not(None), is_reread()
+    return any(
+        connection.execute(select(records.c.stream_id).where(chosen, one).limit(1)).first() is not None
+        for one in conditions
+    )
+
+
+def sample(connection: Connection, since_us: int, until_us: int, digits: int) -> Iterator[bytes]:
+    """The records that reported usage and whose ids end with so many zeros, as JSON: of ids that are random, one of
+    16**digits. 0: all.
+    """
+    end = func.substr(records.c.stream_id, 37 - digits, digits)
+    chosen = and_(range_of(Filter(since_us, until_us)), _IS_REPORTED)
+    query = (
+        select(records.c.record).where(chosen, end == "0" * digits)
+        if digits
+        else select(records.c.record).where(chosen)
+    )
+    streamed = connection.execution_options(stream_results=True, max_row_buffer=_FETCHED)
+    return (bytes(record) for (record,) in streamed.execute(query.order_by(started, records.c.stream_id)))
+
+
+def _equal(column: Expression, value: str | None) -> ColumnElement[bool]:
+    return column.is_(None) if value is None else column == value
