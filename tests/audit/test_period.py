@@ -69,6 +69,24 @@ def test_days_that_follow_each_other_are_one_run() -> None:
     assert [end - start for start, end in runs] == [24 * HOUR_US, 47 * HOUR_US]
 
 
+def test_the_days_of_a_period_and_their_spans() -> None:
+    period = Period.of("2026-03-28", "2026-03-31", "Europe/Berlin")
+    assert period.days == ["2026-03-28", "2026-03-29", "2026-03-30"]
+    spans = [period.span_of(day) for day in period.days]
+    assert [end - start for start, end in spans] == [24 * HOUR_US, 23 * HOUR_US, 24 * HOUR_US]
+    assert (spans[0][0], spans[-1][1]) == (period.since_us, period.until_us)
+
+
+def test_the_day_with_the_middle_of_the_period_has_two_spans() -> None:
+    period = Period.of("2026-03-01", "2026-03-04", "UTC")
+    assert [len(period.halves_of(day)) for day in period.days] == [1, 2, 1]
+    (start, middle), (again, end) = period.halves_of("2026-03-02")
+    assert (middle, again, (start, end)) == (period.middle_us, middle, period.span_of("2026-03-02"))
+    assert [
+        len(Period.of("2026-03-01", "2026-03-03", "UTC").halves_of(day)) for day in ("2026-03-01", "2026-03-02")
+    ] == [1, 1]
+
+
 @pytest.mark.parametrize("given", ["9999-12-31", "9000-01-01", "1970-12-31"])
 def test_a_day_at_the_end_of_the_calendar_is_refused(given: str) -> None:
     with pytest.raises(UsageFault, match=f"--to {given} is not a date from 1971-01-01 to 8999-12-31"):

@@ -68,6 +68,31 @@ class Period:
         """The first moment after the day after: streams that another time zone counts in the period began before it."""
         return self._midnight(day_after(self.end, 1))
 
+    @property
+    def days(self) -> list[str]:
+        """The days of the period, in order."""
+        days, day = [], self.first
+        while day < self.end:
+            days.append(day)
+            day = day_after(day, 1)
+        return days
+
+    @property
+    def middle_us(self) -> int:
+        """The moment in the middle of the period."""
+        return (self.since_us + self.until_us) // 2
+
+    def halves_of(self, day: str) -> list[tuple[int, int]]:
+        """The half-open spans of a day, in microseconds: one, or two where the middle of the period lies in it."""
+        start_us, end_us = self.span_of(day)
+        if start_us < self.middle_us < end_us:
+            return [(start_us, self.middle_us), (self.middle_us, end_us)]
+        return [(start_us, end_us)]
+
+    def span_of(self, day: str) -> tuple[int, int]:
+        """The half-open span of a day, in microseconds since 1970."""
+        return self._midnight(day), self._midnight(day_after(day, 1))
+
     def has(self, day: str) -> bool:
         """Whether a day is in the period."""
         return self.first <= day < self.end
@@ -82,7 +107,7 @@ class Period:
             return [(self.read_since_us, self.read_until_us)]
         runs: list[tuple[int, int]] = []
         for day in sorted(days):
-            start_us, end_us = self._midnight(day), self._midnight(day_after(day, 1))
+            start_us, end_us = self.span_of(day)
             if runs and runs[-1][1] == start_us:
                 start_us = runs.pop()[0]
             runs.append((start_us, end_us))

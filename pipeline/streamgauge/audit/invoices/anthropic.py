@@ -116,6 +116,7 @@ FORMATS = (
         read=_usage,
         has_tokens=True,
         has_money=False,
+        lists_empty_days=True,
     ),
     Format(
         "Anthropic cost report (API)",
@@ -125,5 +126,6 @@ FORMATS = (
         read=_cost,
         has_tokens=False,
         has_money=True,
+        lists_empty_days=True,
     ),
 )

@@ -169,6 +169,7 @@ FORMATS = (
         read=_usage_api,
         has_tokens=True,
         has_money=False,
+        lists_empty_days=True,
     ),
     Format(
         "OpenAI costs (API)",
@@ -180,6 +181,7 @@ FORMATS = (
         has_tokens=False,
         has_money=True,
         tiers=False,
+        lists_empty_days=True,
     ),
     Format(
         "OpenAI costs (dashboard)",
