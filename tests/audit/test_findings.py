@@ -1,6 +1,8 @@
 """Findings that need no invoice."""
 
 from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import pytest
 
 from streamgauge.audit.findings import Finding, Findings
 from streamgauge.audit.mapping import Mapping
+from streamgauge.audit.our_sums import sums_of
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period
+from streamgauge.audit.tables import Tables
 from streamgauge.core.record import Request
-from streamgauge.ledger import LedgerRow, SqliteLedger
+from streamgauge.ledger import Cost, LedgerRow, SqliteLedger
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_counts, make_usage
 
@@ -21,10 +25,8 @@ PERIOD = Period.of("2026-03-01", "2026-03-03", "UTC")
 def found(folder: Path, rows: list[LedgerRow], miscounted: frozenset[str] = frozenset()) -> list[Finding]:
     with SqliteLedger(folder / "ledger.sqlite") as ledger:
         ledger.insert(rows)
-        ours, findings = Ours(ledger, PERIOD, Mapping()), Findings(PERIOD, miscounted)
-        for start_us, record in ours.records():
-            findings.see(start_us, ours.group_of(start_us, record), record, record.tokens, record.usd_of(record.tokens))
-        findings.read_again(ours)
+        findings = Findings(PERIOD, miscounted)
+        sums_of(Ours(ledger, PERIOD, Mapping()), ["nimbus"], findings, Tables())
         return findings.all(Counter())
 
 
@@ -33,9 +35,7 @@ def named(findings: list[Finding]) -> dict[str, tuple[str, ...]]:
 
 
 def with_cost(row: LedgerRow, usd: str) -> LedgerRow:
-    from dataclasses import replace
-
-    return replace(row, record=row.record.removesuffix(b"null}") + b'{"usd":"%s"}}' % usd.encode())
+    return replace(row, cost=Cost(int(Decimal(usd).scaleb(12)), None, "test", None))
 
 
 def test_a_usual_stream_has_none(tmp_path: Path) -> None:

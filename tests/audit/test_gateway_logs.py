@@ -330,7 +330,7 @@ def test_a_log_is_stored_once_and_seen_in_the_audit(tmp_path: Path) -> None:
         "audit", "--invoice", str(tmp_path / "usage.json"), "--from", "2026-11-01", "--to", "2026-12-01",
         "--output", "json", "--data-dir", str(tmp_path / "ledger"),
     )  # fmt: skip
-    (note,) = json.loads(audit.stdout)["notes"]
+    *_, note = json.loads(audit.stdout)["notes"]
     assert note.startswith("Our side is what a gateway has logged, and not what a tap has seen, on 1 of the 1 days")
 
 

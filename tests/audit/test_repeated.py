@@ -1,11 +1,11 @@
-"""Repeated rows are found and added up in bounded memory, whatever their number and order."""
+"""Repeated rows are added up in bounded memory, whatever their number and order."""
 
 import random
 from decimal import Decimal
 
 from streamgauge.audit.amounts import Tokens
 from streamgauge.audit.invoices import InvoiceLine
-from streamgauge.audit.repeated import MAX_EACH, MAX_IDS, Repeated, SeenDigests
+from streamgauge.audit.repeated import MAX_EACH, MAX_IDS, Repeated
 
 TOKENS = Tokens(3, 0, 0, 2)
 
@@ -20,9 +20,8 @@ def line(number: int, usd: str | None = None, tokens: Tokens | None = TOKENS) ->
 
 def test_extra_rows_are_added_up() -> None:
     repeated = Repeated()
-    repeated.add(line(1, "0.5"), is_second=True)
-    repeated.add(line(1, "0.5"), is_second=False)
-    repeated.add(line(2, "0.25"), is_second=True)
+    repeated.add(line(1, "0.5"), 2)
+    repeated.add(line(2, "0.25"), 1)
     assert (repeated.rows, repeated.tokens, repeated.usd, repeated.requests) == (
         5,
         Tokens(9, 0, 0, 6),
@@ -35,8 +34,8 @@ def test_extra_rows_are_added_up() -> None:
 
 def test_rows_for_money_alone_are_apart() -> None:
     repeated = Repeated()
-    repeated.add(line(1), is_second=True)
-    repeated.add(line(2, "0.25", None), is_second=True)
+    repeated.add(line(1), 1)
+    repeated.add(line(2, "0.25", None), 1)
     assert (repeated.rows, repeated.usd, repeated.money) == (2, None, Decimal("0.25"))
 
 
@@ -47,17 +46,10 @@ def test_of_many_only_the_sum_is_kept() -> None:
         random.Random(seed).shuffle(numbers)
         parts = Repeated(), Repeated()
         for number in numbers:
-            parts[number % 2].add(line(number), is_second=True)
+            parts[number % 2].add(line(number), 1)
         parts[0].merge(parts[1])
         sums.append(parts[0])
     assert sums[0] == sums[1]
     assert (sums[0].rows, sums[0].tokens.output) == (2 * len(numbers), 2 * len(numbers))
     assert (sums[0].different(), sums[0].ids) == ([], set())
     assert MAX_EACH < MAX_IDS
-
-
-def test_a_row_that_was_seen_is_never_forgotten() -> None:
-    seen, rng = SeenDigests(), random.Random(1)
-    digests = [rng.randbytes(16) for _ in range(20_000)]
-    assert sum(seen.had(digest) for digest in digests) <= 2
-    assert all(seen.had(digest) for digest in digests)

@@ -9,7 +9,7 @@ from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period
 from streamgauge.audit.reconcile import reconcile
-from streamgauge.audit.resumed import Resumed
+from streamgauge.audit.resumed import corrections_of
 from streamgauge.audit.theirs import Theirs
 from streamgauge.core.record import Usage
 from streamgauge.ledger import Cost, LedgerRow, SqliteLedger
@@ -70,14 +70,9 @@ def cost_of(folder: Path, usages: list[Usage], costs: list[str]) -> str | None:
     rows = [make_row(n, response_id="r1", usage=usage, **names[n]) for n, usage in enumerate(usages)]
     with SqliteLedger(folder / "ledger.sqlite", prices=_Costs(costs)) as ledger:
         ledger.insert(rows)
-        ours, resumed = Ours(ledger, PERIOD, Mapping()), Resumed()
-        found = list(ours.records())
-        for _, record in found:
-            if record.resumed_from is not None:
-                resumed.see(record)
-        for start_us, record in found:
-            resumed.look_at(start_us, record)
-        first, second = resumed.corrections().values()
+        ours = Ours(ledger, PERIOD, Mapping())
+        linked = ledger.linked_records(PERIOD.read_since_us, PERIOD.read_until_us)
+        first, second = corrections_of(found for text in linked if (found := ours.decoded(text)) is not None).values()
         (total,) = ledger.totals(["upstream"])
         assert (first.tokens.input, first.tokens.output) == (total.input_tokens, total.output_tokens)
         assert (second.tokens, second.usd, second.has_usage) == (ZERO, ZERO_USD, False)

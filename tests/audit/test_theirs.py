@@ -83,7 +83,6 @@ def test_money_is_compared_in_dollars_by_the_rate_of_its_day() -> None:
     assert [cell.usd for cell in theirs.cells.values()] == [12, 10]
     assert [cell.slack for cell in theirs.cells.values()] == [Decimal("0.006"), Decimal("0.005")]
     assert theirs.shapes["azure"].has_money and not theirs.without_rate
-    assert [line.usd for _, line in theirs.lines(lambda _: True)] == [12, 10]
 
 
 def test_without_a_rate_the_money_of_the_provider_is_unknown_and_its_tokens_are_not() -> None:

@@ -4,9 +4,9 @@ Both sides are added up by cell: a day, a provider, a model, a key and a tier. `
 the causes on each difference. A provider's export needs a module in `invoices/` and a line in FORMATS.
 
 period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys; rates_file.py: rates of exchange
-ours.py         the ledger's side; resumed.py: counts resumed streams once
+ours.py         the ledger's records and streams; our_sums.py: their sums; resumed.py: counts resumed streams once
 theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
-temporary.py    temporary tables for millions of rows
+tables.py       the temporary database, for millions of rows and streams
 cells.py        cells; amounts.py: exact tokens and money
 reconcile.py    adds up and compares; explain.py: which cause is tried when
 causes.py       causes in tokens; moves.py: streams billed in another cell; subsets.py: streams that add up to a difference

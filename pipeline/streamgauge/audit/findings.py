@@ -1,29 +1,29 @@
 """What the records show by themselves, without an invoice. Findings never change whether an audit agrees.
 
-They are collected while the ledger is read for the sums, in bounded memory. Ids that may repeat are looked up in a second
-reading (`read_again`): the first one keeps a filter of bits, not the ids.
+SQL counts what columns show, and names the first streams of it. Faults in counts are in records that `our_sums.py` looks at.
+What only the JSON of usual records shows (limits of output, characters) is found in a sample of them, if there are many
+(`read_again`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from hashlib import blake2b
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import EXACT, ZERO_USD, Tokens, usd_text
+from streamgauge.audit.amounts import EXACT, usd_text
 from streamgauge.audit.ours import GroupKey, Ours, StoredRecord
 from streamgauge.audit.period import Period
-from streamgauge.audit.repeated import SeenDigests
-from streamgauge.core.resumption import is_resumed
+from streamgauge.ledger.contract import Attempt, Selection, Step, Usage
+from streamgauge.ledger.cost import COST_DIGITS
 
 # Streams that a finding names; it counts all of them.
 MAX_NAMED = 100
-# Ids that are looked up at most: more repeated ids are an error of the upstream, and the finding says so anyway.
-_MAX_LOOKED_UP = 200_000
-# Requests whose last attempt is remembered.
-_MAX_REQUESTS = 100_000
+# Records that are sampled at most, on average: so many reported usage, a sixteenth, a sixteenth of that, ...
+SAMPLED = 100_000
+# Ids of streams that are looked up at a time.
+_BATCH = 1_000
 # An attempt that began longer after the one before it is of another request with the same body (microseconds, a quarter of an
 # hour): clients give up an attempt after ten minutes, and wait some seconds then.
 _RETRY_US = 900 * 1_000_000
@@ -48,6 +48,7 @@ NAMES = (
     "cost_outlier",
     "cache_share_fell",
     "output_per_character_drifted",
+    "seen_by_two_taps",
     "upstream_without_invoice",
     "money_not_compared",
     "record_unreadable",
@@ -72,16 +73,6 @@ class _Named:
     streams: list[str] = field(default_factory=list)
 
 
-class _Attempt(NamedTuple):
-    """The last attempt of a request that reported usage. is_named: whether a finding names it already."""
-
-    start_us: int
-    number: int
-    group: GroupKey
-    stream: str
-    is_named: bool
-
-
 @dataclass
 class _Half:
     """Sums of a model in one half of the period."""
@@ -93,19 +84,32 @@ class _Half:
     chars: int = 0
 
 
+class _Costs(NamedTuple):
+    """The highest cost (10**-12 USD) of an upstream's model in a step of a ledger."""
+
+    highest: int
+    part: int
+    since_us: int
+    until_us: int
+    upstream: str | None
+    model: str | None
+
+
 @dataclass
 class _Model:
-    """Sums of a model in the period, and the streams with the highest costs."""
+    """Sums of a model in the period. usd: in 10**-12 USD, of the streams with a cost. outliers: filled at the end."""
 
     halves: tuple[_Half, _Half] = field(default_factory=lambda: (_Half(), _Half()))
     priced: int = 0
-    usd: Decimal = ZERO_USD
-    highest: list[tuple[Decimal, str]] = field(default_factory=list)
+    usd: int = 0
+    costs: list[_Costs] = field(default_factory=list)
+    outliers: list[tuple[int, str]] = field(default_factory=list)
+    outlier_count: int = 0
 
-    def is_outlier(self, usd: Decimal) -> bool:
-        """Whether a cost is far above the mean of the model."""
-        limit = EXACT.multiply(self.usd, Decimal(OUTLIER_FACTOR))
-        return self.priced >= OUTLIER_STREAMS and EXACT.multiply(usd, Decimal(self.priced)) > limit
+    @property
+    def limit(self) -> int | None:
+        """The cost above which a stream is an outlier (10**-12 USD); None if the model has too few streams."""
+        return self.usd * OUTLIER_FACTOR // self.priced if self.priced >= OUTLIER_STREAMS else None
 
 
 class Findings:
@@ -113,61 +117,131 @@ class Findings:
 
     def __init__(self, period: Period, miscounted: Set[str] = frozenset()) -> None:
         self._miscounted = miscounted
-        self._since_us, self._until_us = period.since_us, period.until_us
-        self._middle_us = (self._since_us + self._until_us) // 2
+        self._period = period
+        self._middle_us = period.middle_us
         self._named: dict[tuple[str, str, str | None], _Named] = {}
         self._models: dict[tuple[str, str | None], _Model] = {}
-        self._seen = SeenDigests()
-        self._responses: set[str] = set()
-        self._requests: dict[str, _Attempt] = {}
-        self._outliers: Counter[tuple[str, str | None]] = Counter()
+        self._repeated: dict[str, int] = {}
+        self._attempts_named: dict[str, int] = {}
         self._found: list[Finding] = []
 
-    def see(self, start_us: int, group: GroupKey, record: StoredRecord, tokens: Tokens, usd: Decimal | None) -> None:
-        """Take a record with its tokens and cost, in the first reading."""
-        if not self._since_us <= start_us < self._until_us:
+    def add(self, finding: Finding) -> None:
+        """Add a finding that was made elsewhere."""
+        self._found.append(finding)
+
+    def add_sums(self, step: Step, provider: str, usage: Usage, part: int) -> None:
+        """Take the sums of records of the period, and name what they show. `part`: the place of their ledger."""
+        if usage.usage_source == "absent" and usage.completed:
+            self._name_chosen(step, "usage_missing", Selection.MISSING, provider, usage, usage.completed)
+        if usage.inconsistent:
+            self._name_chosen(step, "usage_inconsistent", Selection.INCONSISTENT, provider, usage, usage.inconsistent)
+        if not usage.is_reported:
             return
+        model = self._model(provider, usage.model)
+        half = model.halves[step.since_us >= self._middle_us]
+        half.streams += usage.streams
+        half.input += usage.input
+        half.cached += usage.cached
+        model.priced += usage.streams - usage.unpriced
+        model.usd += usage.cost
+        if usage.highest:
+            model.costs.append(_Costs(usage.highest, part, step.since_us, step.until_us, usage.upstream, usage.model))
+
+    def see_faults(self, group: GroupKey, record: StoredRecord) -> None:
+        """Take a record of the period whose counts may have faults that no column shows."""
         usage = record.usage
-        if record.is_reported:
-            self._check_usage(group, record, tokens)
-            if record.stream_id in self._miscounted:
-                self._name("reported_against_recount", group, record)
-            self._add_to_model(start_us, group, record, tokens, usd)
-        elif record.outcome == "completed" and usage.source == "absent":
-            self._name("usage_missing", group, record)
-        response = None if is_resumed(record) else record.known_response_id
-        if response is not None:
-            digest = blake2b(response.encode(), digest_size=16).digest()
-            if self._seen.had(digest) and len(self._responses) < _MAX_LOOKED_UP:
-                self._responses.add(response)
-        if record.attempt is not None and record.request_digest is not None:
-            self._add_attempt(start_us, group, record, record.request_digest, record.attempt)
+        if usage.identity_failed is not None:
+            self.name("totals_do_not_add_up", group, record.stream_id)
+        lacks = usage.source == "final" and (usage.input_tokens is None or usage.output_tokens is None)
+        is_shown = lacks or (usage.input_tokens is not None and usage.input_tokens < _parts_of_input(record))
+        if usage.bad_values and not is_shown:
+            self.name("usage_inconsistent", group, record.stream_id)
+
+    def add_attempts(self, step: Step, provider_of: Callable[[str | None], str]) -> None:
+        """Name the attempts of one request of which several report usage.
+
+        An attempt whose number is not higher, or that comes much later, begins another request with this body.
+        """
+        last: dict[str, Attempt] = {}
+        found: dict[str, Attempt] = {}
+        for one in step.attempts():
+            before = last.pop(one.request_digest, None)
+            if before is not None and (one.attempt <= before.attempt or one.started_us - before.started_us > _RETRY_US):
+                before = None
+            if one.is_reported and before is not None:
+                found |= {before.stream_id: before, one.stream_id: one}
+            if one.is_reported:
+                last[one.request_digest] = one
+            elif before is not None:
+                last[one.request_digest] = before
+        for one in found.values():
+            day = self._period.since_us <= one.started_us < self._period.until_us
+            if day and _is_new(self._attempts_named, one.stream_id, one.started_us):
+                self._name("request_billed_twice", provider_of(one.upstream), one.model, one.stream_id)
+
+    def name_repeated_id(self, start_us: int, group: GroupKey, stream: str) -> None:
+        """Name a stream whose response id another stream has, too. It may be named before."""
+        if _is_new(self._repeated, stream, start_us):
+            self.name("duplicate_response_id", group, stream)
+
+    def name(self, name: str, group: GroupKey, stream: str) -> None:
+        """Name a stream of the period."""
+        self._name(name, group.provider, group.model, stream)
 
     def read_again(self, ours: Ours) -> None:
-        """Look up, in a second reading, the ids that may be those of several streams; and count what was not kept."""
-        uncounted = {
-            key: model
-            for key, model in self._models.items()
-            if len(model.highest) == MAX_NAMED and model.is_outlier(model.highest[0][0])
-        }
-        if not self._responses and not uncounted:
-            return
-        responses: dict[str, list[tuple[GroupKey, str]]] = {}
-        for start_us, record in ours.records():
-            if not self._since_us <= start_us < self._until_us:
+        """Look at a sample of the records, at those that a recount contradicts, and at those that cost most."""
+        parts = ours.ledger.parts
+        streams = sum(half.streams for model in self._models.values() for half in model.halves)
+        digits = 0
+        while streams > SAMPLED * 16**digits:
+            digits += 1
+        seen: set[str] = set()
+        for part in parts:
+            for text in part.sample(self._period.since_us, self._period.until_us, digits):
+                if (found := ours.decoded(text)) is None or found[1].stream_id in seen:
+                    continue
+                if len(parts) > 1:
+                    seen.add(found[1].stream_id)
+                self._see_sampled(ours.group_of(*found), *found)
+        miscounted = sorted(self._miscounted)
+        for at in range(0, len(miscounted), _BATCH):
+            stored = {
+                name: text for part in parts for name, text in part.stored_among(miscounted[at : at + _BATCH]).items()
+            }
+            for text in stored.values():
+                if (found := ours.decoded(text)) is not None and found[1].is_reported:
+                    group = ours.group_of(*found)
+                    if self._period.has(group.day):
+                        self.name("reported_against_recount", group, found[1].stream_id)
+        for model in self._models.values():
+            self._find_outliers(ours, model)
+
+    def _find_outliers(self, ours: Ours, model: _Model) -> None:
+        for costs in model.costs if model.limit is not None else ():
+            if model.limit is None or costs.highest <= model.limit:
                 continue
-            if uncounted and record.is_reported:
-                group = ours.group_of(start_us, record)
-                model, usd = uncounted.get((group.provider, group.model)), record.usd_of(record.tokens)
-                if model is not None and usd is not None:
-                    self._outliers[group.provider, group.model] += model.is_outlier(usd)
-            if record.response_id in self._responses and not is_resumed(record):
-                group = ours.group_of(start_us, record)
-                responses.setdefault(str(record.response_id), []).append((group, record.stream_id))
-        for _, streams in sorted(responses.items()):
-            if len(streams) > 1:
-                for group, stream in streams:
-                    self._add("duplicate_response_id", group, stream)
+            with ours.ledger.parts[costs.part].usage_step(costs.since_us, costs.until_us) as step:
+                for one in () if step is None else step.costing_more(model.limit, costs.upstream, costs.model):
+                    model.outlier_count += 1
+                    model.outliers.append((one.cost, one.stream_id))
+            model.outliers = sorted(model.outliers, reverse=True)[:MAX_NAMED]
+        model.costs.clear()
+
+    def _see_sampled(self, group: GroupKey, start_us: int, record: StoredRecord) -> None:
+        usage, counts, request = record.usage, record.counts, record.request
+        half = self._model(group.provider, group.model).halves[start_us >= self._middle_us]
+        chars = counts.text_chars + counts.reasoning_chars + counts.refusal_chars
+        if chars and usage.source == "final":
+            half.output += (usage.output_tokens or 0) - (usage.reasoning_tokens or 0) * (counts.reasoning_chars == 0)
+            half.chars += chars
+        if request is None or request.max_tokens is None or usage.output_tokens is None:
+            return
+        limit = request.max_tokens * (request.n or 1)
+        is_short = (
+            record.finish_reason == "length" and usage.output_tokens < limit - LIMIT_SLACK and request.n in (None, 1)
+        )
+        if usage.output_tokens > limit + LIMIT_SLACK or is_short:
+            self.name("finish_reason_against_limit", group, record.stream_id)
 
     def all(self, unmapped: Counter[str]) -> list[Finding]:
         """Every finding, in the order of NAMES, then by provider and model."""
@@ -176,7 +250,7 @@ class Findings:
             for (name, provider, model), named in self._named.items()
         ]
         for (provider, model), sums in self._models.items():
-            findings += _of_model(provider, model, sums, self._outliers[provider, model])
+            findings += _of_model(provider, model, sums)
         for upstream, count in (+unmapped).items():
             findings.append(Finding("upstream_without_invoice", upstream or None, None, count, (), _DETAILS_UNMAPPED))
         findings += self._found
@@ -184,82 +258,54 @@ class Findings:
             findings, key=lambda finding: (NAMES.index(finding.name), finding.provider or "", finding.model or "")
         )
 
-    def add(self, finding: Finding) -> None:
-        """Add a finding that was made elsewhere."""
-        self._found.append(finding)
+    def _model(self, provider: str, model: str | None) -> _Model:
+        found = self._models.get((provider, model))
+        if found is None:
+            found = self._models[provider, model] = _Model()
+        return found
 
-    def _add_attempt(self, start_us: int, group: GroupKey, record: StoredRecord, digest: str, attempt: int) -> None:
-        """Add an attempt; name it and the attempt before it if both report usage.
-
-        An attempt whose number is not higher, or that comes much later, begins another request with this body.
-        """
-        last = self._requests.pop(digest, None)
-        if last is not None and (attempt <= last.number or start_us - last.start_us > _RETRY_US):
-            last = None
-        if record.is_reported:
-            if last is not None and not last.is_named:
-                self._add("request_billed_twice", last.group, last.stream)
-            if last is not None:
-                self._add("request_billed_twice", group, record.stream_id)
-            last = _Attempt(start_us, attempt, group, record.stream_id, last is not None)
-        if last is not None:
-            self._requests[digest] = last
-        if len(self._requests) > _MAX_REQUESTS:
-            del self._requests[next(iter(self._requests))]
-
-    def _check_usage(self, group: GroupKey, record: StoredRecord, tokens: Tokens) -> None:
-        usage = record.usage
-        if usage.identity_failed is not None:
-            self._name("totals_do_not_add_up", group, record)
-        lacks = usage.input_tokens is None or usage.output_tokens is None
-        if tokens.input_uncached < 0 or usage.bad_values or (usage.source == "final" and lacks):
-            self._name("usage_inconsistent", group, record)
-        request = record.request
-        if request is None or request.max_tokens is None or usage.output_tokens is None:
-            return
-        limit = request.max_tokens * (request.n or 1)
-        is_short = (
-            record.finish_reason == "length" and usage.output_tokens < limit - LIMIT_SLACK and request.n in (None, 1)
-        )
-        if usage.output_tokens > limit + LIMIT_SLACK or is_short:
-            self._name("finish_reason_against_limit", group, record)
-
-    def _add_to_model(
-        self, start_us: int, group: GroupKey, record: StoredRecord, tokens: Tokens, usd: Decimal | None
+    def _name_chosen(
+        self, step: Step, name: str, selection: Selection, provider: str, usage: Usage, count: int
     ) -> None:
-        model = self._models.get((group.provider, group.model))
-        if model is None:
-            model = self._models[group.provider, group.model] = _Model()
-        half, counts = model.halves[start_us >= self._middle_us], record.counts
-        half.streams += 1
-        half.input += tokens.input
-        half.cached += tokens.input_cached
-        chars = counts.text_chars + counts.reasoning_chars + counts.refusal_chars
-        if chars and record.usage.source == "final":
-            half.output += tokens.output - (record.usage.reasoning_tokens or 0) * (counts.reasoning_chars == 0)
-            half.chars += chars
-        if usd is not None:
-            model.priced += 1
-            model.usd = EXACT.add(model.usd, usd)
-            if len(model.highest) < MAX_NAMED or usd > model.highest[0][0]:
-                model.highest = sorted([*model.highest, (usd, record.stream_id)])[-MAX_NAMED:]
+        """Count streams, and name the first of them."""
+        named = self._named.setdefault((name, provider, usage.model), _Named())
+        named.count += count
+        room = MAX_NAMED - len(named.streams)
+        if room > 0:
+            named.streams += step.chosen(selection, usage, room)
 
-    def _name(self, name: str, group: GroupKey, record: StoredRecord) -> None:
-        self._add(name, group, record.stream_id)
-
-    def _add(self, name: str, group: GroupKey, stream: str) -> None:
-        named = self._named.setdefault((name, group.provider, group.model), _Named())
+    def _name(self, name: str, provider: str, model: str | None, stream: str) -> None:
+        named = self._named.setdefault((name, provider, model), _Named())
         named.count += 1
         if len(named.streams) < MAX_NAMED:
             named.streams.append(stream)
 
 
-def _of_model(provider: str, model: str | None, sums: _Model, outliers: int) -> Iterable[Finding]:
-    over = [stream for usd, stream in reversed(sums.highest) if sums.is_outlier(usd)]
-    if over:
-        highest = usd_text(sums.highest[-1][0])
+def _parts_of_input(record: StoredRecord) -> int:
+    return (record.usage.input_cached_tokens or 0) + (record.usage.input_cache_write_tokens or 0)
+
+
+# Streams that are remembered, since the next step of the ledger may show them again.
+_MAX_REMEMBERED = 200_000
+
+
+def _is_new(known: dict[str, int], stream: str, start_us: int) -> bool:
+    """Whether a stream was not named before. Those that began long before are forgotten: no step shows them again."""
+    if stream in known:
+        return False
+    known[stream] = start_us
+    if len(known) > _MAX_REMEMBERED:
+        for name in [name for name, began_us in known.items() if began_us < start_us - 2 * _RETRY_US]:
+            del known[name]
+    return True
+
+
+def _of_model(provider: str, model: str | None, sums: _Model) -> Iterable[Finding]:
+    if sums.outliers:
+        highest = usd_text(EXACT.scaleb(Decimal(sums.outliers[0][0]), -COST_DIGITS))
         detail = f"each costs more than {OUTLIER_FACTOR} times the mean; the highest costs {highest} USD"
-        yield Finding("cost_outlier", provider, model, max(outliers, len(over)), tuple(over), detail)
+        named = tuple(stream for _, stream in sums.outliers)
+        yield Finding("cost_outlier", provider, model, sums.outlier_count, named, detail)
     early, late = sums.halves
     if early.streams < HALF_STREAMS or late.streams < HALF_STREAMS:
         return
@@ -292,7 +338,8 @@ _DETAILS = {
     "totals_do_not_add_up": "the reported counts do not satisfy their own equation (usage.identity_failed)",
     "reported_against_recount": "the reported output tokens are not those that the recount of the text allows",
     "finish_reason_against_limit": "output is above the limit of the request, or ended by `length` below it",
-    "duplicate_response_id": "several streams have one response id: two taps captured one call, or the upstream repeats ids",
+    "duplicate_response_id": "several streams that began within minutes have one response id: the upstream repeats ids",
+    "seen_by_two_taps": "another tap saw the same call: the earlier record counts, and these were left out",
     "request_billed_twice": "several attempts of one request report usage",
 }
 _DETAILS_UNMAPPED = "no invoice is for this upstream: name its provider in [upstreams] of --map, or give its invoice"

@@ -1,21 +1,20 @@
-"""Our side of an audit: the usage that providers reported in streams, read record by record.
+"""Our side of an audit: the records of a ledger, as the members that an audit reads, and as streams.
 
 Only final and partial numbers are ours; an estimate never is. Money is the cost that the ledger added to a record.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens
+from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, plus
 from streamgauge.audit.mapping import Mapping as ProviderMapping
 from streamgauge.audit.period import DayOf, Period, microseconds
-from streamgauge.core.safe_values import MASKED
-from streamgauge.ledger import Filter
+from streamgauge.core.safe_values import MASKED, whole_number
+from streamgauge.ledger import Filter, Part
 
 _REPORTED = frozenset({"final", "partial"})
 _MICROSECONDS = 1_000_000
@@ -26,10 +25,18 @@ _MAX_END_S = 1e9
 
 
 class Records(Protocol):
-    """The part of a ledger that an audit reads."""
+    """The records of a ledger."""
 
     def query(self, limit: int | None = None, chosen: Filter = ..., *, newest_first: bool = False) -> Iterator[bytes]:
         """The chosen records as JSON, oldest first; equal times by stream id."""
+
+
+class AuditedLedger(Records, Protocol):
+    """What an audit reads of a ledger."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The ledgers that it consists of."""
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -58,6 +65,7 @@ class _Usage(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
     identity_failed: str | None = None
     bad_values: int = 0
+    parts: list[dict[str, object]] = []
 
 
 class _Cost(msgspec.Struct, gc=False):
@@ -94,11 +102,19 @@ class StoredRecord(msgspec.Struct, gc=False):
     status_code: int | None = None
     finish_reason: str | None = None
     cost: _Cost | None = None
+    tap: str | None = None
+    tap_instance: str | None = None
+    provider_request_id: str | None = None
 
     @property
     def is_reported(self) -> bool:
         """Whether the provider reported usage in this stream."""
         return self.usage.source in _REPORTED
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered, else the one that was asked for."""
+        return self.response_model or self.request_model
 
     @property
     def known_response_id(self) -> str | None:
@@ -107,14 +123,30 @@ class StoredRecord(msgspec.Struct, gc=False):
 
     @property
     def tokens(self) -> Tokens:
-        """What the provider reported, in kinds that exclude each other. What it did not report adds nothing."""
-        return tokens_of_usage(self.usage) if self.is_reported else ZERO
+        """What the provider reported, in kinds that exclude each other. What it did not report adds nothing.
+
+        The parts of its usage that are tokens of the record's own model are among it.
+        """
+        return with_parts(tokens_of_usage(self.usage), self.usage.parts, self.model) if self.is_reported else ZERO
+
+    @property
+    def of_other_models(self) -> dict[str, Tokens]:
+        """The tokens of its parts that name another model, by model."""
+        found: dict[str, Tokens] = {}
+        for part in self.usage.parts if self.is_reported else ():
+            model = part.get("model")
+            if isinstance(model, str) and model != self.model:
+                found[model] = plus(found.get(model, ZERO), _tokens_of_part(part))
+        return found
 
     def usd_of(self, tokens: Tokens) -> Decimal | None:
         """Its cost in dollars; None if it has usage and no price is known. A stream without usage costs nothing here.
 
-        `tokens`: its own, which the caller has made already.
+        A cost that includes parts of another model is not divided, so it is None, too. `tokens`: its own, which the caller
+        has made already.
         """
+        if self.usage.parts and self.of_other_models:
+            return None
         if self.cost is not None and self.cost.usd is not None:
             return Decimal(self.cost.usd)
         return ZERO_USD if tokens == ZERO else None
@@ -141,10 +173,38 @@ class Reported(Protocol):
 
 
 def tokens_of_usage(usage: Reported) -> Tokens:
-    """Reported counts in kinds that exclude each other."""
+    """Reported counts in kinds that exclude each other, without parts."""
     cached, written = usage.input_cached_tokens or 0, usage.input_cache_write_tokens or 0
     whole = cached + written if usage.input_tokens is None else usage.input_tokens
     return Tokens(whole - cached - written, cached, written, usage.output_tokens or 0)
+
+
+# Tools whose tokens are billed as those of another model, which the part does not name (core/usage_parts.py).
+_IMAGE_TOOLS = frozenset({"image_gen", "image_generation"})
+_BILLED_UNITS = "billed_units"
+
+
+def with_parts(tokens: Tokens, parts: Sequence[Mapping[str, object]], model: str | None) -> Tokens:
+    """A record's tokens with the tokens of the parts of its usage, which `core/usage_parts.py` describes.
+
+    Cohere bills units in place of the tokens that it reports. The parts of another model than `model` do not count.
+    """
+    for part in parts:
+        own = _tokens_of_part(part)
+        if part.get("type") == _BILLED_UNITS:
+            has_tokens = any(whole_number(part.get(name)) is not None for name in ("input_tokens", "output_tokens"))
+            tokens = own if has_tokens else tokens
+        elif part.get("name") not in _IMAGE_TOOLS and part.get("model") in (None, model):
+            tokens = plus(tokens, own)
+    return tokens
+
+
+# The counts of a part, in the order of Tokens. Its input does not include its cache.
+_PART_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
+def _tokens_of_part(part: Mapping[str, object]) -> Tokens:
+    return Tokens(*(whole_number(part.get(name)) or 0 for name in _PART_COUNTS))
 
 
 class GroupKey(NamedTuple):
@@ -193,76 +253,72 @@ class Correction(NamedTuple):
 
 
 class Ours:
-    """Reads the ledger for an audit, again for each pass. `corrections`: by stream id, may be set after the first pass.
+    """The records of a ledger for an audit.
 
-    `sha256`: the digest of the records of the period alone, as the first pass read them. `unreadable`: the ids of the records
-    that a pass left out, since their members are not those of a record: an earlier version may have stored such a one.
+    `corrections`: by stream id, what counts instead of a record's own usage. `left_out`: ids of streams that are no streams
+    of their own. Both are set by `our_sums.py`. `unreadable`: the ids of records that were left out, as their members are not
+    those of a record: an earlier version may have stored such a one.
     """
 
-    def __init__(self, ledger: Records, period: Period, mapping: ProviderMapping) -> None:
+    def __init__(self, ledger: AuditedLedger, period: Period, mapping: ProviderMapping) -> None:
         self.corrections: Mapping[str, Correction] = {}
-        self._ledger = ledger
-        self._period = period
+        self.left_out: Container[str] = frozenset()
+        self.unreadable: dict[str, None] = {}
+        self.ledger = ledger
+        self.period = period
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
         self._decode = msgspec.json.Decoder(StoredRecord).decode
         self._decode_identity = msgspec.json.Decoder(_Identity).decode
         self._providers: dict[str | None, str] = {}
-        self.sha256 = ""
-        self.unreadable: dict[str, None] = {}
 
-    def first_records(self) -> Iterator[tuple[int, StoredRecord]]:
-        """As `records`, for the pass that makes `sha256`: the digest is of the records that the sums are made of."""
-        digest, since_us, until_us = hashlib.sha256(), self._period.since_us, self._period.until_us
-        for start_us, text, record in self._read(frozenset()):
-            if since_us <= start_us < until_us:
-                digest.update(text + b"\n")
-            if record is not None:
-                yield start_us, record
-        self.sha256 = digest.hexdigest()
+    def records(self, chosen: Filter) -> Iterator[tuple[int, StoredRecord]]:
+        """The chosen records, each with its start in microseconds."""
+        for text in self.ledger.query(chosen=chosen):
+            if (found := self.decoded(text)) is not None:
+                yield found
 
-    def records(self, days: Set[str] = frozenset()) -> Iterator[tuple[int, StoredRecord]]:
-        """The records of the period and of the day either side, each with its start in microseconds.
-
-        `days`: only the records of these days; none for all.
-        """
-        for start_us, _, record in self._read(days):
-            if record is not None:
-                yield start_us, record
-
-    def _read(self, days: Set[str]) -> Iterator[tuple[int, bytes, StoredRecord | None]]:
-        for since_us, until_us in self._period.runs_of(days):
-            for text in self._ledger.query(chosen=Filter(since_us, until_us)):
-                record = self._decoded(text)
-                started_at = self._decode_identity(text).started_at if record is None else record.started_at
-                yield microseconds(datetime.fromisoformat(started_at)), text, record
-
-    def _decoded(self, text: bytes) -> StoredRecord | None:
+    def decoded(self, text: bytes) -> tuple[int, StoredRecord] | None:
+        """A record with its start in microseconds; None if it is unreadable."""
         try:
-            return self._decode(text)
+            record = self._decode(text)
         except msgspec.DecodeError:
             self.unreadable[self._decode_identity(text).stream_id] = None
             return None
+        return microseconds(datetime.fromisoformat(record.started_at)), record
+
+    def provider_of(self, upstream: str | None) -> str:
+        """The provider of an upstream."""
+        provider = self._providers.get(upstream)
+        if provider is None:
+            provider = self._providers[upstream] = self._mapping.provider_of(upstream)
+        return provider
+
+    def key_of(self, tenant: str | None, credential_id: str | None) -> str | None:
+        """The key of a stream, as the operator's map has it."""
+        return self._mapping.our_key(tenant, credential_id)
 
     def group_of(self, start_us: int, record: StoredRecord) -> GroupKey:
         """The grouping key of a record."""
-        provider = self._providers.get(record.upstream)
-        if provider is None:
-            provider = self._providers[record.upstream] = self._mapping.provider_of(record.upstream)
         return GroupKey(
             self._day_of(start_us),
-            provider,
-            record.response_model or record.request_model,
-            self._mapping.our_key(record.tenant, record.credential_id),
+            self.provider_of(record.upstream),
+            record.model,
+            self.key_of(record.tenant, record.credential_id),
             record.service_tier,
         )
 
-    def streams(self, wanted: Callable[[GroupKey], bool], days: Set[str] = frozenset()) -> Iterator[OurStream]:
-        """The streams of the wanted cells, oldest first. `days`: as for `records`."""
-        for start_us, record in self.records(days):
+    def streams(self, wanted: Callable[[GroupKey], bool], chosen: Filter | None = None) -> Iterator[OurStream]:
+        """The streams of the wanted groups, oldest first. `chosen`: among these records; None: among all that are read."""
+        for start_us, record in self.records(chosen or Filter(self.period.read_since_us, self.period.read_until_us)):
             group = self.group_of(start_us, record)
-            if wanted(group):
-                yield self.stream_of(start_us, group, record)
+            others = record.of_other_models if record.usage.parts else {}
+            if not others and not wanted(group):
+                continue
+            if record.stream_id not in self.left_out:
+                stream = self.stream_of(start_us, group, record)
+                found = [stream, *(_part_of(stream, model, tokens) for model, tokens in others.items())]
+                yield from (one for one in found if wanted(one.group))
 
     def stream_of(self, start_us: int, group: GroupKey, record: StoredRecord) -> OurStream:
         """A record as a stream."""
@@ -290,3 +346,11 @@ class Ours:
             chars=counts.text_chars + counts.reasoning_chars + counts.refusal_chars,
             is_refused=record.outcome == "http_error" or (record.status_code or 0) >= _REFUSED,
         )
+
+
+def _part_of(stream: OurStream, model: str, tokens: Tokens) -> OurStream:
+    """The part of a stream that another model answered. What it costs is not known."""
+    group = stream.group._replace(model=model)
+    return stream._replace(
+        group=group, tokens=tokens, priced=tokens, usd=None, reasoning=0, response_id=None, digest=None
+    )

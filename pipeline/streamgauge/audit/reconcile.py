@@ -1,56 +1,61 @@
-"""Reconciles the ledger with invoices: adds both up by cell, and finds the causes of each difference.
+"""Reconciles the ledger with invoices: adds both up by SQL, compares them by cell, and finds the causes of each difference.
 
-The ledger is read once for the sums; again for the streams of cells that differ, and of those nearby. What a pass keeps is
-bounded: sums by cell, the streams of MAX_STREAMS, and temporary tables, which are in files when they are large.
+The search needs the streams of the cells that differ, and of those nearby. They are copied into the temporary database, and
+loaded for one provider and model at a time: so the memory is that of one model's streams, of which MAX_STREAMS are held.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
+
+import msgspec
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_negated, usd_plus
 from streamgauge.audit.cells import Cell, Folding, OurCell
 from streamgauge.audit.explain import day_ends, explain
 from streamgauge.audit.findings import Finding, Findings
 from streamgauge.audit.moves import group_order
-from streamgauge.audit.ours import GroupKey, Ours
+from streamgauge.audit.our_sums import OurSums, sums_of
+from streamgauge.audit.ours import GroupKey, Ours, OurStream
 from streamgauge.audit.period import QUARTER_US, DayOf, Period, day_after
-from streamgauge.audit.request_rows import Billed, RequestRows
-from streamgauge.audit.resumed import Resumed
+from streamgauge.audit.request_rows import RequestRows
+from streamgauge.audit.result import InvoiceUsed
 from streamgauge.audit.subsets import Search
-from streamgauge.audit.temporary import temporary_file_errors
+from streamgauge.audit.tables import Tables, id_bytes, temporary_file_errors
 from streamgauge.audit.theirs import Shape, TheirCell, Theirs
 from streamgauge.audit.zones import zone_shift
-from streamgauge.core.resumption import is_resumed
+from streamgauge.ledger import Filter
 
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000
 
 _NOT_COMPARED = "these streams have no cost, so that the money that is billed for their lines is not compared"
-_UNREADABLE = "these records lack members, or have some of another type: the audit leaves them out"
-# Streams that are held for the search (some 150 MB). The cells with the fewest come first; the others are compared, and
-# explained by causes that need no single stream.
-MAX_STREAMS = 300_000
+_UNREADABLE = "these records lack members, or have some of another type: their columns count, and no cause names them"
+# Streams of a provider's model that are held for the search (some 80 MB). The cells with the fewest come first; the others
+# are compared, and explained by causes that need no single stream.
+MAX_STREAMS = 100_000
 
 
 @dataclass
 class Reconciled:
-    """Both sides by cell, in order. `unmapped`: streams of upstreams that no invoice is for, by upstream's provider."""
+    """Both sides by cell, in order. `unmapped`: streams of upstreams that no invoice is for, by upstream's provider.
+
+    `notes`: one sentence each on what was left out, given twice, or not covered by a file. `invoices`: the files that count.
+    `ledger_sha256`: a digest of the period's records (`OurSums.sha256`). `streams`: how many of ours, `rows`: how many rows
+    of the invoices are in the period.
+    """
 
     cells: list[Cell]
     shapes: Mapping[str, Shape]
     unmapped: Counter[str]
     findings: Findings
-
-
-@dataclass
-class _Sums:
-    """The sums of the first pass over the ledger."""
-
-    cells: dict[GroupKey, OurCell] = field(default_factory=dict)
-    by_quarter: dict[str, dict[int, Tokens]] = field(default_factory=dict)
-    unmapped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    invoices: list[InvoiceUsed] = field(default_factory=list)
+    ledger_sha256: str = ""
+    streams: int = 0
+    rows: int = 0
 
 
 @temporary_file_errors()
@@ -60,26 +65,61 @@ def reconcile(
     """Compare both sides. `miscounted`: as in Findings. Raises InvoiceError, LedgerUnavailableError or Unavailable."""
     theirs.read()
     findings = Findings(period, miscounted)
-    sums = _sums_of(ours, theirs.shapes, findings, period)
+    sums = sums_of(ours, theirs.shapes, findings, theirs.tables)
     usage = [(group, cell.reported > 0) for group, cell in sums.cells.items()]
     folding = Folding(theirs.shapes, usage, theirs.cells)
     cells = _cells_of(sums, theirs, folding, period)
     shifts = {
         provider: _shift(provider, cells, ours, theirs, sums, folding, period) for provider in sorted(theirs.shapes)
     }
-    groups = load_streams(cells, ours, folding, shifts, period)
-    rows = load_requests(cells, theirs, folding, groups)
-    findings.read_again(ours)
+    streams = StoredStreams(theirs.tables, cells, theirs, folding)
+    streams.copy(ours, sums, shifts, period)
+    rows = {
+        provider: streams.request_rows(provider)
+        for provider in sorted(theirs.shapes)
+        if theirs.shapes[provider].has_request_ids
+        and any(cell.is_read for group, cell in cells.items() if group.provider == provider)
+    }
     search = Search()
-    for provider in sorted(theirs.shapes):
-        own = {group: cell for group, cell in cells.items() if group.provider == provider}
+    for (provider, _), groups in sorted(_by_model(cells).items()):
+        own = {group: cells[group] for group in groups}
+        streams.load(own)
         explain(own, rows, folding, day_ends(period, shifts[provider]), tolerance_usd, search)
+        _drop_streams(own.values())
     listed = sorted(
-        (cell for cell in cells.values() if not cell.group.day or period.has(cell.group.day)),
-        key=lambda cell: group_order(cell.group),
+        (cell for cell in cells.values() if _is_listed(cell, theirs, period)), key=lambda cell: group_order(cell.group)
     )
     _add_findings(findings, listed, ours)
-    return Reconciled(listed, theirs.shapes, sums.unmapped, findings)
+    return Reconciled(
+        listed,
+        theirs.shapes,
+        sums.unmapped,
+        findings,
+        theirs.notes,
+        theirs.used,
+        sums.sha256,
+        sums.streams,
+        theirs.rows,
+    )
+
+
+def _is_listed(cell: Cell, theirs: Theirs, period: Period) -> bool:
+    """Whether a cell is of the period, and of a day that an export covers."""
+    group = cell.group
+    return not group.day or (period.has(group.day) and theirs.is_covered(group.provider, group.day))
+
+
+def _by_model(cells: Iterable[GroupKey]) -> dict[tuple[str, str], list[GroupKey]]:
+    groups: dict[tuple[str, str], list[GroupKey]] = {}
+    for group in cells:
+        groups.setdefault((group.provider, group.model or ""), []).append(group)
+    return groups
+
+
+def _drop_streams(cells: Iterable[Cell]) -> None:
+    for cell in cells:
+        cell.streams = []
+        cell.came = []
 
 
 def _add_findings(findings: Findings, cells: Iterable[Cell], ours: Ours) -> None:
@@ -96,64 +136,15 @@ def _add_findings(findings: Findings, cells: Iterable[Cell], ours: Ours) -> None
         findings.add(Finding("record_unreadable", None, None, len(unreadable), unreadable[:MAX_NAMED], _UNREADABLE))
 
 
-def _sums_of(ours: Ours, shapes: Mapping[str, Shape], findings: Findings, period: Period) -> _Sums:
-    sums, resumed = _Sums(), Resumed()
-    for start_us, record in ours.first_records():
-        group, tokens = ours.group_of(start_us, record), record.tokens
-        usd = record.usd_of(tokens)
-        findings.see(start_us, group, record, tokens, usd)
-        if group.provider not in shapes:
-            sums.unmapped[group.provider] += period.has(group.day)
-            continue
-        cell = sums.cells.get(group)
-        if cell is None:
-            cell = sums.cells[group] = OurCell()
-        cell.add(tokens, usd, record.is_reported, record.usage.reasoning_tokens or 0)
-        if is_resumed(record):
-            resumed.see(record)
-        if tokens != ZERO:
-            _add_quarter(sums, group.provider, start_us, tokens)
-    if resumed.any:
-        for start_us, record in ours.records():
-            resumed.look_at(start_us, record)
-        _correct(sums, ours, resumed)
-    return sums
-
-
-def _add_quarter(sums: _Sums, provider: str, start_us: int, tokens: Tokens) -> None:
-    quarters = sums.by_quarter.setdefault(provider, {})
-    quarter = start_us // QUARTER_US
-    quarters[quarter] = plus(quarters.get(quarter, ZERO), tokens)
-
-
-def _correct(sums: _Sums, ours: Ours, resumed: Resumed) -> None:
-    """Count usage once for a stream and those that resume it: as the ledger does in its totals."""
-    corrections = resumed.corrections()
-    for start_us, record in resumed.records:
-        group = ours.group_of(start_us, record)
-        correction = corrections.get(record.stream_id)
-        if correction is None or group not in sums.cells:
-            continue
-        cell, own = sums.cells[group], record.tokens
-        usd = record.usd_of(own)
-        if record.is_reported:
-            cell.add(minus(ZERO, own), usd_negated(usd), True, -(record.usage.reasoning_tokens or 0), streams=-1)
-        else:
-            cell.streams -= 1
-        cell.add(correction.tokens, correction.usd, correction.has_usage, 0)
-        _add_quarter(sums, group.provider, start_us, minus(correction.tokens, own))
-    ours.corrections = corrections
-
-
-def _cells_of(sums: _Sums, theirs: Theirs, folding: Folding, period: Period) -> dict[GroupKey, Cell]:
+def _cells_of(sums: OurSums, theirs: Theirs, folding: Folding, period: Period) -> dict[GroupKey, Cell]:
     cells: dict[GroupKey, Cell] = {}
 
     def cell_at(group: GroupKey) -> Cell:
         folded = folding.reduced(group)
         if folded not in cells:
-            shape = theirs.shapes[group.provider]
-            billed = not folded.day or period.has(folded.day) or folded.day in theirs.days.get(group.provider, ())
-            cells[folded] = Cell(folded, shape, OurCell(), TheirCell(), billed)
+            is_covered = period.has(folded.day) and theirs.is_covered(group.provider, folded.day)
+            billed = not folded.day or is_covered or folded.day in theirs.days.get(group.provider, ())
+            cells[folded] = Cell(folded, theirs.shape_of(folded), OurCell(), TheirCell(), billed)
         return cells[folded]
 
     def is_compared(group: GroupKey) -> bool:
@@ -175,47 +166,79 @@ def _shift(
     cells: dict[GroupKey, Cell],
     ours: Ours,
     theirs: Theirs,
-    sums: _Sums,
+    sums: OurSums,
     folding: Folding,
     period: Period,
 ) -> int | None:
-    """Explain a shift of the time zone, from a pass of its own over the provider's streams.
+    """Explain a shift of the time zone, where cells of several days differ.
 
     Returns the offset of that zone from UTC, in microseconds.
     """
     shape = theirs.shapes[provider]
     own = {group: cell for group, cell in cells.items() if group.provider == provider}
-    if not shape.has_tokens or not shape.has_days or not any(cell.tokens != ZERO for cell in own.values()):
+    differing = {group.day for group, cell in own.items() if cell.billed_day and cell.tokens != ZERO}
+    if not shape.has_tokens or not shape.has_days or len(differing) < 2:
         return None
     billed: dict[str, Tokens] = {}
     for group, cell in own.items():
         billed[group.day] = plus(billed.get(group.day, ZERO), cell.theirs.tokens)
     days = {day for day in theirs.days.get(provider, set()) if period.has(day)}
-    quarters = {
-        quarter: folding.tokens(provider, tokens) for quarter, tokens in sums.by_quarter.get(provider, {}).items()
-    }
+    quarters = {quarter: folding.tokens(provider, one) for quarter, one in sums.by_quarter(ours, provider).items()}
     offset_us = zone_shift(quarters, billed, period.timezone, days)
     if offset_us is None:
         return None
-    day_of, plain_day_of = DayOf("UTC", offset_us), DayOf(period.timezone)
-    moved: dict[GroupKey, _Moved] = {}
-    is_late = True
-    for stream in ours.streams(lambda group: group.provider == provider):
-        source = folding.reduced(stream.group)
-        target = source._replace(day=day_of(stream.start_us))
-        if source != target and stream.has_usage:
-            is_late = is_late and plain_day_of(stream.end_us or stream.start_us) > source.day
-            tokens = folding.tokens(provider, stream.tokens)
-            moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), usd_negated(stream.usd), -1)
-            moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd, 1)
-    if is_late:  # only streams that were open at midnight: they are billed by their end
+    moved = _moved(provider, ours, sums, folding, offset_us)
+    if moved is None:
         return None
     for group in sorted(moved, key=group_order):
         if group not in cells and period.has(group.day):
-            cells[group] = Cell(group, shape, OurCell(), TheirCell(), True)
+            cells[group] = Cell(group, theirs.shape_of(group), OurCell(), TheirCell(), True)
         if group in cells and cells[group].billed_day:
             moved[group].explain(cells[group])
     return offset_us
+
+
+def _moved(
+    provider: str, ours: Ours, sums: OurSums, folding: Folding, offset_us: int
+) -> "dict[GroupKey, _Moved] | None":
+    """What the days of another time zone move, by cell: the streams that have another day there.
+
+    None if they are only streams that were open at midnight: they are billed by their end.
+    """
+    period = ours.period
+    day_of, plain_day_of = DayOf("UTC", offset_us), DayOf(period.timezone)
+    moved: dict[GroupKey, _Moved] = {}
+    is_late = True
+    for since_us, until_us in _spans_moved(period, plain_day_of, day_of):
+        chosen = Filter(since_us, until_us, _of_upstreams(sums, provider))
+        for stream in ours.streams(lambda group: group.provider == provider, chosen):
+            source = folding.reduced(stream.group)
+            target = source._replace(day=day_of(stream.start_us))
+            if source != target and stream.has_usage:
+                is_late = is_late and plain_day_of(stream.end_us or stream.start_us) > source.day
+                tokens = folding.tokens(provider, stream.tokens)
+                moved.setdefault(source, _Moved()).add(stream.id, minus(ZERO, tokens), usd_negated(stream.usd), -1)
+                moved.setdefault(target, _Moved()).add(stream.id, tokens, stream.usd, 1)
+    return None if is_late else moved
+
+
+def _spans_moved(period: Period, plain_day_of: DayOf, day_of: DayOf) -> Iterator[tuple[int, int]]:
+    """The half-open spans whose moments have another day in another time zone."""
+    begin: int | None = None
+    for moment_us in range(period.read_since_us, period.read_until_us, QUARTER_US):
+        is_moved = plain_day_of(moment_us) != day_of(moment_us)
+        if is_moved and begin is None:
+            begin = moment_us
+        if not is_moved and begin is not None:
+            yield begin, moment_us
+            begin = None
+    if begin is not None:
+        yield begin, period.read_until_us
+
+
+def _of_upstreams(sums: OurSums, provider: str) -> tuple[tuple[str, str | int | None], ...]:
+    """The condition that a record is of an upstream of this provider."""
+    return tuple(("upstream", upstream) for upstream in sorted(sums.upstreams.get(provider, ()), key=str))
 
 
 @dataclass
@@ -243,71 +266,104 @@ class _Moved:
         cell.explanations[-1] = cell.explanations[-1].with_streams(self.streams)
 
 
-def load_streams(
-    cells: Mapping[GroupKey, Cell], ours: Ours, folding: Folding, shifts: Mapping[str, int | None], period: Period
-) -> list[GroupKey]:
-    """Read the streams of the cells that differ, and of those nearby, into the cells; return their groups.
-
-    `shifts`: the offset from UTC of the days of a provider, where they are shifted: its streams count by these days.
-    """
-    wanted = _wanted(cells)
-    days_of = {provider: DayOf("UTC", offset) for provider, offset in shifts.items() if offset is not None}
-    days: set[str] = set()  # none: all days
-    if all(group.day for group in wanted):
-        days = {day for group in wanted for day in _days_around(group, days_of)}
-    if not wanted:
-        return []
-    providers = {group.provider for group in wanted}
-    for stream in ours.streams(lambda group: group.provider in providers, days):
-        group = folding.reduced(stream.group)
-        if group.provider in days_of:
-            group = group._replace(day=days_of[group.provider](stream.start_us))
-        is_compared = group.day or period.has(stream.group.day)
-        if is_compared and group in wanted:
-            tokens = folding.tokens(group.provider, stream.tokens)
-            cells[group].streams.append(stream._replace(group=group, tokens=tokens))
-    for group in wanted:
-        cells[group].is_read = True
-    return list(wanted)
+_SCHEMA = """
+CREATE TABLE streams (cell INTEGER NOT NULL, start INTEGER NOT NULL, id BLOB NOT NULL, response_id BLOB, stream BLOB NOT NULL)
+"""
 
 
-def load_requests(
-    cells: Mapping[GroupKey, Cell], theirs: Theirs, folding: Folding, groups: Iterable[GroupKey]
-) -> Mapping[str, RequestRows]:
-    """The rows for single requests in the cells of `groups`, by provider, from another reading of the invoices."""
-    wanted = {group for group in groups if cells[group].shape.has_request_ids}
-    providers = {group.provider for group in wanted}
-    rows_of: dict[str, RequestRows] = {}
-    if not wanted:
-        return rows_of
-    for group, line in theirs.lines(lambda group: group.provider in providers and folding.reduced(group) in wanted):
-        if line.request_id is not None and line.tokens is not None:
-            rows = rows_of.get(line.provider)
-            if rows is None:
-                rows = rows_of[line.provider] = RequestRows()
-            billed = Billed(folding.tokens(line.provider, line.tokens), line.usd)
-            rows.add(line.request_id, line.digest, folding.reduced(group), billed)
-    for provider, rows in rows_of.items():
-        streams = (stream for group in wanted if group.provider == provider for stream in cells[group].streams)
-        rows.begin({stream.response_id for stream in streams if stream.response_id})
-    return rows_of
+class StoredStreams:
+    """Streams of ours in the temporary database, by the number of their cell."""
+
+    def __init__(self, tables: Tables, cells: Mapping[GroupKey, Cell], theirs: Theirs, folding: Folding) -> None:
+        self._tables = tables
+        self._cells = cells
+        self._folding = folding
+        self._numbers = {group: number for number, group in enumerate(cells)}
+        self._decode = msgspec.msgpack.Decoder(OurStream).decode
+        self._theirs = theirs
+        tables.database.execute(_SCHEMA)
+
+    def copy(self, ours: Ours, sums: OurSums, shifts: Mapping[str, int | None], period: Period) -> None:
+        """Copy the streams of the cells that differ, and of those nearby.
+
+        `shifts`: the offset from UTC of the days of a provider, where they are shifted: its streams count by these days.
+        """
+        wanted = {group for groups in _by_model(self._cells).values() for group in _wanted(self._cells, groups)}
+        shifted = {provider: DayOf("UTC", offset) for provider, offset in shifts.items() if offset is not None}
+        self._tables.insert("streams", self._rows(ours, sums, wanted, shifted, period))
+        self._tables.database.execute("CREATE INDEX streams_by_cell ON streams (cell, start, id)")
+        for group in wanted:
+            self._cells[group].is_read = True
+        # Rows of other cells have no number: which of them are of our streams is not known.
+        read = (
+            (self._numbers[cell], number)
+            for number, group in enumerate(self._theirs.groups)
+            if group in self._theirs.cells and (cell := self._folding.reduced(group)) in wanted
+        )
+        self._tables.database.executemany("UPDATE groups SET cell = ? WHERE grp = ?", read)
+
+    def _rows(
+        self, ours: Ours, sums: OurSums, wanted: set[GroupKey], shifted: Mapping[str, DayOf], period: Period
+    ) -> Iterator[tuple[object, ...]]:
+        encode = msgspec.msgpack.Encoder().encode
+        for day, models in sorted(self._models_of(sums, wanted, shifted, period).items()):
+            upstreams = {upstream for provider, _ in models for upstream in sums.upstreams.get(provider, ())}
+            where = [("upstream", upstream) for upstream in upstreams] + [("model", model) for _, model in models]
+            chosen = Filter(*period.span_of(day), tuple(where))
+            for stream in ours.streams(lambda group: group.provider in sums.upstreams, chosen):
+                group = self._folding.reduced(stream.group)
+                if group.provider in shifted:
+                    group = group._replace(day=shifted[group.provider](stream.start_us))
+                if group in wanted:
+                    tokens = self._folding.tokens(group.provider, stream.tokens)
+                    response_id = None if stream.response_id is None else id_bytes(stream.response_id)
+                    kept = encode(stream._replace(group=group, tokens=tokens))
+                    yield self._numbers[group], stream.start_us, id_bytes(stream.id), response_id, kept
+
+    def _models_of(
+        self, sums: OurSums, wanted: set[GroupKey], shifted: Mapping[str, DayOf], period: Period
+    ) -> dict[str, set[tuple[str, str | None]]]:
+        """The days that are read, with the providers and models of the records that may be of a wanted cell."""
+        models: dict[str, set[tuple[str, str | None]]] = {}
+        for group in sums.cells:
+            folded = self._folding.reduced(group)
+            around = (-1, 0, 1) if group.provider in shifted else (0,)
+            targets = [folded._replace(day=day_after(group.day, days)) for days in around] if folded.day else [folded]
+            # Without days the cell is that of the period.
+            if not wanted.isdisjoint(targets) and (folded.day or period.has(group.day)):
+                models.setdefault(group.day, set()).add((group.provider, group.model))
+        return models
+
+    def request_rows(self, provider: str) -> RequestRows:
+        """The rows of a provider's invoices that are each for one request."""
+        ours: Any = self._tables.database.execute("SELECT response_id FROM streams WHERE response_id IS NOT NULL")
+        return RequestRows(
+            self._tables, provider, self._numbers, lambda tokens: self._folding.tokens(provider, tokens), ours
+        )
+
+    def load(self, cells: Mapping[GroupKey, Cell]) -> None:
+        """Load the copied streams of these cells, in order of their start."""
+        query = "SELECT stream FROM streams WHERE cell = ? ORDER BY start, id"
+        for group, cell in cells.items():
+            if cell.is_read:
+                found = self._tables.database.execute(query, (self._numbers[group],))
+                cell.streams = [self._decode(stream) for (stream,) in found]
 
 
-def _wanted(cells: Mapping[GroupKey, Cell]) -> dict[GroupKey, None]:
-    """The groups of the cells that are read, those with the fewest streams first."""
-    tiers: dict[GroupKey, list[GroupKey]] = {}
-    for group in sorted(cells, key=group_order):
-        tiers.setdefault(group._replace(tier=None), []).append(group)
-    wanted: dict[GroupKey, None] = {}
+def _wanted(cells: Mapping[GroupKey, Cell], groups: Iterable[GroupKey]) -> Iterator[GroupKey]:
+    """The groups of a provider's model whose streams are read, those with the fewest streams first."""
+    own = {group: cells[group] for group in groups}
+    alike: dict[GroupKey, list[GroupKey]] = {}
+    for group in sorted(own, key=group_order):
+        alike.setdefault(group._replace(tier=None, key=None), []).append(group)
+    wanted: set[GroupKey] = set()
     room = MAX_STREAMS
-    for cell in sorted(
-        filter(_has_rest, cells.values()), key=lambda cell: (cell.ours.streams, group_order(cell.group))
-    ):
-        for group in _nearby(cell.group, tiers):
-            if group in cells and group not in wanted and cells[group].ours.streams <= room:
-                room -= cells[group].ours.streams
-                wanted[group] = None
-    return wanted
+    for cell in sorted(filter(_has_rest, own.values()), key=lambda cell: (cell.ours.streams, group_order(cell.group))):
+        for group in _nearby(cell.group, alike):
+            if group in own and group not in wanted and own[group].ours.streams <= room:
+                room -= own[group].ours.streams
+                wanted.add(group)
+                yield group
 
 
 def _has_rest(cell: Cell) -> bool:
@@ -316,15 +372,10 @@ def _has_rest(cell: Cell) -> bool:
     return cell.rest != ZERO or (money is not None and abs(money) > cell.theirs.slack)
 
 
-def _nearby(group: GroupKey, tiers: Mapping[GroupKey, list[GroupKey]]) -> Iterable[GroupKey]:
+def _nearby(group: GroupKey, alike: Mapping[GroupKey, list[GroupKey]]) -> Iterable[GroupKey]:
     """The group of a cell, and the groups that its streams may be billed in, or come from."""
     yield group
     if group.day:
         yield group._replace(day=day_after(group.day, -1))
         yield group._replace(day=day_after(group.day, 1))
-    yield from tiers[group._replace(tier=None)]
-
-
-def _days_around(group: GroupKey, shifted: Container[str]) -> list[str]:
-    """The days on which the streams of a cell may have begun: in another time zone also the days beside it."""
-    return [day_after(group.day, days) for days in ((-1, 0, 1) if group.provider in shifted else (0,))]
+    yield from alike[group._replace(tier=None, key=None)]

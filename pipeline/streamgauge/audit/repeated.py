@@ -1,19 +1,15 @@
-"""Rows that are equal to another row in every field, and the filter that finds them in a fixed amount of memory."""
+"""Rows that are equal to another row of the same invoice in every field."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, plus, usd_plus
 from streamgauge.audit.invoices import InvoiceLine
-from streamgauge.audit.temporary import temporary_table
 
 # Different rows of a cell that are held, to be tried one by one. Of more, only all together are tried.
 MAX_EACH = 8
 # Ids of requests of a cell that are held, to name their streams. Of more, none is named.
 MAX_IDS = 10_000
-# Bits of the filter, by four hashes (32 MiB): of five million rows about a hundred are looked at again without need, of a
-# million response ids none.
-_FILTER_BITS = 2**28
 
 
 @dataclass
@@ -35,17 +31,17 @@ class Repeated:
     _is_many: bool = False
     _has_many_ids: bool = False
 
-    def add(self, line: InvoiceLine, *, is_second: bool) -> None:
-        """Add an extra row. `is_second`: it is the first extra one of its kind."""
+    def add(self, line: InvoiceLine, extra: int) -> None:
+        """Add a row that is there `extra` times more than once. Each row is added once."""
+        usd = None if line.usd is None else EXACT.multiply(line.usd, Decimal(extra))
         if line.tokens is not None:
-            self.rows += 1 + is_second
-            self.tokens = plus(self.tokens, line.tokens)
-            self.usd = usd_plus(self.usd, line.usd)
-            self.requests += line.requests or 0
-        elif line.usd is not None:
-            self.money = EXACT.add(self.money, line.usd)
-        _, extra = self.each.get(line.digest, (line, 0))
-        self.each[line.digest] = (line, extra + 1)
+            self.rows += 1 + extra
+            self.tokens = plus(self.tokens, Tokens(*(extra * count for count in line.tokens)))
+            self.usd = usd_plus(self.usd, usd)
+            self.requests += extra * (line.requests or 0)
+        elif usd is not None:
+            self.money = EXACT.add(self.money, usd)
+        self.each[line.digest] = (line, extra)
         if line.request_id is not None:
             self.ids.add(line.request_id)
         self._bound()
@@ -74,47 +70,3 @@ class Repeated:
             self.each.clear()
         if self._has_many_ids:
             self.ids.clear()
-
-
-class SeenDigests:
-    """A filter of digests (16 bytes) in a fixed amount of memory.
-
-    It may take a new one for an old one, never the other way round.
-    """
-
-    def __init__(self) -> None:
-        self._bits = bytearray(_FILTER_BITS // 8)
-
-    def had(self, digest: bytes) -> bool:
-        """Add a digest; return whether it was added before, probably."""
-        known = True
-        for start in (0, 4, 8, 12):
-            byte, bit = divmod(int.from_bytes(digest[start : start + 4], "big") % _FILTER_BITS, 8)
-            if not self._bits[byte] >> bit & 1:
-                known = False
-                self._bits[byte] |= 1 << bit
-        return known
-
-
-class DigestCounts:
-    """Exact counts of rows by digest, of the digests that were added before. False if none was added."""
-
-    def __init__(self) -> None:
-        self._table = temporary_table("CREATE TABLE counts (digest BLOB PRIMARY KEY, rows INTEGER) WITHOUT ROWID")
-        self._any = False
-
-    def __bool__(self) -> bool:
-        return self._any
-
-    def add(self, digest: bytes) -> None:
-        """Count this digest from now on."""
-        self._table.execute("INSERT OR IGNORE INTO counts VALUES (?, 0)", (digest,))
-        self._any = True
-
-    def before(self, digest: bytes) -> int:
-        """Count a row; return how many rows with its digest were counted before, 0 for a digest that was not added."""
-        row = self._table.execute("SELECT rows FROM counts WHERE digest = ?", (digest,)).fetchone()
-        if row is None:
-            return 0
-        self._table.execute("UPDATE counts SET rows = rows + 1 WHERE digest = ?", (digest,))
-        return int(row[0])

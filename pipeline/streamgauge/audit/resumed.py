@@ -1,53 +1,24 @@
 """Counts usage once for a stream and those that resume it, by the rules of the ledger's totals (decision 7)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, usd_total
-from streamgauge.audit.ours import Correction, StoredRecord, tokens_of_usage
-from streamgauge.core.resumption import Key, Streams, is_resumed
+from streamgauge.audit.ours import Correction, StoredRecord, tokens_of_usage, with_parts
+from streamgauge.core.resumption import is_resumed
 from streamgauge.ledger.resumption import UsagePart, continued_streams, counted, sides_of
 
 
-class Resumed:
-    """Collects resumed streams in the first pass over the ledger (`see`), and what they may continue in another one."""
+def corrections_of(records: Iterable[tuple[int, StoredRecord]]) -> dict[str, Correction]:
+    """The correction of each record that is continued, or continues another record.
 
-    def __init__(self) -> None:
-        self.records: list[tuple[int, StoredRecord]] = []
-        self._keys: set[Key] = set()
-        self._digests: set[str | None] = set()
-        self._responses: set[str | None] = set()
-        self._events: set[str | None] = set()
-
-    @property
-    def any(self) -> bool:
-        """Whether there is a resumed stream."""
-        return bool(self._keys)
-
-    def see(self, record: StoredRecord) -> None:
-        """Take a resumed stream."""
-        self._keys |= set(Streams.keys_of(record))
-        self._digests.add(record.request_digest)
-        self._responses.add(record.known_response_id)
-        self._events.add(record.resumed_from)
-
-    def look_at(self, start_us: int, record: StoredRecord) -> None:
-        """Take a record if it is resumed, or may be continued."""
-        if (
-            is_resumed(record)
-            or (record.request_digest is not None and record.request_digest in self._digests)
-            or (record.response_id is not None and record.response_id in self._responses)
-            or (record.last_event_id is not None and record.last_event_id in self._events)
-        ):
-            self.records.append((start_us, record))
-
-    def corrections(self) -> dict[str, Correction]:
-        """The correction of each record that is continued, or continues another record."""
-        self.records.sort(key=lambda entry: (entry[0], is_resumed(entry[1]), entry[1].stream_id))
-        records = {record.stream_id: record for _, record in self.records}
-        parts = [_part(record) for record in records.values()]
-        streams = continued_streams(parts, [part for part in parts if is_resumed(part)])
-        return {name: correction for stream in streams for name, correction in _corrections(stream, records)}
+    `records`: at least every resumed stream and the records that it may continue, each with its start.
+    """
+    ordered = sorted(records, key=lambda entry: (entry[0], is_resumed(entry[1]), entry[1].stream_id))
+    by_id = {record.stream_id: record for _, record in ordered}
+    parts = [_part(record) for record in by_id.values()]
+    streams = continued_streams(parts, [part for part in parts if is_resumed(part)])
+    return {name: correction for stream in streams for name, correction in _corrections(stream, by_id)}
 
 
 def _part(record: StoredRecord) -> UsagePart:
@@ -77,7 +48,12 @@ def _corrections(stream: list[UsagePart], records: Mapping[str, StoredRecord]) -
     """The corrections of a continued stream: all of its usage counts for its first record."""
     first, *others = counted(stream)
     has_usage = any(records[part.stream_id].is_reported for part in stream)
+    with_input, with_output = sides_of(stream)
+    named_by = with_output or with_input
     tokens = tokens_of_usage(first)
+    if named_by is not None:
+        record = records[named_by.stream_id]
+        tokens = with_parts(tokens, record.usage.parts, record.model)
     yield first.stream_id, Correction(tokens, _usd(stream, records, tokens) if has_usage else ZERO_USD, has_usage)
     for part in others:
         yield part.stream_id, Correction(ZERO, ZERO_USD, False)

@@ -1,22 +1,61 @@
-"""The invoices' side of an audit: their rows, added up by cell while they are read."""
+"""The invoices' side of an audit: their rows, loaded once into the temporary database, and added up there by cell.
+
+What is given twice counts once: a file with the same bytes, and equal rows of two exports whose days overlap. Days that no
+export of a provider covers are not compared.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from hashlib import blake2b
+from typing import NamedTuple
 
 from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, plus
 from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, InvoiceLine, Span
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import GroupKey
-from streamgauge.audit.period import DAY_US, DayOf, Period
+from streamgauge.audit.period import DAY_US, DayOf, Period, day_after
 from streamgauge.audit.rates_file import NO_RATES, USD, Rates
-from streamgauge.audit.repeated import DigestCounts, Repeated, SeenDigests
+from streamgauge.audit.repeated import Repeated
+from streamgauge.audit.result import InvoiceUsed
+from streamgauge.audit.tables import Tables, id_bytes, joined, whole_sum
 
 # The tier of requests that are answered later, all together: they are no streams, so no tap sees them.
 BATCH = "batch"
 # A bucket of a day that a change of the clock makes longer (25 hours).
 _LONGEST_DAY_US = DAY_US + DAY_US // 24
+_DIGEST_BYTES = 16
+
+_SUMS = """
+SELECT file, grp, kind, charge, label, min(splits), count(*), count(request_id), count(uncached),
+    count(CASE WHEN uncached IS NOT NULL AND requests IS NULL THEN 1 END), count(usd), exact_sum(usd), exact_sum(half_digit),
+    {tokens}, {requests}
+FROM lines GROUP BY file, grp, kind, charge, label
+""".format(
+    tokens=", ".join(map(whole_sum, ("uncached", "cached", "written", "output"))),
+    requests=whole_sum("CASE WHEN uncached IS NOT NULL THEN requests END"),
+)
+# Equal rows of two files: of each, the n-th row of a file is the n-th row of the other one. The first file's counts.
+_SHARED = """
+CREATE TEMP TABLE shared AS
+SELECT row, file, grp, first_value(file) OVER (PARTITION BY digest, place ORDER BY file) AS kept FROM (
+    SELECT rowid AS row, digest, file, grp, row_number() OVER (PARTITION BY digest, file ORDER BY rowid) AS place
+    FROM lines WHERE digest IN (SELECT digest FROM lines GROUP BY digest HAVING count(DISTINCT file) > 1)
+)
+"""
+# What two files have different rows for: a bucket in which a row of one file is not in all the others.
+_CONFLICTS = """
+WITH several AS (SELECT bucket, count(DISTINCT file) AS files FROM lines GROUP BY bucket HAVING count(DISTINCT file) > 1),
+differing AS (
+    SELECT bucket FROM lines JOIN several USING (bucket) GROUP BY bucket, digest HAVING count(DISTINCT file) < max(files)
+)
+SELECT min(file), max(file), grp FROM lines WHERE bucket IN (SELECT bucket FROM differing) GROUP BY bucket
+"""
+_REPEATED = """
+SELECT grp, digest, count(*) - 1, uncached, cached, written, output, usd, requests, request_id FROM lines
+GROUP BY digest HAVING count(*) > 1
+"""
 
 
 @dataclass
@@ -28,14 +67,12 @@ class Part:
     requests: int = 0
     money_rows: int = 0
 
-    def add(self, line: InvoiceLine) -> None:
-        """Add a row."""
-        if line.tokens is not None:
-            self.tokens = plus(self.tokens, line.tokens)
-            self.requests += line.requests or 0
-        if line.usd is not None:
-            self.usd = EXACT.add(self.usd, line.usd)
-            self.money_rows += 1
+    def add(self, rows: "_Rows") -> None:
+        """Add the sums of rows."""
+        self.tokens = plus(self.tokens, rows.tokens)
+        self.requests += rows.requests
+        self.usd = EXACT.add(self.usd, rows.usd)
+        self.money_rows += rows.money_rows
 
     def merge(self, other: "Part") -> None:
         """Add all rows of another part."""
@@ -63,24 +100,20 @@ class TheirCell:
     charges: dict[tuple[str, str | None], Decimal] = field(default_factory=dict)
     batch: Part = field(default_factory=Part)
 
-    def add(self, line: InvoiceLine) -> None:
-        """Add a row."""
-        if line.tier == BATCH:
-            self.batch.add(line)
-        if line.tokens is not None:
-            self.tokens = plus(self.tokens, line.tokens)
-            self.token_rows += 1
-            if self.requests is not None:
-                self.requests = None if line.requests is None else self.requests + line.requests
-        if line.usd is not None:
-            self.usd = EXACT.add(self.usd, line.usd)
-            self.slack = EXACT.add(self.slack, line.half_digit)
-            self.money_rows += 1
-            if line.charge is not None:
-                charge = line.charge, line.label
-                self.charges[charge] = EXACT.add(self.charges.get(charge, ZERO_USD), line.usd)
-            if line.kind is not None:
-                self.usd_by_kind[line.kind] = EXACT.add(self.usd_by_kind.get(line.kind, ZERO_USD), line.usd)
+    def add(self, rows: "_Rows") -> None:
+        """Add the sums of rows of one kind, charge and label."""
+        self.tokens = plus(self.tokens, rows.tokens)
+        self.token_rows += rows.token_rows
+        if self.requests is not None:
+            self.requests = None if rows.without_requests else self.requests + rows.requests
+        self.usd = EXACT.add(self.usd, rows.usd)
+        self.slack = EXACT.add(self.slack, rows.slack)
+        self.money_rows += rows.money_rows
+        if rows.charge is not None and rows.money_rows:
+            charge = rows.charge, rows.label
+            self.charges[charge] = EXACT.add(self.charges.get(charge, ZERO_USD), rows.usd)
+        if rows.kind is not None and rows.money_rows:
+            self.usd_by_kind[rows.kind] = EXACT.add(self.usd_by_kind.get(rows.kind, ZERO_USD), rows.usd)
 
     def merge(self, other: "TheirCell") -> None:
         """Add all rows of another cell."""
@@ -112,19 +145,65 @@ class Shape:
     splits: frozenset[str] = frozenset({"input_cached", "input_cache_write"})
 
 
-@dataclass
-class _Seen:
-    """What one file has of a provider."""
+class _Rows(NamedTuple):
+    """The sums of rows of one file that have the same group, kind of token, charge and label."""
 
-    keys: bool = False
-    tiers: bool = False
-    unsplit: bool = False
-    request_ids: bool = False
-    kinds: set[str] = field(default_factory=set)
+    file: int
+    group: int
+    kind: str | None
+    charge: str | None
+    label: str | None
+    splits: bool
+    rows: int
+    request_ids: int
+    token_rows: int
+    without_requests: int
+    money_rows: int
+    usd: Decimal
+    slack: Decimal
+    tokens: Tokens
+    requests: int
+
+
+@dataclass
+class _Export:
+    """What was read of one file. days: those of its rows and empty buckets, and of the days between if they have no row
+    because nothing was billed. rows: rows of the period, by provider. first_day, last_day: also outside of the period.
+    """
+
+    file: InvoiceFile
+    days: dict[str, set[str]] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
+    first_day: str | None = None
+    last_day: str | None = None
+
+    def see(self, provider: str, day: str) -> None:
+        """Note that the file has this day."""
+        self.days.setdefault(provider, set()).add(day)
+        self.first_day = day if self.first_day is None else min(self.first_day, day)
+        self.last_day = day if self.last_day is None else max(self.last_day, day)
+
+    @property
+    def format(self) -> Format:
+        """The format of the file, which was read."""
+        assert self.file.format is not None
+        return self.file.format
+
+    @property
+    def used(self) -> InvoiceUsed:
+        """The file, as the result names it."""
+        return InvoiceUsed(
+            self.file.path.name, self.file.sha256, self.format.name, self.file.rows, self.first_day, self.last_day
+        )
 
 
 class Theirs:
-    """The invoices of an audit. `cells`, `shapes` and `days` (with rows, by provider) are there after `read`.
+    """The invoices of an audit. All but `files` and `tables` is there after `read`.
+
+    `cells`: the sums of each group. `groups`: every group, at its number in the table. `shapes`: by provider. `days`: with
+    rows, by provider. `covered`: the days that an export with tokens, and one with money, covers, by provider. `used`: the
+    files that count. `notes`: sentences on what counts once, is not covered, or has no row in the period. `rows`: how many
+    rows of the period there are.
 
     `rates`: of exchange, for money in other currencies than dollars. `without_rate`: how many rows of the period, by
     currency, have money for whose day there is no rate. Such money is unknown, and so is all money of its provider.
@@ -132,39 +211,42 @@ class Theirs:
 
     def __init__(self, files: Sequence[InvoiceFile], period: Period, mapping: Mapping, rates: Rates = NO_RATES) -> None:
         self.files = files
+        self.tables = Tables()
         self.cells: dict[GroupKey, TheirCell] = {}
+        self.groups: list[GroupKey] = []
         self.shapes: dict[str, Shape] = {}
         self.days: dict[str, set[str]] = {}
+        self.covered: dict[str, tuple[set[str], set[str]]] = {}
+        self.used: list[InvoiceUsed] = []
+        self.notes: list[str] = []
+        self.rows = 0
         self.without_rate: Counter[str] = Counter()
         self._rates = rates
         self._unknown_money: set[str] = set()  # providers
         self._period = period
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
+        self._numbers: dict[GroupKey, int] = {}
 
     def read(self) -> None:
         """Read every file. Raises InvoiceError."""
-        seen_rows, again = SeenDigests(), DigestCounts()
-        for file in self.files:
-            seen: dict[str, _Seen] = {}
-            for line in file.lines():
-                file_seen = seen.setdefault(line.provider, _Seen())
-                file_seen.keys = file_seen.keys or bool(line.keys)
-                file_seen.tiers = file_seen.tiers or line.tier is not None
-                file_seen.unsplit = file_seen.unsplit or not line.splits
-                file_seen.request_ids = file_seen.request_ids or line.request_id is not None
-                if line.kind is not None and line.tokens is not None:
-                    file_seen.kinds.add(line.kind)
-                self._add(file, line)
-                if seen_rows.had(line.digest):
-                    again.add(line.digest)
-            assert file.format is not None
-            for provider, file_seen in seen.items():
-                self._shape(provider, file_seen, file.format)
-        for provider in self._unknown_money:
-            self.shapes[provider].has_money = False
-        if again:
-            self._find_repeated(again)
+        exports: dict[int, _Export] = {}
+        for number, file in enumerate(self.files):
+            export = _Export(file)
+            self.tables.insert("lines", self._rows_of(number, export))
+            self.notes += [f"{note}." for note in file.notes]
+            same = next((one.file for one in exports.values() if one.file.sha256 == file.sha256), None)
+            if same is None or not file.sha256:
+                exports[number] = export
+            else:
+                self.tables.database.execute("DELETE FROM lines WHERE file = ?", (number,))
+                self.notes.append(f"{file.path.name} has the same bytes as {same.path.name}: it counts once.")
+        self.tables.insert("groups", ((place, group.provider, None) for place, group in enumerate(self.groups)))
+        if len(exports) > 1:
+            self._count_shared_rows_once(exports)
+        self._add_up(exports)
+        self._cover(exports)
+        self.used = [export.used for export in exports.values()]
 
     @property
     def unconverted(self) -> list[str]:
@@ -175,28 +257,163 @@ class Theirs:
             for currency, rows in sorted(self.without_rate.items())
         ]
 
-    def lines(self, wanted: Callable[[GroupKey], bool]) -> Iterable[tuple[GroupKey, InvoiceLine]]:
-        """The rows of the wanted cells, from another reading."""
-        for file in self.files:
-            for line in file.lines():
-                group = self._group_of(line)
-                if self._period.reads(group.day) and wanted(group):
-                    yield group, self._in_dollars(line, group.day)
-
-    def _add(self, file: InvoiceFile, line: InvoiceLine) -> None:
-        group = self._group_of(line)
-        if isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US:
-            if not self._is_inside(file, line.when):
-                return
-            if line.charge is None:  # a tax or a credit of a month is beside the usage of its days
+    def _rows_of(self, number: int, export: _Export) -> Iterator[tuple[object, ...]]:
+        """The rows of a file in the period, and on the day either side of it, as the table has them."""
+        has_several = len(self.files) > 1
+        for line in export.file.lines():
+            group = self._group_of(line)
+            export.see(line.provider, group.day)
+            is_long = isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US
+            if is_long and isinstance(line.when, Span) and not self._is_inside(export.file, line.when):
+                continue
+            if is_long and line.charge is None:  # a tax or a credit of a month is beside the usage of its days
                 self.shapes.setdefault(line.provider, Shape()).has_days = False
-        if self._period.reads(group.day):
+            if not self._period.reads(group.day):
+                continue
+            export.rows[line.provider] += self._period.has(group.day)
             in_dollars = self._in_dollars(line, group.day)
             if line.usd is not None and in_dollars.usd is None and self._period.has(group.day):
                 self.without_rate[line.currency] += 1
                 self._unknown_money.add(line.provider)
             self.days.setdefault(line.provider, set()).add(group.day)
-            self.cells.setdefault(group, TheirCell()).add(in_dollars)
+            bucket = _bucket(export.format, line) if has_several else None
+            yield number, self._number_of(group), *_values(in_dollars, bucket)
+        for span in export.file.covered if export.format.lists_empty_days else ():
+            for provider in list(export.days):
+                for day in self._days_of(span):
+                    export.see(provider, day)
+
+    def _number_of(self, group: GroupKey) -> int:
+        number = self._numbers.get(group)
+        if number is None:
+            number = self._numbers[group] = len(self.groups)
+            self.groups.append(group)
+        return number
+
+    def _days_of(self, span: Span) -> Iterator[str]:
+        """The days that a bucket covers: a shorter one that of its middle, as a row."""
+        day = self._day_of((span.start_us + min(span.end_us, span.start_us + DAY_US)) // 2)
+        for _ in range(max(1, round((span.end_us - span.start_us) / DAY_US))):
+            yield day
+            day = day_after(day, 1)
+
+    def _count_shared_rows_once(self, exports: dict[int, _Export]) -> None:
+        """Leave out rows that an earlier file has, too. Raises InvoiceError if two files contradict each other."""
+        database = self.tables.database
+        conflicts: dict[tuple[int, int], set[str]] = {}
+        for first, second, group in database.execute(_CONFLICTS):
+            conflicts.setdefault((first, second), set()).add(self.groups[group].day)
+        for (first, second), days in sorted(conflicts.items()):
+            raise InvoiceError(
+                str(exports[second].file.path),
+                f"it and {exports[first].file.path} have different rows for the same lines of {_spoken(days)}: the provider"
+                " changed them between the two exports, or both are parts of one; give one export of these days",
+            )
+        database.execute(_SHARED)
+        pairs: dict[tuple[int, int], tuple[int, set[str]]] = {}
+        for kept, file, group, count in database.execute(
+            "SELECT kept, file, grp, count(*) FROM shared WHERE file <> kept GROUP BY kept, file, grp"
+        ):
+            rows, days = pairs.get((kept, file), (0, set()))
+            pairs[kept, file] = rows + count, days | {self.groups[group].day}
+        database.execute("DELETE FROM lines WHERE rowid IN (SELECT row FROM shared WHERE file <> kept)")
+        database.execute("DROP TABLE shared")
+        for (kept, file), (rows, days) in sorted(pairs.items()):
+            self.notes.append(
+                f"{exports[file].file.path.name} and {exports[kept].file.path.name} overlap ({_spoken(days)}): "
+                f"{_counted(rows, 'row')} that both have count once."
+            )
+
+    def _add_up(self, exports: dict[int, _Export]) -> None:
+        seen: dict[tuple[int, str], list[_Rows]] = {}
+        for rows in map(_rows, self.tables.database.execute(_SUMS)):
+            group = self.groups[rows.group]
+            seen.setdefault((rows.file, group.provider), []).append(rows)
+            cell = self.cells.setdefault(group, TheirCell())
+            cell.add(rows)
+            if group.tier == BATCH:
+                cell.batch.add(rows)
+            if self._period.has(group.day):
+                self.rows += rows.rows
+        for number, export in exports.items():
+            for provider in export.days:
+                self._shape(provider, seen.get((number, provider)), export.format)
+        for provider in self._unknown_money:
+            self.shapes[provider].has_money = False
+        for number, digest, extra, uncached, *counts, usd, requests, request_id in self.tables.database.execute(
+            _REPEATED
+        ):
+            group = self.groups[number]
+            line = InvoiceLine(
+                group.provider,
+                group.day,
+                group.model,
+                tokens=None if uncached is None else Tokens(uncached, *counts),
+                usd=None if usd is None else Decimal(usd),
+                requests=requests,
+                request_id=None if request_id is None else bytes(request_id).decode("utf-8", "surrogatepass"),
+                digest=digest,
+            )
+            self.cells[group].repeated.add(line, extra)
+
+    def _shape(self, provider: str, seen: Sequence[_Rows] | None, export: Format) -> None:
+        shape = self.shapes.setdefault(provider, Shape())
+        shape.has_tokens = shape.has_tokens or export.has_tokens
+        shape.has_money = shape.has_money or export.has_money
+        if seen is None:  # it has no row in the period: what its rows would have is not known
+            return
+        groups = [self.groups[rows.group] for rows in seen]
+        has_keys, has_tiers = any(group.key for group in groups), any(group.tier for group in groups)
+        shape.has_keys = shape.has_keys and has_keys and bool(self._mapping.tenants)
+        shape.has_tiers = shape.has_tiers and export.tiers and has_tiers
+        shape.has_request_ids = shape.has_request_ids or any(rows.request_ids for rows in seen)
+        if export.has_tokens:
+            kinds = {rows.kind for rows in seen if rows.token_rows and rows.kind is not None}
+            shape.splits &= export.splits if all(rows.splits for rows in seen) else export.splits & kinds
+
+    def _cover(self, exports: dict[int, _Export]) -> None:
+        """Find the days that the exports cover, and say which of the period they do not, or that they have no row of it."""
+        period_days = set(self._period.days)
+        for export in exports.values():
+            for provider, days in export.days.items():
+                tokens, money = self.covered.setdefault(provider, (set(), set()))
+                known = period_days if not self.shapes[provider].has_days else _whole(days, export.format)
+                if export.format.has_tokens:
+                    tokens |= known & period_days
+                if export.format.has_money:
+                    money |= known & period_days
+            if not any(export.rows.values()):
+                first, last = export.first_day, export.last_day
+                days_of_file = first if first == last else f"{first} to {last}"
+                self.notes.append(f"{export.file.path.name} has no row of the period: it is for {days_of_file}.")
+        for provider, (tokens, money) in sorted(self.covered.items()):
+            if missing := period_days - tokens - money:
+                self.notes.append(
+                    f"No export of {provider} covers {_spoken(missing)}: "
+                    f"{'this day is' if len(missing) == 1 else 'these days are'} not compared."
+                )
+            shape = self.shapes[provider]
+            for name, has, days in (("tokens", shape.has_tokens, tokens), ("money", shape.has_money, money)):
+                if has and (missing := (tokens | money) - days):
+                    self.notes.append(
+                        f"No export of {provider} with {name} covers {_spoken(missing)}: {name} of "
+                        f"{'this day are' if len(missing) == 1 else 'these days are'} not compared."
+                    )
+
+    def shape_of(self, group: GroupKey) -> Shape:
+        """The shape of a cell: without what no export covers on its day."""
+        shape = self.shapes[group.provider]
+        if not group.day or not self._period.has(group.day):
+            return shape
+        tokens, money = self.covered.get(group.provider, (set(), set()))
+        has_tokens, has_money = shape.has_tokens and group.day in tokens, shape.has_money and group.day in money
+        if (has_tokens, has_money) == (shape.has_tokens, shape.has_money):
+            return shape
+        return replace(shape, has_tokens=has_tokens, has_money=has_money)
+
+    def is_covered(self, provider: str, day: str) -> bool:
+        """Whether a day of the period is in an export of the provider, with tokens or with money."""
+        return any(day in days for days in self.covered.get(provider, ()))
 
     def _in_dollars(self, line: InvoiceLine, day: str) -> InvoiceLine:
         """The row with its money in dollars; None where there is no rate for its currency and day."""
@@ -223,19 +440,62 @@ class Theirs:
         day = self._day_of((when.start_us + when.end_us) // 2) if isinstance(when, Span) else when
         return GroupKey(day, line.provider, line.model, self._mapping.their_key(line.keys), line.tier)
 
-    def _shape(self, provider: str, seen: _Seen, export: Format) -> None:
-        shape = self.shapes.setdefault(provider, Shape())
-        shape.has_tokens = shape.has_tokens or export.has_tokens
-        shape.has_money = shape.has_money or export.has_money
-        shape.has_keys = shape.has_keys and seen.keys and bool(self._mapping.tenants)
-        shape.has_tiers = shape.has_tiers and export.tiers and seen.tiers
-        shape.has_request_ids = shape.has_request_ids or seen.request_ids
-        if export.has_tokens:
-            shape.splits &= (export.splits & seen.kinds) if seen.unsplit else export.splits
 
-    def _find_repeated(self, again: DigestCounts) -> None:
-        """Add up the rows that the filter found twice, by their whole digests: the filter may be wrong."""
-        for group, line in self.lines(lambda _: True):
-            before = again.before(line.digest)
-            if before:
-                self.cells[group].repeated.add(line, is_second=before == 1)
+def _values(line: InvoiceLine, bucket: bytes | None) -> tuple[object, ...]:
+    """A row without its file and group, as the table has it."""
+    return (
+        line.digest,
+        bucket,
+        *(line.tokens or (None, None, None, None)),
+        None if line.usd is None else str(line.usd),
+        str(line.half_digit) if line.half_digit else None,
+        line.kind,
+        line.requests,
+        None if line.request_id is None else id_bytes(line.request_id),
+        line.charge,
+        line.label,
+        line.splits,
+    )
+
+
+def _bucket(export: Format, line: InvoiceLine) -> bytes:
+    """A digest of all that says what a row is for. Its numbers are not in it."""
+    names = export.name, line.provider, line.when, line.model, line.keys, line.tier, line.kind, line.request_id
+    text = repr((*names, line.charge, line.label, line.tokens is None)).encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=_DIGEST_BYTES).digest()
+
+
+def _rows(row: Sequence[object]) -> _Rows:
+    file, group, kind, charge, label, splits, count, ids, token_rows, without, money_rows, usd, slack, *halves = row
+    uncached, cached, written, output, requests = map(joined, halves[::2], halves[1::2])  # type: ignore[arg-type]
+    return _Rows(
+        file, group, kind, charge, label, bool(splits), count, ids, token_rows, without, money_rows,  # type: ignore[arg-type]
+        _usd(usd), _usd(slack), Tokens(uncached, cached, written, output), requests,
+    )  # fmt: skip
+
+
+def _usd(amount: object) -> Decimal:
+    return ZERO_USD if amount is None else Decimal(str(amount))
+
+
+def _whole(days: set[str], export: Format) -> set[str]:
+    """The days that a file covers. An export that leaves out empty days covers those between its first and its last one."""
+    if export.lists_empty_days or not days:
+        return days
+    whole, day, last = set(), min(days), max(days)
+    while day <= last:
+        whole.add(day)
+        day = day_after(day, 1)
+    return whole
+
+
+def _spoken(days: set[str]) -> str:
+    """Days in a sentence: the first and the last one, and how many there are if some between are not among them."""
+    first, last = min(days), max(days)
+    if first == last:
+        return first
+    return f"{first} to {last}" if day_after(first, len(days) - 1) == last else f"{len(days)} days of {first} to {last}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

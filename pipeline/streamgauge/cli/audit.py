@@ -1,7 +1,6 @@
 """`streamgauge audit`: holds the ledger against invoices."""
 
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -14,7 +13,7 @@ from streamgauge.audit.amounts import usd_text
 from streamgauge.audit.conclude import conclude, nothing_compared
 from streamgauge.audit.findings import Finding
 from streamgauge.audit.gateway_logs import note_of_imports
-from streamgauge.audit.invoices import InvoiceFile, open_invoices
+from streamgauge.audit.invoices import open_invoices
 from streamgauge.audit.mapping import Mapping, mapping_of
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period, day_after
@@ -87,14 +86,13 @@ class Audit:
         if self.is_preliminary:
             reconciled.findings.add(_preliminary(period, self.args.settle_days))
         findings = reconciled.findings.all(reconciled.unmapped)
-        self.ledger_sha256 = ours.sha256
-        self.invoices_sha256 = sorted(file.sha256 for file in self._invoices)
+        self.ledger_sha256 = reconciled.ledger_sha256
+        self.invoices_sha256 = sorted(file.sha256 for file in reconciled.invoices)
         result = conclude(reconciled.cells, reconciled.shapes, findings, period, tolerance, self._scope)
-        result.notes += [note for file in self._invoices for note in file.notes]
-        result.notes += [*theirs.unconverted, *self._recounts.notes]
+        result.notes += [*reconciled.notes, *theirs.unconverted, *self._recounts.notes]
         if note := note_of_imports(ledger, self.period):
             result.notes.append(note)
-        result.provenance = _provenance(self.args, ours.sha256, self._invoices)
+        result.provenance = _provenance(self.args, reconciled.ledger_sha256, reconciled.invoices)
         return result
 
 
@@ -110,11 +108,7 @@ def inputs_of(args: Arguments) -> Inputs:
     return Inputs(__version__, invoices, files, options)
 
 
-def _provenance(args: Arguments, ledger_sha256: str, files: Sequence[InvoiceFile]) -> Provenance:
-    used = [
-        InvoiceUsed(file.path.name, file.sha256, "" if file.format is None else file.format.name, file.rows, None, None)
-        for file in files
-    ]
+def _provenance(args: Arguments, ledger_sha256: str, used: list[InvoiceUsed]) -> Provenance:
     options = {
         "--timezone": args.timezone,
         "--tolerance-tokens": args.tolerance_tokens,

@@ -1,12 +1,11 @@
 """The ledger of a world: the records that taps would have made of its calls, with their costs."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from streamgauge.core.record import Request
-from streamgauge.ledger import LedgerRow, SqliteLedger, row_of
+from streamgauge.ledger import Cost, LedgerRow, SqliteLedger, row_of
 from tests.audit.world.traffic import Call
 from tests.metrics.records import make_counts, make_record, make_timing, make_usage
 
@@ -49,9 +48,8 @@ def row(call: Call) -> LedgerRow:
     )
     if call.usage == "absent":
         return made
-    usd = sum(call.costs()[:3]) if call.usage == "partial" else call.usd
-    cost = json.dumps({"usd": f"{usd:f}", "price_source": "list", "price_date": None}).encode()
-    return replace(made, record=made.record.removesuffix(b"null}") + cost + b"}")
+    *given, output_cost = (int(cost.scaleb(12)) for cost in call.costs())
+    return replace(made, cost=Cost(sum(given), None if call.usage == "partial" else output_cost, "list", None))
 
 
 def write_ledger(path: Path, calls: Iterable[Call]) -> None:
