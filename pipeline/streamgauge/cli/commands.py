@@ -384,7 +384,8 @@ examples:
       gives a cost to records that had no price when they were stored
   streamgauge ledger price --month 2026-11 --dry-run
       says what the prices of today would change in November, and changes nothing
-  streamgauge ledger price --since 2026-11-15 --where model=gpt-5 --prices p.toml --reason 'new contract'
+  streamgauge ledger price --since 2026-11-15 --reason 'the list was wrong'
+      with --where model=NAME for one model
 
 Prices are those that `up` and `ledger import` use: the file of --prices, else the list that is installed, each at the time
 when the stream started. What a provider reported itself is never replaced, and a record whose price is not known now keeps
