@@ -271,6 +271,10 @@ def test_a_kept_run_is_made_again_with_the_same_bytes(
     monkeypatch.chdir(tmp_path / "moved")
     moved = ("--invoice", "new-1.json", "--invoice", "new-0.json", "--map", "new-map.toml")
     assert audit("show", "1", "--verify", *moved)[:2] == same
+    assert json.loads(audit("show", "1", "--verify", *moved, "--output", "json")[1]) == {
+        "run": 1, "same": True, "differs": []
+    }  # fmt: skip
+    assert "leave out --output html" in audit("show", "1", "--verify", *moved, "--output", "html")[2]
     assert "--map is for --verify" in audit("show", "1", *moved[4:])[2]
     Path("new-map.toml").write_text(MAP + "# more\n")
     code, output, _ = audit("show", "1", "--verify", *moved)

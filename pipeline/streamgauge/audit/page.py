@@ -34,7 +34,7 @@ MAX_LABELS = 20
 _UNKNOWN = '<span class="unknown" title="unknown">&ndash;</span>'
 _UNDECIDED = (
     "Claim nothing yet, since each of these causes explains the amount as well as the others: an export with a row for each"
-    " request, or with a count of requests, decides it."
+    " request, or with a count of requests, usually decides it."
 )
 _UNEXPLAINED = "Ask the provider for the requests of these days and models: no cause explains these amounts."
 _UNITS = "Money in USD, and tokens below it."

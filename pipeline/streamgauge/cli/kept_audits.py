@@ -1,5 +1,6 @@
 """`streamgauge audit list`, `show`, `diff` and `claim`: the results of audits that the ledger keeps."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -86,6 +87,8 @@ def _show(runs: Runs, args: Arguments) -> int:
 
 def _verify(settings: Settings, kept_run: Run, args: Arguments) -> int:
     """Exit code 1: its bytes are not the same."""
+    if args.output not in ("table", "json"):
+        raise UsageFault(f"--verify prints sentences or JSON: leave out --output {args.output}")
     if kept_run.inputs is None:
         raise UsageFault(
             f"run {kept_run.number} was kept by an earlier version, without its options and the names of its files: it cannot"
@@ -98,13 +101,12 @@ def _verify(settings: Settings, kept_run: Run, args: Arguments) -> int:
         made = audit.make(ledger)
     kept = kept_run.decoded()
     differ = differences(kept_run, kept, with_kept_names(made, kept), inputs_of(again), audit.ledger_sha256)
-    if differ:
-        sys.stdout.write(
-            f"Run {kept_run.number}, made again, has other bytes.\n" + "".join(f"{one}\n" for one in differ)
-        )
-        return FOUND
-    sys.stdout.write(f"Run {kept_run.number}, made again, has the same bytes.\n")
-    return DONE
+    if args.output == "json":
+        sys.stdout.write(json.dumps({"run": kept_run.number, "same": not differ, "differs": differ}) + "\n")
+    else:
+        says = "other bytes" if differ else "the same bytes"
+        sys.stdout.write("\n".join([f"Run {kept_run.number}, made again, has {says}.", *differ]) + "\n")
+    return FOUND if differ else DONE
 
 
 def options_again(inputs: Inputs, args: Arguments, number: int) -> list[str]:
