@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from streamgauge.audit.parts import day_totals, explained_parts, is_zero, undecided_parts, unexplained_parts
+from streamgauge.audit.parts import explained_parts, is_zero, time_totals, undecided_parts, unexplained_parts
 from streamgauge.audit.result import Amount, Line, RateChange
 from streamgauge.audit.totals import AmountSum, totals_of
 from tests.audit.sample_lines import amount, counts, explained, line, result_of, some_lines, undecided
@@ -78,6 +78,17 @@ def test_is_zero(one: Amount, expected: bool) -> None:
     assert is_zero(one) is expected
 
 
+def test_a_year_is_shown_by_months_and_a_month_by_days() -> None:
+    days = [f"2026-{month:02}-{day:02}" for month in (1, 2, 3) for day in range(1, 29)]
+    lines = [line(ours=amount(1, "0.5"), rest=amount(0, "0"), day=day) for day in days]
+    lines.append(line(ours=amount(1, "0.5"), rest=amount(0, "0"), day=None, provider="anthropic"))
+    unit, months = time_totals(result_of(lines))
+    assert (unit, [month for month, _ in months]) == ("Month", [None, "2026-01", "2026-02", "2026-03"])
+    assert months[1][1][0].ours == amount(28, "14")
+    unit, found = time_totals(result_of(lines[:31]))
+    assert (unit, [day for day, _ in found]) == ("Day", days[:31])
+
+
 @given(some_lines())
 def test_parts_and_days_add_up_to_the_totals(lines: list[Line]) -> None:
     result = result_of(lines)
@@ -92,7 +103,7 @@ def test_parts_and_days_add_up_to_the_totals(lines: list[Line]) -> None:
             by_lines.add(single)
         assert by_parts.amount() == by_lines.amount()
     by_days, together = AmountSum(), totals_of(lines)
-    for _, providers in day_totals(result):
+    for _, providers in time_totals(result)[1]:
         for total in providers:
             by_days.add(total.difference)
     assert by_days.amount() == (together[0].difference if together else Amount(None, None))

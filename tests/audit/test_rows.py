@@ -68,6 +68,18 @@ def test_prices_and_exchanged_kinds_are_told_in_sentences() -> None:
     ]
 
 
+def test_what_was_moved_from_line_to_line_is_told_where_the_sum_says_nothing() -> None:
+    def both(cause: str, usd: str) -> list[str]:
+        lines = [
+            line(explained(cause, tokens, amount), ours=OURS, rest=NONE, key=key)
+            for tokens, amount, key in ((1_200, usd, "river"), (-1_200, "-0.37", "delta"))
+        ]
+        return list(part_details(explained_parts(result_of(lines))))
+
+    assert both("other_key", "0.37") == ["other_key of openai gpt-5: moved from line to line: 1,200 tokens, 0.37 USD"]
+    assert both("tier", "0.74") == ["tier of openai gpt-5: moved from line to line: 1,200 tokens"]
+
+
 def test_totals_leave_out_what_is_unknown_and_what_stands_twice() -> None:
     one = line(ours=amount(5, None), rest=amount(0, None))
     result = result_of([one])

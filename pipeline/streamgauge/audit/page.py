@@ -11,14 +11,14 @@ from itertools import groupby
 from typing import NamedTuple
 
 from streamgauge.audit.cause_texts import CAUSE_TEXTS, name_of
-from streamgauge.audit.parts import Part, day_totals, explained_parts, is_zero, undecided_parts, unexplained_parts
+from streamgauge.audit.parts import Part, explained_parts, is_zero, time_totals, undecided_parts, unexplained_parts
 from streamgauge.audit.period import day_after
 from streamgauge.audit.result import Amount, Provenance, ProviderTotal, Result, TokenCounts, Verdict
 from streamgauge.audit.rows import (
     TOTALS,
     exchanged_kinds,
     kinds_of,
-    rate_sentences,
+    part_sentences,
     said_verdicts,
     shown_totals,
     summary,
@@ -211,7 +211,7 @@ def _with_code(sentence: str) -> str:
 
 def _part_cells(part: Part) -> Iterator[str]:
     name = ", ".join(text for text in (part.provider, part.model) if text)
-    details = rate_sentences(part)
+    details = part_sentences(part)
     if part.labels:
         more = len(part.labels) - MAX_LABELS
         shown = ", ".join(list(part.labels)[:MAX_LABELS])
@@ -230,22 +230,24 @@ def _part_cells(part: Part) -> Iterator[str]:
 
 
 def _days(result: Result) -> Iterator[str]:
-    yield "<h2>Days</h2>"
+    unit, spans = time_totals(result)
+    yield f"<h2>{unit}s</h2>"
     rows, equal = [], 0
-    for day, totals in day_totals(result):
+    for span, totals in spans:
         for total in totals:
             if all(is_zero(getattr(total, name)) for name in ("difference", "undecided", "in_dispute")):
                 equal += 1
             else:
                 cells = [
-                    _cell("Day", escape(day or "whole period"), "day"),
+                    _cell(unit, escape(span or "whole period"), "day"),
                     _name_cell("Provider", total.provider or ""),
                 ]
                 rows.append([*cells, *_total_cells(total, TOTALS[:-1])])
     if rows:
-        yield from _table(("Day", "Provider", *TOTALS[:-1]), rows, f"Days with a difference. {_UNITS}")
+        yield from _table((unit, "Provider", *TOTALS[:-1]), rows, f"{unit}s with a difference. {_UNITS}")
     if equal:
-        yield f"<p>No difference: {grouped(equal)} {'more ' if rows else ''}days, counted for each provider.</p>"
+        more = "more " if rows else ""
+        yield f"<p>No difference: {grouped(equal)} {more}{unit.lower()}s, counted for each provider.</p>"
     if not rows and not equal:
         yield "<p>There are none.</p>"
 

@@ -1,6 +1,6 @@
 """What the lines of a result add up to for a reader: by cause and model, by what is undecided, and by day."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from streamgauge.audit.result import (
@@ -14,6 +14,9 @@ from streamgauge.audit.result import (
     Result,
 )
 from streamgauge.audit.totals import AmountSum, totals_of
+
+# Days that are shown one by one: two months, and what lies outside of days.
+MAX_DAYS = 63
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Part:
     provider: str
     model: str | None
     amounts: AmountSum = field(default_factory=AmountSum)
+    sizes: AmountSum = field(default_factory=AmountSum)
     streams: dict[str, None] = field(default_factory=dict)
     days: set[str] = field(default_factory=set)
     labels: dict[str, None] = field(default_factory=dict)
@@ -40,6 +44,11 @@ class Part:
         return self.amounts.amount()
 
     @property
+    def size(self) -> Amount:
+        """The exact sum of the absolute amounts."""
+        return self.sizes.amount()
+
+    @property
     def span(self) -> tuple[str, str] | None:
         """The first and the last day; None if the lines have no days."""
         return (min(self.days), max(self.days)) if self.days else None
@@ -47,6 +56,7 @@ class Part:
     def add(self, line: Line, part: LineExplanation | Alternatives | Amount) -> None:
         """Add a part of a line."""
         self.amounts.add(part)
+        self.sizes.add(part, absolute=True)
         if line.day is not None:
             self.days.add(line.day)
         if not isinstance(part, Amount):
@@ -99,10 +109,13 @@ def is_zero(amount: Amount) -> bool:
     return not has_tokens and amount.usd in (None, "0")
 
 
-def day_totals(result: Result) -> Iterator[tuple[str | None, list[ProviderTotal]]]:
-    """Each day with its totals by provider, by date; a day is None if the invoices have rows of several days."""
-    days: dict[str | None, list[Line]] = {}
+def time_totals(result: Result) -> tuple[str, list[tuple[str | None, list[ProviderTotal]]]]:
+    """`Day` or `Month`; and each of them with its totals by provider, in order. A period of more than MAX_DAYS has months.
+
+    A day is None if the invoices have rows of several days.
+    """
+    unit, length = ("Day", 10) if len({line.day for line in result.lines}) <= MAX_DAYS else ("Month", 7)
+    spans: dict[str | None, list[Line]] = {}
     for line in result.lines:
-        days.setdefault(line.day, []).append(line)
-    for day in sorted(days, key=lambda day: day or ""):
-        yield day, totals_of(days[day])[1:]
+        spans.setdefault(None if line.day is None else line.day[:length], []).append(line)
+    return unit, [(span, totals_of(spans[span])[1:]) for span in sorted(spans, key=lambda span: span or "")]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from streamgauge.audit.amounts import KINDS, ZERO_USD, usd_text, usd_total
+from streamgauge.audit.amounts import EXACT, KINDS, ZERO_USD, usd_text, usd_total
 from streamgauge.audit.parts import Part, is_zero
 from streamgauge.audit.result import Amount, Line, ProviderTotal, Result, TokenCounts, Verdict, Verdicts, not_compared
 from streamgauge.audit.shown_amounts import dollars, grouped
@@ -83,12 +83,25 @@ def part_details(parts: Sequence[Part]) -> Iterator[str]:
         )
         tokens = part.amount.tokens
         kinds = [] if tokens is None else exchanged_kinds(tokens)
-        sentences = [*rate_sentences(part), ", ".join(f"{kind} {grouped(count)}" for kind, count in kinds)]
+        sentences = [*part_sentences(part), ", ".join(f"{kind} {grouped(count)}" for kind, count in kinds)]
         yield from (f"{subject}: {sentence}" for sentence in sentences if sentence)
 
 
-def rate_sentences(part: Part) -> list[str]:
-    """A sentence for each price that changed: the one of our costs, the billed one, and when it was first seen."""
+def part_sentences(part: Part) -> list[str]:
+    """Sentences about a part: its changed prices; and how much was moved to another line, where the sum is 0 for that."""
+    return [*_rate_sentences(part), *_moved(part)]
+
+
+def _moved(part: Part) -> Iterator[str]:
+    tokens, size = part.amount.tokens, part.size
+    if tokens is not None and size.tokens is not None and size.tokens.total and not kinds_of(tokens):
+        usd = ""
+        if part.amount.usd == "0" and size.usd is not None:
+            usd = f", {dollars(usd_text(EXACT.divide(Decimal(size.usd), Decimal(2))))} USD"
+        yield f"moved from line to line: {grouped(size.tokens.total // 2)} tokens{usd}"
+
+
+def _rate_sentences(part: Part) -> list[str]:
     return [
         f"{'all tokens' if rate.kind == 'total' else rate.kind.replace('_', ' ')}:"
         f" {'an unknown price' if rate.old_usd_per_million is None else f'{rate.old_usd_per_million} USD'}"
