@@ -24,5 +24,5 @@ def test_the_order_of_files_and_options_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageFault, match="--map .*none cannot be read"):
+    with pytest.raises(UsageFault, match=r"--map .*none cannot be read"):
         provenance("d", [], {}, {"--map": str(tmp_path / "none")})
