@@ -260,7 +260,7 @@ SAMPLES = (
                 "usage_type": "message",
                 "token_type": "output",
                 "cost_usd": "1,234.56",
-                "cost_type": "tokens",
+                "cost_type": "token",
             }
         ],
         (("Claude Haiku 4.5", None, Decimal("1234.56"), None),),

@@ -69,6 +69,15 @@ def test_a_cost_type_of_anthropic_is_a_charge(cost_type: str, charge: str) -> No
     assert (line.charge, line.label) == (charge, cost_type)
 
 
+@pytest.mark.parametrize("cost_type", ["token", "tokens", "", "standard"])
+def test_a_row_that_names_a_kind_of_token_is_no_charge(cost_type: str) -> None:
+    """The Console writes `token`, the API `tokens`."""
+    line = first_of("Anthropic costs (Console)", cost_type=cost_type)
+    assert (line.charge, line.label, line.kind) == (None, None, "output")
+    line = first_of("Anthropic cost report (API)", cost_type=cost_type)
+    assert (line.charge, line.kind) == (None, "input_cache_write")
+
+
 def test_a_batch_is_a_tier_of_every_export_that_names_it() -> None:
     assert first_of("OpenAI usage (API)", batch=True).tier == "batch"
     assert first_of("OpenAI usage (dashboard)", batch="TRUE").tier == "batch"

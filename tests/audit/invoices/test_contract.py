@@ -254,11 +254,16 @@ def test_no_currency_or_none_that_is_known_is_refused(case: tuple[str, str]) -> 
 
 @each(_CURRENCY)
 def test_a1_a_row_keeps_its_currency(name: str) -> None:
-    sample = BY_NAME[name]
-    lines = read(sample.text([sample.rows[0], {**sample.rows[0], _CURRENCY[name]: "eur"}]))
-    half = len(lines) // 2
-    assert [line.currency for line in lines] == ["USD"] * half + ["EUR"] * half
-    assert [line.usd for line in lines[:half]] == [line.usd for line in lines[half:]]
+    sample, export = BY_NAME[name], next(one for one in FORMATS if one.name == name)
+    in_euros = {**sample.rows[0], _CURRENCY[name]: "eur"}
+    lines = read(sample.text([in_euros]))
+    assert [line.currency for line in lines] == ["EUR"] * len(lines)
+    assert [line.usd for line in lines] == [line.usd for line in read(sample.text([sample.rows[0]]))]
+    mixed = sample.text([sample.rows[0], in_euros])
+    if export.one_currency:  # the rows of one organization
+        assert "currency: the currency is EUR, and that of earlier rows USD" in refusal(mixed)
+    else:
+        assert [line.currency for line in read(mixed)] == ["USD"] * len(lines) + ["EUR"] * len(lines)
 
 
 @pytest.mark.parametrize(

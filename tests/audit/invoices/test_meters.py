@@ -179,6 +179,14 @@ def test_m_focus_of_azure_is_read_by_its_unit() -> None:
     assert first_of("FOCUS", **AZURE_FOCUS | {"ConsumedUnit": "1K", "ConsumedQuantity": "1.5"}).tokens == Tokens(1_500)
 
 
+def test_focus_of_azure_names_the_unit_of_its_price() -> None:
+    """ConsumedUnit and PricingUnit are the distinct unit, "Units"; x_PricingUnitDescription has the block."""
+    units = {"ConsumedUnit": "Units", "ConsumedQuantity": "1500", "PricingUnit": "Units", "PricingQuantity": "1.5"}
+    named = {"x_PricingUnitDescription": "1K", "x_PricingBlockSize": "1000"}
+    assert first_of("FOCUS", **AZURE_FOCUS | units | named).tokens == Tokens(1_500)
+    assert "'Units' may count tokens, and is no unit that is known" in refusal(text_of("FOCUS", **AZURE_FOCUS | units))
+
+
 def test_the_operators_table_comes_before_every_name() -> None:
     named = {"gpt 4o mini Inp glbl 1M Tokens": Meter("mine", CACHED, multiple=2_000_000, tier="flex")}
     line = first_of("FOCUS", named, **AZURE_FOCUS)

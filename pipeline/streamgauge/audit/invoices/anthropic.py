@@ -33,11 +33,14 @@ KINDS = {
 }
 
 
-def charge_of_type(cost_type: str | None, usd: Decimal) -> str | None:
-    """What a row of costs bills beside tokens; None if it bills tokens. A negative amount is a credit."""
+def charge_of_type(cost_type: str | None, token_type: str | None, usd: Decimal) -> str | None:
+    """What a row of costs bills beside tokens; None if it bills tokens. A negative amount is a credit.
+
+    The API calls tokens `tokens`, the Console `token`; a row that names a kind of token is for tokens in any case.
+    """
     if usd < 0:
         return "credit"
-    return None if cost_type in (None, "tokens") else charge_of(cost_type)
+    return None if token_type is not None or cost_type in (None, "token", "tokens") else charge_of(cost_type)
 
 
 def _keys(values: Values) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ def _cost(row: Row) -> InvoiceLine:
         raise BadFieldError("model", f"it is empty: export the costs grouped by {group}")
     if kind is not None and kind not in KINDS:
         raise BadFieldError("token_type", f"{shown(kind)} is not one of {', '.join(KINDS)}")
-    charge = charge_of_type(cost_type, usd)
+    charge = charge_of_type(cost_type, kind, usd)
     return InvoiceLine(
         provider=PROVIDER,
         when=span(row.bucket, "starting_at", "ending_at"),

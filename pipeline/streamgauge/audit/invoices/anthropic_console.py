@@ -71,7 +71,7 @@ def _cost(row: Row) -> InvoiceLine:
     if model is None and kind is not None and usd >= 0:
         raise BadFieldError("model", "it is empty: a charge for tokens has a model")
     cost_type = text(values, "cost_type")
-    charge = charge_of_type(cost_type, usd)
+    charge = charge_of_type(cost_type, kind, usd)
     return InvoiceLine(
         provider=PROVIDER,
         when=date(values, "usage_date_utc"),

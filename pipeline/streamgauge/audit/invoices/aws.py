@@ -77,6 +77,7 @@ FORMATS = (
         has_tokens=True,
         has_money=True,
         tiers=False,
+        one_currency=False,
         spelled=spelled,
     ),
 )

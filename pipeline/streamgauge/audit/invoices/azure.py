@@ -102,6 +102,7 @@ FORMATS = (
         has_money=True,
         splits=frozenset({"input_cached"}),
         tiers=False,
+        one_currency=False,
         spelled=str.lower,
     ),
 )

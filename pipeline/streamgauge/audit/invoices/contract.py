@@ -138,7 +138,8 @@ class Format:
     a row's `object` matches whole. required: further columns without which it is refused. read: what it makes of a row;
     raises BadFieldError. has_tokens, has_money: what its rows hold. splits: the kinds of input that it counts apart from
     the rest of the input. tiers: whether its rows can name every tier. spelled: the one spelling of a column's name, for
-    exports that spell it in several ways. refusal: what to bring instead, if an export is known and cannot be read.
+    exports that spell it in several ways. one_currency: whether all its rows are of one organization, which is billed in one
+    currency. refusal: what to bring instead, if an export is known and cannot be read.
     lists_empty_days: whether it has a bucket also for a day without usage, so that a day without one was not exported.
     """
 
@@ -153,6 +154,7 @@ class Format:
     tiers: bool = True
     object_name: str | None = None
     spelled: Callable[[str], str] = same
+    one_currency: bool = True
     refusal: str | None = None
     lists_empty_days: bool = False
 

@@ -53,6 +53,7 @@ class InvoiceFile:
         self._meters = meters
         self._cost = cost
         self._line = 0  # lines that were decoded
+        self._currency: str | None = None
         self._covered = _Covered()
         self._other_services: dict[tuple[str, str], tuple[int, Decimal]] = {}
 
@@ -77,7 +78,7 @@ class InvoiceFile:
 
     def lines(self) -> Iterator[InvoiceLine]:
         """Its lines, in its order. Raises InvoiceError, which an operator can act on."""
-        self.rows, self._line = 0, 0
+        self.rows, self._line, self._currency = 0, 0, None
         self._covered, self._other_services = _Covered(), {}
         try:
             yield from self._lines()
@@ -231,12 +232,23 @@ class InvoiceFile:
         parts = [f"{name}={_spelled(row.values[spelled(name)])}" for name in order]
         parts += [f"{name}={_spelled(row.bucket[name])}" for name in sorted(row.bucket)]
         for place, line in enumerate([found] if isinstance(found, InvoiceLine) else found):
+            self._check_currency(line, number, path)
             if isinstance(line.when, Span):
                 self._covered.add(line.when)
             text = "\x1f".join((self.format.name, *parts, *([str(place)] if place else []))).encode(
                 "utf-8", "surrogatepass"
             )
             yield line._replace(digest=hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest())
+
+    def _check_currency(self, line: InvoiceLine, number: int, path: str) -> None:
+        """Refuse two currencies in a file whose rows are of one organization."""
+        assert self.format is not None
+        if line.usd is None or not self.format.one_currency:
+            return
+        self._currency = self._currency or line.currency
+        if line.currency != self._currency:
+            fault = f"the currency is {line.currency}, and that of earlier rows {self._currency}: an export has one"
+            raise InvoiceError(str(self.path), fault, number, f"{path}currency")
 
     def _unknown(self, names: "Sequence[str] | Mapping[str, object]") -> str:
         if isinstance(names, Mapping) and "error" in names:

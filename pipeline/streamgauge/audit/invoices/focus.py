@@ -3,7 +3,8 @@
 Before that, no column names them: the operator's table ([meters] of --map) does, or the structure of the meter's name
 (meters.py). Money is BilledCost, which is what an invoice adds up to, or EffectiveCost, which spreads prepayments over the
 usage that they cover. Columns: FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec; Azure's are in learn.microsoft.com/azure/
-cost-management-billing/dataset-schema/cost-usage-details-focus (x_SkuMeterName, x_SkuMeterSubcategory).
+cost-management-billing/dataset-schema/cost-usage-details-focus (x_SkuMeterName, x_SkuMeterSubcategory,
+x_PricingUnitDescription).
 """
 
 from decimal import Decimal
@@ -34,7 +35,12 @@ _PRODUCT_COLUMNS = (
     "ChargeDescription",
     "x_SkuDescription",
 )
-_QUANTITIES = (("ConsumedQuantity", "ConsumedUnit"), ("PricingQuantity", "PricingUnit"))
+# Azure's ConsumedUnit and PricingUnit are "Units"; x_PricingUnitDescription has the unit of a price, such as 1K.
+_QUANTITIES = (
+    ("ConsumedQuantity", "ConsumedUnit"),
+    ("PricingQuantity", "x_PricingUnitDescription"),
+    ("PricingQuantity", "PricingUnit"),
+)
 
 
 def _provider(values: Values) -> str:
@@ -118,7 +124,17 @@ def _charge_of(category: str, label: str, usd: Decimal) -> str:
 
 _SIGNS = signs("ChargePeriodStart ChargeCategory")
 _REQUIRED = signs("ChargePeriodEnd BillingCurrency BilledCost EffectiveCost ConsumedQuantity ConsumedUnit")
-FORMATS = (
-    Format("FOCUS", False, _SIGNS, _charge, has_tokens=True, has_money=True, required=_REQUIRED, tiers=False),
-    Format("FOCUS (JSON)", True, _SIGNS, _charge, has_tokens=True, has_money=True, required=_REQUIRED, tiers=False),
+FORMATS = tuple(
+    Format(
+        name,
+        is_json,
+        _SIGNS,
+        _charge,
+        has_tokens=True,
+        has_money=True,
+        required=_REQUIRED,
+        tiers=False,
+        one_currency=False,
+    )
+    for name, is_json in (("FOCUS", False), ("FOCUS (JSON)", True))
 )

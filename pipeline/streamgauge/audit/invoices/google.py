@@ -97,6 +97,7 @@ FORMATS = (
         has_money=True,
         splits=frozenset({"input_cached"}),
         tiers=False,
+        one_currency=False,
     ),
     Format(
         "Google Cloud billing export (CSV)",
@@ -108,6 +109,7 @@ FORMATS = (
         has_money=True,
         splits=frozenset({"input_cached"}),
         tiers=False,
+        one_currency=False,
         spelled=spelled,
     ),
 )
