@@ -18,6 +18,7 @@ from streamgauge.ledger import (
     KEYS,
     LEDGERS,
     NUMBER_KEYS,
+    Comparison,
     Cost,
     CostOfRecord,
     Expired,
@@ -179,6 +180,7 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
         "month": "2026-03",
         "usage_source": "final",
         "model": "m",
+        "stream_id": stream_id(1),
     }
     value = values.get(key, "value")
     assert isinstance(value, int) == (key in NUMBER_KEYS)
@@ -186,6 +188,7 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
         "day": {},
         "month": {},
         "usage_source": {},
+        "stream_id": {},
         "model": {"response_model": value},
         "upstream_host": {"host": value},
     }.get(key, {key: value})
@@ -195,6 +198,84 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
     chosen = Filter(where=((key, value),))
     assert ids(ledger, chosen=chosen) == names(1)
     assert [total.keys for total in ledger.totals([key], chosen)] == [(value,)]
+
+
+def test_records_are_chosen_by_measures_and_by_what_they_are_not(url: str) -> None:
+    dollar = 10**12
+    costs = {stream_id(1): 2 * dollar, stream_id(2): dollar}
+    with open_ledger(url, prices=CostsById(costs)) as ledger:
+        ledger.insert([
+            make_row(1, status_code=200, tenant="a", timing=make_timing(first_token_s=2.5, end_s=30.0)),
+            make_row(2, status_code=404, timing=make_timing(first_token_s=None, end_s=3.0), outcome="http_error"),
+            make_row(3, status_code=None, tenant="b", timing=make_timing(first_token_s=2.0, end_s=None)),
+        ])  # fmt: skip
+        for key, sign, value, found in (
+            ("ttft", ">", 2.0, (1,)),
+            ("ttft", ">=", 2.0, (1, 3)),
+            ("ttft", "<", 2.5, (3,)),
+            ("ttft", "<=", 2.5, (1, 3)),
+            ("ttft", "=", None, (2,)),
+            ("ttft", "!=", None, (1, 3)),
+            ("ttft", "!=", 2.5, (2, 3)),
+            ("duration", ">", 3.0, (1,)),
+            ("duration", "=", 3.0, (2,)),
+            ("cost", ">", dollar, (1,)),
+            ("cost", "=", None, (3,)),
+            ("cost", "<=", dollar, (2,)),
+            ("status", ">=", 300.0, (2,)),
+            ("status", "=", 200.0, (1,)),
+            ("status", "=", None, (3,)),
+            ("outcome", "!=", "http_error", (1, 3)),
+            ("tenant", "!=", "a", (2, 3)),
+            ("tenant", "!=", None, (1, 3)),
+            ("attempt", "!=", 2, (1, 2, 3)),
+        ):
+            chosen = Filter(compared=(Comparison(key, sign, value),))  # type: ignore[arg-type]
+            assert ids(ledger, chosen=chosen) == names(*found), (key, sign, value)
+            assert sum(total.streams for total in ledger.totals(["upstream"], chosen)) == len(found)
+        both = Filter(where=(("tenant", "a"),), compared=(Comparison("status", "<", 300.0),) * 2)
+        assert ids(ledger, chosen=both) == names(1)
+        mapped = Filter(tenants=(("key", "a"),), compared=(Comparison("tenant", "!=", "a"),))
+        ledger.insert([make_row(4, credential_id="key")])
+        assert ids(ledger, chosen=mapped) == names(2, 3)
+        with pytest.raises(UnknownKeyError):
+            ids(ledger, chosen=Filter(compared=(Comparison("colour", "!=", "x"),)))
+
+
+def test_the_slowest_waited_longest_for_a_token_or_for_the_end_without_one(ledger: Ledger) -> None:
+    waits = {1: (0.5, 90.0), 2: (None, 60.0), 3: (7.0, 8.0), 4: (None, None), 5: (7.0, 9.0)}
+    ledger.insert(
+        [make_row(n, timing=make_timing(first_token_s=first, end_s=end)) for n, (first, end) in waits.items()]
+    )
+    slowest = [json.loads(record)["stream_id"] for record in ledger.slowest(10)]
+    assert slowest == names(2, 3, 5, 1), "the wait that is not known is none of the longest"
+    assert len(ledger.slowest(2)) == 2
+    chosen = Filter(since_us=at(3), compared=(Comparison("duration", ">", 8.5),))
+    assert [json.loads(record)["stream_id"] for record in ledger.slowest(10, chosen)] == names(5)
+    with pytest.raises(UnknownKeyError):
+        ledger.slowest(1, Filter(where=(("colour", "x"),)))
+
+
+def test_a_record_is_found_by_its_id_or_by_the_beginning_or_the_end_of_it(ledger: Ledger) -> None:
+    first, second, third = (
+        "01a1eb37-0406-7072-8eb1-d94bcdf84404",
+        "01a1eb37-0407-7072-8eb1-d94bcdf80404",
+        "01b00000-0000-7000-8000-00000001a1eb",
+    )
+    ledger.insert([make_row(number, stream_id=name) for number, name in enumerate((third, first, second))])
+
+    def found(part: str, limit: int = 9) -> list[str]:
+        return [json.loads(record)["stream_id"] for record in ledger.with_id(part, limit)]
+
+    assert found(first) == [first]
+    assert found("01a1eb37-0406") == [first]
+    assert found("01a1eb") == [first, second], "an id that begins so comes before one that ends so"
+    assert found("01a1eb", 1) == [first]
+    assert found("0404") == [second]
+    assert found("404") == [first, second]
+    assert found("0001a1eb") == [third]
+    for unknown in ("02", "%", "_", "ff"):
+        assert found(unknown) == []
 
 
 @pytest.mark.parametrize("key", ["colour", "record", "1 = 1 OR day"])
@@ -412,7 +493,7 @@ def test_retries_of_one_request_are_found_together(ledger: Ledger) -> None:
     ]
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [key for key in KEYS if key != "stream_id"])
 def test_totals_by_every_key(ledger: Ledger, key: str) -> None:
     ledger.insert([make_row(1), make_row(2)])
     (total,) = ledger.totals([key])
@@ -488,6 +569,17 @@ def test_usage_of_a_resumed_stream_counts_under_the_attributes_of_its_origin(led
 
 
 # --- kinds of tokens, cost, time zones, tenants ------------------------------------------------------------------------
+
+
+class CostsById:
+    """Costs by stream id (10**-12 USD), divided between the sides; None for the others."""
+
+    def __init__(self, costs: dict[str, int]) -> None:
+        self._costs = costs
+
+    def cost_of(self, row: LedgerRow) -> Cost | None:
+        cost = self._costs.get(row.stream_id)
+        return None if cost is None else Cost(cost - 1, 1, "test", None)
 
 
 class FixedPrices:
@@ -664,6 +756,9 @@ def test_totals_have_the_longest_wait_and_the_last_start(ledger: Ledger) -> None
     ]
     ledger.insert(rows)
     found = [(one.keys[0], one.longest_wait_us, one.last_us) for one in ledger.totals(["session"])]
+    assert [one.first_us for one in ledger.totals(["upstream"])] == [
+        min(one.first_us or 0 for one in ledger.totals(["session"]))
+    ]
     assert found == [("s", 30_000_000, at(2)), ("t", 100_000, at(3))]
 
 

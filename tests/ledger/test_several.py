@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamgauge.ledger import Filter, Ledger, SeveralLedgers, UnknownKeyError, open_ledger
+from streamgauge.ledger import Comparison, Filter, Ledger, SeveralLedgers, UnknownKeyError, open_ledger
 from tests.ledger.rows import make_row, stream_id
+from tests.metrics.records import make_timing
 
 
 @pytest.fixture
@@ -41,6 +42,26 @@ def test_a_record_that_both_hold_comes_once(two: tuple[Ledger, Ledger]) -> None:
     for ledger in two:
         ledger.insert([make_row(1), make_row(2)])
     assert ids(SeveralLedgers(two)) == names(1, 2)
+
+
+def test_ids_and_the_slowest_are_looked_for_in_all(two: tuple[Ledger, Ledger]) -> None:
+    one, other = two
+    ends = "00000000-0000-7000-8000-000000ab0000", "ab000000-0000-7000-8000-000000000000"
+    one.insert([make_row(1, timing=make_timing(first_token_s=1.0)), make_row(2, timing=make_timing(first_token_s=3.0))])
+    other.insert(
+        [make_row(2, timing=make_timing(first_token_s=3.0)), make_row(3, timing=make_timing(first_token_s=2.0))]
+    )
+    several = SeveralLedgers(two)
+    assert [json.loads(record)["stream_id"] for record in several.slowest(3)] == names(2, 3, 1)
+    assert len(several.slowest(2)) == 2
+    one.insert([make_row(4, stream_id=ends[0])])
+    other.insert([make_row(5, stream_id=ends[1])])
+    assert [json.loads(record)["stream_id"] for record in several.with_id(names(2)[0], 9)] == names(2)
+    for part, found in (("ab0000", ends[1:]), ("ab000000", ends[1:]), ("0ab0000", ends[:1]), ("cd", ())):
+        assert [json.loads(record)["stream_id"] for record in several.with_id(part, 9)] == list(found)
+    one.insert([make_row(6, attributes={"agent": "a"})])
+    but = Filter(compared=(Comparison("agent", "!=", "a"), Comparison("ttft", ">=", 2.0)))
+    assert ids(several, chosen=but) == names(2, 3), "an attribute of one ledger is a key of the other"
 
 
 def test_totals_are_added(two: tuple[Ledger, Ledger]) -> None:

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, insert
 
 from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, Total
-from streamgauge.ledger.contract import add_totals, sort_totals
+from streamgauge.ledger.contract import add_totals, sort_totals, sum_of
 from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.resumption import UsagePart
 from streamgauge.ledger.row import COLUMNS
@@ -53,15 +53,22 @@ def test_the_newest_are_first_on_request_and_those_without_a_start_last() -> Non
 
 def test_known_numbers_are_added_and_unknown_ones_stay_null() -> None:
     one = total("a", streams=2, with_usage=1, input_tokens=5, kinds={"input_uncached": 5}, cost=7, without_price=1,
-                without_usage=1, longest_wait_us=4, last_us=20)  # fmt: skip
+                without_usage=1, longest_wait_us=4, last_us=20, first_us=8)  # fmt: skip
     other = total("a", streams=3, with_usage=3, input_tokens=1, output_tokens=2, kinds={"input_uncached": 1, "reasoning": 2},
-                  longest_wait_us=9, last_us=6)  # fmt: skip
+                  longest_wait_us=9, last_us=6, first_us=5)  # fmt: skip
     (added,) = add_totals([[one], [other]])
     assert asdict(added) == asdict(
         total("a", streams=5, with_usage=4, input_tokens=6, output_tokens=2, kinds={"input_uncached": 6, "reasoning": 2},
-              cost=7, without_price=1, without_usage=1, longest_wait_us=9, last_us=20)
+              cost=7, without_price=1, without_usage=1, longest_wait_us=9, last_us=20, first_us=5)
     )  # fmt: skip
     assert added.total_tokens is None
+
+
+def test_the_sum_of_all_lines_has_no_keys() -> None:
+    total_of_all = sum_of([total("a", streams=2, cost=5, first_us=7), total(None, streams=1, cost=None, first_us=3)])
+    assert total_of_all is not None
+    assert (total_of_all.keys, total_of_all.streams, total_of_all.cost, total_of_all.first_us) == ((), 3, 5, 3)
+    assert sum_of([]) is None
 
 
 def test_lines_of_one_ledger_alone_stay() -> None:

@@ -27,7 +27,9 @@ from streamgauge.errors import MissingExtra
 from streamgauge.ledger.contract import (
     ALL_RECORDS,
     KEYS,
+    MEASURES,
     NUMBER_KEYS,
+    Comparison,
     CostOfRecord,
     Expired,
     Filter,
@@ -38,9 +40,11 @@ from streamgauge.ledger.contract import (
     Part,
     Pricing,
     Reader,
+    Sign,
     Total,
     UnknownKeyError,
     UnsupportedLedgerError,
+    sum_of,
 )
 from streamgauge.ledger.cost import Cost
 from streamgauge.ledger.row import LedgerRow, UnreadableRecordError, row_of, unstored_row_of
@@ -110,7 +114,9 @@ __all__ = [
     "ALL_RECORDS",
     "KEYS",
     "LEDGERS",
+    "MEASURES",
     "NUMBER_KEYS",
+    "Comparison",
     "Cost",
     "CostOfRecord",
     "Expired",
@@ -124,6 +130,7 @@ __all__ = [
     "Pricing",
     "Reader",
     "SeveralLedgers",
+    "Sign",
     "SqliteLedger",
     "Total",
     "UnknownKeyError",
@@ -132,5 +139,6 @@ __all__ = [
     "open_ledger",
     "row_of",
     "sqlite_file",
+    "sum_of",
     "unstored_row_of",
 ]

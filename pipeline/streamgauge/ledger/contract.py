@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
-from typing import NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.cost import Cost, Unpriced, usd
@@ -37,9 +37,15 @@ KEYS: tuple[str, ...] = (
     "trace_id",
     "upstream_host",
     "cost_unknown",
+    "stream_id",
 )
 # The keys whose values are whole numbers; all others are text.
 NUMBER_KEYS = frozenset({"attempt"})
+# Numbers of a record by which records are chosen, not grouped. `ttft`: the time to the first token, `duration`: that to the
+# end (seconds, floats); `cost`: in 10**-12 USD, and `status`: the HTTP status (whole numbers).
+MEASURES: tuple[str, ...] = ("ttft", "duration", "cost", "status")
+
+Sign = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
 class LedgerUnavailableError(Unavailable):
@@ -54,6 +60,16 @@ class UnknownKeyError(UsageFault):
     """A key for totals or for a filter is neither one of KEYS nor an attribute of a record in the ledger."""
 
 
+class Comparison(NamedTuple):
+    """A condition on a record: `key` is one of MEASURES, or with the sign `!=` any key of totals. None is null: it equals
+    itself, differs from every value, and is neither above nor below one.
+    """
+
+    key: str
+    sign: Sign
+    value: str | float | None
+
+
 @dataclass(frozen=True)
 class Filter:
     """Chooses records. A record is read if every condition holds; the default reads all records.
@@ -65,6 +81,7 @@ class Filter:
     timezone: the IANA name of the zone whose days and months the keys `day` and `month` are.
     tenants: pairs of a credential_id and a tenant: the key `tenant` of records that have no tenant of their own.
     attributes: names that are keys although no record of this ledger may have them; their value is then null.
+    compared: further conditions, which must all hold.
 
     Filtering by a key and grouping by it agree: in totals, `where` compares the values by which totals are grouped.
     """
@@ -75,6 +92,13 @@ class Filter:
     timezone: str = "UTC"
     tenants: tuple[tuple[str, str], ...] = ()
     attributes: frozenset[str] = frozenset()
+    compared: tuple[Comparison, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of all conditions, without MEASURES."""
+        compared = (condition.key for condition in self.compared if condition.key not in MEASURES)
+        return *(key for key, _ in self.where), *compared
 
 
 ALL_RECORDS = Filter()
@@ -112,7 +136,7 @@ class Total:
     reported tokens in 10**-12 USD, else what providers reported, of `with_cost` streams; `without_cost` streams have none.
     `without_price`: the number of those that also count in `with_usage`.
     `longest_wait_us`: the longest time to a first token, or to the end of a stream without one, in microseconds.
-    `last_us`: the last start.
+    `first_us`, `last_us`: the first and the last start (microseconds since 1970, UTC).
     """
 
     keys: tuple[str | int | None, ...]
@@ -131,6 +155,7 @@ class Total:
     without_cost: int = field(default=0, compare=False)
     longest_wait_us: int | None = field(default=None, compare=False)
     last_us: int | None = field(default=None, compare=False)
+    first_us: int | None = field(default=None, compare=False)
 
     @property
     def cost_usd(self) -> str | None:
@@ -212,6 +237,16 @@ class Reader(Protocol):
 
         `newest_first`: the line with the latest started_at first. A resumed stream's usage counts with its origin, also if
         the resumed stream is not chosen. Raises UnknownKeyError, LedgerUnavailableError.
+        """
+
+    def slowest(self, limit: int, chosen: Filter = ALL_RECORDS) -> list[bytes]:
+        """The chosen records, as JSON, that waited longest for a first token, or for the end of a stream without one: at most
+        `limit`, the longest wait first, equal ones by start and id. Raises UnknownKeyError, LedgerUnavailableError.
+        """
+
+    def with_id(self, part: str, limit: int) -> list[bytes]:
+        """The records, as JSON in the order of their ids, whose stream id begins with `part`; if there is none, those whose
+        id ends with it. At most `limit`. `part`: hexadecimal digits and hyphens in lower case. Raises LedgerUnavailableError.
         """
 
     def has_attribute(self, name: str) -> bool:
@@ -439,6 +474,11 @@ def add_totals(ledgers: Sequence[Sequence[Total]], *, newest_first: bool = False
     return sort_totals(by_keys.values(), newest_first=newest_first)
 
 
+def sum_of(totals: Sequence[Total]) -> Total | None:
+    """All totals of one ledger, or of one list, as one without keys; None if there are none."""
+    return next(iter(add_totals([[replace(total, keys=()) for total in totals]])), None)
+
+
 def _sum_of(total: Total, other: Total) -> Total:
     return Total(
         total.keys,
@@ -460,6 +500,7 @@ def _sum_of(total: Total, other: Total) -> Total:
         without_cost=total.without_cost + other.without_cost,
         longest_wait_us=max(_known_of(total.longest_wait_us, other.longest_wait_us), default=None),
         last_us=max(_known_of(total.last_us, other.last_us), default=None),
+        first_us=min(_known_of(total.first_us, other.first_us), default=None),
     )
 
 

@@ -4,7 +4,8 @@ A day in another time zone than UTC is computed from the start: the zone's offse
 expression, so that both databases agree with Python's zone data.
 """
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    Float,
     and_,
     case,
     func,
@@ -25,7 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 from streamgauge.core.safe_values import is_attribute_name
-from streamgauge.ledger.contract import KEYS, Filter
+from streamgauge.ledger.contract import KEYS, MEASURES, NUMBER_KEYS, Comparison, Filter, Sign
 from streamgauge.ledger.partitions import HIGHEST, LOWEST, ids_between
 from streamgauge.ledger.schema import NO_START, NUMBER, TEXT, records, started
 from streamgauge.ledger.zones import zone_of
@@ -83,6 +85,35 @@ def in_partitions(since_us: int | None, until_us: int | None) -> ColumnElement[b
     return InPartitions(records.c.stream_id, *(literal(bound, TEXT) for bound in ids_between(since_us, until_us)))
 
 
+class InRecord(GenericFunction[float]):
+    """A number in the JSON of the column `record`. Its second argument is the path, with dots: timing.end_s."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(InRecord, "sqlite")
+def _sqlite_number(element: InRecord, compiler: Any, **options: Any) -> str:
+    record, path = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"json_extract(CAST({record} AS TEXT), '$.' || {path})"  # a blob would be read as SQLite's binary JSON
+
+
+@compiles(InRecord, "postgresql")
+def _postgresql_number(element: InRecord, compiler: Any, **options: Any) -> str:
+    record, path = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"(convert_from({record}, 'UTF8')::json #>> string_to_array({path}, '.'))::double precision"
+
+
+# Where the record has the numbers that are no columns.
+_PATHS = {"ttft": "timing.first_token_s", "duration": "timing.end_s", "status": "status_code"}
+_SIGNS: Mapping[Sign, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 class Keys:
     """The SQL of each key for one filter. The caller has checked the keys' names."""
 
@@ -122,7 +153,37 @@ def condition_of(chosen: Filter, expression: Callable[[str], Expression]) -> Col
         by_key.setdefault(key, []).append(value)
     named = by_key.pop("tenant", []) if chosen.tenants else []
     conditions = [_any_of(expression(key), values) for key, values in by_key.items()]
-    return and_(true(), *conditions, *([_has_tenant(chosen, named)] if named else []))
+    compared = [_compared(chosen, condition, expression) for condition in chosen.compared]
+    return and_(true(), *conditions, *([_has_tenant(chosen, named)] if named else []), *compared)
+
+
+def _compared(chosen: Filter, condition: Comparison, expression: Callable[[str], Expression]) -> ColumnElement[bool]:
+    key, sign, value = condition
+    if sign == "!=" and key not in MEASURES:
+        text = None if value is None else str(value) if key not in NUMBER_KEYS else int(value)
+        is_mapped = key == "tenant" and chosen.tenants
+        equal = _has_tenant(chosen, [text]) if is_mapped else _any_of(expression(key), [text])
+        return case((equal, 0), else_=1) == literal_column("1", NUMBER)  # null is different from every value
+    measured = _measure(key)
+    if sign in ("=", "!="):
+        equal = measured.is_(None) if value is None else measured == value
+        return equal if sign == "=" else case((equal, 0), else_=1) == literal_column("1", NUMBER)
+    holds: ColumnElement[bool] = _SIGNS[sign](measured, value)
+    if key == "ttft" and value is not None:
+        # The wait is the time to the first token where there is one. The database compares it without reading the record.
+        return and_(_SIGNS[sign](records.c.wait_us, round(float(value) * _SECOND)), holds)
+    return holds
+
+
+def _measure(key: str) -> Expression:
+    """The SQL of one of MEASURES."""
+    if key == "cost":
+        sides = records.c.cost_input, records.c.cost_output
+        return case(
+            (and_(*(side.is_(None) for side in sides)), None),
+            else_=func.coalesce(sides[0], 0) + func.coalesce(sides[1], 0),
+        )
+    return InRecord(records.c.record, literal(_PATHS[key], TEXT))
 
 
 def _has_tenant(chosen: Filter, values: list[str | int | None]) -> ColumnElement[bool]:

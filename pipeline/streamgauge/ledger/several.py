@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from streamgauge.ledger.contract import ALL_RECORDS, KEYS, Filter, Part, Reader, Total, add_totals
-from streamgauge.ledger.row import microseconds_of, moment_of
+from streamgauge.ledger.row import LedgerRow, microseconds_of, moment_of
 
 
 class SeveralLedgers:
@@ -41,6 +41,21 @@ class SeveralLedgers:
         chosen = self._with_attributes(chosen, by)
         return add_totals([ledger.totals(by, chosen) for ledger in self._ledgers], newest_first=newest_first)
 
+    def slowest(self, limit: int, chosen: Filter = ALL_RECORDS) -> list[bytes]:
+        """See Reader.slowest."""
+        chosen = self._with_attributes(chosen, ())
+        found = {record for ledger in self._ledgers for record in ledger.slowest(limit, chosen)}
+        return sorted(found, key=lambda record: (-(LedgerRow.of_stored(record).wait_us or 0), _place(record, False)))[
+            :limit
+        ]
+
+    def with_id(self, part: str, limit: int) -> list[bytes]:
+        """See Reader.with_id. A record that two ledgers hold comes once."""
+        found = {record for ledger in self._ledgers for record in ledger.with_id(part, limit)}
+        by_id = sorted((_DECODER.decode(record).stream_id, record) for record in found)
+        beginning = [(name, record) for name, record in by_id if name.startswith(part)]
+        return [record for _, record in beginning or by_id][:limit]
+
     def has_attribute(self, name: str) -> bool:
         """See Reader.has_attribute."""
         return any(ledger.has_attribute(name) for ledger in self._ledgers)
@@ -52,7 +67,7 @@ class SeveralLedgers:
 
     def _with_attributes(self, chosen: Filter, by: Iterable[str]) -> Filter:
         """The filter for each ledger: an attribute is a key for all of them if a record in one of them has it."""
-        names = {name for name in (*by, *(key for key, _ in chosen.where)) if name not in KEYS}
+        names = {name for name in (*by, *chosen.keys) if name not in KEYS}
         return replace(chosen, attributes=frozenset(name for name in names if self.has_attribute(name)))
 
 

@@ -45,7 +45,7 @@ from streamgauge.ledger.contract import (
     UnknownKeyError,
 )
 from streamgauge.ledger.cost import Cost, Unpriced
-from streamgauge.ledger.keys import Keys, condition_of, has_attribute, in_partitions
+from streamgauge.ledger.keys import Keys, condition_of, has_attribute, in_partitions, range_of
 from streamgauge.ledger.migrations import bring_up_to_date
 from streamgauge.ledger.row import COLUMNS, PRICE, UNPRICED, LedgerRow
 from streamgauge.ledger.schema import (
@@ -251,6 +251,31 @@ class SqlLedger:
             with self._snapshot() as connection:
                 return totals_of(connection, by, chosen, newest_first)
 
+    def slowest(self, limit: int, chosen: Filter = ALL_RECORDS) -> list[bytes]:
+        """See Reader.slowest."""
+        with self._translated("read"):
+            self._check_keys(chosen, ())
+            with self._reading() as connection:
+                condition = condition_of(chosen, Keys(connection, chosen).expression)
+                waited = (
+                    select(records.c.record)
+                    .where(records.c.wait_us.is_not(None), range_of(chosen), condition)
+                    .order_by(records.c.wait_us.desc(), started, records.c.stream_id)
+                    .limit(limit)
+                )
+                return [bytes(record) for record in connection.scalars(waited)]
+
+    def with_id(self, part: str, limit: int) -> list[bytes]:
+        """See Reader.with_id."""
+        stream_id = records.c.stream_id
+        beginning = and_(stream_id >= part, stream_id < part + _AFTER_ALL_IDS)
+        with self._translated("read"), self._reading() as connection:
+            for matches in (beginning, stream_id.endswith(part, autoescape=True)):
+                found = select(records.c.record).where(matches).order_by(stream_id).limit(limit)
+                if known := [bytes(record) for record in connection.scalars(found)]:
+                    return known
+        return []
+
     def has_attribute(self, name: str) -> bool:
         """See Reader.has_attribute."""
         with self._translated("read"), self._reading() as connection:
@@ -393,7 +418,7 @@ class SqlLedger:
         """Raise UnknownKeyError for a name that is neither in KEYS nor an attribute of a record: an attribute that no record
         has is a typing error.
         """
-        for key in (*by, *(key for key, _ in chosen.where)):
+        for key in (*by, *chosen.keys):
             if key not in KEYS and key not in chosen.attributes and not self.has_attribute(key):
                 raise UnknownKeyError(
                     f"{key[:64]} is not a key: use {', '.join(KEYS)}, or an attribute that records have"

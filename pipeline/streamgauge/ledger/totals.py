@@ -185,6 +185,7 @@ def _query(by: Sequence[str], chosen: Filter, keys: Keys, has_resumed: bool) -> 
         ),
         func.max(streams.c.wait_us),
         func.max(streams.c.started_us),
+        func.min(streams.c.started_us),
         *(half for name in _SUMMED for half in halves(streams.c[name])),
     ).group_by(*names)
 
@@ -195,7 +196,7 @@ def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElemen
 
 
 def _total(line: Sequence[Any], keys: int) -> Total:
-    streams, with_usage, without_usage, without_price, with_cost, without_cost, wait, last, *halves = line[keys:]
+    streams, with_usage, without_usage, without_price, with_cost, without_cost, wait, last, first, *halves = line[keys:]
     sums = [joined_halves(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
     named: dict[str, Any] = dict(zip(_SUMMED, sums, strict=True))
     costs = [cost for cost in (named["cost_input"], named["cost_output"]) if cost is not None]
@@ -212,6 +213,7 @@ def _total(line: Sequence[Any], keys: int) -> Total:
         without_cost=int(without_cost),
         longest_wait_us=wait,
         last_us=last,
+        first_us=first,
     )
 
 
