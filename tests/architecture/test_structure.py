@@ -65,6 +65,7 @@ EDGES: dict[str, set[str]] = {
     "cli/ledger.py": {"pyarrow"},
     "cli/ledgers.py": set(),
     "cli/ledger_price.py": set(),
+    "cli/ledger_show.py": set(),
     "cli/ledger_watch.py": set(),
     "cli/tenants_file.py": set(),
     "cli/deadletter.py": set(),

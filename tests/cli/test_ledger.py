@@ -431,13 +431,61 @@ def test_the_table_tells_failures_apart_and_has_their_ids(tmp_path: Path) -> Non
             for number, error in enumerate((refused, broken, away), 1)
         ]
         ledger.insert(rows)
-    lines = queried(tmp_path).splitlines()
-    assert lines[0].split()[-3:] == ["status", "error", "stream_id"]
-    assert [line.split()[-3:] for line in lines[1:3]] == [
-        ["401", "invalid_api_key", rows[0].stream_id],
-        ["500", "server_error", rows[1].stream_id],
-    ]
-    assert lines[3].split()[-2:] == ["dns", rows[2].stream_id]
+    lines = [line.split() for line in queried(tmp_path).splitlines()]
+    assert lines[0][0] == "stream"
+    assert [line[0] for line in lines[1:]] == [row.stream_id for row in rows]
+    assert [words in " ".join(line) for words, line in zip(
+        ("401 invalid_api_key", "500 server_error", " dns "), lines[1:], strict=True
+    )] == [True] * 3  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--slowest", "2"), (3, 1)),
+        (("--slowest", "9", "--where", "tenant=a"), (1, 2)),
+        (("--where", "ttft>1"), (1, 3)),
+        (("--where", "ttft>1", "--where", "outcome!=truncated"), (1,)),
+        (("--where", "status>=500"), (2,)),
+        (("--where", f"stream_id={stream_id(2)}"), (2,)),
+    ],
+)
+def test_slow_failed_and_single_streams_are_found(
+    tmp_path: Path, words: tuple[str, ...], found: tuple[int, ...]
+) -> None:
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([
+            make_row(1, tenant="a", timing=make_timing(first_token_s=2.0)),
+            make_row(2, tenant="a", timing=make_timing(first_token_s=0.5), status_code=503),
+            make_row(3, tenant="b", timing=make_timing(first_token_s=3.0), outcome="truncated"),
+        ])  # fmt: skip
+    assert ids(queried(tmp_path, *words, "--output", "jsonl")) == [stream_id(number) for number in found]
+    assert len(queried(tmp_path, *words).splitlines()) == 1 + len(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--slowest", "0"), "give 1 to 1000"),
+        (("--slowest", "1001"), "give 1 to 1000"),
+        (("--slowest", "5", "--newest"), "--slowest excludes"),
+        (("--slowest", "5", "--limit", "2"), "--slowest excludes"),
+        (("--slowest", "5", "--by", "day"), "--slowest excludes"),
+    ],
+)
+def test_slowest_has_its_own_number_and_order(data_dir: Path, words: tuple[str, ...], why: str) -> None:
+    done = here("ledger", "query", "--data-dir", str(data_dir), *words)
+    assert (done.returncode, why in done.stderr) == (USAGE, True), done.stderr
+
+
+def test_a_terminal_gets_short_ids_and_is_told_which_columns_have_no_place(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgauge.cli.ledger.line_width", lambda: 60)
+    done = here("ledger", "query", "--data-dir", str(data_dir))
+    assert max(map(len, done.stdout.splitlines())) <= 60
+    assert done.stdout.splitlines()[1].split()[0] == stream_id(1)[-8:]
+    assert done.stderr.startswith("Not shown in 60 columns: upstream, tenant, in+out, cost, duration.")
 
 
 def test_a_relative_path_that_looks_absolute_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

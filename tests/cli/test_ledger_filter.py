@@ -7,7 +7,7 @@ import pytest
 
 from streamgauge.cli.ledger import MAX_CONDITIONS, MAX_TENANTS, VALUES, filter_of
 from streamgauge.errors import UsageFault
-from streamgauge.ledger import KEYS, Filter
+from streamgauge.ledger import KEYS, Comparison, Filter
 from streamgauge.records import FinishReason, Outcome, Usage
 from tests.each import each
 from tests.ledger.rows import make_row
@@ -99,6 +99,51 @@ def test_an_attempt_is_a_whole_number(value: str) -> None:
         UsageFault, match=r"--where attempt=\.\.\.: the value must be a whole number from 0 to 2147483647"
     ):
         filter_of(None, None, [f"attempt={value}"])
+
+
+@pytest.mark.parametrize(
+    ("given", "condition"),
+    [
+        ("ttft>2", ("ttft", ">", 2.0)),
+        ("duration >=30.5", ("duration", ">=", 30.5)),
+        ("cost>0.000000000001", ("cost", ">", 1)),
+        ("cost<=1", ("cost", "<=", 10**12)),
+        ("status=429", ("status", "=", 429.0)),
+        ("status!=200", ("status", "!=", 200.0)),
+        ("ttft=", ("ttft", "=", None)),
+        ("outcome!=completed", ("outcome", "!=", "completed")),
+        ("tenant!=", ("tenant", "!=", None)),
+        ("attempt!=1", ("attempt", "!=", 1)),
+    ],
+)
+def test_comparisons(given: str, condition: tuple[str, str, object]) -> None:
+    assert filter_of(None, None, [given]) == Filter(compared=(Comparison(*condition),))  # type: ignore[arg-type]
+
+
+def test_the_first_sign_divides_key_and_value() -> None:
+    assert filter_of(None, None, ["tenant=a>b", "model=!=x"]).where == (("tenant", "a>b"), ("model", "!=x"))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("ttft>", "the value must be seconds, as in 'ttft>2'"),
+        ("ttft>2s", "the value must be seconds"),
+        ("ttft>-1", "the value must be seconds"),
+        ("ttft>nan", "the value must be seconds"),
+        ("duration>1e9", "the value must be seconds"),
+        ("cost>1 USD", "the value must be US dollars, as in 'cost>0.5'"),
+        ("status>=5xx", "the value must be an HTTP status"),
+        ("model>gpt", "only ttft, duration, cost, status are compared by >: write model=VALUE"),
+        ("outcome!=eror", "the value must be one of completed, http_error"),
+        ("colour!=red", "colour is not a key"),
+        ("stream_id=01a1eb37", "`ledger show` finds a stream by a part of its id"),
+    ],
+)
+def test_a_comparison_that_no_record_can_have_is_refused(given: str, why: str) -> None:
+    with pytest.raises(UsageFault) as refused:
+        filter_of(None, None, [given])
+    assert why in str(refused.value)
 
 
 def test_a_value_that_is_not_utf8_is_refused() -> None:

@@ -6,6 +6,7 @@ before a fence, which no reader sees, gives more:
 
     <!-- run: background -->        it is one program that stays: started, and stopped at the end of the page
     <!-- run: exit 1 -->            its exit code
+    <!-- run: terminal -->          its output goes to a terminal of 100 columns
     <!-- file: prices.toml -->      written into the page's folder under this name
     <!-- not run: REASON -->        it is not run, and not read by a command
 
@@ -87,8 +88,8 @@ def problems(block: Block) -> Iterator[str]:
         yield f"{block.place}: a file needs <!-- file: NAME --> and a command that reads it, or <!-- not run: REASON -->"
     if block.language == "console" and not block.text.startswith("$ "):
         yield f"{block.place}: a console block begins with `$ ` and a command"
-    if block.mark == "run" and not re.fullmatch(r"background|exit \d+", block.value):
-        yield f"{block.place}: <!-- run: background --> or <!-- run: exit N -->, not {block.value!r}"
+    if block.mark == "run" and not re.fullmatch(r"background|terminal|exit \d+", block.value):
+        yield f"{block.place}: <!-- run: background -->, <!-- run: terminal --> or <!-- run: exit N -->, not {block.value!r}"
     if block.mark == "not run" and len(block.value.split()) < 3:
         yield f"{block.place}: the reason is too short: {block.value!r}"
     for named in re.findall(r"tests/[\w/]+\.py", block.value if block.mark == "not run" else ""):

@@ -44,7 +44,7 @@ _TOPIC = re.compile(r"(?<!from )(?<!import )\bstreamgauge\.(segments|records|sta
 _PORT = re.compile(r"--port[= ](\d{4,5})\b")
 # Commands that only look: what they print may take a moment to come.
 _LOOKS = re.compile(
-    r"(\.venv/bin/)?streamgauge (ledger (query|budgets)|top|deadletter list)|curl -s \S+/(metrics|streams|health)"
+    r"(\.venv/bin/)?streamgauge (ledger (query|budgets|show)|top|deadletter list)|curl -s \S+/(metrics|streams|health)"
 )
 _STAYS = re.compile(r"(?:\.venv/bin/)?streamgauge (up|tap|worker)\b")
 
@@ -52,6 +52,10 @@ _STAYS = re.compile(r"(?:\.venv/bin/)?streamgauge (up|tap|worker)\b")
 def scenarios() -> dict[str, Scenario]:
     """What the simulator plays, also under the names of models in the documents."""
     return {**BY_MODEL, **{name: replace(BY_MODEL[model], model=name) for name, model in MODELS.items()}}
+
+
+# Columns of a terminal in which a block runs.
+TERMINAL_COLUMNS = 100
 
 
 class Stage:
@@ -151,18 +155,12 @@ class Stage:
         }
 
     def _run(self, block: Block, script: str, expected: list[str] | None) -> None:
-        code = int(block.value.removeprefix("exit ")) if block.mark == "run" else 0
+        is_terminal = block.mark == "run" and block.value == "terminal"
+        code = int(block.value.removeprefix("exit ")) if block.mark == "run" and not is_terminal else 0
+        run = _run_in_terminal if is_terminal else _run_captured
 
         def once() -> tuple[bool, str]:
-            done = subprocess.run(
-                ["bash", "-e", "-o", "pipefail", "-c", script],
-                cwd=self.folder,
-                env=self._environment(),
-                capture_output=True,
-                text=True,
-                timeout=2 * PATIENCE_S,
-                check=False,
-            )
+            done = run(["bash", "-e", "-o", "pipefail", "-c", script], self.folder, self._environment())
             good = done.returncode == code and (expected is None or agrees(expected, done.stdout))
             return good, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
 
@@ -217,6 +215,41 @@ class Stage:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _run_captured(words: list[str], folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        check=False,
+    )
+
+
+def _run_in_terminal(words: list[str], folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """As `_run_captured`, with a terminal as stdout. What is written there fits into the terminal's own buffer."""
+    ours, theirs = os.openpty()
+    with open(ours, "rb", buffering=0) as screen:  # noqa: PTH123 - a descriptor
+        try:
+            done = subprocess.run(
+                words,
+                cwd=folder,
+                env={**environment, "COLUMNS": str(TERMINAL_COLUMNS)},
+                stdout=theirs,
+                stderr=subprocess.PIPE,
+                timeout=2 * PATIENCE_S,
+                check=False,
+            )
+            os.set_blocking(ours, False)
+            shown = b""
+            while part := screen.read(65_536):
+                shown += part
+        finally:
+            os.close(theirs)
+    return subprocess.CompletedProcess(words, done.returncode, shown.decode(), done.stderr.decode())
 
 
 def _answers(url: str) -> bool:

@@ -5,7 +5,8 @@ commands.py   every command: its sentence, examples, and options that are no set
 parser.py     classes of commands, groups and options, made of click's: they add settings, and our help and errors
 completion.py   click's completion in shells, and where its scripts are installed
 extras.py     what commands need that a plain installation does not bring
-tables.py     output as a table, JSON, JSON lines or CSV; whole_file.py: writes a file that is there whole, or not at all
+tables.py     output as a table, JSON, JSON lines or CSV; shown_records.py: records as a person reads them;
+              whole_file.py: writes a file that is there whole, or not at all
 
 Commands:
 
@@ -13,6 +14,7 @@ up.py tap.py packets.py worker.py   commands that run until they are stopped
 top.py doctor.py settings.py   look at an installation; settings.py: `config show`, `config check`
 ledger.py audit.py             records, totals, and their comparison with invoices; ledger_price.py: costs computed again
 kept_audits.py audit_output.py audit_fetch.py   kept comparisons, claims; what is printed; invoices from admin APIs
+ledger_show.py                 one record
 topics.py deadletter.py        topics and dead letters in Kafka
 replay.py recount.py           recordings
 demo.py assets.py rules.py     the demo; files of this version

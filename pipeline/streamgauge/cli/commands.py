@@ -260,8 +260,9 @@ _CHOSEN = (
     _option("--timezone", "time zone of days and months, as in Europe/Berlin", "ZONE", default="UTC"),
     _option(
         "--where",
-        "only records with this value (KEY= for null); repeatable: all keys must match, each with any of its values",
-        "KEY=VALUE",
+        "only records with this value (KEY= for null, KEY!=VALUE for all others), or with a measure above or below it, as in"
+        " 'ttft>2'; repeatable: all keys must match, each with any of its values",
+        "CONDITION",
         multiple=True,
     ),
 )
@@ -277,12 +278,16 @@ examples:
   streamgauge ledger query --by session
       calls, tokens, cost and longest wait of each session (--attribute session=HEADER of `up` and `tap`)
   streamgauge ledger query --where outcome=truncated --where tenant=river
+  streamgauge ledger query --where 'status>=500' --since 2026-11-27
+  streamgauge ledger query --slowest 10 --where 'ttft>2'
   streamgauge ledger query --by day --ledger sqlite:///a --ledger sqlite:///b
   streamgauge ledger query --output jsonl | jq .outcome
 
 Keys for --by and --where: day, model, month, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
 finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from,
-trace_id, upstream_host, cost_unknown.
+trace_id, upstream_host, cost_unknown, stream_id.
+Measures for --where, with =, !=, <, <=, > or >=: ttft (time to the first token) and duration in seconds, cost in USD, status
+(of HTTP). Write such a condition in quotes, since > and < are signs of the shell.
 The attributes of records (--attribute of `up` and `tap`) are keys, too.
 
 Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums, and is in
@@ -319,11 +324,39 @@ _LEDGER = Group(
                     " first, totals sorted by key",
                 ),
                 _option(
+                    "--slowest",
+                    "print the N records that waited longest for a first token (or for the end, without one), the slowest"
+                    " first",
+                    "N",
+                    type=int,
+                ),
+                _option(
                     "--by", "print totals for each value of these keys, such as month, model or tenant", "KEY[,KEY...]"
                 ),
                 *_CHOSEN,
             ),
             module="ledger",
+        ),
+        Command(
+            "ledger show",
+            "show one record: when, who, how it ended, times, tokens, cost, ids",
+            """\
+examples:
+  streamgauge ledger show 101e75eb
+      the id that `ledger query` prints in a terminal: the end of the stream's id
+  streamgauge ledger show 01a1fbd1-e7c6-7660-841b-b8aa101e75eb --output json
+      the whole record
+
+ID is the id of a stream, or its beginning or its end, if no other stream has it. The attempts are the requests with the same
+body within 15 minutes.
+
+Exit code 1: the ledger has no such stream. 2: several streams have it; they are listed.
+""",
+            (
+                Argument("id", "ID", "id of a stream, or its beginning or end", required=True),
+                _output(TEXT, JSON),
+            ),
+            module="ledger_show",
         ),
         Command(
             "ledger export",

@@ -11,16 +11,18 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO, cast, get_args
 
 from streamgauge.audit.gateway_logs import IMPORTED, LOGS, Unreadable, records_of
 from streamgauge.cli.ledgers import MissingLedger, ledger_to_read, ledger_when_needed, opened_ledger
 from streamgauge.cli.parser import Arguments
+from streamgauge.cli.shown_records import table_of
 from streamgauge.cli.stream_costs import prices_of
-from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_records, print_rows
+from streamgauge.cli.tables import MAX_WIDTH, line_width, print_csv, print_fitted, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
 from streamgauge.cli.whole_file import whole_file
 from streamgauge.core.dialects import BY_NAME, OTHER
@@ -28,18 +30,21 @@ from streamgauge.core.outcome import Outcome
 from streamgauge.errors import DONE, FOUND, MissingExtra, Unavailable, UsageFault
 from streamgauge.ledger import (
     KEYS,
+    MEASURES,
     NUMBER_KEYS,
+    Comparison,
     Filter,
     Inserted,
     Ledger,
     LedgerRow,
     LedgerUnavailableError,
     Reader,
+    Sign,
     Total,
     UnreadableRecordError,
 )
 from streamgauge.ledger.budgets import BudgetState, budget_states, load_budgets
-from streamgauge.ledger.cost import usd
+from streamgauge.ledger.cost import COST_DIGITS, usd
 from streamgauge.ledger.row import KINDS, MAX_ATTEMPT, microseconds_of, row_of
 from streamgauge.ledger.zones import month_of, zone_of
 from streamgauge.recorder.stream_id import derived_stream_id
@@ -71,6 +76,9 @@ def run(settings: Settings, args: Arguments) -> int:
     return {"query": _query, "export": _export, "import": _import, "budgets": _budgets}[args.action](settings, args)
 
 
+# The most records of --slowest: they are sorted in memory.
+MAX_SLOWEST = 1_000
+
 # --- query ----------------------------------------------------------------------------------------------------------
 
 
@@ -78,6 +86,8 @@ def _query(settings: Settings, args: Arguments) -> int:
     """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
+    if args.slowest is not None:
+        _check_slowest(args)
     with ledger_when_needed(settings) as ledger:
         chosen = chosen_by(settings, args, ledger)
         by = _keys(args.by, lambda name: _is_attribute(name, ledger))
@@ -89,8 +99,34 @@ def _query(settings: Settings, args: Arguments) -> int:
             if args.output == "table" and (note := part_of(totals)):
                 sys.stderr.write(f"{note}\n")
         else:
-            print_records(ledger().query(args.limit, chosen, newest_first=args.newest), args.output, with_cost=True)
+            _print_chosen(ledger(), args, chosen)
     return DONE
+
+
+def _check_slowest(args: Arguments) -> None:
+    if not 0 < args.slowest <= MAX_SLOWEST:
+        raise UsageFault(f"--slowest {args.slowest} is out of range: give 1 to {MAX_SLOWEST}")
+    if args.by or args.newest or args.limit is not None:
+        raise UsageFault("--slowest excludes --by, --newest and --limit: it prints N records, the slowest first")
+
+
+def _print_chosen(ledger: Reader, args: Arguments, chosen: Filter) -> None:
+    if args.slowest is None:
+        records = ledger.query(args.limit, chosen, newest_first=args.newest)
+    else:
+        records = iter(ledger.slowest(args.slowest, chosen))
+    if args.output != "table":
+        print_records(records, args.output, with_cost=True)
+        return
+    width = line_width()
+    columns, rows = table_of(records, dict(chosen.tenants), whole=width is None)
+    say_left_out(print_fitted(columns, rows, width), width)
+
+
+def say_left_out(names: Sequence[str], width: int | None) -> None:
+    """Says which columns the lines of a table had no place for."""
+    if names:
+        _say(f"Not shown in {width} columns: {', '.join(names)}. A wider terminal or --output json shows them.")
 
 
 def chosen_by(settings: Settings, args: Arguments, ledger: Callable[[], Reader]) -> Filter:
@@ -174,9 +210,24 @@ VALUES: dict[str, tuple[str, ...]] = {
     "tap": (*(tap.name for tap in TAPS), IMPORTED),
 }
 _FORMS = {
+    "stream_id": (
+        re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII),
+        "a whole id (`ledger show` finds a stream by a part of its id)",
+    ),
     "day": (re.compile(r"\d{4}-\d\d-\d\d", re.ASCII), "a day such as 2026-11-01"),
     "month": (re.compile(r"\d{4}-\d\d", re.ASCII), "a month such as 2026-11"),
 }
+
+# A condition: a key, the first sign after it, and a value.
+_CONDITION = re.compile(r"(?P<key>[^=!<>]*)(?P<sign>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
+# What the value of each measure is, and an example.
+_UNITS = {
+    "ttft": ("seconds", "2"),
+    "duration": ("seconds", "30"),
+    "cost": ("US dollars", "0.5"),
+    "status": ("an HTTP status", "499"),
+}
+_POSITIVE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,12})?", re.ASCII)
 
 
 def _no_attribute(_: str) -> bool:
@@ -208,13 +259,23 @@ def filter_of(
         raise UsageFault(f"--where is given {len(where or ())} times: at most {MAX_CONDITIONS} are allowed")
     if len(tenants or ()) > MAX_TENANTS:
         raise UsageFault(f"--tenants holds {len(tenants or ())} credential ids: at most {MAX_TENANTS} are allowed")
+    conditions = [_condition(condition, is_attribute) for condition in where or ()]
     return Filter(
         since_us,
         until_us,
-        tuple(_condition(condition, is_attribute) for condition in where or ()),
+        tuple((one.key, _value_of_key(one)) for one in conditions if not _is_comparison(one)),
         timezone=timezone,
         tenants=tuple((tenants or {}).items()),
+        compared=tuple(one for one in conditions if _is_comparison(one)),
     )
+
+
+def _is_comparison(condition: Comparison) -> bool:
+    return condition.sign != "=" or condition.key in MEASURES
+
+
+def _value_of_key(condition: Comparison) -> str | int | None:
+    return int(condition.value) if isinstance(condition.value, float) else condition.value
 
 
 def _moment(option: str, value: str | None, zone: tzinfo) -> int | None:
@@ -234,31 +295,51 @@ def _moment(option: str, value: str | None, zone: tzinfo) -> int | None:
         ) from None
 
 
-def _condition(condition: str, is_attribute: Callable[[str], bool]) -> tuple[str, str | int | None]:
-    """A key and its value; an empty value means null. Errors do not repeat the value, since it may be anything."""
-    name, equals, value = condition.partition("=")
-    key = name.strip()
-    if not equals:
-        raise UsageFault(f"--where {key} has no value: write KEY=VALUE, or KEY= for null; keys are {', '.join(KEYS)}")
+def _condition(condition: str, is_attribute: Callable[[str], bool]) -> Comparison:
+    """A condition of --where; an empty value means null. Errors do not repeat the value, since it may be anything."""
+    match = _CONDITION.fullmatch(condition)
+    if match is None:
+        raise UsageFault(
+            f"--where {condition.strip()} has no value: write KEY=VALUE, or KEY= for null; keys are {', '.join(KEYS)}"
+        )
+    key, sign, value = match["key"].strip(), cast(Sign, match["sign"]), match["value"]
+    if key in MEASURES:
+        return Comparison(key, sign, _measure(key, sign, value))
     if key not in KEYS and not is_attribute(key):
         raise UsageFault(
-            f"--where {key}=...: {key} is not a key: use one of {', '.join(KEYS)}, or an attribute that records have"
+            f"--where {key}{sign}...: {key} is not a key: use one of {', '.join((*KEYS, *MEASURES))}, or an attribute that"
+            " records have"
+        )
+    if sign not in ("=", "!="):
+        raise UsageFault(
+            f"--where {key}{sign}...: only {', '.join(MEASURES)} are compared by {sign}: write {key}=VALUE"
         )
     if not value:
-        return key, None
+        return Comparison(key, sign, None)
     if key in NUMBER_KEYS:
-        return key, _number(key, value)
+        return Comparison(key, sign, _number(key, value))
     if (allowed := VALUES.get(key)) is not None and value not in allowed:
         raise UsageFault(
-            f"--where {key}=...: the value must be one of {', '.join(allowed)}, or empty for null{nearest(value, allowed)}"
+            f"--where {key}{sign}...: the value must be one of {', '.join(allowed)}, or empty for null"
+            f"{nearest(value, allowed)}"
         )
     if (form := _FORMS.get(key)) is not None and not form[0].fullmatch(value):
-        raise UsageFault(f"--where {key}=...: the value must be {form[1]}, or empty for null")
+        raise UsageFault(f"--where {key}{sign}...: the value must be {form[1]}, or empty for null")
     try:
         value.encode()
     except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
-        raise UsageFault(f"--where {key}=...: the value must be UTF-8 text") from None
-    return key, value
+        raise UsageFault(f"--where {key}{sign}...: the value must be UTF-8 text") from None
+    return Comparison(key, sign, value)
+
+
+def _measure(key: str, sign: Sign, value: str) -> float | None:
+    """The value of a measure in the unit that the filter has; None for an empty one."""
+    unit, example = _UNITS[key]
+    if not value and sign in ("=", "!="):
+        return None
+    if not _POSITIVE.fullmatch(value):
+        raise UsageFault(f"--where {key}{sign}...: the value must be {unit}, as in '{key}>{example}'")
+    return int(Decimal(value).scaleb(COST_DIGITS)) if key == "cost" else float(value)
 
 
 def _number(key: str, value: str) -> int:

@@ -13,9 +13,9 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamgauge.core.safe_values import escaped
 
@@ -130,25 +130,25 @@ def _row(record: dict[str, Any], with_cost: bool) -> list[object]:
         record["response_model"] or record["request_model"],
         record["outcome"],
         record["finish_reason"],
-        _at(record, "timing", "first_token_s"),
-        _at(record, "timing", "gaps", "p50_s"),
-        _at(record, "timing", "end_s"),
-        _at(record, "counts", "events"),
+        member(record, "timing", "first_token_s"),
+        member(record, "timing", "gaps", "p50_s"),
+        member(record, "timing", "end_s"),
+        member(record, "counts", "events"),
         usage["input_tokens"],
         usage["output_tokens"],
     ]
     if not with_cost:
         return fields
     cost = (record.get("cost") or {}).get("usd")
-    return [*fields, cost, record.get("status_code"), _error(record.get("error")), record.get("stream_id")]
+    return [*fields, cost, record.get("status_code"), error_word(record.get("error")), record.get("stream_id")]
 
 
-def _error(error: object) -> str | None:
+def error_word(error: object) -> str | None:
     """A record's error in a cell: its code, which says more than the type; without one the type, else the phase."""
-    return next((str(word) for name in ("code", "type", "phase") if (word := _at(error, name)) is not None), None)
+    return next((str(word) for name in ("code", "type", "phase") if (word := member(error, name)) is not None), None)
 
 
-def _at(record: object, *names: str) -> Any:
+def member(record: object, *names: str) -> Any:
     """A member of a member. None if there is none: a ledger of an earlier version may hold a record without `timing`."""
     for name in names:
         record = record.get(name) if isinstance(record, dict) else None
@@ -211,6 +211,69 @@ def print_table(
         sys.stdout.write(line.rstrip() + "\n")
 
 
+class Column(NamedTuple):
+    """A column of a table that fits a line. `rank`: columns with the highest are left out first, 0 stays; `least`: the
+    characters to which its text may be cut, None if it is not cut; `optional`: left out if no row has a value.
+    """
+
+    name: str
+    rank: int = 0
+    least: int | None = None
+    right: bool = False
+    optional: bool = False
+
+
+def print_fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], line_width: int | None, last: Sequence[str] = ()
+) -> list[str]:
+    """Aligned columns on stdout, in lines of at most `line_width` characters; None: nothing is cut or left out. `last`: a row
+    below a line. Returns the names of the columns that have no place.
+
+    Text is cut first, at the widest column, then columns are left out.
+    """
+    cells = [[_cell(text, None) for text in row] for row in (*rows, *([last] if last else []))]
+    wanted = [
+        place
+        for place, column in enumerate(columns)
+        if not column.optional or any(row[place].strip("-") for row in cells)
+    ]
+    shown = list(wanted)
+    while True:
+        widths = {place: max([len(columns[place].name), *(len(row[place]) for row in cells)]) for place in shown}
+        if line_width is not None:
+            _cut(widths, columns, _length(widths) - line_width)
+        lowest = max(shown, key=lambda place: columns[place].rank)
+        if line_width is None or _length(widths) <= line_width or not columns[lowest].rank:
+            break
+        shown.remove(lowest)
+    lines = [[column.name for column in columns], *cells]
+    if last:
+        lines.insert(-1, ["-" * widths.get(place, 0) for place in range(len(columns))])
+    for line in lines:
+        text = _GAP.join(_aligned(line[place], widths[place], columns[place].right) for place in shown)
+        sys.stdout.write(text.rstrip() + "\n")
+    return [columns[place].name for place in wanted if place not in shown]
+
+
+def _length(widths: Mapping[int, int]) -> int:
+    """Characters of a line."""
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _cut(widths: dict[int, int], columns: Sequence[Column], surplus: int) -> None:
+    """Takes `surplus` characters from the widest columns of text, as far as they may be cut."""
+    for _ in range(max(surplus, 0)):
+        able = [place for place in widths if (least := columns[place].least) is not None and widths[place] > least]
+        if not able:
+            return
+        widths[max(able, key=widths.__getitem__)] -= 1
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    cut = text if len(text) <= width else text[: width - 1] + "\u2026"
+    return cut.rjust(width) if right else cut.ljust(width)
+
+
 class _Wrapper(textwrap.TextWrapper):
     wordsep_re = _BREAKS
 
@@ -241,6 +304,11 @@ def _broken(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
     ]
     for line in zip_longest(*parts, fillvalue=""):
         yield list(line)
+
+
+def line_width() -> int | None:
+    """Characters of a line of the terminal; None if stdout is no terminal: then nothing is cut."""
+    return terminal_width() if sys.stdout.isatty() else None
 
 
 def terminal_width() -> int:

@@ -68,7 +68,7 @@ _ADMIN = (*_SERVICES, "demo")
 # The commands that make records, those that read a ledger, and all that only use one.
 _LOCAL = ("up", "up packets")
 TO_LEDGER = (*_LOCAL, "worker")
-LEDGER_READERS = ("ledger query", "ledger export", "ledger budgets")
+LEDGER_READERS = ("ledger query", "ledger show", "ledger export", "ledger budgets")
 AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff", "audit claim")
 LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", "ledger price", "ledger costs", *AUDIT_COMMANDS)
 _KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
