@@ -1,5 +1,6 @@
 """Whether a kept run that was made again has the same bytes, and what differs if not."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -18,7 +19,20 @@ def with_kept_names(result: Result, kept: Result) -> Result:
         for invoice in result.provenance.invoices
     ]
     invoices.sort(key=_order)
-    return msgspec.structs.replace(result, provenance=msgspec.structs.replace(result.provenance, invoices=invoices))
+    renamed = {invoice.name: names[invoice.sha256] for invoice in result.provenance.invoices if invoice.sha256 in names}
+    return msgspec.structs.replace(
+        result,
+        notes=[_renamed(note, renamed) for note in result.notes],
+        provenance=msgspec.structs.replace(result.provenance, invoices=invoices),
+    )
+
+
+def _renamed(note: str, names: Mapping[str, str]) -> str:
+    """A note with other names of files, each replaced once."""
+    if not names:
+        return note
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda found: names[found[0]], note)
 
 
 def _order(invoice: InvoiceUsed) -> tuple[str, str]:
