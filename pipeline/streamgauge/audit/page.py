@@ -307,15 +307,15 @@ def _provenance(result: Result, kept: Kept | None) -> Iterator[str]:
         return
     rows = []
     for invoice in provenance.invoices:
-        days = "" if invoice.first_day is None else f"{invoice.first_day} to {invoice.last_day}"
         rows.append([
             _name_cell("File", invoice.name),
             _cell("Format", escape(invoice.format), ""),
             _cell("Rows", grouped(invoice.rows), "number"),
-            _cell("Days", escape(days), ""),
+            _cell("First day", escape(invoice.first_day or ""), "day"),
+            _cell("Last day", escape(invoice.last_day or ""), "day"),
             _cell("SHA-256", escape(invoice.sha256), "digest"),
         ])  # fmt: skip
-    yield from _table(("File", "Format", "Rows", "Days", "SHA-256"), rows)
+    yield from _table(("File", "Format", "Rows", "First day", "Last day", "SHA-256"), rows)
 
 
 def _facts(provenance: Provenance) -> Iterator[tuple[str, str]]:
