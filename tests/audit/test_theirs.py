@@ -44,6 +44,16 @@ def test_only_usage_of_several_days_in_the_period_takes_the_days_away(tmp_path: 
     assert has_days(tmp_path, [day, row("2026-11-01", "2026-12-01", ChargeCategory="Tax")])
 
 
+def test_keys_of_which_none_is_a_tenants_are_not_compared(tmp_path: Path) -> None:
+    """A cloud's account numbers beside tenants of another provider: each stream would lack, and each row be too much."""
+    rows = [row("2026-11-03", "2026-11-04", SubAccountId="1234"), row("2026-11-04", "2026-11-05", SubAccountId="5678")]
+    for tenants, has_keys in (({}, False), ({"proj_r": "river"}, False), ({"proj_r": "river", "5678": "delta"}, True)):
+        (tmp_path / "bill.csv").write_text(table(rows))
+        theirs = Theirs([open_invoice(tmp_path / "bill.csv", {})], PERIOD, Mapping(tenants=tenants))
+        theirs.read()
+        assert [shape.has_keys for shape in theirs.shapes.values()] == [has_keys]
+
+
 def test_usage_of_several_days_outside_of_the_period_is_not_read(tmp_path: Path) -> None:
     theirs = theirs_of(tmp_path, [row("2026-11-03", "2026-11-04"), row("2026-10-30", "2026-11-01")])
     assert [group.day for group in theirs.cells] == ["2026-11-03"]

@@ -84,7 +84,8 @@ def accepted(cells: Iterable[Cell], scope: Sequence[Known], last_day: str) -> Ac
             continue
         tokens = sum(part.tokens.size for _, part in parts)
         usd = sum((abs(part.usd) for _, part in parts if part.usd is not None), ZERO_USD)
-        sentence = f"{_subject(known)}: {tokens} tokens, {usd_text(usd)} USD"
+        amounts = [f"{tokens} tokens"] if tokens else []
+        sentence = f"{_subject(known)}: {', '.join([*amounts, f'{usd_text(usd)} USD'])}"
         beyond = [
             *([f"{known.tokens} tokens"] if known.tokens is not None and tokens > known.tokens else []),
             *([f"{usd_text(known.usd)} USD"] if known.usd is not None and usd > known.usd else []),

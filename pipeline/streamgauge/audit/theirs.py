@@ -363,8 +363,10 @@ class Theirs:
         if seen is None:  # it has no row in the period: what its rows would have is not known
             return
         groups = [self.groups[rows.group] for rows in seen]
-        has_keys, has_tiers = any(group.key for group in groups), any(group.tier for group in groups)
-        shape.has_keys = shape.has_keys and has_keys and bool(self._mapping.tenants)
+        # Keys of which none is a tenant's by the map are other names: compared by them, all would lack and all be too much.
+        tenants = set(self._mapping.tenants.values())
+        has_keys, has_tiers = any(group.key in tenants for group in groups), any(group.tier for group in groups)
+        shape.has_keys = shape.has_keys and has_keys
         shape.has_tiers = shape.has_tiers and export.tiers and has_tiers
         shape.has_request_ids = shape.has_request_ids or any(rows.request_ids for rows in seen)
         if export.has_tokens:
