@@ -92,11 +92,50 @@ def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
         "output_audio",
     ]
     added = ["without_usage", "unknown_share", *kinds, "cost_usd", "with_cost", "without_price", "longest_wait_s"]
+    added += ["first_started_at", "last_started_at"]
     names = ["outcome", "day", "streams", "with_usage", *sums, *added]
     nothing = [None] * 3
     expected = [
-        ["completed", "2026-03-01", 3, 3, 30, 15, 45, None, None, 0, "0.0000", 30, *nothing, 15, *nothing, 0, 3, 0.2],
-        ["truncated", "2026-03-01", 1, 0, *[None] * 5, 1, "1.0000", None, *nothing, None, *nothing, 0, 0, 0.2],
+        [
+            "completed",
+            "2026-03-01",
+            3,
+            3,
+            30,
+            15,
+            45,
+            None,
+            None,
+            0,
+            "0.0000",
+            30,
+            *nothing,
+            15,
+            *nothing,
+            0,
+            3,
+            0.2,
+            at(1),
+            at(3),
+        ],
+        [
+            "truncated",
+            "2026-03-01",
+            1,
+            0,
+            *[None] * 5,
+            1,
+            "1.0000",
+            None,
+            *nothing,
+            None,
+            *nothing,
+            0,
+            0,
+            0.2,
+            at(4),
+            at(4),
+        ],
     ]
     lines = [json.loads(line) for line in queried(data_dir, *by, "--output", "jsonl").splitlines()]
     assert [list(line) for line in lines] == [names] * 2
@@ -104,12 +143,26 @@ def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
     head, *rows = csv.reader(io.StringIO(queried(data_dir, *by, "--output", "csv")))
     assert head == names
     assert rows == [["" if value is None else str(value) for value in row] for row in expected]
-    table = queried(data_dir, *by).splitlines()
-    unseen = {"input_cached", "input_cache_write", "input_audio", "reasoning", "output_audio", "cost_usd"}
-    shown = [name for name in names if name not in unseen]
-    cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in row if v is not None] for row in expected]
-    assert [line.split() for line in table] == [shown, *cells]
-    assert len(queried(data_dir, *by, "--limit", "1").splitlines()) == 2
+    head, *lines = [line.split() for line in queried(data_dir, *by).splitlines()]
+    assert head == [
+        "outcome", "day", "streams", "input_tokens", "output_tokens", "cost_usd", "without_price", "without_usage",
+        "longest_wait",
+    ]  # fmt: skip
+    assert lines[:2] == [
+        ["completed", "2026-03-01", "3", "30", "15", "-", "3", "-", "200", "ms"],
+        ["truncated", "2026-03-01", "1", "-", "-", "-", "-", "1", "200", "ms"],
+    ]
+    assert lines[3] == ["total", "4", "30", "15", "-", "3", "1", "200", "ms"]
+    assert "First record 2026-03-01T00:00:01Z, last 2026-03-01T00:00:04Z." in queried(data_dir, *by)
+    first = queried(data_dir, *by, "--limit", "1")
+    assert "truncated" not in first
+    assert "total" in first
+    assert "The total is that of all 2 lines." in first
+
+
+def at(second: int) -> str:
+    """The start of the record of a stream."""
+    return f"2026-03-01T00:00:{second:02}.000000Z"
 
 
 def test_retries_and_legs(tmp_path: Path) -> None:
@@ -127,7 +180,7 @@ def test_retries_and_legs(tmp_path: Path) -> None:
     ]
     assert [json.loads(line)["without_usage"] for line in lines] == [1, 0, 0], "the leg's usage counts with its origin"
     day = queried(tmp_path, "--by", "day", "--output", "csv").splitlines()
-    assert day[1:] == ["2026-03-01,3,1,10,5,15,,,1,0.3333,10,,,,5,,,,0,1,0.2"]
+    assert day[1:] == [f"2026-03-01,3,1,10,5,15,,,1,0.3333,10,,,,5,,,,0,1,0.2,{at(1)},{at(3)}"]
 
 
 @pytest.fixture
@@ -199,9 +252,10 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
     assert by_team.splitlines() == [
         "tenant,streams,with_usage,input_tokens,output_tokens,total_tokens,input_cached_tokens,reasoning_tokens,"
         "without_usage,unknown_share,input_uncached,input_cached,input_cache_write,input_audio,output_text,reasoning,"
-        "output_audio,cost_usd,with_cost,without_price,longest_wait_s",
-        "chat,1,1,10,5,15,,,0,0.0000,10,,,,5,,,,0,1,0.2",
-        "search,2,1,100,50,150,60,20,0,0.0000,40,60,,,30,20,,,0,1,0.2",
+        "output_audio,cost_usd,with_cost,without_price,longest_wait_s,first_started_at,last_started_at",
+        "chat,1,1,10,5,15,,,0,0.0000,10,,,,5,,,,0,1,0.2,2026-11-30T23:59:59.999999Z,2026-11-30T23:59:59.999999Z",
+        "search,2,1,100,50,150,60,20,0,0.0000,40,60,,,30,20,,,0,1,0.2,2026-11-01T00:00:00.000000Z,"
+        "2026-11-02T00:00:00.000000Z",
     ]
     month = queried(two_months, "--by", "tenant", "--month", "2026-11", "--where", "tap=httpx", "--where", "tap=proxy",
                     "--output", "csv")  # fmt: skip
@@ -209,9 +263,9 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
     newest = queried(two_months, "--by", "day", "--newest", "--limit", "2", "--output", "jsonl")
     assert [json.loads(line)["day"] for line in newest.splitlines()] == ["2026-12-01", "2026-11-30"]
     october = queried(two_months, "--by", "day", "--until", "2026-11-01", "--output", "csv").splitlines()
-    assert october[1:] == ["2026-10-31,1,1,41,20,61,,,0,0.0000,41,,,,20,,,,0,1,0.2"], (
-        "a resumed stream counts in the month of its first record"
-    )
+    assert october[1:] == [
+        "2026-10-31,1,1,41,20,61,,,0,0.0000,41,,,,20,,,,0,1,0.2,2026-10-31T23:59:59.999999Z,2026-10-31T23:59:59.999999Z"
+    ], "a resumed stream counts in the month of its first record"
 
 
 def test_the_help_names_every_key() -> None:
@@ -386,14 +440,27 @@ def test_cost_is_a_decimal_string_beside_the_streams_without_a_price(tmp_path: P
 def test_a_table_says_of_how_many_streams_a_partial_cost_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with SqliteLedger(tmp_path / "ledger.sqlite", prices=Prices()) as ledger:
         ledger.insert([make_row(1, host="api.openai.com"), make_row(2, host="10.0.0.5")])
-    for words, said in (
-        (("--by", "month"), "The cost is that of 1 of 2 streams.\n"),
-        (("--by", "month", "--where", "upstream_host=api.openai.com"), ""),
-        (("--by", "month", "--where", "upstream_host=10.0.0.5"), ""),
-        (("--by", "month", "--output", "csv"), ""),
+    sentence = "The cost is that of 1 of 2 streams.\n"
+    for words, is_said in (
+        (("--by", "month"), True),
+        (("--by", "month", "--where", "upstream_host=api.openai.com"), False),
+        (("--by", "month", "--where", "upstream_host=10.0.0.5"), False),
+        (("--by", "month", "--output", "csv"), False),
+        (("--by", "month", "--output", "json"), False),
     ):
         assert main(["ledger", "query", *words, "--data-dir", str(tmp_path)]) == 0
-        assert capsys.readouterr().err == said
+        printed = capsys.readouterr()
+        assert (sentence in printed.out, printed.err) == (is_said, "")
+
+
+def test_a_report_is_a_page_of_totals_alone(data_dir: Path) -> None:
+    page = queried(data_dir, "--by", "tenant", "--month", "2026-03", "--where", "model!=<x>", "--output", "html")
+    assert "<h1>Usage by tenant</h1>" in page
+    assert "Month 2026-03, time zone UTC." in page
+    assert "Only model!=&lt;x&gt;." in page
+    done = here("ledger", "query", "--data-dir", str(data_dir), "--output", "html")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "say by which keys" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from streamgauge.cli.ledger import SUMS
+from streamgauge.cli.totals_report import SUMS
 from streamgauge.core.limits import MAX_ATTRIBUTES
-from streamgauge.ledger import KEYS
+from streamgauge.ledger import KEYS, MEASURES
 from streamgauge.ledger.schema import records
 from streamgauge.metrics.budgets import reserve_of
 from streamgauge.metrics.declarations import LABELS
@@ -24,7 +24,7 @@ from tests.each import each
 
 def test_no_attribute_has_the_name_of_a_key_a_column_or_a_label() -> None:
     labels = {name.replace(".", "_") for name in LABELS}
-    assert {*KEYS, *records.c.keys(), *SUMS, *labels, "le", "quantile", "job", "instance"} <= RESERVED
+    assert {*KEYS, *MEASURES, *records.c.keys(), *SUMS, *labels, "le", "quantile", "job", "instance"} <= RESERVED
 
 
 @each(sorted(RESERVED))

@@ -14,7 +14,7 @@ up.py tap.py packets.py worker.py   commands that run until they are stopped
 top.py doctor.py settings.py   look at an installation; settings.py: `config show`, `config check`
 ledger.py audit.py             records, totals, and their comparison with invoices; ledger_price.py: costs computed again
 kept_audits.py audit_output.py audit_fetch.py   kept comparisons, claims; what is printed; invoices from admin APIs
-ledger_show.py                 one record
+ledger_show.py totals_report.py   one record; totals as a report
 topics.py deadletter.py        topics and dead letters in Kafka
 replay.py recount.py           recordings
 demo.py assets.py rules.py     the demo; files of this version

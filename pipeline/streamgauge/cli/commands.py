@@ -272,6 +272,8 @@ examples:
       the latest records, as a table
   streamgauge ledger query --by tenant,model --month 2026-11
       tokens and cost of November by tenant and model
+  streamgauge ledger query --by tenant --month 2026-11 --output html > november.html
+      a report to print or to send
   streamgauge ledger query --by month,tenant --tenants tenants.toml
       also records from before that file existed, by their credential_id
   streamgauge ledger query --by day --timezone Europe/Berlin
@@ -316,7 +318,7 @@ _LEDGER = Group(
             "print records, or totals of streams, tokens and cost",
             _QUERY_EXAMPLES,
             (
-                _output(TABLE, JSON, JSONL, CSV),
+                _output(TABLE, JSON, JSONL, CSV, HTML, about="form of the output; html: a page with totals (--by)"),
                 _option("--limit", "print at most the first N lines", "N", type=int),
                 _switch(
                     "--newest",

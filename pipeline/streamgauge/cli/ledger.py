@@ -19,11 +19,12 @@ from typing import Any, BinaryIO, cast, get_args
 
 from streamgauge.audit.gateway_logs import IMPORTED, LOGS, Unreadable, records_of
 from streamgauge.cli.ledgers import MissingLedger, ledger_to_read, ledger_when_needed, opened_ledger
-from streamgauge.cli.parser import Arguments
+from streamgauge.cli.parser import HTML, TABLE, Arguments
 from streamgauge.cli.shown_records import table_of
 from streamgauge.cli.stream_costs import prices_of
 from streamgauge.cli.tables import MAX_WIDTH, line_width, print_csv, print_fitted, print_records, print_rows
 from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.cli.totals_report import SUMS, Report, print_report, report_page, value_of
 from streamgauge.cli.whole_file import whole_file
 from streamgauge.core.dialects import BY_NAME, OTHER
 from streamgauge.core.outcome import Outcome
@@ -52,24 +53,6 @@ from streamgauge.runtime.nearest import nearest
 from streamgauge.settings.declarations import Settings
 from streamgauge.taps import TAPS
 
-# The columns of totals after the keys: fields of Total, kinds of tokens, and the longest wait in seconds.
-SUMS = (
-    "streams",
-    "with_usage",
-    "input_tokens",
-    "output_tokens",
-    "total_tokens",
-    "input_cached_tokens",
-    "reasoning_tokens",
-    "without_usage",
-    "unknown_share",
-    *KINDS,
-    "cost_usd",
-    "with_cost",
-    "without_price",
-    "longest_wait_s",
-)
-
 
 def run(settings: Settings, args: Arguments) -> int:
     """Prints, exports or imports records, or prints budgets."""
@@ -92,15 +75,41 @@ def _query(settings: Settings, args: Arguments) -> int:
         chosen = chosen_by(settings, args, ledger)
         by = _keys(args.by, lambda name: _is_attribute(name, ledger))
         if by:
-            totals = ledger().totals(by, chosen, newest_first=args.newest)[: args.limit]
-            names = SUMS if args.output != "table" else _shown(totals)
-            rows = [[*total.keys, *(_value(total, name) for name in names)] for total in totals]
-            print_rows([*by, *names], rows, args.output, MAX_WIDTH)
-            if args.output == "table" and (note := part_of(totals)):
-                sys.stderr.write(f"{note}\n")
+            _print_totals(ledger().totals(by, chosen, newest_first=args.newest), by, args, chosen)
+        elif args.output == HTML:
+            raise UsageFault("--output html is a report of totals: say by which keys, as in --by tenant")
         else:
             _print_chosen(ledger(), args, chosen)
     return DONE
+
+
+def _print_totals(totals: Sequence[Total], by: Sequence[str], args: Arguments, chosen: Filter) -> None:
+    limit = len(totals) if args.limit is None else args.limit
+    if args.output not in (TABLE, HTML):
+        rows = [[*total.keys, *(value_of(total, name) for name in SUMS)] for total in totals[:limit]]
+        print_rows([*by, *SUMS], rows, args.output, None)
+        return
+    period = chosen.since_us, chosen.until_us
+    report = Report(by, totals, limit, period, list(_about(args)), time.time_ns() // 1_000)
+    if args.output == HTML:
+        sys.stdout.write(report_page(report))
+        return
+    width = line_width()
+    say_left_out(print_report(report, width), width)
+
+
+def _about(args: Arguments) -> Iterator[str]:
+    """The period and the conditions of a report, in words."""
+    if args.month:
+        yield f"Month {args.month}, time zone {args.timezone}."
+    elif args.since or args.until:
+        parts = [f"from {args.since}"] if args.since else []
+        parts += [f"before {args.until}"] if args.until else []
+        yield f"Records that started {' and '.join(parts)}, time zone {args.timezone}."
+    else:
+        yield f"All records, time zone {args.timezone}."
+    if args.where:
+        yield f"Only {', '.join(args.where)}."
 
 
 def _check_slowest(args: Arguments) -> None:
@@ -115,7 +124,7 @@ def _print_chosen(ledger: Reader, args: Arguments, chosen: Filter) -> None:
         records = ledger.query(args.limit, chosen, newest_first=args.newest)
     else:
         records = iter(ledger.slowest(args.slowest, chosen))
-    if args.output != "table":
+    if args.output != TABLE:
         print_records(records, args.output, with_cost=True)
         return
     width = line_width()
@@ -150,27 +159,6 @@ def _is_attribute(name: str, ledger: Callable[[], Reader]) -> bool:
         return ledger().has_attribute(name)
     except MissingLedger:
         return False
-
-
-def _shown(totals: list[Total]) -> list[str]:
-    """The columns of a table: kinds of tokens and a cost that no line has are left out."""
-    optional = {*KINDS, "cost_usd", "longest_wait_s"}
-    return [name for name in SUMS if name not in optional or any(_value(total, name) is not None for total in totals)]
-
-
-def part_of(totals: Sequence[Total]) -> str:
-    """A sentence that says of how many streams a cost is known; empty if that is all of them, or none."""
-    priced = sum([total.with_cost for total in totals])
-    streams = priced + sum([total.without_cost for total in totals])
-    return f"The cost is that of {priced} of {streams} streams." if 0 < priced < streams else ""
-
-
-def _value(total: Total, name: str) -> object:
-    if name in KINDS:
-        return total.kinds.get(name)
-    if name == "longest_wait_s":
-        return None if total.longest_wait_us is None else total.longest_wait_us / 1_000_000
-    return getattr(total, name)
 
 
 def _keys(text: str | None, is_known: Callable[[str], bool]) -> list[str]:

@@ -16,12 +16,13 @@ RESERVED = frozenset(
     {
         # Keys and columns of the ledger.
         "attempt", "attributes", "audio_input_tokens", "audio_output_tokens", "cost", "cost_input", "cost_output",
-        "cost_unknown", "cost_usd", "credential_id", "day", "dialect", "endpoint", "finish_reason", "inference_geo",
-        "input_audio", "input_cache_write", "input_cache_write_1h_tokens", "input_cache_write_tokens", "input_cached",
-        "input_cached_tokens", "input_tokens", "input_uncached", "last_event_id", "list_usd", "longest_wait_s", "model",
-        "month", "outcome", "output_audio", "output_text", "output_tokens", "price_date", "price_source", "reasoning",
-        "reasoning_tokens", "record", "request_digest", "request_model", "response_id", "response_model", "resumed_from",
-        "rowid", "service_tier", "started_us", "stream_id", "streams", "tap", "tenant", "total_tokens", "trace_id",
+        "cost_unknown", "cost_usd", "credential_id", "day", "dialect", "duration", "endpoint", "finish_reason",
+        "first_started_at", "inference_geo", "input_audio", "input_cache_write", "input_cache_write_1h_tokens",
+        "input_cache_write_tokens", "input_cached", "input_cached_tokens", "input_tokens", "input_uncached",
+        "last_event_id", "last_started_at", "list_usd", "longest_wait_s", "model", "month", "outcome", "output_audio",
+        "output_text", "output_tokens", "price_date", "price_source", "reasoning", "reasoning_tokens", "record",
+        "request_digest", "request_model", "response_id", "response_model", "resumed_from", "rowid", "service_tier",
+        "started_us", "status", "stream_id", "streams", "tap", "tenant", "total_tokens", "trace_id", "ttft",
         "unknown_share", "upstream", "upstream_host", "usage_source", "wait_us", "with_cost", "with_usage",
         "without_cost", "without_price", "without_usage",
         # Labels of metrics, ours, OpenTelemetry's (with underscores for dots), and those that Prometheus sets.
