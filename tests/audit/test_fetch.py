@@ -103,7 +103,7 @@ def pages_of(provider: str, url: str, sleep: Callable[[float], None] = lambda _:
     """All pages of a month, and what was said."""
     said: list[str] = []
     fetching = Fetching(provider, KEY, url, said.append, sleep)
-    return [page for report in fetching.reports(NOVEMBER) for page in fetching.pages(report)], said
+    return [page for report in fetching.reports(NOVEMBER) for page, _ in fetching.pages(report)], said
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -266,10 +266,12 @@ def test_the_files_are_those_that_the_audit_reads(tmp_path: Path) -> None:
     with server(openai) as (url, _):
         done = fetch(tmp_path, url)
     assert done.returncode == 0, done.stderr
-    names = ["openai-usage-2026-11.jsonl", "openai-embeddings-2026-11.jsonl", "openai-costs-2026-11.jsonl"]
+    names = ["openai-usage-2026-11.jsonl", "openai-costs-2026-11.jsonl"]
     assert done.stdout.split() == [str(tmp_path / name) for name in names]
+    assert "/v1/organization/usage/embeddings has nothing of 2026-11" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["admin.key", *sorted(names)]
     assert stat.S_IMODE((tmp_path / names[0]).stat().st_mode) == 0o600
-    usage, _, costs = open_invoices([tmp_path / name for name in names], {})
+    usage, costs = open_invoices([tmp_path / name for name in names], {})
     assert [line.model for line in usage.lines()] == ["gpt-4o-2024-08-06"] * 2
     assert [line.usd for line in costs.lines()] == [BY_NAME["OpenAI costs (API)"].gives[0][2]]
     assert [(span.end_us - span.start_us) // 10**6 for span in usage.covered] == [2 * DAY]

@@ -4,7 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens
-from streamgauge.audit.invoices import open_invoice
+from streamgauge.audit.invoices import open_invoices
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period
@@ -28,7 +28,7 @@ def ours_of(folder: Path, rows: list[LedgerRow]) -> tuple[Tokens, int]:
     with SqliteLedger(folder / "ledger.sqlite") as ledger:
         ledger.insert(rows)
         ours = Ours(ledger, PERIOD, Mapping({"nimbus": "openai"}))
-        theirs = Theirs([open_invoice(invoice, {})], PERIOD, Mapping())
+        theirs = Theirs(open_invoices([invoice], {}), PERIOD, Mapping())
         (cell,) = reconcile(ours, theirs, PERIOD, ZERO_USD).cells
         return cell.ours.tokens, cell.ours.streams
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from streamgauge.audit.amounts import Tokens
-from streamgauge.audit.invoices import FORMATS, InvoiceFile, InvoiceLine, open_invoice
+from streamgauge.audit.invoices import FORMATS, InvoiceFile, InvoiceLine, open_invoices
 from streamgauge.audit.invoices.sources import Source
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.period import Period
@@ -25,7 +25,7 @@ def row(first: str, end: str, **changes: Any) -> dict[str, Any]:
 
 def theirs_of(folder: Path, rows: list[dict[str, Any]]) -> Theirs:
     (folder / "bill.csv").write_text(table(rows))
-    theirs = Theirs([open_invoice(folder / "bill.csv", {})], PERIOD, Mapping())
+    theirs = Theirs(open_invoices([folder / "bill.csv"], {}), PERIOD, Mapping())
     theirs.read()
     return theirs
 

@@ -136,8 +136,10 @@ class Fetching:
         """The reports that together are the provider's invoice of a month."""
         return self._api.reports(month)
 
-    def pages(self, report: Report) -> Iterator[bytes]:
-        """The pages of a report as the API gives them: JSON documents, in their order, the last one without a successor."""
+    def pages(self, report: Report) -> Iterator[tuple[bytes, bool]]:
+        """The pages of a report as the API gives them: JSON documents, in their order, the last one without a successor.
+        Each with whether it has a row.
+        """
         try:
             import httpx
         except ModuleNotFoundError:
@@ -148,8 +150,8 @@ class Fetching:
             params = [*report.params]
             while True:
                 content = self._page(client, report, params)
-                cursor = _cursor_of(content, report)
-                yield content
+                cursor, has_rows = _cursor_of(content, report)
+                yield content, has_rows
                 if cursor is None:
                     return
                 if cursor in cursors or len(cursors) >= MAX_PAGES:
@@ -214,8 +216,8 @@ def _content(response: "httpx.Response", report: Report) -> bytes:
     return bytes(content)
 
 
-def _cursor_of(content: bytes, report: Report) -> str | None:
-    """The cursor of the page after this one; None if it is the last."""
+def _cursor_of(content: bytes, report: Report) -> tuple[str | None, bool]:
+    """The cursor of the page after this one, None if it is the last; and whether the page has a row."""
     try:
         page: object = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):
@@ -223,8 +225,9 @@ def _cursor_of(content: bytes, report: Report) -> str | None:
     if not isinstance(page, dict) or not isinstance(page.get("data"), list):
         raise Unavailable(f"{report.path}: the answer is no page: it has no list `data`")
     cursor = page.get("next_page")
+    has_rows = any(isinstance(bucket, dict) and bucket.get("results") for bucket in page["data"])
     if page.get("has_more") in (None, False):
-        return None
+        return None, has_rows
     if not isinstance(cursor, str) or not cursor:
         raise Unavailable(f"{report.path}: a page has more, and names no next page")
-    return cursor
+    return cursor, has_rows

@@ -26,16 +26,25 @@ def run(_: Settings, args: Arguments) -> int:
     fetching = Fetching(args.provider, _key(Path(args.key_file)), args.base_url, _say)
     for report in fetching.reports(month):
         path = folder / f"{args.provider}-{report.name}-{month.name}.jsonl"
-        _write(fetching, report, path)
-        sys.stdout.write(f"{path}\n")
+        if _write(fetching, report, path):
+            sys.stdout.write(f"{path}\n")
+        else:
+            _say(f"{report.path} has nothing of {month.name}")
     return DONE
 
 
-def _write(fetching: Fetching, report: Report, path: Path) -> None:
-    """The pages of a report, one after another. The file appears when it has all of them."""
+def _write(fetching: Fetching, report: Report, path: Path) -> bool:
+    """The pages of a report, one after another. The file appears when it has all of them. False: they have no row, and there
+    is no file, since an audit has nothing to compare with it.
+    """
+    has_any = False
     with whole_file(path) as file:
-        for page in fetching.pages(report):
+        for page, has_rows in fetching.pages(report):
+            has_any = has_any or has_rows
             file.write(page.strip() + b"\n")
+    if not has_any:
+        path.unlink()
+    return has_any
 
 
 def _key(path: Path) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from streamgauge.audit.invoices.contract import BadTextError, repeated_name
 from streamgauge.audit.invoices.csv_rows import MAX_BLANK_LINES, MAX_LINE, CsvRows, lines_of
-from streamgauge.audit.invoices.json_rows import MAX_VALUE, MAX_WAITING_CHARS, _object, rows_of
+from streamgauge.audit.invoices.json_rows import MAX_VALUE, MAX_WAITING_CHARS, Page, _object, rows_of
 
 
 class Counted(str):
@@ -50,7 +50,7 @@ def read_all(chunks: Iterator[str]) -> tuple[str, int]:
             yield chunk
 
     with pytest.raises(BadTextError) as refused:
-        for _ in rows_of(counted(), {}):
+        for _ in rows_of(counted(), Page()):
             pass
     return str(refused.value), read
 

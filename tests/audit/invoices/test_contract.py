@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import Tokens
-from streamgauge.audit.invoices import FORMATS, InvoiceError, Meter, open_invoice
+from streamgauge.audit.invoices import FORMATS, InvoiceError, InvoiceFile, Meter, open_invoices
 from streamgauge.audit.invoices.contract import BadFieldError
 from streamgauge.audit.invoices.values import moment_us
 from tests.audit.invoices.reading import read, refusal
@@ -30,6 +30,11 @@ def name_of(sample: Sample) -> str:
 of_each, of_json, of_csv = (each(samples, name_of) for samples in (SAMPLES, JSON_SAMPLES, CSV_SAMPLES))
 
 
+def opened(path: Path) -> InvoiceFile:
+    (file,) = open_invoices([path], {})
+    return file
+
+
 def first_with(sample: Sample, **changes: Any) -> str:
     """The sample with other values in its first row."""
     return sample.text([{**sample.rows[0], **changes}, *sample.rows[1:]])
@@ -43,7 +48,7 @@ def test_every_format_has_a_sample() -> None:
 def test_it_gives_the_lines_of_the_export(sample: Sample, tmp_path: Path) -> None:
     path = tmp_path / "a name that tells nothing"
     path.write_text(sample.text())
-    file = open_invoice(path, {})
+    file = opened(path)
     lines = list(file.lines())
     assert tuple((one.model, one.tokens, one.usd, one.tier) for one in lines) == sample.gives
     assert file.format is not None
@@ -101,7 +106,7 @@ def test_a_file_without_rows_is_refused(sample: Sample) -> None:
 def test_a_page_that_is_not_the_last_is_refused(case: tuple[Sample, dict[str, Any]]) -> None:
     sample, more = case
     text = page(sample.rows, is_flat=sample.is_flat, more=more, **sample.times)
-    assert refusal(text).startswith("field has_more: the page is not the last one")
+    assert refusal(text).startswith("line 1, field has_more: the page is not the last one")
 
 
 @pytest.mark.slow
@@ -114,10 +119,13 @@ def test_broken_json_is_refused_wherever_it_ends(sample: Sample) -> None:
 
 
 @each(product(JSON_SAMPLES, ["NaN", "Infinity", "-Infinity"]))
-def test_a_number_that_is_none_is_refused(case: tuple[Sample, str]) -> None:
+def test_a_number_that_is_none_is_refused_with_its_field(case: tuple[Sample, str]) -> None:
     sample, word = case
-    text = json.dumps(json.loads(first_with(sample, **{"output_tokens": -17, "amount": -17, "requests": -17})))
-    assert f"{word} is not a number" in refusal(text.replace("-17", word, 1))
+    field = _MONEY.get(sample.name) or _COUNTS.get(sample.name) or "amount"
+    value = -17 if field != "amount" or "Anthropic" in sample.name else {"value": -17, "currency": "usd"}
+    said = refusal(first_with(sample, **{field: value}).replace("-17", word, 1))
+    assert f"].{field}" in said.partition(": ")[0]
+    assert f"'{word}' is not " in said
 
 
 @of_json
@@ -303,7 +311,7 @@ def test_an_unknown_export_is_refused_and_the_known_ones_are_named() -> None:
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvoiceError, match="cannot be read: No such file"):
-        list(open_invoice(tmp_path / "nothing", {}).lines())
+        list(opened(tmp_path / "nothing").lines())
 
 
 # --- units, and what is not guessed ---------------------------------------------------------------------------------
@@ -507,13 +515,13 @@ def test_a_pipe_is_refused_since_it_cannot_be_read_again(tmp_path: Path) -> None
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(InvoiceError, match="no regular file: an audit reads an invoice more than once"):
-        list(open_invoice(path, {}).lines())
+        list(opened(path).lines())
 
 
 def test_a_file_that_changes_between_two_readings_is_refused(tmp_path: Path) -> None:
     path, sample = tmp_path / "bill", SAMPLES[0]
     path.write_text(sample.text())
-    file = open_invoice(path, {})
+    file = opened(path)
     list(file.lines())
     path.write_text(sample.text() + "\n")
     with pytest.raises(InvoiceError, match="the file changed while the audit read it"):

@@ -22,7 +22,7 @@ import re, sys
 from decimal import Decimal
 from pathlib import Path
 from streamgauge.audit import tables
-from streamgauge.audit.invoices import open_invoice
+from streamgauge.audit.invoices import open_invoices
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import Ours
 from streamgauge.audit.period import Period
@@ -30,7 +30,7 @@ from streamgauge.audit.reconcile import reconcile
 from streamgauge.audit.theirs import Theirs
 from streamgauge.ledger import SqliteLedger
 tables.CACHE_KIB = 256
-file, period = open_invoice(Path(sys.argv[1]), {}), Period.of("2026-03-01", "2026-03-02", "UTC")
+(file,), period = open_invoices([Path(sys.argv[1])], {}), Period.of("2026-03-01", "2026-03-02", "UTC")
 with SqliteLedger(Path(sys.argv[1] + ".sqlite")) as ledger:
     found = reconcile(Ours(ledger, period, Mapping()), Theirs([file], period, Mapping()), period, Decimal(0))
 explained = [(one.cause, one.requests) for cell in found.cells for one in cell.explanations]

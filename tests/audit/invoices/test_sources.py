@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.audit.invoices import InvoiceError, InvoiceFile, InvoiceLine, open_invoices
-from streamgauge.audit.invoices.json_rows import JsonRow, rows_of
+from streamgauge.audit.invoices.json_rows import JsonRow, Page, rows_of
 from tests.audit.invoices.reading import NAME, read, refusal
 from tests.audit.invoices.samples import BY_NAME, DAY_S, SAMPLES, Sample, page
 from tests.each import each
@@ -73,7 +73,9 @@ def test_pages_are_read_in_every_shape(shape: str) -> None:
 def test_pages_whose_last_one_is_missing_are_refused(shape: str) -> None:
     pages = [FIRST, usage_page(1, "second", more="page_3")]
     text = json.dumps(pages) if shape == "a list of pages" else "\n".join(map(json.dumps, pages))
-    assert refusal(text).startswith("field has_more: the page is not the last one: give the next one too")
+    assert refusal(text).startswith(
+        f"line {text.count(chr(10)) + 1}, field has_more: the page is not the last one: give the next one too"
+    )
 
 
 def test_pages_of_several_files_are_one_report(tmp_path: Path) -> None:
@@ -203,5 +205,5 @@ def test_any_split_of_any_shape_gives_the_same_rows(shape: str, cuts: list[int])
 
 
 def rows(pieces: list[str]) -> list[tuple[JsonRow, dict[str, object]]]:
-    document: dict[str, object] = {}
+    document = Page()
     return [(row._replace(bucket=dict(row.bucket)), dict(document)) for row in rows_of(pieces, document)]

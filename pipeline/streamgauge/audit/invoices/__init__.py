@@ -73,12 +73,6 @@ def open_invoices(paths: Iterable[Path], meters: Meters, cost: Cost = "billed") 
     return files
 
 
-def open_invoice(path: Path, meters: Meters) -> InvoiceFile:
-    """The invoice in a file that is no archive."""
-    (file,) = open_invoices([path], meters)
-    return file
-
-
 __all__ = [
     "FORMATS",
     "Format",
@@ -88,6 +82,5 @@ __all__ = [
     "Meter",
     "Meters",
     "Span",
-    "open_invoice",
     "open_invoices",
 ]

@@ -1,6 +1,7 @@
 """Names what an invoice bills beside tokens, by the words of its label. What has no known word is `other_charge`."""
 
 import re
+from functools import lru_cache
 
 # In this order: a tax on storage is a tax. Each word stands alone, also in the plural.
 _WORDS = (
@@ -19,6 +20,7 @@ _PATTERNS = tuple((charge, re.compile(rf"(?<![a-z0-9])(?:{words})(?![a-z0-9])"))
 _FILE_SEARCH = re.compile(r"file[ -]?search")
 
 
+@lru_cache(maxsize=4_096)
 def charge_of(label: str) -> str:
     """The charge, a value of `result.CHARGES`, that an invoice writes as `label` ("web search tool calls", "VAT")."""
     words = _FILE_SEARCH.sub("", label.lower().replace("_", " "))

@@ -23,7 +23,7 @@ from streamgauge.audit.invoices.contract import (
     same,
 )
 from streamgauge.audit.invoices.csv_rows import CsvRows
-from streamgauge.audit.invoices.json_rows import rows_of
+from streamgauge.audit.invoices.json_rows import Page, rows_of
 from streamgauge.audit.invoices.parquet_rows import ParquetRows
 from streamgauge.audit.invoices.sources import PARQUET, Source
 from streamgauge.audit.invoices.values import SemicolonCells, shown, span
@@ -111,7 +111,7 @@ class InvoiceFile:
             chunks = self._chunks()
             first = next(chunks, "")
             if first.lstrip()[:1] in ("{", "["):
-                for row in rows_of(_with(first, chunks), {}):
+                for row in rows_of(_with(first, chunks), Page()):
                     times = _times_of(row.bucket)
                     return None if times is None else times.start_us
         except (BadTextError, UnicodeDecodeError, OSError):
@@ -173,7 +173,7 @@ class InvoiceFile:
         )
 
     def _json(self, chunks: Iterator[str]) -> Iterator[InvoiceLine]:
-        page: dict[str, object] = {}
+        page = Page()
         keys: tuple[str, ...] = ()
         order: list[str] = []
         end_us: int | None = None
@@ -202,7 +202,7 @@ class InvoiceFile:
         has_more = page.get("has_more") not in (None, False) or page.get("next_page") is not None
         if has_more and not any(other.first_page_us() == end_us for other in self.others if end_us is not None):
             fault = "the page is not the last one: give the next one too (--invoice), or export with a larger limit"
-            raise InvoiceError(str(self.path), fault, None, "has_more")
+            raise InvoiceError(str(self.path), fault, page.line, "has_more")
 
     def _json_format(self, values: Mapping[str, object]) -> Format | None:
         return next((export for export in self._formats if export.is_json and _is_of(export, values)), None)
@@ -264,7 +264,7 @@ def table_of(source: Source) -> Iterator[tuple[int, Mapping[str, object]]]:
     chunks = codecs.iterdecode(source.read(), "utf-8-sig")
     first = next(chunks, "")
     if first.lstrip()[:1] in ("{", "["):
-        for row in rows_of(_with(first, chunks), {}):
+        for row in rows_of(_with(first, chunks), Page()):
             if row.values is not None:
                 yield row.line, row.values
         return

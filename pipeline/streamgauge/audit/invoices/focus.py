@@ -8,6 +8,8 @@ x_PricingUnitDescription).
 """
 
 from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +30,7 @@ from streamgauge.audit.invoices.values import (
 _ACTIONS = {"read": "input_cached", "write": "input_cache_write", "uncached": "input_uncached"}
 _PROVIDERS = ("ServiceProviderName", "ProviderName", "PublisherName")
 _METER_COLUMNS = ("SkuMeter", "x_SkuMeterName", "SkuId", "SkuPriceId", "x_SkuDescription", "ChargeDescription")
+_WHOLE_CLOUDS = frozenset(CLOUDS.values())
 _PRODUCT_COLUMNS = (
     "ServiceName",
     "x_SkuMeterCategory",
@@ -35,6 +38,7 @@ _PRODUCT_COLUMNS = (
     "ChargeDescription",
     "x_SkuDescription",
 )
+_DESCRIBING = tuple(dict.fromkeys((*_METER_COLUMNS, *_PRODUCT_COLUMNS, "SkuPriceDetails")))
 # Azure's ConsumedUnit and PricingUnit are "Units"; x_PricingUnitDescription has the unit of a price, such as 1K.
 _QUANTITIES = (
     ("ConsumedQuantity", "ConsumedUnit"),
@@ -48,6 +52,45 @@ def _provider(values: Values) -> str:
         if name_text := text(values, name):
             return CLOUDS.get(name_text.lower(), name_text.lower())
     raise BadFieldError(_PROVIDERS[0], "no column names the provider")
+
+
+class _Described(NamedTuple):
+    """What a row says of its meter. names: its ids and names; about: its product. label: as people call it. column: the first
+    column with a name. is_for_models: whether it may be for a model. detailed: the model and kind of SkuPriceDetails, and
+    whether its input is told apart by cache.
+    """
+
+    names: tuple[str, ...]
+    about: str
+    label: str | None
+    column: str
+    is_for_models: bool
+    detailed: tuple[Meter, bool] | None
+
+
+def _described(values: Values) -> _Described:
+    raw = tuple([values.get(name) for name in _DESCRIBING])
+    try:
+        return _described_by(raw)
+    except TypeError:  # an object of JSON
+        return _described_by.__wrapped__(raw)
+
+
+# A bill has some meters, and a row of each for every hour.
+@lru_cache(maxsize=4_096)
+def _described_by(raw: tuple[object, ...]) -> _Described:
+    values = dict(zip(_DESCRIBING, raw, strict=True))
+    names = [(column, name) for column in _METER_COLUMNS if (name := text(values, column)) is not None]
+    products = [name for column in _PRODUCT_COLUMNS if (name := text(values, column)) is not None]
+    given = tuple(name for _, name in names)
+    return _Described(
+        given,
+        " ".join(products),
+        text(values, "ChargeDescription") or text(values, "SkuMeter") or text(values, "x_SkuMeterName"),
+        names[0][0] if names else _METER_COLUMNS[0],
+        serves_models(*given, *products),
+        _meter_of_details(_details(values)),
+    )
 
 
 def _details(values: Values) -> dict[str, object]:
@@ -85,9 +128,16 @@ def _charge(row: Row) -> InvoiceLine | OtherService | None:
     usd = required_money(values, "BilledCost" if row.cost == "billed" else "EffectiveCost")
     category = required_text(values, "ChargeCategory")
     provider, code = _provider(values), currency(values, "BillingCurrency")
-    names = [text(values, name) for name in _METER_COLUMNS]
-    products = [text(values, name) for name in _PRODUCT_COLUMNS]
-    label = text(values, "ChargeDescription") or text(values, "SkuMeter") or text(values, "x_SkuMeterName") or category
+    described = _described(values)
+    mapped = meter_of(described.names, row.meters, "") if row.meters else None
+    if provider in _WHOLE_CLOUDS and mapped is None and not described.is_for_models:
+        service = text(values, "ServiceName")
+        if service is not None:
+            return OtherService(service, usd, code)
+    is_usage = category.lower() == "usage"
+    if not is_usage and not usd:
+        return None
+    label = described.label or category
     line = InvoiceLine(
         provider=provider,
         when=span(values, "ChargePeriodStart", "ChargePeriodEnd"),
@@ -98,20 +148,17 @@ def _charge(row: Row) -> InvoiceLine | OtherService | None:
         charge=_charge_of(category.lower(), label, usd),
         label=label,
     )
-    mapped = meter_of(names, row.meters, "")
-    service = text(values, "ServiceName")
-    if service is not None and provider in CLOUDS.values() and not mapped and not serves_models(*names, *products):
-        return OtherService(service, usd, code)
-    if category.lower() != "usage":
-        return line if usd else None
-    detailed = None if mapped is not None else _meter_of_details(_details(values))
-    meter = mapped or (detailed[0] if detailed is not None else None)
-    if meter is None:
-        meter = meter_of(names, {}, provider, " ".join(filter(None, products)))
-    column = next((name for name in _METER_COLUMNS if text(values, name)), _METER_COLUMNS[0])
+    if not is_usage:
+        return line
+    detailed = described.detailed if mapped is None else None
+    meter = mapped or (
+        detailed[0] if detailed is not None else meter_of(described.names, {}, provider, described.about)
+    )
     is_correction = text(values, "ChargeClass") == "Correction"
-    counted = metered(values, _QUANTITIES, line, meter, column, label, signed=is_correction)
-    return counted._replace(splits=detailed is None or detailed[1] or counted.tokens is None)
+    counted = metered(values, _QUANTITIES, line, meter, described.column, label, signed=is_correction)
+    if detailed is None or detailed[1] or counted.tokens is None:
+        return counted
+    return counted._replace(splits=False)
 
 
 def _charge_of(category: str, label: str, usd: Decimal) -> str:

@@ -38,10 +38,14 @@ class JsonRow(NamedTuple):
     bucket: Mapping[str, object]
 
 
-def rows_of(chunks: Iterable[str], page: dict[str, object]) -> Iterator[JsonRow]:
-    """The rows of a document, in its order. `page` holds the other members of the last page that was read whole. Raises
-    BadTextError.
-    """
+class Page(dict[str, object]):
+    """The members of a page beside `data`. `line`: where it ends."""
+
+    line = 1
+
+
+def rows_of(chunks: Iterable[str], page: Page) -> Iterator[JsonRow]:
+    """The rows of a document, in its order. `page` becomes the last page that was read whole. Raises BadTextError."""
     text = _Text(chunks)
     number = 0
     while (begin := text.peek()) and (begin in "{[" or not number):
@@ -57,7 +61,7 @@ def rows_of(chunks: Iterable[str], page: dict[str, object]) -> Iterator[JsonRow]
         raise BadTextError("text follows the end of the document", text.line)
 
 
-def _item(text: "_Text", path: str, page: dict[str, object] | None) -> Iterator[JsonRow]:
+def _item(text: "_Text", path: str, page: Page | None) -> Iterator[JsonRow]:
     """The rows of an object: a page if it has `data` and `page` is given, else a bucket or a row."""
     line = text.line_now()
     subject = path or "the page"
@@ -84,6 +88,7 @@ def _item(text: "_Text", path: str, page: dict[str, object] | None) -> Iterator[
     if page is not None and "data" in lists:
         page.clear()
         page.update(own)
+        page.line = text.line_now()
     elif lists:
         yield JsonRow(line, path, None, own)
     else:
@@ -275,7 +280,7 @@ def _whole(digits: str) -> int:
 
 
 def _constant(name: str) -> object:
-    raise _NumberError(f"{name} is not a number")
+    return name  # the text "NaN" or "Infinity", which no reader of a number accepts
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

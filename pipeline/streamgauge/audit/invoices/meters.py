@@ -14,6 +14,7 @@ The operator's table ([meters] of --map) comes first. A name is read only as far
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 
 from streamgauge.audit.amounts import EXACT, Tokens
 from streamgauge.audit.invoices.contract import BadFieldError, InvoiceLine, Meter, Meters, signs
@@ -62,6 +63,11 @@ def serves_models(*names: str | None) -> bool:
     return any(name is not None and _SERVES_MODELS.search(name) for name in names)
 
 
+@lru_cache(maxsize=4_096)
+def _read_name(cloud: str, name: str, about: str) -> Meter | None:
+    return {MICROSOFT: _azure, AWS: _aws, GOOGLE: _google}[cloud](name, about)
+
+
 def meter_of(names: Iterable[str | None], meters: Meters, provider: str, about: str = "") -> Meter | None:
     """What a row counts: by the first of its names in the operator's table, else by the structure of one of its names.
 
@@ -71,9 +77,9 @@ def meter_of(names: Iterable[str | None], meters: Meters, provider: str, about: 
     for name in given:
         if (meter := meters.get(name)) is not None:
             return meter
-    read = {MICROSOFT: _azure, AWS: _aws, GOOGLE: _google}.get(provider)
-    found = (read(name, about) for name in given) if read is not None else ()
-    return next((meter for meter in found if meter is not None), None)
+    if provider not in (MICROSOFT, AWS, GOOGLE):
+        return None
+    return next((meter for name in given if (meter := _read_name(provider, name, about)) is not None), None)
 
 
 def tokens_of(
