@@ -49,7 +49,7 @@ def test_keys_of_which_none_is_a_tenants_are_not_compared(tmp_path: Path) -> Non
     rows = [row("2026-11-03", "2026-11-04", SubAccountId="1234"), row("2026-11-04", "2026-11-05", SubAccountId="5678")]
     for tenants, has_keys in (({}, False), ({"proj_r": "river"}, False), ({"proj_r": "river", "5678": "delta"}, True)):
         (tmp_path / "bill.csv").write_text(table(rows))
-        theirs = Theirs([open_invoice(tmp_path / "bill.csv", {})], PERIOD, Mapping(tenants=tenants))
+        theirs = Theirs(open_invoices([tmp_path / "bill.csv"], {}), PERIOD, Mapping(tenants=tenants))
         theirs.read()
         assert [shape.has_keys for shape in theirs.shapes.values()] == [has_keys]
 
