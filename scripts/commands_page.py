@@ -31,6 +31,7 @@ _FOUND = {
     "recount": "a file is damaged, or a vocabulary is missing; all other streams were counted",
     "demo": "a result was not as expected",
     "ledger import": "a line is no record, or the ledger has another record of that stream; all others were stored",
+    "ledger show": "there is no such record, or more than one",
     "ledger budgets": "a budget is spent",
     "audit": "the difference has a cause, or is above the tolerance",
     "audit show": "with `--verify`: the run, made again, has other bytes",

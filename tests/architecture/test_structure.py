@@ -245,9 +245,11 @@ EDGES: dict[str, set[str]] = {
     "audit/invoices/file.py": set(),
     "audit/invoices/sources.py": set(),
     "audit/invoices/parquet_rows.py": {"pyarrow"},
+    "audit/provenance.py": set(),
     "audit/rates_file.py": set(),
     "audit/recounts.py": set(),
     "audit/result.py": set(),
+    "audit/scope.py": set(),
     "audit/tables.py": set(),
     # Recounts of tokens: the tokenizers' libraries, and the files of vocabularies.
     "recount/tokenizer.py": {"tiktoken", "tokenizers"},

@@ -88,7 +88,7 @@ def test_examples_in_help_parse(name: str) -> None:
     examples = [line for line in lines if line.startswith("streamgauge ")]
     assert examples
     for example in examples:
-        words = example.partition(" | ")[0].partition(" > ")[0].partition("   ")[0].split()
+        words = shlex.split(example.partition(" | ")[0].partition(" > ")[0].partition("   ")[0])
         assert parse(words[1:]).module
 
 

@@ -249,6 +249,7 @@ def test_flag_before_environment_before_file_before_default(
 # Arguments without which a command is not parsed.
 NEEDED = {
     "deadletter show": ["1"],
+    "ledger show": ["id"],
     "ledger export": ["-"],
     "ledger budgets": ["budgets.toml"],
     "config check": ["settings.toml"],

@@ -7,18 +7,23 @@ from pathlib import Path
 from streamgauge import __version__
 from streamgauge.audit.result import InvoiceUsed, Provenance
 from streamgauge.errors import UsageFault
-from streamgauge.prices.catalogue import list_version
 
 
 def provenance(
-    ledger_sha256: str, invoices: Sequence[InvoiceUsed], options: Mapping[str, object], files: Mapping[str, str | None]
+    price_list: str,
+    ledger_sha256: str,
+    invoices: Sequence[InvoiceUsed],
+    options: Mapping[str, object],
+    files: Mapping[str, str | None],
 ) -> Provenance:
-    """The provenance of a result. `options`: those that decide it, by name; None for one that was not given. `files`: the
-    paths of its other files, by option. Raises UsageFault if one of them cannot be read.
+    """The provenance of a result. Raises UsageFault if one of its files cannot be read.
+
+    price_list: name and version of the installed list of prices. options: those that decide the result, by name; None for
+    one that was not given. files: the paths of its other files, by option.
     """
     return Provenance(
         version=__version__,
-        price_list=f"genai-prices {list_version()}",
+        price_list=price_list,
         ledger_sha256=ledger_sha256,
         invoices=sorted(invoices, key=lambda invoice: (invoice.sha256, invoice.name)),
         options={name: str(value) for name, value in sorted(options.items()) if value is not None},

@@ -31,6 +31,7 @@ from streamgauge.cli.parser import Arguments
 from streamgauge.errors import DONE, FOUND, USAGE, UsageFault
 from streamgauge.ledger import Reader
 from streamgauge.ledger.zones import zone_of
+from streamgauge.prices.catalogue import list_version
 from streamgauge.settings.declarations import Settings
 
 # Options that do not decide a result; all others do.
@@ -117,7 +118,7 @@ def _provenance(args: Arguments, ledger_sha256: str, used: list[InvoiceUsed]) ->
         "--cost": args.cost,
     }
     paths = {f"--{name}": getattr(args, name) for name in FILE_OPTIONS}
-    return provenance(ledger_sha256, used, options, paths)
+    return provenance(f"genai-prices {list_version()}", ledger_sha256, used, options, paths)
 
 
 def _tolerance(tokens: int, usd: str) -> Tolerance:
