@@ -4,6 +4,7 @@ sentence.
 
 import contextlib
 import os
+import shlex
 import socket
 import sqlite3
 import subprocess

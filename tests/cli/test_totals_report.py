@@ -82,8 +82,17 @@ def test_streams_without_cost_or_usage_are_said() -> None:
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_a_report_fits_its_terminal(capsys: pytest.CaptureFixture[str], width: int) -> None:
-    long = total("a-tenant-with-a-name-of-some-length", "a-model-with-a-name-of-some-length", streams=10**6, cost=DOLLAR,
-                 input_tokens=10**12, output_tokens=10**10, without_price=5, without_usage=7, longest_wait_us=10**7)  # fmt: skip
+    long = total(
+        "a-tenant-with-a-name-of-some-length",
+        "a-model-with-a-name-of-some-length",
+        streams=10**6,
+        cost=DOLLAR,
+        input_tokens=10**12,
+        output_tokens=10**10,
+        without_price=5,
+        without_usage=7,
+        longest_wait_us=10**7,
+    )
     left_out = print_report(report(long, by=["tenant", "model"]), width)
     table = capsys.readouterr().out.partition("\n\n")[0].splitlines()
     assert max(map(len, table)) <= width
