@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tests.fuzz import hostile, logs, meanings, parsers, recorded
+from tests.fuzz import hostile, invoices, logs, meanings, parsers, recorded
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.mutations import KINDS, Step, mutated
 from tests.fuzz.streams import CODINGS, DIALECTS, ENDINGS, FRAMINGS, STATUSES, Sent, check_stream, stream
@@ -122,4 +122,6 @@ TARGETS: dict[str, Target] = {
     "log": Target(logs.check_log, _log_seeds),
     "bundle": Target(logs.check_bundle, logs.bundle_seeds),
     "recording": Target(recorded.check_recording, recorded.recording_seeds),
+    "invoice": Target(invoices.check_invoice, invoices.invoice_seeds),
+    "gateway_log": Target(invoices.check_gateway_log, invoices.gateway_log_seeds),
 }
