@@ -180,6 +180,14 @@ def test_an_archive_with_a_password_is_refused() -> None:
     assert "the archive has a password: unpack it first" in refusal(bytes(content))
 
 
+def test_an_archive_whose_member_has_no_name_is_refused() -> None:
+    """zipfile fails on such a name. Fuzzing found it."""
+    content = bytearray(zipped({"a": "b"}))
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 28 : entry + 32] = b"\0\0\1\0"  # the length of the name, and of what follows it
+    assert "the archive has no file" in refusal(bytes(content))
+
+
 def _each_source() -> list[Callable[[bytes], bytes]]:
     return [gzip.compress, lambda data: zipped({"a": data})]
 

@@ -5,7 +5,9 @@ Whether a file is compressed shows by its first bytes, never by its name.
 
 import gzip
 import hashlib
+import lzma
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,6 +22,11 @@ from streamgauge.audit.invoices.values import shown
 CHUNK = 1024 * 1024
 # Members that an archive may have: exports of a year are some hundred.
 MAX_MEMBERS = 10_000
+# What zipfile, gzip and the modules that they decompress by raise for bytes that are none of theirs.
+_BROKEN = (
+    zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, IndexError,
+    NotImplementedError, OverflowError, RuntimeError, ValueError,
+)  # fmt: skip
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 PARQUET = b"PAR1"
 # What begins a file that has no rows an audit can read, and what to bring instead.
@@ -88,10 +95,11 @@ class Source:
                 if digest is not None:
                     file = cast("BinaryIO", _Digested(file, digest))
                 yield cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise BadTextError(f"the compressed file is damaged, or not whole: {error}") from None
-        except (zipfile.BadZipFile, NotImplementedError) as error:
-            raise BadTextError(f"the archive cannot be read: {error}") from None
+        except BadTextError:  # of what reads the content
+            raise
+        except _BROKEN as error:
+            what = "compressed file is damaged, or not whole" if self.member is None else "archive cannot be read"
+            raise BadTextError(f"the {what}: {error}") from None
 
 
 class _Digested:
@@ -119,11 +127,11 @@ def sources_of(path: Path) -> list[Source]:
             if file.read(4) != _ZIP:
                 return [Source(path)]
         with zipfile.ZipFile(path) as archive:
-            members = [entry for entry in archive.infolist() if not entry.is_dir()]
-    except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise BadTextError(f"the archive cannot be read: {error}") from None
+            members = [entry for entry in archive.infolist() if entry.filename and not entry.filename.endswith("/")]
     except OSError:
         return [Source(path)]
+    except _BROKEN as error:
+        raise BadTextError(f"the archive cannot be read: {error}") from None
     names = [entry.filename for entry in members]
     if "xl/workbook.xml" in names:
         raise BadTextError("it is an Excel workbook: save its sheet as CSV (UTF-8)")
