@@ -250,6 +250,7 @@ def test_flag_before_environment_before_file_before_default(
 NEEDED = {
     "deadletter show": ["1"],
     "ledger show": ["id"],
+    "audit fetch": ["openai"],
     "ledger export": ["-"],
     "ledger budgets": ["budgets.toml"],
     "config check": ["settings.toml"],

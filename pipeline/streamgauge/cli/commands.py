@@ -272,7 +272,7 @@ examples:
       the latest records, as a table
   streamgauge ledger query --by tenant,model --month 2026-11
       tokens and cost of November by tenant and model
-  streamgauge ledger query --by tenant --month 2026-11 --output html > november.html
+  streamgauge ledger query --by tenant --month 2026-11 --output html > nov.html
       a report to print or to send
   streamgauge ledger query --by month,tenant --tenants tenants.toml
       also records from before that file existed, by their credential_id
