@@ -1,20 +1,22 @@
-"""What an audit takes: of a month in a ledger of a year, and with invoices of gigabytes.
+"""What an audit takes: of a month of millions of records, and with invoices of gigabytes.
 
     python -m bench.audit [--rows N] [--bytes N] [--document FILE]
 
-Writes a ledger of N records of a year, and an invoice for March that agrees with it but for some cells; then invoices of N
-bytes, the last of them with a bad last row. `streamgauge audit` compares each. The time for the ledger is also a ratio to
-that of a loop that only reads the month's records. Both files are deleted at the end: they take 3.6 kB a row, and N bytes.
+Writes a ledger of N records of a month, and invoices that agree with it but for some cells, and for no cell; then invoices
+of N bytes, the last of them with a bad last row. `streamgauge audit` compares each. The time for the ledger is also a ratio
+to that of a bare scan: SQLite gives each of its records to a loop that does nothing. The files are deleted at the end: they
+take 4.2 kB a record, and N bytes.
 """
 
 import argparse
 import json
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +32,6 @@ from streamgauge.audit.period import Period
 from streamgauge.errors import FOUND, USAGE
 from streamgauge.ledger import Filter, LedgerRow, SqliteLedger, row_of
 
-YEAR = Period.of("2026-01-01", "2027-01-01", "UTC")
 MONTH = Period.of("2026-03-01", "2026-04-01", "UTC")
 MODELS = ("gpt-4o-2024-08-06", "o3-2025-04-16", "gpt-4o-mini-2024-07-18", "gpt-5-2025-08-07")
 # Cells of a day and a model in which the invoice has a request too much.
@@ -53,23 +54,26 @@ class Measured(NamedTuple):
 
 
 def rows(count: int) -> Iterator[LedgerRow]:
-    """Records that are spread over the year and over four models."""
+    """Records that are spread over the month and over four models."""
     templates = []
     for model in MODELS:
         usage = make_usage(1_200, 300, input_cached_tokens=200)
         made = row_of(make_record(upstream="openai", response_model=model, usage=usage, response_id="resp_0"))
         cost = b'{"usd":"0.005750","price_source":"list","price_date":null}}'
         templates.append(replace(made, record=made.record.removesuffix(b"null}") + cost))
-    step_us = (YEAR.until_us - YEAR.since_us) / count
+    step_us = (MONTH.until_us - MONTH.since_us) / count
     for number in range(count):
         one = templates[number % len(templates)]
-        started_us = YEAR.since_us + int(number * step_us)
+        started_us = MONTH.since_us + int(number * step_us)
         started = datetime.fromtimestamp(started_us // _US, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         name = str(UUID(int=(started_us // 1_000 << 80) | (7 << 76) | (2 << 62) | number))
         record = one.record.replace(one.stream_id.encode(), name.encode(), 1)
         record = record.replace(b"2026-03-01T12:00:00.000000Z", f"{started}.{started_us % _US:06}Z".encode(), 1)
-        record = record.replace(b"resp_0", b"resp_%d" % number, 1)
-        yield replace(one, stream_id=name, started_us=started_us, day=started[:10], record=record)
+        response_id = f"resp_{number}"
+        record = record.replace(b"resp_0", response_id.encode(), 1)
+        yield replace(
+            one, stream_id=name, started_us=started_us, day=started[:10], response_id=response_id, record=record
+        )
 
 
 def write_ledger(path: Path, count: int) -> None:
@@ -83,13 +87,13 @@ def write_ledger(path: Path, count: int) -> None:
         ledger.insert(batch)
 
 
-def invoice(ledger: SqliteLedger) -> str:
-    """OpenAI's usage for the month of the ledger; DIFFERING cells have a request too much."""
+def invoice(ledger: SqliteLedger, differing: int) -> str:
+    """OpenAI's usage for the month of the ledger; so many cells have a request too much."""
     buckets: dict[str, list[dict[str, object]]] = {}
     totals = ledger.totals(["day", "model"], Filter(MONTH.since_us, MONTH.until_us))
     for place, total in enumerate(totals):
         day, model = total.keys
-        more = place < DIFFERING
+        more = place < differing
         buckets.setdefault(str(day), []).append(
             {
                 "object": "organization.usage.completions.result",
@@ -125,19 +129,34 @@ def _check(found: Measured, code: int, what: str) -> None:
         raise SystemExit(f"{what}: the audit ended with {found.code} instead of {code}")
 
 
-def of_month(folder: Path, count: int) -> list[str]:
-    """The row for the ledger."""
+def of_month(folder: Path, count: int) -> Iterator[list[str]]:
+    """The rows for the ledger."""
     path, bill = folder / "ledger.sqlite", folder / "usage.json"
     write_ledger(path, count)
-    with SqliteLedger(path) as ledger:
-        bill.write_text(invoice(ledger))
+    floor = bare_scan(path)
+    yield [f"a bare scan of {count:,} records", _size(path), f"{floor:.1f}", "1", ""]
+    for differing, says in ((DIFFERING, f"{DIFFERING} lines differ"), (sys.maxsize, "every line differs")):
+        with SqliteLedger(path) as ledger:
+            bill.write_text(invoice(ledger, differing))
+        found = audit(path, bill)
+        _check(found, FOUND, "the month")
+        ratio = f"{found.seconds / floor:.2f}"
+        yield [
+            f"a month of {count:,} records, {says}",
+            _size(path),
+            f"{found.seconds:.1f}",
+            ratio,
+            f"{found.peak_mib:.0f}",
+        ]
+
+
+def bare_scan(path: Path) -> float:
+    """The seconds in which SQLite gives each record to a loop that does nothing."""
+    with closing(sqlite3.connect(path)) as database:
         began = time.perf_counter()
-        chosen = sum(1 for _ in ledger.query(chosen=Filter(MONTH.since_us, MONTH.until_us)))
-        floor = time.perf_counter() - began
-    found = audit(path, bill)
-    _check(found, FOUND, "the month")
-    what = f"a month of {chosen:,} records, in a ledger of {count:,}"
-    return [what, _size(path), f"{found.seconds:.1f}", f"{found.seconds / floor:.2f}", f"{found.peak_mib:.0f}"]
+        for _ in database.execute("SELECT record FROM records"):
+            pass
+        return time.perf_counter() - began
 
 
 def of_bills(folder: Path, size: int) -> Iterator[list[str]]:
@@ -161,10 +180,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bytes", type=int, default=2_000_000_000)
     parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
     given = parser.parse_args(arguments)
-    lines = [["what is compared", "file, GB", "seconds", "reading alone = 1", "memory, MiB"]]
+    lines = [["what is compared", "file, GB", "seconds", "bare scan = 1", "memory, MiB"]]
     with tempfile.TemporaryDirectory() as folder:
-        lines.append(of_month(Path(folder), given.rows))
-        print(*lines[-1], sep="  ", flush=True)
+        for line in of_month(Path(folder), given.rows):
+            lines.append(line)
+            print(*line, sep="  ", flush=True)
         (Path(folder) / "ledger.sqlite").unlink()
         for line in of_bills(Path(folder), given.bytes):
             lines.append(line)
