@@ -68,8 +68,8 @@ def test_sums_have_what_the_columns_have(ledger: Ledger) -> None:
     counts = {"input_cached_tokens": 4, "input_cache_write_tokens": 2, "reasoning_tokens": 3}
     rows = [
         replace(make_row(1, upstream="a", usage=make_usage(10, 5, **counts)), cost=Cost(7, 1, "list", None)),
-        make_row(2, upstream="a", usage=make_usage(None, 5, input_cached_tokens=1), outcome="client_abort"),
-        make_row(3, upstream="a", usage=make_usage(1, 5, input_cached_tokens=2)),
+        make_row(2, upstream="a", usage=make_usage(None, 5, input_cached_tokens=1), outcome="client_abort", attempt=3),
+        make_row(3, upstream="a", usage=make_usage(1, 5, input_cached_tokens=2), attempt=2),
         make_row(4, upstream=None, usage=ABSENT, outcome="completed"),
     ]
     ledger.insert(rows)
@@ -78,7 +78,7 @@ def test_sums_have_what_the_columns_have(ledger: Ledger) -> None:
         bytes_of_a = sum(map(len, step_records(ledger)[:3]))
         assert reported == Usage(
             "a", "gpt-4o-2024-08-06", None, None, None, "final", streams=3, priced=1, unpriced=2, completed=2,
-            inconsistent=2, unusual=0, highest=8, first_id=stream_id(1), last_id=stream_id(3), input=10 + 1 + 1,
+            inconsistent=2, unusual=0, nameless=3, highest=8, first_attempt=2, last_attempt=3, input=10 + 1 + 1,
             cached=7, written=2, output=15, reasoning=3, cost=8, bytes=bytes_of_a, starts=6 * SECOND,
         )  # fmt: skip
         assert (absent.upstream, absent.streams, absent.completed, absent.is_reported) == (None, 1, 1, False)
@@ -117,15 +117,27 @@ def test_records_with_one_id_are_found_across_steps(ledger: Ledger, monkeypatch:
     names = ["a", "b", "c", "a", "masked", "masked", None, None, "b", "d"]
     resumed = {8: {"resumed_from": "17"}}
     ledger.insert([make_row(n, response_id=name, **resumed.get(n, {})) for n, name in enumerate(names)])
-    found = [(name, json.loads(text)["stream_id"]) for step in steps(ledger) for name, text in step.with_equal_ids()]
+    found = [
+        (name, json.loads(text)["stream_id"])
+        for step in steps(ledger)
+        for name, text in step.with_ids(list(step.counts_of_equal_ids()))
+    ]
     assert found == [("a", stream_id(0)), ("a", stream_id(3))]
+
+
+def test_the_records_of_an_id_without_their_json(ledger: Ledger) -> None:
+    ledger.insert([make_row(n, response_id="a" if n < 5 else "b", upstream="u") for n in range(7)])
+    for step in steps(ledger):
+        assert step.counts_of_equal_ids() == {"a": 5, "b": 2}
+        assert [one.stream_id for one in step.named_with_ids(["b"])] == named(5, 6)
+        assert {(one.upstream, one.model) for one in step.named_with_ids(["a"])} == {("u", "gpt-4o-2024-08-06")}
 
 
 def test_a_record_that_began_long_before_has_no_equal_id(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "STEP_ROWS", 1)
     late = f"2026-03-01T00:{usage.WINDOW_US // SECOND // 60 + 1:02}:00.000000Z"
     ledger.insert([make_row(0, response_id="a"), make_row(1, response_id="a", started_at=late)])
-    assert [list(step.with_equal_ids()) for step in steps(ledger)] == [[], []]
+    assert [step.counts_of_equal_ids() for step in steps(ledger)] == [{}, {}]
 
 
 def test_records_without_an_id_that_have_equal_counts(ledger: Ledger) -> None:

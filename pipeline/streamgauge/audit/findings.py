@@ -179,10 +179,10 @@ class Findings:
             if day and _is_new(self._attempts_named, one.stream_id, one.started_us):
                 self._name("request_billed_twice", provider_of(one.upstream), one.model, one.stream_id)
 
-    def name_repeated_id(self, start_us: int, group: GroupKey, stream: str) -> None:
+    def name_repeated_id(self, start_us: int, provider: str, model: str | None, stream: str) -> None:
         """Name a stream whose response id another stream has, too. It may be named before."""
         if _is_new(self._repeated, stream, start_us):
-            self.name("duplicate_response_id", group, stream)
+            self._name("duplicate_response_id", provider, model, stream)
 
     def name(self, name: str, group: GroupKey, stream: str) -> None:
         """Name a stream of the period."""

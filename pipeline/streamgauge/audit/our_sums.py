@@ -31,7 +31,7 @@ _MAX_HELD = 20
 # How long a stream lasts whose end is not known (microseconds).
 _UNKNOWN_END_US = 60 * 1_000_000
 _MICROSECONDS = 1_000_000
-# Ids that are looked up in another ledger at a time.
+# Ids that are looked up at a time.
 _BATCH = 1_000
 
 
@@ -41,8 +41,8 @@ class OurSums:
 
     `cells`: by group, of providers that have an invoice. `unmapped`: streams of other providers in the period. `streams`: of
     all of them in the period. `upstreams`: by provider. `sha256`: a digest of the period's records, made of their number,
-    starts, sizes, tokens and costs, added up by day and key, and of the first and the last id: a record that is added or
-    removed, and a cost that changes, changes it.
+    starts, sizes, tokens and costs, added up by day and key: a record that is added or removed, or a cost that changes,
+    changes it.
     """
 
     cells: dict[GroupKey, OurCell] = field(default_factory=dict)
@@ -102,6 +102,7 @@ class _Reading:
         self._findings = findings
         self._left_out = _LeftOut(tables)
         self._sums = OurSums()
+        self._attempts: set[int] = set()  # the lowest and the highest number of an attempt so far
         self._known: set[str] = set()  # ids that another ledger has, too, of this step and the one before
         self._last_known: set[str] = set()
         self._seen: dict[tuple[str | None, ...], _Seen] = {}
@@ -128,22 +129,23 @@ class _Reading:
                 if step is None:
                     return
                 since_us = step.until_us
-                is_unusual = self._add_sums(step, day, len(earlier))
+                sums = step.sums()
+                self._add_sums(step, day, sums, len(earlier))
                 self._take_out_known(step, earlier)
-                if is_unusual:
+                if any(usage.unusual for usage in sums):
                     self._look_at_unusual(step)
-                self._leave_out_twins(step)
+                self._leave_out_twins(step, has_nameless=any(usage.nameless and usage.is_reported for usage in sums))
+                self._find_attempts(step, sums)
 
-    def _add_sums(self, step: Step, day: str, place: int) -> bool:
-        """Add the sums of a step of the ledger at `place`. Returns whether one of its records has to be looked at."""
-        ours, is_of_period, is_unusual = self._ours, self._ours.period.has(day), False
-        for usage in step.sums():
+    def _add_sums(self, step: Step, day: str, sums: Iterable[Usage], place: int) -> None:
+        """Add the sums of a step of the ledger at `place`."""
+        ours, is_of_period = self._ours, self._ours.period.has(day)
+        for usage in sums:
             provider = ours.provider_of(usage.upstream)
             if is_of_period:
                 self._seen.setdefault(_keys(usage), _Seen()).add(usage, step.since_us - ours.period.since_us)
                 self._sums.streams += usage.streams
                 self._findings.add_sums(step, provider, usage, place)
-            is_unusual = is_unusual or usage.unusual > 0
             if provider not in self._providers:
                 self._sums.unmapped[provider] += usage.streams * is_of_period
                 continue
@@ -158,9 +160,15 @@ class _Reading:
                 cell.reasoning += usage.reasoning
                 cell.unpriced += usage.unpriced
                 cell.usd = EXACT.add(cell.usd, usd_of_cost(usage.cost))
-        if is_of_period:
-            self._findings.add_attempts(step, ours.provider_of)
-        return is_unusual
+
+    def _find_attempts(self, step: Step, sums: Iterable[Usage]) -> None:
+        """Find attempts of one request, unless every attempt so far has the same number: that of a first one."""
+        for usage in sums:
+            if usage.first_attempt is not None and usage.last_attempt is not None:
+                self._attempts |= {usage.first_attempt, usage.last_attempt}
+        if len(self._attempts) > 1:
+            self._attempts = {min(self._attempts), max(self._attempts)}
+            self._findings.add_attempts(step, self._ours.provider_of)
 
     def _look_at_unusual(self, step: Step) -> None:
         """Add the parts of records to the sums, which have what the columns have; and find faults in counts."""
@@ -176,9 +184,7 @@ class _Reading:
     def _take_out_known(self, step: Step, earlier: Sequence[Part]) -> None:
         """Take out what another ledger has, too: a record counts once."""
         known: set[str] = set()
-        ids = sorted(step.ids()) if earlier else []
-        for at in range(0, len(ids), _BATCH):
-            some = ids[at : at + _BATCH]
+        for some in _some(sorted(step.ids()) if earlier else []):
             found = {name: text for part in earlier for name, text in part.stored_among(some).items()}
             for start_us, record in self._decoded(found.values()):
                 group = self._ours.group_of(start_us, record)
@@ -189,32 +195,34 @@ class _Reading:
         self._known = known | self._last_known
         self._last_known = known
 
-    def _leave_out_twins(self, step: Step) -> None:
+    def _leave_out_twins(self, step: Step, *, has_nameless: bool) -> None:
         """Leave out streams that another tap saw, too; and find ids of several streams."""
-        for _, lines in groupby(step.with_equal_ids(), key=lambda line: line[0]):
-            self._compare(step, self._decoded(text for _, text in lines), names_repeated=True)
+        ours, period = self._ours, self._ours.period
+        counts = step.counts_of_equal_ids()
+        few, many = (
+            sorted(one for one, count in counts.items() if (count > _MAX_HELD) is is_many) for is_many in (False, True)
+        )
+        for ids in _some(few):
+            for _, lines in groupby(step.with_ids(ids), key=lambda line: line[0]):
+                self._compare(step, list(self._decoded(text for _, text in lines)), names_repeated=True)
+        for ids in _some(many):
+            for one in step.named_with_ids(ids):
+                if period.since_us <= one.started_us < period.until_us and one.stream_id not in self._known:
+                    provider = ours.provider_of(one.upstream)
+                    self._findings.name_repeated_id(one.started_us, provider, one.model, one.stream_id)
+        if not has_nameless:
+            return
         by_request: dict[str, list[tuple[int, StoredRecord]]] = {}
         for start_us, record in self._decoded(step.without_ids()):
             if record.provider_request_id is not None:
                 by_request.setdefault(record.provider_request_id, []).append((start_us, record))
         for found in by_request.values():
-            self._compare(step, iter(found), names_repeated=False)
+            self._compare(step, found, names_repeated=False)
 
-    def _compare(self, step: Step, found: Iterator[tuple[int, StoredRecord]], *, names_repeated: bool) -> None:
+    def _compare(self, step: Step, held: list[tuple[int, StoredRecord]], *, names_repeated: bool) -> None:
         """Leave out the later ones of the records with one id that are one stream; name the others on request."""
-        held: list[tuple[int, StoredRecord]] = []
         ours, period = self._ours, self._ours.period
-        is_many = False
-        for start_us, record in found:
-            if len(held) == _MAX_HELD:
-                is_many = True
-                self._name_repeated(held)
-                held.clear()
-            held.append((start_us, record))
-        if is_many:
-            self._name_repeated(held)
-            return
-        if len(held) < 2:
+        if not 1 < len(held) <= _MAX_HELD:
             return
         twins: dict[str, str] = {}
         for provider in {ours.provider_of(record.upstream) for _, record in held} & self._providers:
@@ -236,7 +244,7 @@ class _Reading:
         for start_us, record in held if len(held) > 1 else ():
             group = self._ours.group_of(start_us, record)
             if self._ours.period.has(group.day):
-                self._findings.name_repeated_id(start_us, group, record.stream_id)
+                self._findings.name_repeated_id(start_us, group.provider, group.model, record.stream_id)
 
     def _correct_resumed(self, records: Iterator[tuple[int, StoredRecord]]) -> None:
         """Count usage once for a stream and those that resume it: as the ledger does in its totals."""
@@ -288,6 +296,11 @@ class _Reading:
         """The readable records, but for those that another ledger has, too."""
         found = (found for text in texts if (found := self._ours.decoded(text)) is not None)
         return ((start_us, record) for start_us, record in found if record.stream_id not in self._known)
+
+
+def _some(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids, some at a time."""
+    return (ids[at : at + _BATCH] for at in range(0, len(ids), _BATCH))
 
 
 def _without_parts(record: StoredRecord) -> StoredRecord:
@@ -343,8 +356,6 @@ class _Seen:
     """What the digest of the records of a day and of some keys is made of."""
 
     numbers: list[int] = field(default_factory=lambda: [0] * 9)
-    first_id: str = ""
-    last_id: str = ""
 
     def add(self, usage: Usage, since_us: int) -> None:
         """Add records. `since_us`: the beginning of their step after that of the period."""
@@ -353,11 +364,9 @@ class _Seen:
             usage.starts + usage.streams * since_us,
         )  # fmt: skip
         self.numbers = [before + more for before, more in zip(self.numbers, added, strict=True)]
-        self.first_id = min(self.first_id or usage.first_id, usage.first_id)
-        self.last_id = max(self.last_id, usage.last_id)
 
 
 def _text(day: str, seen: Mapping[tuple[str | None, ...], _Seen]) -> bytes:
     """What was seen of a day, the same in any order."""
-    lines = sorted(repr((day, *keys, *one.numbers, one.first_id, one.last_id)) for keys, one in seen.items())
+    lines = sorted(repr((day, *keys, *one.numbers)) for keys, one in seen.items())
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")

@@ -263,8 +263,9 @@ class Usage(NamedTuple):
     input, cached, written, output: tokens, as reported; input includes cached and written, and is their sum where it was not
     reported. cost: in 10**-12 USD, of the `priced` ones. unpriced: how many have tokens and no cost. highest: the highest
     cost. completed: how many completed. inconsistent: how many lack input or output, or have more cached input than input.
-    unusual: how many have parts, or faults in their counts. bytes: of their JSON. starts: the sum of their starts, in
-    microseconds after the beginning of the step. first_id, last_id: their ids in order of text.
+    unusual: how many have parts, or faults in their counts. nameless: how many have no response id. first_attempt,
+    last_attempt: the lowest and the highest number of an attempt; None if none is numbered. bytes: of their JSON. starts: the
+    sum of their starts, in microseconds after the beginning of the step.
     """
 
     upstream: str | None
@@ -279,9 +280,10 @@ class Usage(NamedTuple):
     completed: int
     inconsistent: int
     unusual: int
+    nameless: int
     highest: int
-    first_id: str
-    last_id: str
+    first_attempt: int | None
+    last_attempt: int | None
     input: int
     cached: int
     written: int
@@ -312,6 +314,15 @@ class Attempt(NamedTuple):
     def is_reported(self) -> bool:
         """Whether the provider reported its usage."""
         return self.usage_source in ("final", "partial")
+
+
+class SameId(NamedTuple):
+    """A record that has the response id of others."""
+
+    stream_id: str
+    started_us: int
+    upstream: str | None
+    model: str | None
 
 
 class Costly(NamedTuple):
@@ -361,21 +372,29 @@ class Step(Protocol):
     def costing_more(self, cost: int, upstream: str | None, model: str | None) -> Iterator[Costly]:
         """The records of a model that reported usage and cost more than this (10**-12 USD), in order of their start."""
 
-    def with_equal_ids(self) -> Iterator[tuple[str, bytes]]:
-        """The records of which several have one response id, with the id, as JSON: by id, and in order of their start.
+    def counts_of_equal_ids(self) -> dict[str, int]:
+        """The response ids that several records have, and how many.
 
         Of each id at least one record is of this step; the others began at most a quarter of an hour before it. Resumed
         streams are left out, and ids that were masked.
         """
 
+    def with_ids(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """The records with these response ids, each with its id, as JSON: by id, then in order of their start. As for
+        `counts_of_equal_ids`. At most 1,000 ids.
+        """
+
+    def named_with_ids(self, ids: Sequence[str]) -> Iterator[SameId]:
+        """The same records without their JSON."""
+
     def without_ids(self) -> Iterator[bytes]:
         """The records without a response id whose model and counts are those of another one, as JSON in order of start.
 
-        As for `with_equal_ids`, the others may have begun before this step.
+        As for `counts_of_equal_ids`, the others may have begun before this step.
         """
 
     def attempts(self) -> list[Attempt]:
-        """The attempts of requests of which several reported usage, in order of their start; as for `with_equal_ids`."""
+        """The attempts of requests of which several reported usage, in order of their start; as for `counts_of_equal_ids`."""
 
     def ids(self) -> set[str]:
         """The ids of all records of the step."""
@@ -389,7 +408,7 @@ class Part(Protocol):
     """
 
     def usage_step(self, since_us: int, until_us: int) -> AbstractContextManager[Step | None]:
-        """The records that started from `since_us` on, some 100,000 of them, at most up to `until_us`: in one snapshot, which
+        """The records that started from `since_us` on, some 50,000 of them, at most up to `until_us`: in one snapshot, which
         the context keeps open. None if there is none.
         """
 

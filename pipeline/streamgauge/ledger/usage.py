@@ -4,7 +4,7 @@ A stretch of time is read in steps of bounded size, each in one snapshot: so the
 is read from the disk once, and the records of a step are those that its sums are of.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Connection, Select, and_, case, func, literal_column, or_, select
@@ -13,13 +13,13 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 from streamgauge.core.safe_values import MASKED
-from streamgauge.ledger.contract import Attempt, Costly, Filter, QuarterUsage, Selection, Usage
+from streamgauge.ledger.contract import Attempt, Costly, Filter, QuarterUsage, SameId, Selection, Usage
 from streamgauge.ledger.keys import Expression, range_of
 from streamgauge.ledger.schema import NUMBER, is_reread, records, started
 from streamgauge.ledger.totals import halves, joined_halves, may_be_continued
 
 # Records of one step: a snapshot of them is short, and what is sorted of them fits into memory.
-STEP_ROWS = 100_000
+STEP_ROWS = 50_000
 # Records are compared with those that began at most so long before them (microseconds, a quarter of an hour): clients give up
 # an attempt after ten minutes, and two taps of one call see it within seconds.
 WINDOW_US = 900 * 1_000_000
@@ -107,9 +107,10 @@ class SqlStep:
             func.count(case((records.c.outcome == "completed", 1))),
             func.count(case((_SELECTED[Selection.INCONSISTENT], 1))),
             func.count(case((and_(_IS_REPORTED, ~_IS_USUAL), 1))),
+            func.count(case((_HAS_NO_ID, 1))),
             func.max(_COST),
-            func.min(records.c.stream_id),
-            func.max(records.c.stream_id),
+            func.min(records.c.attempt),
+            func.max(records.c.attempt),
         ]
         reasoning = func.coalesce(records.c.reasoning_tokens, 0)
         starts = records.c.started_us - literal_column(str(self.since_us), NUMBER)
@@ -151,14 +152,26 @@ class SqlStep:
         query = select(records.c.stream_id, _COST).where(self._is_in, is_chosen, is_above)
         return map(Costly._make, self._streamed(query.order_by(started, records.c.stream_id)))
 
-    def with_equal_ids(self) -> Iterator[tuple[str, bytes]]:
-        """See Step.with_equal_ids."""
-        near = and_(self._is_near, _HAS_ID, _IS_FIRST)
-        ids = select(records.c.response_id).where(near).group_by(records.c.response_id)
-        ids = ids.having(and_(func.count() > 1, func.max(records.c.started_us) >= self.since_us))
-        query = select(records.c.response_id, records.c.record).where(near, records.c.response_id.in_(ids))
+    def counts_of_equal_ids(self) -> dict[str, int]:
+        """See Step.counts_of_equal_ids."""
+        ids = select(records.c.response_id, func.count()).where(self._is_near, _HAS_ID, _IS_FIRST)
+        several = and_(func.count() > 1, func.max(records.c.started_us) >= self.since_us)
+        found = self._connection.execute(ids.group_by(records.c.response_id).having(several))
+        return {name: count for name, count in found}  # noqa: C416 - its rows are no tuples
+
+    def with_ids(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """See Step.with_ids."""
+        query = select(records.c.response_id, records.c.record).where(*self._has_id(ids))
         ordered = query.order_by(records.c.response_id, started, records.c.stream_id)
         return ((name, bytes(record)) for name, record in self._streamed(ordered))
+
+    def named_with_ids(self, ids: Sequence[str]) -> Iterator[SameId]:
+        """See Step.named_with_ids."""
+        query = select(*(records.c[name] for name in SameId._fields)).where(*self._has_id(ids))
+        return map(SameId._make, self._streamed(query.order_by(records.c.response_id, started, records.c.stream_id)))
+
+    def _has_id(self, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+        return self._is_near, _IS_FIRST, records.c.response_id.in_(ids)
 
     def without_ids(self) -> Iterator[bytes]:
         """See Step.without_ids."""
