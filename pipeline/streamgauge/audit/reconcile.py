@@ -347,7 +347,12 @@ class StoredStreams:
         for group, cell in cells.items():
             if cell.is_read:
                 found = self._tables.database.execute(query, (self._numbers[group],))
-                cell.streams = [self._decode(stream) for (stream,) in found]
+                cell.streams = [_shared(self._decode(stream)) for (stream,) in found]
+
+
+def _shared(stream: OurStream) -> OurStream:
+    """The stream with one object for equal counts: most streams have the same in both, and many are held."""
+    return stream._replace(priced=stream.tokens) if stream.priced == stream.tokens else stream
 
 
 def _wanted(cells: Mapping[GroupKey, Cell], groups: Iterable[GroupKey]) -> Iterator[GroupKey]:

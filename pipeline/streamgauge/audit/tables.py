@@ -13,7 +13,7 @@ from streamgauge.audit.amounts import EXACT, ZERO_USD
 from streamgauge.errors import Unavailable
 
 # Memory of the database (KiB). What is beyond it is in the file.
-CACHE_KIB = 32 * 1024
+CACHE_KIB = 16 * 1024
 # Rows that are inserted at a time.
 BATCH = 1_000
 

@@ -379,7 +379,12 @@ class Theirs:
         for export in exports.values():
             for provider, days in export.days.items():
                 tokens, money = self.covered.setdefault(provider, (set(), set()))
-                known = period_days if not self.shapes[provider].has_days else _whole(days, export.format)
+                known = _whole(days) if self.shapes[provider].has_days else period_days
+                if export.format.lists_empty_days and (holes := (known - days) & period_days):
+                    self.notes.append(
+                        f"{export.file.path.name} has no bucket of {_spoken(holes)}, between its first and its last day: "
+                        f"{'this day is' if len(holes) == 1 else 'these days are'} compared as if nothing was billed."
+                    )
                 if export.format.has_tokens:
                     tokens |= known & period_days
                 if export.format.has_money:
@@ -395,11 +400,12 @@ class Theirs:
                     f"{'this day is' if len(missing) == 1 else 'these days are'} not compared."
                 )
             shape = self.shapes[provider]
-            for name, has, days in (("tokens", shape.has_tokens, tokens), ("money", shape.has_money, money)):
+            sides = ("tokens", "are", shape.has_tokens, tokens), ("money", "is", shape.has_money, money)
+            for name, verb, has, days in sides:
                 if has and (missing := (tokens | money) - days):
                     self.notes.append(
                         f"No export of {provider} with {name} covers {_spoken(missing)}: {name} of "
-                        f"{'this day are' if len(missing) == 1 else 'these days are'} not compared."
+                        f"{'this day' if len(missing) == 1 else 'these days'} {verb} not compared."
                     )
 
     def shape_of(self, group: GroupKey) -> Shape:
@@ -480,10 +486,8 @@ def _usd(amount: object) -> Decimal:
     return ZERO_USD if amount is None else Decimal(str(amount))
 
 
-def _whole(days: set[str], export: Format) -> set[str]:
-    """The days that a file covers. An export that leaves out empty days covers those between its first and its last one."""
-    if export.lists_empty_days or not days:
-        return days
+def _whole(days: set[str]) -> set[str]:
+    """The days that a file covers: from its first to its last one."""
     whole, day, last = set(), min(days), max(days)
     while day <= last:
         whole.add(day)

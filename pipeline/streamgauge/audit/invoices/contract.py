@@ -140,7 +140,7 @@ class Format:
     the rest of the input. tiers: whether its rows can name every tier. spelled: the one spelling of a column's name, for
     exports that spell it in several ways. one_currency: whether all its rows are of one organization, which is billed in one
     currency. refusal: what to bring instead, if an export is known and cannot be read.
-    lists_empty_days: whether it has a bucket also for a day without usage, so that a day without one was not exported.
+    lists_empty_days: whether it has a bucket also for a day without usage.
     """
 
     name: str
