@@ -55,7 +55,7 @@ def make_bill(world: World, day_of: Callable[[Call], str] = lambda call: call.da
         if not call.billed:
             continue
         tier, parts = call.billed_tier or call.tier, billed_parts(call)
-        key = (call.billed_on or day_of(call), call.model, call.tenant, tier)
+        key = (call.billed_on or day_of(call), call.model, call.billed_tenant or call.tenant, tier)
         row = rows.get((*key, call.id) if each_call else key) or BillRow(*key)
         costs = costs_of(call.model, tier, parts)
         rows[(*key, call.id) if each_call else key] = replace(

@@ -72,14 +72,14 @@ def _openai_usage_row(row: BillRow) -> dict[str, Any]:
         "user_id": None,
         "api_key_id": key,
         "model": row.model,
-        "batch": False,
-        "service_tier": "default" if row.tier == "standard" else row.tier,
+        "batch": row.tier == "batch",
+        "service_tier": row.tier if row.tier == "priority" else "default",
     }
 
 
 def _openai_items(row: BillRow) -> Iterable[tuple[str, Decimal]]:
     names = ("input", "cached input", "cache writes", "output")
-    prefix = "priority | " if row.tier == "priority" else ""
+    prefix = "" if row.tier == "standard" else f"{row.tier} | "
     for name, cost, count in zip(names, row.costs, row.parts, strict=True):
         if count or cost:
             yield f"{prefix}{row.model}, {name}", cost

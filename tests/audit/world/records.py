@@ -39,7 +39,7 @@ def row(call: Call) -> LedgerRow:
             tenant=call.tenant,
             request_digest=call.digest,
             attempt=call.attempt,
-            status_code=200 if call.has_token else None,
+            status_code=call.status or (200 if call.has_token else None),
             outcome=call.outcome,
             timing=make_timing(first_token_s=0.2 if call.has_token else None, end_s=call.seconds),
             usage=usage,

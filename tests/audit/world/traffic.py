@@ -15,20 +15,25 @@ PRICES = {
     "o3-2025-04-16": ("2", "0.5", "2", "8"),
     "claude-sonnet-4-20250514": ("3", "0.3", "3.75", "15"),
     "claude-haiku-4-5-20251001": ("1", "0.1", "1.25", "5"),
+    "gpt-4.1-2025-04-14": ("2", "0.5", "2", "8"),
+    "claude-opus-4-1-20250805": ("15", "1.5", "18.75", "75"),
     "openai/gpt-4o": ("2.5", "1.25", "2.5", "10"),
     "meta-llama/llama-3.3-70b-instruct": ("0.12", "0.06", "0.12", "0.3"),
     "solora-pro": ("3", "0.3", "3.75", "15"),
     "solora-atlas-5.5": ("5", "0.5", "6.25", "25"),
+    "mistralai/mistral-large": ("2", "0.2", "2", "6"),
+    "solora-mini": ("0.25", "0.025", "0.3", "2"),
 }
-TIER_FACTORS = {"standard": Decimal(1), "priority": Decimal(2)}
+TIER_FACTORS = {"standard": Decimal(1), "priority": Decimal(2), "batch": Decimal("0.5")}
 
 
 @dataclass(frozen=True)
 class Call:
     """One request. usage: what its stream reported. seen, billed: whether the ledger and the invoice have it.
 
-    billed_on: the day of the invoice, if not that of its start. billed_tier: likewise. billed_parts: what is billed, if not
-    what it used.
+    billed_on: the day of the invoice, if not that of its start. billed_tier, billed_tenant: likewise. billed_parts: what is
+    billed, if not what it used. status: of the response; None: 200 if a token came, else none. cause: why its bill is not
+    what the ledger has of it.
     """
 
     id: str
@@ -50,6 +55,9 @@ class Call:
     billed_on: str | None = None
     billed_tier: str | None = None
     billed_parts: tuple[int, int, int, int] | None = None
+    billed_tenant: str | None = None
+    status: int | None = None
+    cause: str | None = None
 
     @property
     def day(self) -> str:
