@@ -144,7 +144,7 @@ def test_an_aborted_stream_among_refused_ones_is_named_alone() -> None:
         (2, 3, 3, "usage_not_reported"),
         (2, 3, 5, "aborted_without_usage or usage_not_reported"),
         (5, 0, 3, "aborted_without_usage or coverage"),
-        (2, 0, 7, "coverage"),
+        (2, 0, 7, "aborted_without_usage or coverage"),
         (0, 2, 4, "coverage or usage_not_reported"),
         (2, 2, 3, "aborted_without_usage or coverage or usage_not_reported"),
         (0, 0, 3, "coverage"),

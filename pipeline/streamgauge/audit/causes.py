@@ -2,9 +2,8 @@
 
 A hypothesis is what a cause would add to our tokens, in full, from the cell itself. `combinations_of` gives the ways to
 combine them, none first. The search tries each, and accepts a combination only if nothing is left over, or if what is left
-over are streams that add up to it. Bounds come last and alone: streams that ended without usage, and requests that no tap
-saw (`explain_bounded`). A cause is named only if no other one explains the same tokens as well; else these are undecided
-(decision 53).
+over are streams that add up to it. Causes that only bounds limit come last (`bounds.py`). A cause is named only if no other
+one explains the same tokens as well; else these are undecided (decision 53).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -24,10 +23,9 @@ from streamgauge.audit.amounts import (
     total_of,
     usd_minus,
     usd_negated,
-    usd_total,
 )
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
-from streamgauge.audit.ours import OurStream
+from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.request_rows import RequestRows, total_billed
 from streamgauge.audit.subsets import Search, is_decidable
 
@@ -35,6 +33,8 @@ from streamgauge.audit.subsets import Search, is_decidable
 MAX_FOR_PAIRS = 60
 # Failed attempts of a cell that are also tried one by one. Of more, only all together are tried.
 MAX_EACH = 8
+# Failed attempts of a cell of which any choice is tried.
+MAX_SOME = 4
 
 # Ways to count cached input (C) and cache writes (W): what is added to uncached input for C and W, to cached input for C and
 # W, and to cache writes for W.
@@ -47,9 +47,6 @@ _CACHE_PATTERNS = (
 Change = Callable[[OurStream], Tokens]
 MISSING, RETRIES, CACHE = "missing_from_invoice", "retries_billed_twice", "cache_counted_differently"
 ABORTED, NOT_REPORTED, COVERAGE = "aborted_without_usage", "usage_not_reported", "coverage"
-# The largest input of a request (tokens): the largest context that providers offer. The size of a request's body is no bound,
-# since input may be held by reference: a URL, the id of a file, the id of an earlier response.
-MAX_INPUT = 2_000_000
 # The largest output of a request without a limit (tokens): the largest that providers allow.
 MAX_OUTPUT = 128_000
 
@@ -111,13 +108,15 @@ class Combination:
 
 
 class Tools(NamedTuple):
-    """What the search for causes uses: the combinations of a cell's hypotheses, the search for streams, and the ways to count
-    (cause and way) that predict another cell of the model exactly.
+    """What the search for causes uses: the combinations of a cell's hypotheses, the search for streams, the ways to count
+    (cause and way) that predict another cell of the model exactly, and by cell the moves that its difference may be a part of
+    (`Moves.possible`).
     """
 
     combinations: Callable[[Cell], list[Combination]]
     search: Search
     found: set[tuple[str, tuple[int, ...]]]
+    moves: dict[GroupKey, set[str]]
 
     def few(self, cell: Cell) -> list[Combination]:
         """The combinations of a cell that are worth a search for streams: among many streams, at most one hypothesis."""
@@ -175,21 +174,6 @@ def _extra(
     return Hypothesis("duplicate_lines", folding.tokens(cell.group.provider, tokens), usd, streams, requests)
 
 
-def _together(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """The hypotheses of a cause: all of them added up, then each."""
-    if len(hypotheses) < 2:
-        return hypotheses
-    streams = {stream.id: stream for hypothesis in hypotheses for stream in hypothesis.streams}
-    whole = Hypothesis(
-        hypotheses[0].cause,
-        total_of(hypothesis.tokens for hypothesis in hypotheses),
-        usd_total(hypothesis.usd for hypothesis in hypotheses),
-        tuple(streams.values()),
-        sum(hypothesis.requests for hypothesis in hypotheses),
-    )
-    return [whole, *(hypotheses if len(hypotheses) <= MAX_EACH else ())]
-
-
 def attempts_of(cell: Cell) -> list[tuple[OurStream, OurStream]]:
     """The attempts that ended before a first token, each with a stream of the same request that has usage."""
     billed: dict[str, OurStream] = {}
@@ -204,11 +188,20 @@ def attempts_of(cell: Cell) -> list[tuple[OurStream, OurStream]]:
 
 
 def _retries(cell: Cell) -> list[Hypothesis]:
-    """Hypotheses of retries: a failed attempt is billed with the counts of the attempt that succeeded."""
+    """Hypotheses of retries: failed attempts are billed with the counts of those that succeeded. All, each, some of a few."""
     pairs = attempts_of(cell)
-    return _together(
-        [Hypothesis("retries_billed_twice", stream.tokens, stream.usd, (attempt,), 1) for attempt, stream in pairs]
-    )
+    sizes = {len(pairs), *(range(1, len(pairs)) if len(pairs) <= MAX_SOME else (1,) if len(pairs) <= MAX_EACH else ())}
+    return [
+        Hypothesis(
+            RETRIES,
+            total_of(stream.tokens for _, stream in chosen),
+            usd_of(stream for _, stream in chosen),
+            tuple(attempt for attempt, _ in chosen),
+            len(chosen),
+        )
+        for size in sorted(sizes - {0}, key=lambda size: (size != len(pairs), size))
+        for chosen in combinations(pairs, size)
+    ]
 
 
 def _reasoning(cell: Cell) -> list[Hypothesis]:
@@ -343,37 +336,69 @@ def _is_no_chance(combination: Combination, combinations: Sequence[Combination])
 
 def _agrees_in_requests(cell: Cell, combination: Combination) -> bool:
     more = cell.requests_rest
-    return more is None or 0 <= more - combination.requests <= len(_without_usage(cell))
+    return more is None or 0 <= more - combination.requests <= len(without_usage(cell))
+
+
+def without_usage(cell: Cell) -> list[OurStream]:
+    """The streams without usage that may be billed: the upstream answered them, and not with an error."""
+    return [stream for stream in cell.streams if not stream.has_usage and stream.was_sent and not stream.is_refused]
 
 
 def explain_exact(cell: Cell, tools: Tools) -> None:
-    """Explain a cell by missing streams, moved kinds of input or billed retries, besides what a combination explains."""
+    """Explain a cell by billed retries, missing streams or moved kinds of input, besides what a combination explains."""
     if cell.theirs.token_rows == 0 and not cell.explanations:
         usd = ZERO_USD if cell.theirs.money_rows else usd_negated(cell.our_usd)
-        cell.explain(MISSING, cell.rest, usd, cell.billed, -cell.ours.reported)
+        if tools.moves.get(cell.group):
+            cell.leave_undecided({MISSING, *tools.moves[cell.group]}, cell.rest, cell.billed)
+        else:
+            cell.explain(MISSING, cell.rest, usd, cell.billed, -cell.ours.reported)
         cell.gone.update(stream.id for stream in cell.streams)
         return
-    for step in (_explain_missing, _explain_cache, _explain_retries):
+    for step in (_explain_again, _explain_missing, _explain_cache, _explain_retries):
         for tried, combination in enumerate(tools.few(cell), 1):
-            if step(cell, combination, tools.search, tried):
+            if step(cell, combination, tools, tried):
                 return
 
 
-def _explain_missing(cell: Cell, combination: Combination, search: Search, tried: int) -> bool:
+def _lose(cell: Cell, streams: list[OurStream], tools: Tools) -> None:
+    """Explain that streams are not billed in a cell: nowhere, unless another cell may have them among other tokens."""
+    moves = tools.moves.get(cell.group)
+    if moves:
+        cell.leave_undecided({MISSING, *moves}, negated(tokens_of(streams)), streams)
+        cell.gone.update(stream.id for stream in streams)
+    else:
+        cell.explain_missing(streams)
+
+
+def _explain_again(cell: Cell, combination: Combination, tools: Tools, tried: int) -> bool:
+    """Explain a cell by some of its failed attempts, billed with the counts of those that succeeded."""
+    pairs = [] if combination.has(RETRIES) else attempts_of(cell)
+    target = minus(cell.rest, combination.tokens)
+    indexes = tools.search.subset([stream.tokens for _, stream in pairs], target, tried)
+    if not indexes:
+        return False
+    combination.apply(cell)
+    chosen = [pairs[index] for index in indexes]
+    usd = usd_of(stream for _, stream in chosen)
+    cell.explain(RETRIES, target, usd, [attempt for attempt, _ in chosen], len(chosen))
+    return True
+
+
+def _explain_missing(cell: Cell, combination: Combination, tools: Tools, tried: int) -> bool:
     billed = cell.billed
     target = minus(combination.tokens, cell.rest)
     more = cell.requests_rest
     lacking = 0 if more is None else combination.requests - more
-    indexes = search.subset([combination.counted(stream) for stream in billed], target, tried, lacking)
+    indexes = tools.search.subset([combination.counted(stream) for stream in billed], target, tried, lacking)
     if not indexes or combination.has(MISSING):
         return False
     chosen = [billed[index] for index in indexes]
     combination.apply(cell, without=chosen)
-    cell.explain_missing(chosen)
+    _lose(cell, chosen, tools)
     return True
 
 
-def _explain_cache(cell: Cell, combination: Combination, _search: Search, _tried: int) -> bool:
+def _explain_cache(cell: Cell, combination: Combination, _tools: Tools, _tried: int) -> bool:
     rest = minus(cell.rest, combination.tokens)
     if combination.parts or not is_cache_shift(rest):
         return False
@@ -382,7 +407,7 @@ def _explain_cache(cell: Cell, combination: Combination, _search: Search, _tried
     return True
 
 
-def _explain_retries(cell: Cell, combination: Combination, _search: Search, _tried: int) -> bool:
+def _explain_retries(cell: Cell, combination: Combination, _tools: Tools, _tried: int) -> bool:
     rest = minus(cell.rest, combination.tokens)
     attempts = [] if combination.parts else _attempts(cell, rest)
     if not attempts:
@@ -399,107 +424,13 @@ def _attempts(cell: Cell, rest: Tokens) -> list[OurStream]:
     pairs = attempts_of(cell)
     choices = [pairs, *([pair] for pair in pairs)] if len(pairs) > 1 else [pairs]
     for chosen in choices:
-        most = _most_output(attempt for attempt, _ in chosen)
+        most = most_output(attempt for attempt, _ in chosen)
         if chosen and tokens_of(stream for _, stream in chosen).input == rest.input and rest.output <= most:
             return [attempt for attempt, _ in chosen]
     return []
 
 
-def explain_bounded(cell: Cell, tools: Tools) -> None:
-    """Explain what is left of a cell by the causes that only bounds limit: alone, or beside a way to count that was found
-    exactly in another cell of the model.
-    """
-    for combination in (*tools.found_elsewhere(cell), *tools.combinations(cell)[:1]):
-        rest = minus(cell.rest, combination.tokens)
-        if rest == ZERO:
-            combination.apply(cell)
-            return
-        more = cell.requests_rest
-        more = None if more is None else more - combination.requests
-        causes = _bounded_causes(cell, rest, more)
-        if not causes:
-            continue
-        combination.apply(cell)
-        streams = [stream for cause in causes for stream in _concerned(cell, cause, rest)]
-        if len(causes) > 1:
-            cell.leave_undecided(causes, rest, streams)
-        else:
-            cell.explain(causes[0], rest, None, streams, _requests_of(causes[0], cell, more))
-        return
-
-
-def _bounded_causes(cell: Cell, rest: Tokens, more: int | None) -> list[str]:
-    """The causes whose bounds hold this rest. `more`: how many more requests are billed than streams with usage of ours, if
-    they are counted.
-    """
-    if max(rest) <= 0:  # a lack that no streams add up to: the invoice also lacks requests
-        return [MISSING] if more is not None and more < 0 and rest.input < 0 else []
-    if min(rest) < 0:
-        return []
-    if cell.ours.streams == 0:
-        return [COVERAGE]
-    partial = [stream for stream in _broken(cell) if stream.has_usage]
-    if rest.input == 0:  # each further request has input, so only streams that reported it already may have used more
-        return [ABORTED] if partial and rest.output <= _most_output(partial) else []
-    if not cell.is_read and cell.ours.streams > cell.ours.reported:
-        return [ABORTED, NOT_REPORTED, COVERAGE]
-    aborted = [stream for stream in _broken(cell) if not stream.has_usage]
-    unreported = _unreported(cell)
-    may_be_aborted = bool(aborted) and _is_within(rest, [*aborted, *partial])
-    may_be_unreported = bool(unreported) and _is_within(rest, [*unreported, *aborted, *partial])
-    if more is None:
-        possible = {ABORTED: may_be_aborted, NOT_REPORTED: may_be_unreported, COVERAGE: True}
-    else:
-        seen = len(aborted) + len(unreported)
-        possible = {
-            # A completed stream is billed, so the count of requests includes it.
-            ABORTED: may_be_aborted and len(unreported) < more <= seen,
-            NOT_REPORTED: may_be_unreported and len(unreported) <= more,
-            COVERAGE: more > len(unreported) and more != seen,
-        }
-    return [cause for cause, is_possible in possible.items() if is_possible]
-
-
-def _requests_of(cause: str, cell: Cell, more: int | None) -> int:
-    """How many requests a cause adds to ours."""
-    if more is not None:
-        return more
-    return sum(not stream.has_usage for stream in _concerned(cell, cause, ZERO))
-
-
-def _concerned(cell: Cell, cause: str, rest: Tokens) -> list[OurStream]:
-    """The streams that a cause with bounds concerns."""
-    if cause == ABORTED:
-        return [stream for stream in _broken(cell) if stream.has_usage or rest.input]
-    return _unreported(cell) if cause == NOT_REPORTED else []
-
-
-def _without_usage(cell: Cell) -> list[OurStream]:
-    """The streams without usage that may be billed: the upstream answered them, and not with an error."""
-    return [stream for stream in cell.streams if not stream.has_usage and stream.was_sent and not stream.is_refused]
-
-
-def _broken(cell: Cell) -> list[OurStream]:
-    """The streams without final usage that did not complete, and may be billed."""
-    return [
-        stream
-        for stream in cell.streams
-        if not stream.is_final and not stream.is_completed and stream.was_sent and not stream.is_refused
-    ]
-
-
-def _unreported(cell: Cell) -> list[OurStream]:
-    """The completed streams without usage."""
-    return [stream for stream in _without_usage(cell) if stream.is_completed]
-
-
-def _is_within(rest: Tokens, streams: Sequence[OurStream]) -> bool:
-    """Whether these streams may have so much input and output beyond what they reported."""
-    most_input = sum(max(0, MAX_INPUT - stream.tokens.input) for stream in streams)
-    return rest.input <= most_input and rest.output <= _most_output(streams)
-
-
-def _most_output(streams: Iterable[OurStream]) -> int:
+def most_output(streams: Iterable[OurStream]) -> int:
     """The most output that these streams may have beyond what they reported (tokens): it ends at each request's limit."""
     return sum(
         max(0, (MAX_OUTPUT if stream.output_limit is None else stream.output_limit) - stream.tokens.output)

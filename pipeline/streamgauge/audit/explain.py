@@ -5,11 +5,11 @@ from dataclasses import replace
 from decimal import Decimal
 
 from streamgauge.audit.amounts import ZERO
+from streamgauge.audit.bounds import Habits, explain_bounded
 from streamgauge.audit.causes import (
     Combination,
     Tools,
     combinations_of,
-    explain_bounded,
     explain_exact,
     explain_predicted,
     hypotheses_of,
@@ -44,7 +44,7 @@ def explain(
         return known[key]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group))
-    tools = Tools(combinations, search, set())
+    tools = Tools(combinations, search, set(), {})
 
     def each(step: Callable[[Cell, Tools], None]) -> None:
         for cell in ordered:
@@ -57,11 +57,21 @@ def explain(
     moves.explain_edges()
     each(explain_predicted)
     moves.explain()
-    for step in (explain_predicted, explain_exact, explain_bounded):
-        each(step)
+    each(explain_predicted)
+    tools.moves.update(moves.possible())
+    each(explain_exact)
+    habits = {model: Habits(cells, tools) for model, cells in _by_model(ordered).items()}
+    each(lambda cell, tools: explain_bounded(cell, tools, habits[cell.group.model]))
     for cell in ordered:
         _name_repeated(cell)
     _explain_money(ordered, tolerance)
+
+
+def _by_model(cells: Iterable[Cell]) -> dict[str | None, list[Cell]]:
+    models: dict[str | None, list[Cell]] = {}
+    for cell in cells:
+        models.setdefault(cell.group.model, []).append(cell)
+    return models
 
 
 def _explain_named(cell: Cell, folding: Folding) -> None:

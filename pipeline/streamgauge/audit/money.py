@@ -27,6 +27,7 @@ _RELATIVE = Decimal("0.000001")
 # Decimal places of a price for a million tokens: providers use up to four.
 _PLACES = 6
 _PLAIN_PLACES = 4
+_FACTOR_PLACES = 12
 _MILLION = 1_000_000
 
 # Causes whose money is not that of our prices.
@@ -287,7 +288,11 @@ def _by_ratio(changed: Sequence[Cell], first_seen: str) -> tuple[Rate, ...]:
         return ()
     total = total_of(cell.theirs.tokens for cell in changed).total
     old = sum((Fraction(_expected(cell)) for cell in changed), Fraction(0)) / total
-    return (_rate("total", old, old * ratios[0], first_seen),)
+    rate = _rate("total", old, old, first_seen)
+    if not rate.old:
+        return ()
+    # The factor has to stay exact: the first day may have cost it in part.
+    return (rate._replace(new=as_decimal(Fraction(rate.old) * ratios[0], _FACTOR_PLACES)),)
 
 
 def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> Iterator[tuple[Rate, ...]]:

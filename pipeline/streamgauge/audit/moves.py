@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from streamgauge.audit.amounts import ZERO, Tokens, minus, negated, usd_negated
-from streamgauge.audit.causes import Tools
+from streamgauge.audit.causes import Tools, without_usage
 from streamgauge.audit.cells import Cell, tokens_of, usd_of
 from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.period import day_after
@@ -64,6 +64,29 @@ class Moves:
                     if cell.billed_day and cell.rest != ZERO:
                         step(cell)
 
+    def possible(self) -> dict[GroupKey, set[str]]:
+        """The moves that what is left of a cell may be a part of, by cell: where one cell lacks what another has among other
+        tokens, nothing says whether it is the same.
+        """
+        found: dict[GroupKey, set[str]] = {}
+        for cell in self._in_order():
+            if cell.billed_day and max(cell.rest) <= 0 and cell.rest != ZERO:
+                for cause, other in self._takers(cell):
+                    found.setdefault(cell.group, set()).add(cause)
+                    found.setdefault(other.group, set()).add(cause)
+        return found
+
+    def _takers(self, cell: Cell) -> Iterator[tuple[str, Cell]]:
+        """The cells that may have what a cell lacks, among other tokens."""
+        after, lack = self._cell_at(cell, 1), negated(cell.rest)
+        may_be_late = after is not None and after.billed_day and after.rest != ZERO
+        if after is not None and may_be_late and self._chosen(self._crossing(cell, 0), lack, 1):
+            yield LATE, after
+        for cause, others in self._others(cell):
+            for other in others:
+                if min(minus(other.rest, lack)) >= 0 and _may_have_more(other):
+                    yield cause, other
+
     def _in_order(self) -> list[Cell]:
         return [self._cells[group] for group in sorted(self._cells, key=group_order)]
 
@@ -112,11 +135,16 @@ class Moves:
         if before is not None:
             yield _Donor(LATE, before, self._crossing(before, 0))
             yield _Donor(LATE, before, self._crossing(before, MARGIN_US))
-        for cause, others in (
+        for cause, others in self._others(cell):
+            yield from (_Donor(cause, other, other.billed) for other in others)
+
+    def _others(self, cell: Cell) -> Iterator[tuple[str, list[Cell]]]:
+        """The cells of other tiers, and of other keys."""
+        for cause, cells in (
             (TIER, self._tiers[cell.group._replace(tier=None)]),
             (OTHER_KEY, self._keys[cell.group._replace(key=None)]),
         ):
-            yield from (_Donor(cause, other, other.billed) for other in others if other is not cell)
+            yield cause, [other for other in cells if other is not cell]
 
     def _cell_at(self, cell: Cell, days: int) -> Cell | None:
         if not cell.group.day:
@@ -166,6 +194,12 @@ def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream
         # In another tier they have another price: what is billed for them there is their money.
         target.explain(cause, tokens, None if cause == TIER else usd, streams, len(streams))
         target.came += streams
+
+
+def _may_have_more(cell: Cell) -> bool:
+    """Whether requests of another cell may be billed in a cell: not if its own streams without usage are all that is more."""
+    more = cell.requests_rest
+    return more is None or (more > 0 and more != len(without_usage(cell)))
 
 
 def group_order(group: GroupKey) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """A company's traffic: hundreds or thousands of calls a day over several models, keys and days, and what goes wrong in it.
 
 In each day some calls are refused (429, one half retried), left by their client, broken (and retried), completed without
-usage, of the Batch API, or open at midnight. What a provider bills of aborted streams, and whether it counts them as requests,
-is a habit of the provider.
+usage, of the Batch API, or open at midnight. What a provider bills of aborted streams, and whether it counts them as
+requests, is a habit of the provider.
 """
 
 import random
@@ -108,7 +108,9 @@ class _Maker:
     def retried(self, call: Call) -> list[Call]:
         """A connection that broke before the first token, and the call again."""
         call = replace(plain(call), attempt=2)
-        first = replace(self._copy(call), attempt=1, seconds=3.0, usage="absent", outcome="upstream_reset", billed=False)
+        first = replace(
+            self._copy(call), attempt=1, seconds=3.0, usage="absent", outcome="upstream_reset", billed=False
+        )
         return [replace(first, start=call.start - timedelta(seconds=20), has_token=False), call]
 
     def _copy(self, call: Call) -> Call:

@@ -56,11 +56,11 @@ def other_key(plan: Plan, where: Where) -> None:
     (other,) = (tenant for tenant in TENANTS if tenant != where.tenant)
     for call in in_cell(plan.world, *where):
         if call.billed and call.seen:
-            is_ours = call.usage == "final"
-            if not is_ours:
-                call = plan.world.change(call, billed=call.usage == "partial", cause=None)
-            if call.billed:
-                _change(plan, call, billed_tenant=other, cause="other_key")
+            if call.usage == "absent":
+                _change(plan, call, billed=False, cause=None)
+            else:
+                parts = (*call.parts[:3], 0) if call.usage == "partial" else None
+                _change(plan, call, billed_tenant=other, billed_parts=parts, cause="other_key")
 
 
 def retries(plan: Plan, where: Where) -> None:
@@ -69,8 +69,8 @@ def retries(plan: Plan, where: Where) -> None:
         uncached, cached, written, output = call.parts
         parts = uncached + cached + written, 0, 0, output
         _change(plan, call, parts=parts, reasoning=0)
-        call = replace(call, parts=parts, reasoning=0)
-        first = replace(call, id=f"{call.id[:-12]}{plan.rng.getrandbits(48):012x}", usage="absent", has_token=False)
+        first = replace(call, parts=parts, reasoning=0, usage="absent", has_token=False)
+        first = replace(first, id=f"{call.id[:-12]}{plan.rng.getrandbits(48):012x}")
         first = replace(first, start=call.start - timedelta(seconds=20), seconds=3.0, outcome="upstream_reset")
         plan.world.calls.append(replace(first, cause="retries_billed_twice"))
 

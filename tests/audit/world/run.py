@@ -37,7 +37,7 @@ class Case(NamedTuple):
     place: str
 
     def __str__(self) -> str:
-        plants = f" and ".join(self.plants) or "nothing"
+        plants = " and ".join(self.plants) or "nothing"
         return f"{self.seed}: {self.export}, {self.per_day} calls a day, {plants} ({self.place})"
 
 
@@ -116,7 +116,7 @@ def run() -> None:
     total: Counter[str] = Counter()
     by_cause: Counter[tuple[str, str]] = Counter()
     for case in cases(options.worlds):
-        if options.only and case.seed not in options.only or options.per_day not in (None, case.per_day):
+        if (options.only and case.seed not in options.only) or options.per_day not in (None, case.per_day):
             continue
         with TemporaryDirectory() as folder:
             tally, _, seconds = audited(case, Path(folder))

@@ -21,8 +21,8 @@ Line = tuple[str, str, str | None, str | None]
 BOUNDED = frozenset({"aborted_without_usage", "usage_not_reported", "coverage"})
 MONEY = frozenset({"price_changed", "wrong_unit"})
 WAYS = frozenset({"cache_counted_differently", "reasoning_counted_differently"})
-# Streams that are not billed elsewhere, from which it follows that such a stream is not billed here either.
-ENOUGH = 20
+# A cause that happened beside tokens without a cause, in one cell: no rule can tell these apart.
+WITH_ODD = "with odd tokens"
 
 
 class Amount(NamedTuple):
@@ -75,7 +75,12 @@ def truth_of(export: Export, plan: Plan) -> dict[Line, CellTruth]:
     for call in plan.world.calls:
         ours, billed = recorded(call), (call.billed_parts or call.parts) if call.billed else (0, 0, 0, 0)
         own = cell(call.day, call.model, call.tenant, call.tier)
-        theirs = (call.billed_on or plan.day_of(call), call.model, call.billed_tenant or call.tenant, call.billed_tier or call.tier)
+        theirs = (
+            call.billed_on or plan.day_of(call),
+            call.model,
+            call.billed_tenant or call.tenant,
+            call.billed_tier or call.tier,
+        )
         if call.seen:
             _see(own, call)
         if ours == billed and cell(*theirs) is own:
@@ -145,7 +150,7 @@ class Judge:
         shown = f"{line} true {_shown(truth.causes)} said {_shown(named)} or {sorted(undecided)}"
         for cause, amount in named.items():
             right = self._is_right(truth, cause, amount)
-            tally.add(cause, "right" if right == "" else right, "" if right in ("", "with odd tokens") else f"{cause} {shown}")
+            tally.add(cause, right, "" if right in ("right", WITH_ODD) else f"{cause} {shown}")
         if undecided and not undecided & truth.causes.keys():
             tally.add(" or ".join(sorted(undecided)), "not among", shown)
         for cause in truth.causes.keys() - named.keys():
@@ -158,15 +163,14 @@ class Judge:
 
     def _is_right(self, truth: CellTruth, cause: str, amount: Amount) -> str:
         true = truth.causes.get(cause)
-        if true is None:
-            return "invented"
-        if cause in MONEY:
+        if cause in MONEY and true is not None:
             is_alone = not truth.token_causes and not truth.causes.keys() & MONEY - {cause}
-            return "" if not is_alone or abs(true.usd - amount.usd) < Decimal("0.000001") else "invented"
-        if amount.parts == true.parts:
-            return ""
-        odd = truth.causes.get(ODD, NOTHING)
-        return "with odd tokens" if amount.parts == _plus(true, odd).parts else "mixed"
+            return "right" if not is_alone or abs(true.usd - amount.usd) < Decimal("0.000001") else "mixed"
+        if true is not None and amount.parts == true.parts:
+            return "right"
+        if ODD in truth.causes and len(truth.token_causes) > 1:
+            return WITH_ODD
+        return "invented" if true is None else "mixed"
 
     def _is_decidable(self, line: Line, cause: str) -> bool:
         truth = self._truth[line]
@@ -188,10 +192,16 @@ class Judge:
     def _is_hidden_beside(self, line: Line, cause: str) -> bool:
         """Whether the other cell of a move differs for another reason, too: then only one side is evidence."""
         day, model, key, tier = line
+        others = [other for other in self._truth if other[:2] == line[:2] and other[3] == tier and other != line]
+        if cause == "missing_from_invoice" and not self._export.has_requests:
+            # Among the other tokens that another key is billed for, its tokens may be.
+            return any(self._truth[other].token_causes & BOUNDED for other in others)
         beside = {
             "late_across_midnight": [(later(day, 1), model, key, tier), (later(day, -1), model, key, tier)],
             "tier": [other for other in self._truth if other[:3] == line[:3] and other != line],
-            "other_key": [other for other in self._truth if other[:2] == line[:2] and other[3] == tier and other != line],
+            "other_key": [
+                other for other in self._truth if other[:2] == line[:2] and other[3] == tier and other != line
+            ],
         }.get(cause, [])
         cells = [self._truth[other] for other in beside if other in self._truth]
         return any(cause in cell.causes and cell.token_causes - {cause, "batch"} for cell in cells)
@@ -224,4 +234,8 @@ def _amount_of(part: dict[str, Any]) -> Amount:
 
 
 def _shown(causes: dict[str, Amount]) -> str:
-    return "{" + ", ".join(f"{cause} {','.join(map(str, one.parts))} {one.usd:f}" for cause, one in sorted(causes.items())) + "}"
+    return (
+        "{"
+        + ", ".join(f"{cause} {','.join(map(str, one.parts))} {one.usd:f}" for cause, one in sorted(causes.items()))
+        + "}"
+    )
