@@ -48,7 +48,7 @@ def _unknown(cell: Cell) -> dict[str, list[OurStream]]:
             if stream.has_usage and not stream.is_final and not stream.is_completed and not stream.is_refused
         ],
         _UNREPORTED: [stream for stream in quiet if stream.is_completed],
-        _ATTEMPT: [attempt for attempt, _ in attempts_of(cell)],
+        _ATTEMPT: [attempt for attempt, _ in attempts_of(cell) if not attempt.is_refused],
     }
 
 
@@ -188,6 +188,7 @@ class _Possible:
             is_part
             and is_counted
             and part.cause not in combination.causes
+            and not (part.cause == RETRIES and any(stream.is_refused for stream in part.streams))
             and not self._habits.exclude(what, self._cell)
         )
 

@@ -37,8 +37,8 @@ class Habits:
     has_careless: bool
 
 
-def company(export: Export, first: str, days: int, per_day: int, seed: int) -> tuple[World, Habits]:
-    """A world with its habits: `per_day` calls a day, also on the day either side of the period."""
+def company(export: Export, first: str, days: int, per_day: int, seed: int) -> World:
+    """A world: `per_day` calls a day, also on the day either side of the period."""
     rng = random.Random(f"{export.name} {per_day} {seed}")
     habits = Habits(seed % 3 == 0, seed % 2 == 0, seed % 4 < 2 and export.provider != "anthropic")
     world = World(export.provider, first, days)
@@ -50,7 +50,7 @@ def company(export: Export, first: str, days: int, per_day: int, seed: int) -> t
             world.calls += maker.request(midnight)
         if export.provider in ("openai", "anthropic"):
             world.calls += [maker.batch(midnight) for _ in range(BATCH_A_DAY)]
-    return world, habits
+    return world
 
 
 class _Maker:

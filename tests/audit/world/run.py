@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from streamgauge.cli.main import main
-from tests.audit.world.background import MODELS, Habits, company
+from tests.audit.world.background import MODELS, company
 from tests.audit.world.errors import Plan, Where
 from tests.audit.world.exports import EXPORTS, MAP, Export
 from tests.audit.world.hard_plants import HARD_PLANTS
@@ -69,10 +69,10 @@ def cases(count: int) -> Iterator[Case]:
         yield Case(seed, export.name, 3_000 if seed % 4 == 3 else 300, plants, rng.choice(PLACES))
 
 
-def plan_of(case: Case) -> tuple[Plan, Habits]:
+def plan_of(case: Case) -> Plan:
     """The world of a case with its plants."""
     export = HARD_EXPORTS[case.export]
-    world, habits = company(export, FIRST, DAYS, case.per_day, case.seed)
+    world = company(export, FIRST, DAYS, case.per_day, case.seed)
     rng = random.Random(case.seed)
     plan = Plan(world, rng)
     models = rng.sample(export.models, 2)
@@ -82,13 +82,13 @@ def plan_of(case: Case) -> tuple[Plan, Habits]:
             tenant, day = rng.choice(TENANTS), later(FIRST, rng.randint(1, DAYS - 2))
             where = Where(day, models[case.place == "other model"], tenant, "standard")
         HARD_PLANTS[plant](plan, where)
-    return plan, habits
+    return plan
 
 
 def audited(case: Case, folder: Path) -> tuple[Tally, dict[str, Any], float]:
     """What became of the causes of a case, its result, and the seconds of the audit."""
     export = HARD_EXPORTS[case.export]
-    plan, habits = plan_of(case)
+    plan = plan_of(case)
     write_ledger(folder / "ledger.sqlite", plan.world.calls)
     bill = plan.bill(export.each_call)
     (folder / "map.toml").write_text(MAP)
@@ -104,7 +104,7 @@ def audited(case: Case, folder: Path) -> tuple[Tally, dict[str, Any], float]:
     seconds = time.monotonic() - begun
     assert code in (0, 1), errors.getvalue()
     result = json.loads(printed.getvalue())
-    return Judge(export, plan, habits, result).judge(), result, seconds
+    return Judge(export, plan, case.plants, result).judge(), result, seconds
 
 
 def run() -> None:

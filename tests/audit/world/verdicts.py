@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from tests.audit.world.background import Habits
 from tests.audit.world.errors import Plan
 from tests.audit.world.exports import Export
 from tests.audit.world.hard_plants import ODD
@@ -21,6 +20,8 @@ Line = tuple[str, str, str | None, str | None]
 BOUNDED = frozenset({"aborted_without_usage", "usage_not_reported", "coverage"})
 MONEY = frozenset({"price_changed", "wrong_unit"})
 WAYS = frozenset({"cache_counted_differently", "reasoning_counted_differently"})
+# Attempts of a cell, of which some are billed beside another cause: of more, too many choices fit.
+SOME = 4
 # A cause that happened beside tokens without a cause, in one cell: no rule can tell these apart.
 WITH_ODD = "with odd tokens"
 
@@ -40,7 +41,7 @@ def _plus(one: Amount, other: Amount) -> Amount:
 @dataclass
 class CellTruth:
     """What is true of a line. causes: what each adds to what we saw. streams: how many streams with usage. quiet: those that
-    ended without final usage and may be billed, by what the ledger has of them. undone: failed attempts that were retried.
+    ended without final usage and may be billed, by what the ledger has of them. undone: attempts that ended before a token.
     """
 
     causes: dict[str, Amount] = field(default_factory=dict)
@@ -109,7 +110,7 @@ def _see(truth: CellTruth, call: Call) -> None:
         truth.quiet["partial" if call.usage == "partial" else "aborted"] += 1
     elif call.outcome == "completed":
         truth.quiet["unreported"] += 1
-    elif call.outcome == "upstream_reset":
+    elif not call.has_token:
         truth.undone += 1
 
 
@@ -129,9 +130,10 @@ class Tally:
 class Judge:
     """Compares one result with the truth of its world."""
 
-    def __init__(self, export: Export, plan: Plan, habits: Habits, result: dict[str, Any]) -> None:
+    def __init__(self, export: Export, plan: Plan, plants: Iterable[str], result: dict[str, Any]) -> None:
         self._export = export
-        self._habits = habits
+        # Two changes of prices are two unknown factors of one amount.
+        self._has_one_price = len({"price", "price at noon", "discount"} & set(plants)) < 2
         self._truth = truth_of(export, plan)
         self._lines = {(one["day"], one["model"], one["key"], one["tier"]): one for one in result["lines"]}
         self._has_money = any(line["theirs"]["usd"] is not None for line in result["lines"])
@@ -186,7 +188,8 @@ class Judge:
         if cause in BOUNDED:
             return not others and self._is_bound_decidable(line, truth, cause)
         if others:
-            return not others & BOUNDED and len(others) == 1 and truth.streams < 100
+            is_few = truth.streams < 100 and truth.undone <= SOME
+            return not others & BOUNDED and len(others) == 1 and is_few
         return not self._is_hidden_beside(line, cause)
 
     def _is_hidden_beside(self, line: Line, cause: str) -> bool:
@@ -221,9 +224,8 @@ class Judge:
         if cause == "wrong_unit" and not self._export.has_keys:
             return False
         lines = [truth for other, truth in self._truth.items() if other[1] == line[1] and other[0] >= line[0]]
-        return all(not truth.token_causes - {"batch"} for truth in lines) and not any(
-            truth.causes.keys() & MONEY - {cause} for truth in lines
-        )
+        is_alone = not any(truth.causes.keys() & MONEY - {cause} for truth in lines)
+        return self._has_one_price and is_alone and all(not truth.token_causes - {"batch"} for truth in lines)
 
 
 def _amount_of(part: dict[str, Any]) -> Amount:
