@@ -1,5 +1,6 @@
 """Which cause is named, and which difference is left undecided: cells made by hand."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.audit.amounts import ZERO, Tokens, plus, total_of, usd_total
+from streamgauge.audit.amounts import ZERO, Tokens, negated, plus, total_of, usd_total
 from streamgauge.audit.cells import Cell, Folding, OurCell
 from streamgauge.audit.explain import explain
 from streamgauge.audit.ours import GroupKey, OurStream
@@ -290,6 +291,118 @@ def test_a_first_day_that_no_moment_explains_has_no_cause() -> None:
     cells[1].theirs.usd -= Decimal("0.00000137")
     explained(*cells)
     assert [[one.cause for one in cell.explanations] for cell in cells] == [[], []] + [["price_changed"]] * 3
+
+
+def days(*cells: Sequence[OurStream], more: Tokens, requests: int | None, day: int) -> list[Cell]:
+    """Cells of days in a row, of which one has more."""
+    made = []
+    for number, streams in enumerate(cells):
+        group = GROUP._replace(day=day_after(DAY, number))
+        own = [stream._replace(group=group) for stream in streams]
+        made.append(
+            a_cell(
+                own,
+                more if number == day else ZERO,
+                more_requests=requests if number == day or requests is None else 0,
+                group=group,
+            )
+        )
+    return made
+
+
+def with_aborted(count: int) -> list[OurStream]:
+    return [*ten(), *[without_usage() for _ in range(count)]]
+
+
+@pytest.mark.parametrize("requests", [None, 2])
+def test_aborted_streams_that_other_days_do_not_bill_are_not_billed(requests: int | None) -> None:
+    """Two requests that no tap saw, in a cell with two aborted streams; such streams cost nothing before and after it."""
+    cells = days(with_aborted(3), with_aborted(2), with_aborted(3), more=UNSEEN, requests=requests, day=1)
+    assert explained(*cells) == {"coverage": UNSEEN}
+
+
+@pytest.mark.parametrize("day", [0, 2])
+def test_days_on_one_side_do_not_show_what_is_not_billed(day: int) -> None:
+    cells = days(with_aborted(3), with_aborted(3), with_aborted(3), more=UNSEEN, requests=None, day=day)
+    assert explained(*cells) == {"aborted_without_usage or coverage": UNSEEN}
+
+
+def test_aborted_streams_that_are_counted_and_not_billed_are_no_requests_of_others() -> None:
+    cells = days(with_aborted(3), with_aborted(2), with_aborted(3), more=UNSEEN, requests=3, day=1)
+    for cell in (cells[0], cells[2]):
+        cell.theirs.requests = 10 + 3
+    assert explained(*cells) == {"coverage": UNSEEN}
+
+
+def test_more_output_than_what_was_seen_is_billed_of_aborted_streams() -> None:
+    """One token more cannot be a stream that wrote 400 characters."""
+    partial = a_stream(Tokens(900, 0, 0, 1), is_final=False, is_completed=False, chars=400)
+    assert explained(a_cell([*ten(), partial], Tokens(0, 0, 0, 1))) == {"unexplained": Tokens(0, 0, 0, 1)}
+    assert explained(a_cell([*ten(), partial], Tokens(0, 0, 0, 90))) == {"aborted_without_usage": Tokens(0, 0, 0, 90)}
+
+
+def test_repeated_rows_beside_an_aborted_stream_are_undecided() -> None:
+    cell = a_cell([*ten(), without_usage()], plus(UNSEEN, Tokens(700, 0, 0, 30)), more_requests=2)
+    cell.theirs.repeated.rows, cell.theirs.repeated.requests = 2, 1
+    cell.theirs.repeated.tokens = Tokens(700, 0, 0, 30)
+    assert list(explained(cell)) == ["aborted_without_usage or coverage or duplicate_lines"]
+
+
+def test_a_way_to_count_may_be_a_part_of_what_aborted_streams_are_billed() -> None:
+    more = plus(Tokens(0, 0, 0, 3_200), UNSEEN)
+    cell = a_cell([*ten(), without_usage()], more, more_requests=1)
+    assert explained(cell) == {"aborted_without_usage or reasoning_counted_differently": more}
+
+
+def test_tokens_of_another_key_among_others_are_not_missing() -> None:
+    """All of key a are billed for key b, which also has an unseen request: neither side has the exact tokens of the other."""
+    moved = ten()
+    whole = total_of(stream.tokens for stream in moved)
+    target = keyed("b", [], plus(whole, UNSEEN))
+    target.theirs.requests = len(moved) + 1
+    found = explained(keyed("a", moved, has_rows=False), target)
+    assert found == {"missing_from_invoice or other_key": negated(whole), "coverage or other_key": plus(whole, UNSEEN)}
+
+
+def test_our_streams_that_are_billed_as_batch_are_in_another_tier() -> None:
+    streams = ten()
+    whole = total_of(stream.tokens for stream in streams)
+    group = GROUP._replace(tier="standard")
+    standard = a_cell([stream._replace(group=group) for stream in streams], group=group, has_rows=False)
+    batch = a_cell([], whole, group=GROUP._replace(tier="batch"), more_requests=10)
+    batch.theirs.batch.tokens = whole
+    assert explained(standard, batch) == {"tier": ZERO}
+
+
+def test_two_of_three_failed_attempts_are_billed() -> None:
+    attempts = [
+        a_stream(
+            ZERO, has_usage=False, is_final=False, has_token=False, is_completed=False, digest=f"{n}", was_sent=False
+        )
+        for n in range(3)
+    ]
+    again = [a_stream(Tokens(511 + 100 * n, 0, 0, 77 + 9 * n), digest=f"{n}") for n in range(3)]
+    more = plus(again[0].tokens, again[2].tokens)
+    cell = a_cell([*ten(), *attempts, *again], more, more_requests=2)
+    assert explained(cell) == {"retries_billed_twice": more}
+    assert cell.explanations[0].streams == (attempts[0].id, attempts[2].id)
+
+
+def test_a_price_of_a_cheap_model_may_change_at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mean price has more decimal places than are shown."""
+    monkeypatch.setattr(sys.modules[__name__], "PRICES", tuple(price / 1_000 for price in PRICES))
+    cells = []
+    for number in range(4):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [
+            a_stream(Tokens(100 * hour + 7 * number, 0, 0, 50 + hour * hour), group, hour) for hour in (1, 5, 9, 13, 17)
+        ]
+        noon = Period("2026-03-03", "2026-03-04", "UTC").since_us + 12 * HOUR_US
+        later = total_of(stream.tokens for stream in streams if stream.start_us >= noon)
+        usd = cost(total_of(stream.tokens for stream in streams)) + cost(later) / 5
+        cells.append(a_cell(streams, group=group, usd=usd))
+    assert explained(*cells) == {"price_changed": ZERO}
+    assert all(cell.usd_rest == 0 for cell in cells)
 
 
 amounts = st.builds(Tokens, *[st.integers(-5_000, 5_000)] * 4)

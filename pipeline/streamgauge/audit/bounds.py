@@ -61,17 +61,22 @@ class Habits:
         self._unbilled: dict[object, Counter[str]] = {}
         self._is_counted: set[bool] = set()
         for cell in cells:
-            if cell.is_read and cell.billed_day and cell.rest == ZERO and not cell.undecided:
-                self._learn(cell, tools)
+            if cell.is_read and cell.billed_day and min(cell.rest) >= 0 and not cell.undecided:
+                self._learn_ways(cell, tools)
+                if cell.rest == ZERO:
+                    self._learn_unbilled(cell)
 
-    def _learn(self, cell: Cell, tools: Tools) -> None:
+    def _learn_ways(self, cell: Cell, tools: Tools) -> None:
+        """Learn the ways to count that do not hold: what they add is not even a part of what is left."""
+        known = {explanation.cause for explanation in cell.explanations}
+        for part in _predicted(cell, tools):
+            if part.change is not None and part.cause not in known and not _is_part(part.tokens, cell.rest):
+                self._add((part.cause, part.way), cell, ENOUGH)
+
+    def _learn_unbilled(self, cell: Cell) -> None:
         unknown = _unknown(cell)
         for kind, streams in unknown.items():
             self._add(kind, cell, len(streams))
-        known = {explanation.cause for explanation in cell.explanations}
-        for part in _predicted(cell, tools):
-            if part.change is not None and part.cause not in known:
-                self._add((part.cause, part.way), cell, ENOUGH)
         if unknown[_ABSENT] and not unknown[_UNREPORTED] and cell.requests_rest is not None:
             self._is_counted.add(cell.requests_rest >= len(unknown[_ABSENT]))
 
@@ -182,10 +187,9 @@ class _Possible:
     def has_part(self, part: Hypothesis, combination: Combination) -> bool:
         """Whether a part of it may be what a hypothesis predicts: duplicates, retries, and ways to count."""
         what = (part.cause, part.way) if part.change is not None else _ATTEMPT if part.cause == RETRIES else part.cause
-        is_part = all(0 <= one <= left or left <= one <= 0 for one, left in zip(part.tokens, self._rest, strict=True))
         is_counted = self._more is None or part.requests == 0 or (self.has_others() and part.requests <= self._more)
         return (
-            is_part
+            _is_part(part.tokens, self._rest)
             and is_counted
             and part.cause not in combination.causes
             and not (part.cause == RETRIES and any(stream.is_refused for stream in part.streams))
@@ -232,3 +236,8 @@ def _predicted(cell: Cell, tools: Tools) -> Iterator[Hypothesis]:
     for combination in tools.combinations(cell):
         if len(combination.parts) == 1:
             yield combination.parts[0]
+
+
+def _is_part(tokens: Tokens, rest: Tokens) -> bool:
+    """Whether tokens may be a part of a rest: of the same sign in each kind, and not more."""
+    return all(0 <= one <= left or left <= one <= 0 for one, left in zip(tokens, rest, strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from streamgauge.audit.amounts import ZERO
+from streamgauge.audit.amounts import ZERO, total_of
 from streamgauge.audit.bounds import Habits, explain_bounded
 from streamgauge.audit.causes import (
     Combination,
@@ -52,7 +52,9 @@ def explain(
                 step(cell, tools)
 
     for cell in ordered:
-        _explain_named(cell, folding)
+        _explain_named(cell)
+        if cell.theirs.batch.tokens == ZERO or not _agree_in_all_tiers(cell, ordered):
+            _explain_batch(cell, folding)
     moves = Moves(cells, end_us, tools)
     moves.explain_edges()
     each(explain_predicted)
@@ -60,29 +62,32 @@ def explain(
     each(explain_predicted)
     tools.moves.update(moves.possible())
     each(explain_exact)
-    habits = {model: Habits(cells, tools) for model, cells in _by_model(ordered).items()}
-    each(lambda cell, tools: explain_bounded(cell, tools, habits[cell.group.model]))
+    habits = Habits(ordered, tools)
+    each(lambda cell, tools: explain_bounded(cell, tools, habits))
     for cell in ordered:
         _name_repeated(cell)
     _explain_money(ordered, tolerance)
 
 
-def _by_model(cells: Iterable[Cell]) -> dict[str | None, list[Cell]]:
-    models: dict[str | None, list[Cell]] = {}
-    for cell in cells:
-        models.setdefault(cell.group.model, []).append(cell)
-    return models
-
-
-def _explain_named(cell: Cell, folding: Folding) -> None:
-    """Explain what an invoice names itself: charges that are no tokens, and usage of the Batch API, which is no stream."""
+def _explain_named(cell: Cell) -> None:
+    """Explain charges that are no tokens: the invoice names them itself."""
     for (charge, label), usd in sorted(cell.theirs.charges.items(), key=lambda item: (item[0][0], item[0][1] or "")):
         cell.explain(charge, ZERO, usd)
         cell.explanations[-1] = replace(cell.explanations[-1], labels=() if label is None else (label,))
+
+
+def _explain_batch(cell: Cell, folding: Folding) -> None:
+    """Explain usage of the Batch API, which is no stream."""
     batch = cell.theirs.batch
     if batch.tokens != ZERO or batch.usd:
         tokens = folding.tokens(cell.group.provider, batch.tokens) if cell.shape.has_tokens else ZERO
         cell.explain(BATCH, tokens, batch.usd if batch.money_rows else None, requests=batch.requests)
+
+
+def _agree_in_all_tiers(cell: Cell, cells: Iterable[Cell]) -> bool:
+    """Whether the tiers of a cell agree together: what is billed as batch is, then, the usage of our streams."""
+    whole = cell.group._replace(tier=None)
+    return total_of(other.tokens for other in cells if other.group._replace(tier=None) == whole) == ZERO
 
 
 def _name_repeated(cell: Cell) -> None:

@@ -58,7 +58,7 @@ PLACES = ("same cell", "same model", "other model")
 
 
 def cases(count: int) -> Iterator[Case]:
-    """As many cases: each export in turn, every fourth with 3,000 calls a day, with one plant, two or none."""
+    """As many cases: each export in turn, every fourth time with 3,000 calls a day, with one plant, two or none."""
     rng = random.Random(58)
     names = list(HARD_EXPORTS)
     for seed in range(count):
@@ -66,7 +66,7 @@ def cases(count: int) -> Iterator[Case]:
         possible = [name for name in HARD_PLANTS if can_show(export, name)]
         number = rng.choices((0, 1, 2), (1, 5, 6))[0]
         plants = tuple(rng.sample(possible, number))
-        yield Case(seed, export.name, 3_000 if seed % 4 == 3 else 300, plants, rng.choice(PLACES))
+        yield Case(seed, export.name, 3_000 if seed // len(names) % 4 == 3 else 300, plants, rng.choice(PLACES))
 
 
 def plan_of(case: Case) -> Plan:
