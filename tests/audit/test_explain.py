@@ -195,15 +195,43 @@ def test_two_hypotheses_that_predict_the_same_are_undecided() -> None:
     assert found == {"reasoning_counted_differently or retries_billed_twice": more}
 
 
+def counted_twice(*days: int, unseen_on: int) -> list[Cell]:
+    """Cells of days in which reasoning is counted twice; on one of them there is also an unseen request."""
+    cells = []
+    for number in days:
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [stream._replace(group=group) for stream in ten()]
+        more = Tokens(0, 0, 0, 3_200)
+        is_unseen = number == unseen_on
+        cells.append(
+            a_cell(streams, plus(more, UNSEEN) if is_unseen else more, group=group, more_requests=3 if is_unseen else 0)
+        )
+    return cells
+
+
 def test_a_way_to_count_of_the_model_is_found_beside_unseen_requests() -> None:
-    """In one cell reasoning is counted twice, exactly; in another cell of the model that holds, too, beside other traffic."""
-    clean, more = a_cell(ten(), Tokens(0, 0, 0, 3_200)), plus(UNSEEN, Tokens(0, 0, 0, 1_600))
-    next_day = GROUP._replace(day=day_after(DAY, 1))
-    streams = [stream._replace(group=next_day, reasoning=160) for stream in ten()]
-    other = a_cell(streams, more, group=next_day, more_requests=3)
-    assert explained(clean, other) == {
-        "reasoning_counted_differently": Tokens(0, 0, 0, 4_800),
+    """In cells before and after it reasoning is counted twice, exactly; in this one that holds, too, beside other traffic."""
+    assert explained(*counted_twice(0, 1, 2, unseen_on=1)) == {
+        "reasoning_counted_differently": Tokens(0, 0, 0, 9_600),
         "coverage": UNSEEN,
+    }
+
+
+def test_a_way_to_count_may_have_ended_before_a_day() -> None:
+    found = explained(*counted_twice(0, 1, unseen_on=1))
+    assert found == {
+        "reasoning_counted_differently": Tokens(0, 0, 0, 3_200),
+        "coverage or reasoning_counted_differently": plus(UNSEEN, Tokens(0, 0, 0, 3_200)),
+    }
+
+
+def test_a_way_to_count_that_another_cell_of_the_day_excludes_does_not_hold() -> None:
+    group = GROUP._replace(day=day_after(DAY, 1), tier="flex")
+    other = a_cell([stream._replace(group=group) for stream in ten()], group=group)
+    found = explained(*counted_twice(0, 1, 2, unseen_on=1), other)
+    assert found == {
+        "reasoning_counted_differently": Tokens(0, 0, 0, 6_400),
+        "coverage": plus(UNSEEN, Tokens(0, 0, 0, 3_200)),
     }
 
 

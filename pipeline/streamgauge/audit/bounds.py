@@ -19,7 +19,9 @@ from streamgauge.audit.causes import (
     Hypothesis,
     Tools,
     attempts_of,
+    holds_on,
     most_output,
+    ways_of,
     without_usage,
 )
 from streamgauge.audit.cells import Cell
@@ -57,20 +59,20 @@ class Habits:
     as requests. A habit may begin or end with a day, so the day itself has to show it, or days before and after it.
     """
 
-    def __init__(self, cells: Iterable[Cell], tools: Tools) -> None:
+    def __init__(self, cells: Iterable[Cell]) -> None:
         self._unbilled: dict[object, Counter[str]] = {}
         self._is_counted: set[bool] = set()
         for cell in cells:
-            if cell.is_read and cell.billed_day and min(cell.rest) >= 0 and not cell.undecided:
-                self._learn_ways(cell, tools)
-                if cell.rest == ZERO:
+            if cell.billed_day and cell.ours.streams and min(cell.rest) >= 0 and not cell.undecided:
+                self._learn_ways(cell)
+                if cell.rest == ZERO and cell.is_read:
                     self._learn_unbilled(cell)
 
-    def _learn_ways(self, cell: Cell, tools: Tools) -> None:
+    def _learn_ways(self, cell: Cell) -> None:
         """Learn the ways to count that do not hold: what they add is not even a part of what is left."""
         known = {explanation.cause for explanation in cell.explanations}
-        for part in _predicted(cell, tools):
-            if part.change is not None and part.cause not in known and not _is_part(part.tokens, cell.rest):
+        for part in ways_of(cell):
+            if part.cause not in known and not _is_part(part.tokens, cell.rest):
                 self._add((part.cause, part.way), cell, ENOUGH)
 
     def _learn_unbilled(self, cell: Cell) -> None:
@@ -85,10 +87,8 @@ class Habits:
 
     def exclude(self, what: object, cell: Cell) -> bool:
         """Whether streams of a kind, or tokens that a way to count adds, are not billed on the day of a cell."""
-        days = self._unbilled.get(what, Counter())
-        before = any(count for day, count in days.items() if day < cell.group.day)
-        after = any(count for day, count in days.items() if day > cell.group.day)
-        return (days[cell.group.day] > 0 or (before and after)) and days.total() >= ENOUGH
+        days = +self._unbilled.get(what, Counter())
+        return days.total() >= ENOUGH and holds_on(days, cell.group.day)
 
     @property
     def counts_aborted(self) -> bool:
@@ -102,6 +102,8 @@ def explain_bounded(cell: Cell, tools: Tools, habits: Habits) -> None:
     """
     for combination in (*tools.found_elsewhere(cell), *tools.combinations(cell)[:1]):
         rest = minus(cell.rest, combination.tokens)
+        if any(habits.exclude((part.cause, part.way), cell) for part in combination.parts):
+            continue
         if rest == ZERO:
             combination.apply(cell)
             return

@@ -108,14 +108,15 @@ class Combination:
 
 
 class Tools(NamedTuple):
-    """What the search for causes uses: the combinations of a cell's hypotheses, the search for streams, the ways to count
-    (cause and way) that predict another cell of the model exactly, and by cell the moves that its difference may be a part of
-    (`Moves.possible`).
+    """What the search for causes uses: the combinations of a cell's hypotheses, and the search for streams.
+
+    found: by way to count (cause and way), the days with a cell of the model that it predicts exactly. moves: by cell, those
+    that its difference may be a part of (`Moves.possible`).
     """
 
     combinations: Callable[[Cell], list[Combination]]
     search: Search
-    found: set[tuple[str, tuple[int, ...]]]
+    found: dict[tuple[str, tuple[int, ...]], set[str]]
     moves: dict[GroupKey, set[str]]
 
     def few(self, cell: Cell) -> list[Combination]:
@@ -124,13 +125,22 @@ class Tools(NamedTuple):
         return [combination for combination in self.combinations(cell) if len(combination.parts) <= most]
 
     def found_elsewhere(self, cell: Cell) -> list[Combination]:
-        """The combinations of ways to count that were found exactly in another cell, the largest first."""
+        """The combinations of ways to count that hold exactly in other cells of the day, or before and after it; the largest
+        first.
+        """
         found = [
             combination
             for combination in self.combinations(cell)
-            if combination.parts and all((part.cause, part.way) in self.found for part in combination.parts)
+            if combination.parts
+            and all(holds_on(self.found.get((part.cause, part.way), ()), cell.group.day) for part in combination.parts)
         ]
         return sorted(found, key=lambda combination: -len(combination.parts))
+
+
+def holds_on(days: Iterable[str], day: str) -> bool:
+    """Whether what cells of these days show holds on a day, too: a habit may begin or end with a day."""
+    known = set(days)
+    return day in known or (min(known, default=day) < day < max(known, default=day))
 
 
 def combinations_of(hypotheses: Sequence[Hypothesis], most: int = 2) -> Iterator[Combination]:
@@ -233,6 +243,11 @@ def _cache(cell: Cell) -> list[Hypothesis]:
     return list(hypotheses.values())
 
 
+def ways_of(cell: Cell) -> list[Hypothesis]:
+    """The hypotheses of ways to count, which need no stream of a cell to be read."""
+    return [hypothesis for hypothesis in (*_reasoning(cell), *_cache(cell)) if hypothesis.tokens != ZERO]
+
+
 def _counted_as(pattern: tuple[int, ...], tokens: Tokens) -> Tokens:
     _, cached, written, _ = tokens
     of_cached, of_written, read_cached, read_written, write_written = pattern
@@ -324,7 +339,9 @@ def explain_predicted(cell: Cell, tools: Tools) -> None:
         streams = {stream.id: stream for one in best for part in one.parts for stream in part.streams}
         cell.leave_undecided((cause for one in best for cause in one.causes), cell.rest, streams.values())
         return
-    tools.found.update((part.cause, part.way) for part in best[0].parts if part.change is not None)
+    for part in best[0].parts:
+        if part.change is not None:
+            tools.found.setdefault((part.cause, part.way), set()).add(cell.group.day)
     best[0].apply(cell)
 
 

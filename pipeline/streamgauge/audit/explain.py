@@ -44,7 +44,7 @@ def explain(
         return known[key]
 
     ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group))
-    tools = Tools(combinations, search, set(), {})
+    tools = Tools(combinations, search, {}, {})
 
     def each(step: Callable[[Cell, Tools], None]) -> None:
         for cell in ordered:
@@ -62,7 +62,7 @@ def explain(
     each(explain_predicted)
     tools.moves.update(moves.possible())
     each(explain_exact)
-    habits = Habits(ordered, tools)
+    habits = Habits(ordered)
     each(lambda cell, tools: explain_bounded(cell, tools, habits))
     for cell in ordered:
         _name_repeated(cell)
