@@ -110,6 +110,16 @@ def test_tokens_agree_and_money_is_not_compared() -> None:
     assert (result.verdicts.money.verdict, result.verdicts.money.reason) == ("not_compared", "no invoice has money")
 
 
+def test_a_provider_without_money_beside_others_is_said() -> None:
+    shapes = {"openai": SHAPE, "anthropic": replace(SHAPE, has_money=False), "aws": replace(SHAPE, has_tokens=False)}
+    result = conclude([a_cell(ten())], shapes, [], PERIOD, Tolerance(0, "0"))
+    assert result.notes == [
+        "No invoice of aws has tokens, so its tokens are not compared.",
+        "No invoice of anthropic has money, so its money is not compared.",
+    ]
+    assert conclude([a_cell(ten())], {"openai": SHAPE}, [], PERIOD, Tolerance(0, "0")).notes == []
+
+
 def write(path: Path, text: str) -> Path:
     (path / "scope.toml").write_text(text)
     return path / "scope.toml"

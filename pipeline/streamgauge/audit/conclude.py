@@ -99,7 +99,18 @@ def conclude(
             )
             for finding in findings
         ],
+        notes=[*_lacking(shapes, "tokens"), *_lacking(shapes, "money")],
     )
+
+
+def _lacking(shapes: Mapping[str, Shape], subject: str) -> list[str]:
+    """A sentence for each provider whose invoices lack the subject, if those of others have it."""
+    has = {provider: getattr(shape, f"has_{subject}") for provider, shape in shapes.items()}
+    lacking = sorted(provider for provider, has_it in has.items() if not has_it)
+    if len(lacking) == len(has):
+        return []
+    verb = "are" if subject == "tokens" else "is"
+    return [f"No invoice of {provider} has {subject}, so its {subject} {verb} not compared." for provider in lacking]
 
 
 def _check(cell: Cell) -> None:
