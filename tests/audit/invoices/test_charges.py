@@ -31,6 +31,8 @@ def first_of(name: str, **changes: Any) -> Any:
         ("Sales tax", "tax"),
         ("monthly minimum", "minimum"),
         ("volume discount", "discount"),
+        ("Savings plan of a year", "other_charge"),
+        ("search tool calls", "other_charge"),
         ("whisper-1, duration", "other_charge"),
     ],
 )

@@ -153,6 +153,18 @@ def test_a_unit_of_something_else_counts_no_tokens(unit: str) -> None:
     assert count(unit, "3", None, "Cached content storage token hours") is None
 
 
+def test_a_row_of_tokens_without_a_unit_or_a_quantity_is_refused() -> None:
+    for meter in (MAPPED, Meter("m", OUTPUT)):
+        with pytest.raises(BadFieldError, match="'' may count tokens, and is no unit that is known") as refused:
+            count("", "3", meter, "the meter")
+        assert refused.value.field == "u"
+        with pytest.raises(BadFieldError, match="counts tokens, and the row has no quantity") as refused:
+            count("Tokens", "", meter, "the meter")
+        assert refused.value.field == "q"
+    assert count("", "3", Meter("m", OUTPUT, multiple=1_000)) == 3_000
+    assert count("", "3", None) is count("Hours", "", None) is None
+
+
 def test_the_noise_of_a_double_is_no_part_of_a_token() -> None:
     assert count("1K", "12.340000000000002", MAPPED) == 12_340
     assert count("1M", "0.0014999999999999998", MAPPED) == 1_500

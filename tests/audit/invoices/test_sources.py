@@ -110,6 +110,14 @@ def test_other_documents_are_refused(text: str) -> None:
     assert refusal(text)
 
 
+def test_answers_for_one_row_each_are_rows_of_one_file() -> None:
+    sample = BY_NAME["OpenRouter generations (API)"]
+    first, second = ({**sample.rows[0], "id": name} for name in ("gen-1", "gen-2"))
+    answers = [{"data": first}, {"data": second}]
+    for text in ("\n".join(map(json.dumps, answers)), json.dumps(answers), json.dumps({"data": [first, second]})):
+        assert [line.request_id for line in read(text)] == ["gen-1", "gen-2"]
+
+
 # --- compressed ------------------------------------------------------------------------------------------------------
 
 

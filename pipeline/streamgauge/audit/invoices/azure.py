@@ -75,7 +75,7 @@ def _row(row: Row) -> InvoiceLine | OtherService:
         when=_day(values),
         model=None,
         keys=texts(
-            text(values, "resourceid"),
+            text(values, "resourceid") or text(values, "instanceid") or text(values, "instancename"),
             text(values, "resourcegroup") or text(values, "resourcegroupname"),
             text(values, "subscriptionid") or text(values, "subscriptionguid"),
             text(values, "subscriptionname"),

@@ -100,14 +100,19 @@ def tokens_of(
     units: list[tuple[str, str]] = []
     for quantity, unit_column in quantities:
         amount, unit = money(values, quantity), text(values, unit_column)
-        if amount is None or unit is None:
+        if amount is None:
             continue
-        multiple = meter.multiple if meter is not None and meter.multiple is not None else _multiple_of(unit, meter)
+        multiple = None if meter is None else meter.multiple
+        if multiple is None and unit is not None:
+            multiple = _multiple_of(unit, meter)
         if multiple is not None:
-            return _whole(values, quantity, unit, amount, multiple, signed)
-        units.append((unit_column, unit))
+            return _whole(values, quantity, unit or "", amount, multiple, signed)
+        if unit is not None or meter is not None:
+            units.append((unit_column, unit or ""))
     if not units:
-        return None
+        if meter is None:
+            return None
+        raise BadFieldError(next(iter(quantities))[0], f"{shown(name)} counts tokens, and the row has no quantity")
     if meter is None and (
         all(_NO_TOKENS.search(unit) for _, unit in units)
         or not re.search(r"tokens?\b", f"{name} {about} {units}", re.IGNORECASE)
