@@ -57,12 +57,13 @@ def test_an_upstream_that_answers_is_ok_whatever_it_says(tmp_path: Path) -> None
     assert (seen.level, seen.says) == (OK, "upstream a: reached, answers with 404")
 
 
-def test_a_url_that_ends_in_a_version_is_a_warning(tmp_path: Path) -> None:
+def test_what_becomes_of_a_version_at_the_end_of_a_url_is_said(tmp_path: Path) -> None:
     with RawUpstream(plain(answer())) as upstream:
         reached, version = found("upstreams", installation("up", tmp_path, upstream=f"a={upstream.url}/v1"))
-    assert (reached.level, version.level) == (OK, WARN)
-    assert version.says == "upstream a: its URL ends in /v1; a client whose base URL ends in /a/v1 asks it for /v1/v1"
-    assert version.cure == "give --upstream the URL without /v1, or clients the base URL /a alone"
+    assert (reached.level, version.level) == (OK, OK)
+    assert version.says == (
+        "upstream a: its URL ends in /v1; clients reach it with the base URL /a/v1 and with /a, and no request goes to /v1/v1"
+    )
 
 
 @pytest.mark.parametrize(("status", "says"), [(308, "answers with a redirect (308)"), (503, "answers with 503")])

@@ -16,6 +16,7 @@ from typing import Literal
 
 from streamgauge.cli.admin_port import check_admin
 from streamgauge.cli.collector_settings import CollectorSettings
+from streamgauge.cli.first_request import first_request, reachable
 from streamgauge.cli.parser import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.errors import Unavailable, UsageFault
@@ -291,9 +292,15 @@ def announce(command: str, tap: Tap, settings: Settings) -> None:
         say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
         if version := version_at_end(upstream.url):
             say(
-                f"{command}: that URL ends in {version}, so clients' base URL is {scheme}://{tap.address}{prefix}, without"
-                f" {version}: with it, requests go to {version}{version}"
+                f"{command}: that URL ends in {version}: clients may have {version} in their base URL, too; no request goes"
+                f" to {version}{version}"
             )
+        proxy = f"{scheme}://{reachable(tap.address or '')}"
+        asks = first_request(upstream, proxy, has_tokens=settings.client_token_file is not None)
+        say(f"{command}: base URL for clients: {asks.base_url}")
+        if scheme == "http":  # the certificate of a proxy with TLS has a name that is not known here
+            about = ", with the name of a model for MODEL" if "MODEL" in asks.curl else ""
+            say(f"{command}: try it{about}: {asks.curl}")
     if settings.upstream and settings.pump == "auto" and not BUILT:
         say(f"{command}: the pump (native C code) was not built at installation: the relay uses more CPU without it")
     say(f"{command}: {tap.pages}, data in {settings.data_dir}")

@@ -26,7 +26,7 @@ CURES = {
 
 
 async def check_upstreams(installation: Installation) -> Sequence[Finding]:
-    """One finding for each upstream, and one for each whose URL ends in a version."""
+    """One finding for each upstream, and one more for each whose URL ends in a version."""
     findings = await asyncio.gather(*(_of(upstream, installation) for upstream in installation.upstreams))
     return [*findings, *(finding for upstream in installation.upstreams for finding in _on_version(upstream))]
 
@@ -63,13 +63,14 @@ async def _of(upstream: Upstream, installation: Installation) -> Finding:
 
 
 def _on_version(upstream: Upstream) -> list[Finding]:
-    """A warning if clients with the usual base URL would ask for /v1/v1."""
+    """What becomes of a version that both the URL and the base URL of clients have."""
     version = version_at_end(upstream.url)
     if not version:
         return []
     prefix = f"/{upstream.name}" if upstream.name else ""
-    says = (
-        f"upstream {upstream.name or upstream.url}: its URL ends in {version}; a client whose base URL ends in"
-        f" {prefix}{version} asks it for {version}{version}"
-    )
-    return [warn(says, f"give --upstream the URL without {version}, or clients the base URL {prefix or '/'} alone")]
+    return [
+        ok(
+            f"upstream {upstream.name or upstream.url}: its URL ends in {version}; clients reach it with the base URL"
+            f" {prefix}{version} and with {prefix or '/'}, and no request goes to {version}{version}"
+        )
+    ]

@@ -265,8 +265,7 @@ def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
 def version_at_end(url: str) -> str:
     """The last segment of a URL, or of its path, if it is a version of an API, such as `/v1` or `/v1beta`; else empty.
 
-    Clients have it at the end of their base URL, too. With both, requests go to /v1/v1, and no upstream is known to have such
-    a path. But an upstream may have one, so requests are forwarded as they are (the URL of --upstream, then the rest).
+    Clients have it at the end of their base URL, too. No upstream is known to have a path /v1/v1: the relay writes it once.
     """
     match = _VERSION.search(urlsplit(url).path.rstrip("/"))
     return match[0] if match else ""

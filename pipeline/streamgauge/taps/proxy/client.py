@@ -282,8 +282,6 @@ class Client(asyncio.Protocol):
             refused.target = request.target
             self.send_error(refused)
             return
-        if outgoing.route.is_repeated_in(outgoing.target):
-            self._relay.version_repeated(outgoing.route)
         connector = self._relay.connector(outgoing.route)
         self.exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
         self.exchange.begin(self._relay.recorder, self._relay.named_headers)

@@ -27,7 +27,7 @@ from streamgauge.taps.proxy.limits import (
     capacity_of,
 )
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
-from streamgauge.taps.proxy.refusals import LINE_S, Refusals
+from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.taps.proxy.request import Route, Routes
 from streamgauge.taps.proxy.tls import upstream_context
@@ -101,7 +101,6 @@ class Relay:
         self._counters.drop_unsent_reads()
         self._counters.clients(0, capacity)
         self.refusals = Refusals(self._counters, log)
-        self._repeated_at: dict[Route, float] = {}
         self.recorder = LoopClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
         self.pump = PumpHandle(self.recorder, self._counters) if settings.pump and BUILT else None
 
@@ -250,18 +249,6 @@ class Relay:
             self._counters.head_passed_on(took_ns)
         except Exception as error:  # noqa: BLE001 - a bug in counting must not reach the traffic
             report_fault("the counters of a relay", error)
-
-    def version_repeated(self, route: Route) -> None:
-        """Logs that requests repeat the version that ends the upstream's URL, at most once in LINE_S."""
-        now = time.monotonic()
-        if now - self._repeated_at.get(route, float("-inf")) < LINE_S:
-            return
-        self._repeated_at[route] = now
-        version = route.version.decode()
-        self._log(
-            f"a request to the upstream {route.label} goes to {version}{version}/...: the URL of --upstream and the client's"
-            f" base URL both end in {version}; if the upstream answers 404, leave it out of one of them"
-        )
 
     def client_connected(self, client: Client) -> None:
         """Counts a client among those that a drain waits for."""

@@ -62,7 +62,9 @@ class RefusedError(ValueError):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """An upstream, from its URL. `authority`: the value of its Host; `base`: the URL's path without a trailing slash."""
+    """An upstream, from its URL. `authority`: the value of its Host; `base`: the URL's path without a trailing slash;
+    `version`: the end of `base` that is a version of an API (`version_at_end`), empty if it is none.
+    """
 
     name: str | None
     host: str
@@ -70,21 +72,19 @@ class Route(msgspec.Struct, frozen=True):
     tls: bool
     authority: bytes
     base: bytes
+    version: bytes
 
     @property
     def label(self) -> str:
         """Its name in messages to clients: quoted, or "server" for an upstream without a name, whose address stays hidden."""
         return repr(self.name) if self.name else "server"
 
-    @property
-    def version(self) -> bytes:
-        """See `version_at_end`."""
-        return version_at_end(self.base.decode("latin-1")).encode("latin-1")
-
-    def is_repeated_in(self, target: bytes) -> bool:
-        """Whether a target begins with the version that ends the URL, so that the upstream gets it twice: /v1/v1/models."""
+    def without_version(self, target: bytes) -> bytes:
+        """A target without the version that already ends the URL: clients have it in their base URL, too."""
         version = self.version
-        return bool(version) and (target + b"/").startswith((version + b"/", version + b"?"))
+        while version and (target + b"/").startswith((version + b"/", version + b"?")):
+            target = target[len(version) :]
+        return target
 
     @property
     def recorded_name(self) -> str:
@@ -141,7 +141,9 @@ def route_of(name: str, url: str) -> Route:
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     shown = f"[{host}]" if ":" in host else host
     authority = shown if port == _DEFAULT_PORTS[parts.scheme] else f"{shown}:{port}"
-    return Route(name or None, host, port, parts.scheme == "https", authority.encode(), parts.path.rstrip("/").encode())
+    base = parts.path.rstrip("/")
+    version = version_at_end(base).encode()
+    return Route(name or None, host, port, parts.scheme == "https", authority.encode(), base.encode(), version)
 
 
 class Routes:
@@ -178,12 +180,12 @@ class Routes:
         return named
 
     def _named_in(self, target: bytes) -> tuple[Route, bytes] | None:
-        """The upstream that a target names, and the target there; None if it names none."""
+        """The upstream that a target names, and the target below its URL; None if it names none."""
         if self._only is not None:
-            return self._only, target
+            return self._only, self._only.without_version(target)
         end = next((at for at, byte in enumerate(target) if at and byte in b"/?"), len(target))
         route = self._by_name.get(target[1:end])
-        return None if route is None else (route, target[end:])
+        return None if route is None else (route, route.without_version(target[end:]))
 
     def _hint(self, request: Request) -> str:
         """What a client with a wrong name is told. The names of the upstreams are not for web pages that a user visits."""
