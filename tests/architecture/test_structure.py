@@ -68,6 +68,8 @@ EDGES: dict[str, set[str]] = {
     "cli/ledger_price.py": set(),
     "cli/ledger_show.py": set(),
     "cli/ledger_watch.py": set(),
+    "cli/totals_report.py": set(),
+    "cli/stream_lines.py": set(),
     "cli/tenants_file.py": set(),
     "cli/deadletter.py": set(),
     "cli/demo.py": set(),

@@ -25,6 +25,7 @@ supervisor.py    the process of `up` and `tap`, which starts, watches and stops 
                  the pump
 collector.py     the collector's process, with collector_settings.py: its settings; assembling.py: its delivery to a ledger;
                  shipping.py: its delivery to Kafka
+first_request.py   the base URL and the curl line that a start prints; stream_lines.py: a line for each finished stream
 admin_port.py    the admin port of taps and workers
 kafka_options.py   how Kafka clients connect
 ledgers.py       opens ledgers; ledger_watch.py: what `up` and `worker` show of theirs

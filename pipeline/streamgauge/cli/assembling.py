@@ -14,6 +14,7 @@ from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, 
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stream_costs import prices_of, stream_costs
+from streamgauge.cli.stream_lines import StreamLines
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable
@@ -41,10 +42,13 @@ Costed = tuple[Record, StreamCost | None]
 
 
 class Assembling:
-    """The delivery of `up`. `process`: the name that the page shows. Raises UsageFault for a file that it cannot use."""
+    """The delivery of `up`. `process`: the name that the page shows; `terminal_fd`: where a line for each finished stream
+    goes, None for no lines. Raises UsageFault for a file that it cannot use.
+    """
 
-    def __init__(self, settings: Settings, process: str, spool: Spool) -> None:
+    def __init__(self, settings: Settings, process: str, spool: Spool, terminal_fd: int | None = None) -> None:
         self._settings, self._spool = settings, spool
+        self._lines = None if terminal_fd is None else StreamLines(terminal_fd)
         self._watched = WatchedThread(
             LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True)
         )
@@ -94,6 +98,8 @@ class Assembling:
     def _on_new_records(self, records: list[Costed]) -> None:
         for record, cost in records:
             self._watched.view.finished(record, cost)
+        if self._lines is not None:
+            self._lines.show(records)
 
     async def finish(self, finish_s: float) -> None:
         """Move the rest of the spool into the ledger, for at most `finish_s` seconds, and end the thread."""

@@ -203,7 +203,7 @@ def delivery_of(collector: CollectorSettings, spool: Spool) -> Delivery:
     if collector.to == "ledger":
         from streamgauge.cli.assembling import Assembling
 
-        return Assembling(collector.settings, collector.process, spool)
+        return Assembling(collector.settings, collector.process, spool, collector.terminal_fd)
     from streamgauge.cli.shipping import Shipping
 
     return Shipping(collector.settings, collector.process, spool)

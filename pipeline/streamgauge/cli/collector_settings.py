@@ -10,8 +10,8 @@ from streamgauge.settings.declarations import Settings
 class CollectorSettings:
     """The supervisor's settings. `to`: where the data goes; `process`: the name on the page; `socket`: the path on which taps
     report; `admin_fds`: the listening sockets of the admin port; `restarted`: an earlier collector of this supervisor has
-    ended, and taps may run; `secrets`: variables of the supervisor's environment that hold a secret, which the environment of
-    no child shows.
+    ended, and taps may run; `terminal_fd`: where a line for each finished stream goes, None: no lines; `secrets`: variables
+    of the supervisor's environment that hold a secret, which the environment of no child shows.
     """
 
     settings: Settings
@@ -20,4 +20,5 @@ class CollectorSettings:
     socket: str
     admin_fds: tuple[int, ...]
     restarted: bool = False
+    terminal_fd: int | None = None
     secrets: dict[str, str] = field(default_factory=dict, repr=False)

@@ -62,6 +62,8 @@ def _paths(name: str, metavar: str, about: str, **more: Any) -> Argument:
 
 _AGENT = _switch("--agent", "run no proxy: receive what the httpx and ASGI integrations capture in applications")
 
+_QUIET = _switch("--quiet", "print no line for each finished stream; without a terminal there is none")
+
 
 def _packets(command: str) -> Command:
     return Command(
@@ -78,6 +80,7 @@ examples:
 An interface requires Linux and the capability CAP_NET_RAW. Only plain HTTP/1.1 can be read: run it on the host of the model
 server, or where TLS has ended.
 """,
+        (_QUIET,) if command == "up" else (),
         module="packets",
     )
 
@@ -94,9 +97,11 @@ examples:
   streamgauge up --agent
       no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
 
-Metrics are at http://127.0.0.1:9464/metrics. `streamgauge ledger query` prints the records.
+In a terminal each finished stream is a line on stdout: start (UTC), end of its id, model, outcome or error, time to the first
+token, tokens, tokens a second, and cost. Metrics are at http://127.0.0.1:9464/metrics. `streamgauge ledger query` prints the
+records.
 """,
-    (_AGENT,),
+    (_AGENT, _QUIET),
     module="up",
     commands=[_packets("up")],
 )

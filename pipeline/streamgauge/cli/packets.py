@@ -39,7 +39,8 @@ def run(settings: Settings, args: Arguments) -> int:
     log_with_times()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_file(settings) if settings.pcap else _interface(settings))
-        return asyncio.run(_run(settings, source, "kafka" if ships else "ledger"))
+        shows_streams = not ships and not args.quiet
+        return asyncio.run(_run(settings, source, "kafka" if ships else "ledger", shows_streams=shows_streams))
 
 
 class _Source:
@@ -134,10 +135,10 @@ def _file(settings: Settings) -> Iterator[_Source]:
         os.close(done)
 
 
-async def _run(settings: Settings, source: _Source, to: Literal["ledger", "kafka"]) -> int:
+async def _run(settings: Settings, source: _Source, to: Literal["ledger", "kafka"], *, shows_streams: bool) -> int:
     command, process = ("up packets", "up") if to == "ledger" else ("tap packets", "tap")
     stop = stop_signal(command, settings)
-    async with running_tap(settings, to, process, capturing=source.capturing) as tap:
+    async with running_tap(settings, to, process, capturing=source.capturing, shows_streams=shows_streams) as tap:
         _announce(command, tap, settings)
         source.stop_at_end(stop)
         await stop.wait()

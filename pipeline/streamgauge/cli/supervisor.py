@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -78,12 +79,18 @@ def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Setting
 
 @contextlib.asynccontextmanager
 async def running_tap(
-    settings: Settings, to: Literal["ledger", "kafka"], process: str, *, capturing: Capturing | None = None
+    settings: Settings,
+    to: Literal["ledger", "kafka"],
+    process: str,
+    *,
+    capturing: Capturing | None = None,
+    shows_streams: bool = False,
 ) -> AsyncIterator[Tap]:
     """Runs a tap while the block runs, then drains and stops it. Raises StreamgaugeError.
 
     `to`: where the collector delivers; `process`: the name that the page shows; `capturing`: makes the processes that capture
-    if nothing is relayed. `Tap.group.exit_code` is that of the command after the block.
+    if nothing is relayed; `shows_streams`: each finished stream is a line on stdout, if that is a terminal.
+    `Tap.group.exit_code` is that of the command after the block.
     """
     check_keys(settings)
     check_certificates(settings)
@@ -102,14 +109,30 @@ async def running_tap(
             arguments = settings.listen, "--listen", settings.workers
             clients = stack.enter_context(await asyncio.to_thread(open_listeners, *arguments))
         admin = stack.enter_context(Listeners(await asyncio.to_thread(sockets_of, settings.admin, "--admin")))
+        terminal = stack.enter_context(_terminal()) if shows_streams else None
         collector = _collector(
-            CollectorSettings(settings, to, process, str(runtime.socket), tuple(admin.fds)), runtime, lock
+            CollectorSettings(settings, to, process, str(runtime.socket), tuple(admin.fds), terminal_fd=terminal),
+            runtime,
+            lock,
         )
         group = _group(settings, collector, str(runtime.socket), clients, lock.children_fd, capturing)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
         scheme = "https" if settings.admin_tls_certificate else "http"
         yield Tap(group, clients.address if clients else None, f"{scheme}://{admin.address}")
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[int | None]:
+    """A descriptor of stdout for the collector, whose own stdout is a pipe; None if stdout is no terminal."""
+    if not sys.stdout.isatty():
+        yield None
+        return
+    descriptor = os.dup(sys.stdout.fileno())
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def check_certificates(settings: Settings) -> None:
@@ -164,6 +187,8 @@ def _collector(collector: CollectorSettings, runtime: RuntimeDir, lock: DataDirL
         return encode_settings(replace(collector, restarted=next(starts) > 0, secrets=secrets))
 
     fds = [*collector.admin_fds, lock.children_fd]
+    if collector.terminal_fd is not None:
+        fds.append(collector.terminal_fd)
     # Without limit: it may have to convert a ledger of an earlier version, or to read a large spool.
     return Child("collector", "streamgauge.cli.collector", encoded_settings, fds, ready_s=None)
 

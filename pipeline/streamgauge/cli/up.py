@@ -11,12 +11,12 @@ from streamgauge.settings.declarations import Settings
 def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C. Returns the exit code of the process group."""
     log_with_times()
-    return asyncio.run(_run(tap_settings(settings, args, agent=args.agent)))
+    return asyncio.run(_run(tap_settings(settings, args, agent=args.agent), shows_streams=not args.quiet))
 
 
-async def _run(settings: Settings) -> int:
+async def _run(settings: Settings, *, shows_streams: bool) -> int:
     stop = stop_signal("up", settings)
-    async with running_tap(settings, "ledger", "up") as tap:
+    async with running_tap(settings, "ledger", "up", shows_streams=shows_streams) as tap:
         announce("up", tap, settings)
         await stop.wait()
         say_stopping("up", settings)
