@@ -229,8 +229,10 @@ class InvoiceFile:
             rows, amount = self._other_services.get(key, (0, ZERO_USD))
             self._other_services[key] = rows + 1, EXACT.add(amount, found.amount)
             return
-        parts = [f"{name}={_spelled(row.values[spelled(name)])}" for name in order]
-        parts += [f"{name}={_spelled(row.bucket[name])}" for name in sorted(row.bucket)]
+        values, names = row.values, order if spelled is same else list(map(spelled, order))
+        parts = [f"{name}={_spelled(values[name])}" for name in names]
+        if row.bucket:
+            parts += [f"{name}={_spelled(row.bucket[name])}" for name in sorted(row.bucket)]
         for place, line in enumerate([found] if isinstance(found, InvoiceLine) else found):
             self._check_currency(line, number, path)
             if isinstance(line.when, Span):
@@ -253,6 +255,8 @@ class InvoiceFile:
     def _unknown(self, names: "Sequence[str] | Mapping[str, object]") -> str:
         if isinstance(names, Mapping) and "error" in names:
             return f"it is an error of the provider's API: {shown(names['error'])}"
+        if not names:
+            return "it has no columns or keys"
         unknown = ", ".join(shown(name) for name in sorted(names)[:6])
         known = ", ".join(sorted({export.name for export in self._formats if export.refusal is None}))
         fault = f"no known export has these columns or keys: {unknown}; known are {known}"
@@ -276,9 +280,13 @@ class _Covered:
 
     def __init__(self) -> None:
         self._spans: set[Span] = set()
+        self._last: Span | None = None
 
     def add(self, times: Span) -> None:
         """Add a span, if it is that of a bucket."""
+        if times == self._last:
+            return
+        self._last = times
         if not times.start_us % _MINUTE_US and not times.end_us % _MINUTE_US:
             self._spans.add(times)
 
@@ -314,6 +322,8 @@ def _is_of(export: Format, values: Mapping[str, object]) -> bool:
 
 def _spelled(value: object) -> str:
     """A value as text, the same for every order of keys."""
+    if type(value) is str:  # most of them
+        return repr(value)
     if isinstance(value, dict):
         return "{" + ",".join(f"{name}={_spelled(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):

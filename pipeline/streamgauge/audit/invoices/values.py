@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 
 from streamgauge.audit.amounts import EXACT, MAX_PLACES, MAX_WHOLE_DIGITS
 from streamgauge.audit.invoices.contract import BadFieldError, Span
@@ -160,29 +161,43 @@ def moment_us(values: Values, name: str, *, zone: bool = True) -> int:
     """A time: Unix seconds, or RFC 3339. Without a zone it is UTC, unless `zone` requires one."""
     value = values.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
-        return _unix(name, value)
-    content = required_text(values, name).upper()
+        try:
+            return _unix(value)
+        except ValueError as error:
+            raise BadFieldError(name, str(error)) from None
+    content = required_text(values, name)
+    try:
+        return _moment(content, zone)
+    except ValueError as error:
+        raise BadFieldError(name, str(error)) from None
+
+
+# The rows of an hour or a day have the same times.
+@lru_cache(maxsize=4_096)
+def _moment(given: str, zone: bool) -> int:
+    """A time as text. Raises ValueError, which says what is wrong."""
+    content = given.upper()
     if re.fullmatch(r"[0-9]{9,11}(\.0+)?", content):
-        return _unix(name, int(content.partition(".")[0]))
+        return _unix(int(content.partition(".")[0]))
     if not _TIME.fullmatch(content):
-        raise BadFieldError(name, f"{shown(content)} is not a time such as 2026-11-01T00:00:00Z")
+        raise ValueError(f"{shown(content)} is not a time such as 2026-11-01T00:00:00Z")
     try:
         moment = datetime.fromisoformat(content.replace(" UTC", "Z"))
     except ValueError:
-        raise BadFieldError(name, f"{shown(content)} is no possible time") from None
+        raise ValueError(f"{shown(content)} is no possible time") from None
     if moment.tzinfo is None:
         if zone:
-            raise BadFieldError(name, f"{shown(content)} has no time zone")
+            raise ValueError(f"{shown(content)} has no time zone")
         moment = moment.replace(tzinfo=UTC)
     if not 1970 <= moment.year <= 8999:  # far from the ends of Python's dates, since zones add to it
-        raise BadFieldError(name, f"{shown(content)} is no possible time")
+        raise ValueError(f"{shown(content)} is no possible time")
     past = moment - _EPOCH
     return (past.days * 86_400 + past.seconds) * _MICROSECONDS + past.microseconds
 
 
-def _unix(name: str, seconds: int) -> int:
+def _unix(seconds: int) -> int:
     if not 0 < seconds < 10**11:
-        raise BadFieldError(name, f"{seconds} is not a Unix time in seconds")
+        raise ValueError(f"{seconds} is not a Unix time in seconds")
     return seconds * _MICROSECONDS
 
 
