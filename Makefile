@@ -81,11 +81,12 @@ format: $(INSTALLED)  ## put the code into form
 
 # A file gets what a command prints once that has ended well: a command that fails would leave it empty.
 into = $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }
-generated: $(INSTALLED)  ## write again what is generated: the record's structs and JSON Schema, docs/reference, METRICS.md, the dashboards, the alert rules, the table of faults, the chart's settings
+generated: $(INSTALLED)  ## write again what is generated: the record's structs and JSON Schema, docs/reference, the runbooks as HTML, METRICS.md, the dashboards, the alert rules, the table of faults, the chart's settings
 	$(BIN)/python -m scripts.record_structs
 	$(call into,schemas/record.v1.json,$(BIN)/python -m streamgauge.records)
 	$(call into,schemas/audit.v1.json,$(BIN)/python -m streamgauge.audit.result)
 	$(BIN)/python -m scripts.generate_reference
+	$(BIN)/python -m scripts.runbook_pages
 	$(BIN)/python -m dashboards.source.generate
 	$(call into,dashboards/prometheus/rules/streamgauge.yml,$(BIN)/streamgauge rules generate)
 	$(call into,dashboards/prometheus/slo/sloth.yml,$(BIN)/streamgauge rules generate --output sloth)

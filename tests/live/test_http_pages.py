@@ -1,13 +1,16 @@
 """The page and its JSON over a real admin port: what it serves, what it refuses, and its policy."""
 
 import asyncio
+import importlib.resources
 import json
 import re
 from collections.abc import Awaitable, Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from uuid import UUID
 
 import pytest
+from scripts.runbook_pages import files
 
 from streamgauge.live.http_pages import STATIC, LivePages
 from streamgauge.live.mailbox import DirectAsk, NoAnswerError
@@ -85,11 +88,41 @@ def test_a_busy_assembler_is_said() -> None:
         "/static/%2e%2e/view.py",
         "/index.html",
         "/static/index.html",
+        "/runbooks/Nothing",
+        "/runbooks/StreamsBreakMidway.html",
+        "/runbooks/../static/page",
     ],
 )
 def test_no_other_file_is_served(target: str) -> None:
     async def test(server: AdminServer) -> None:
         assert (await ask(server.address, target)).status == 404
+
+    serving(test)
+
+
+@pytest.mark.parametrize(
+    ("target", "heading"),
+    [("/runbooks", "Runbooks"), ("/runbooks/", "Runbooks"), ("/runbooks/StreamsBreakMidway", "StreamsBreakMidway")],
+)
+def test_runbooks_are_pages(target: str, heading: str) -> None:
+    async def test(server: AdminServer) -> None:
+        answer = await ask(server.address, target)
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert f"<h1>{heading}</h1>" in answer.body.decode()
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+
+    serving(test)
+
+
+def test_every_runbook_is_generated_as_it_is_and_its_links_lead_to_pages() -> None:
+    folder = Path(str(importlib.resources.files("streamgauge.live").joinpath("runbooks")))
+    assert {path.name: path.read_text() for path in folder.iterdir()} == dict(files()), "run: make generated"
+
+    async def test(server: AdminServer) -> None:
+        links = {link for text in files().values() for link in re.findall(r'(?:href)="([^"#]+)', text)}
+        assert len(links) > 50
+        for link in links:
+            assert (await ask(server.address, link)).status == 200, link
 
     serving(test)
 

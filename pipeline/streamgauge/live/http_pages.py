@@ -1,6 +1,9 @@
-"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID. `AdminServer` checks the Host first."""
+"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID, and the runbooks of alerts: /runbooks/,
+/runbooks/ALERT. `AdminServer` checks the Host first.
+"""
 
 import importlib.resources
+import re
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -22,11 +25,14 @@ STATIC = {
     "page.js": "text/javascript; charset=utf-8",
     "cells.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
+    "runbook.css": "text/css; charset=utf-8",
     "timeline.js": "text/javascript; charset=utf-8",
     "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8",
     "uplot/uPlot.min.css": "text/css; charset=utf-8",
     "uplot/LICENSE": "text/plain; charset=utf-8",
 }
+# A page of docs/runbooks, which scripts/runbook_pages.py writes as HTML.
+_RUNBOOK = re.compile("/runbooks(?:/([A-Za-z]*))?")
 _HTML = "text/html; charset=utf-8"
 _JSON = "application/json"
 _ENCODER = msgspec.json.Encoder()
@@ -41,10 +47,12 @@ class LivePages:
     async def __call__(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """The answer to a GET of `path`; None if there is no such page."""
         if path == "/":
-            return _file("index.html", _HTML)
+            return _file("static/index.html", _HTML)
+        if runbook := _RUNBOOK.fullmatch(path):
+            return _file(f"runbooks/{runbook[1] or 'README'}.html", _HTML)
         if path.startswith("/static/"):
             name = path.removeprefix("/static/")
-            return _file(name, STATIC[name]) if name in STATIC else None
+            return _file(f"static/{name}", STATIC[name]) if name in STATIC else None
         if path == "/streams" or path.startswith("/streams/"):
             try:
                 return await (self._overview(query) if path == "/streams" else self._timeline(path[9:]))
@@ -78,7 +86,7 @@ def _json(status: int, value: object) -> Answer:
 
 
 def _file(name: str, content_type: str) -> Answer | None:
-    file = importlib.resources.files("streamgauge.live").joinpath("static", *name.split("/"))
+    file = importlib.resources.files("streamgauge.live").joinpath(*name.split("/"))
     if not file.is_file():
         return None
     return Answer(200, file.read_bytes(), content_type, POLICY)
