@@ -38,3 +38,27 @@ def test_a_threshold_between_two_buckets_is_refused(capsys: pytest.CaptureFixtur
     assert output.out == ""
     assert output.err.startswith("streamgauge rules: --objective: ttft=2.5 is no bound of the buckets")
     assert output.err.endswith("give 2 or 3\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            ["--page", "gauge.example.org:9464"],
+            "--page: give a URL, as in https://host:port; gauge.example.org:9464 is none",
+        ),
+        (["--dashboards", "https://"], "--dashboards: give a URL"),
+        (
+            ["--ledger", "postgresql://gauge:secret@db/gauge"],
+            "--ledger: everyone who is notified would read the password",
+        ),
+    ],
+)
+def test_addresses_that_no_notification_can_have_are_refused(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rules", "generate", *words]) == USAGE
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert reason in output.err
+    assert "secret" not in output.err

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from streamgauge.metrics.rule_files import prometheus_rules
-from streamgauge.metrics.rules import Durations
+from streamgauge.metrics.rules import Durations, Links
 from streamgauge_demo import provider as simulated
 from tests.dashboards.monitoring import Monitoring, monitoring
 from tests.faults.small_disk import SmallDisk, small_disk
@@ -244,7 +244,7 @@ def monitored_system(broker: Broker, folder: Path, disk: SmallDisk) -> Iterator[
         upstreams = {name: stack.enter_context(fixed(*answer)).url for name, answer in answers.items()}
         upstreams |= {"small": small.url, "hanging": hanging.url, "closed": f"http://127.0.0.1:{free_port()}"}
         system = System(broker, folder, disk, upstreams, stack)
-        rules = prometheus_rules(durations=Durations(FACTOR), runbooks="https://example.org/runbooks")
+        rules = prometheus_rules(durations=Durations(FACTOR), links=Links(runbooks="https://example.org/runbooks"))
         targets = {"tap": [system.tap_admin], "worker": system.admin}
         monitored = stack.enter_context(monitoring(folder / "monitoring", targets, rules, inhibited()))
         stack.enter_context(traffic(system, "small"))

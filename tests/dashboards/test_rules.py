@@ -2,11 +2,13 @@
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -19,10 +21,11 @@ from streamgauge.metrics.rule_files import (
     rule_groups,
     sloth_specification,
 )
-from streamgauge.metrics.rules import Alert, Durations, Recording
+from streamgauge.metrics.rules import Alert, Durations, Links, Recording
 from streamgauge.metrics.table import BY_NAME
 from tests.dashboards.alert_cases import CASES, HEALTHY, HEALTHY_CASE, Case, Fired, values_of
 from tests.dashboards.queries import metrics, unknown_names
+from tests.deploy.commands import parsed
 from tests.each import each
 
 pytestmark = pytest.mark.slow
@@ -32,6 +35,7 @@ PROMETHEUS = ROOT / "dashboards" / "prometheus"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 GROUPS = rule_groups()
 ALERTS = list(alerts(GROUPS))
+DASHBOARDS = {rule.name: group.dashboard for group in GROUPS for rule in group.rules if isinstance(rule, Alert)}
 NAMES = sorted({alert.name for alert in ALERTS})
 RECORDINGS = [rule for group in GROUPS for rule in group.rules if isinstance(rule, Recording)]
 RECORDED = frozenset(rule.name for rule in RECORDINGS)
@@ -162,11 +166,34 @@ def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
 
 
 def test_links_lead_to_where_the_runbooks_are_published() -> None:
-    rules = yaml.safe_load(prometheus_rules(runbooks="https://example.org/runbooks/"))
-    links = {
-        rule["annotations"]["runbook_url"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule
-    }
-    assert links == {f"https://example.org/runbooks/{name}.md" for name in NAMES}
+    published = annotations(prometheus_rules(links=Links(runbooks="https://example.org/runbooks/")))
+    assert {of["runbook_url"] for of in published} == {f"https://example.org/runbooks/{name}.md" for name in NAMES}
+    served = annotations(prometheus_rules(links=Links(page="https://gauge.example.org/")))
+    assert {of["runbook_url"] for of in served} == {f"https://gauge.example.org/runbooks/{name}" for name in NAMES}
+
+
+def test_every_alert_links_to_page_and_dashboard_and_its_command_reads_the_given_ledger() -> None:
+    links = Links(
+        "https://gauge.example.org/", "https://grafana.example.org/g/", None, "postgresql://g@db/s?sslmode=disable"
+    )
+    for of in annotations(prometheus_rules(links=links)):
+        assert of["page_url"] == "https://gauge.example.org/"
+        assert of["dashboard_url"].startswith("https://grafana.example.org/g/d/streamgauge-")
+    commands = [of["command"] for of in annotations(prometheus_rules(links=links)) if "command" in of]
+    assert {command.rpartition(" --ledger ")[2] for command in commands} == {"'postgresql://g@db/s?sslmode=disable'"}
+
+
+@each(sorted({alert.command for alert in ALERTS if alert.command}))
+def test_every_command_of_an_alert_is_one(command: str) -> None:
+    words = shlex.split(command.replace("{{ $labels.upstream }}", "openai"))
+    read = parsed([*words, "--ledger", "sqlite:///records.sqlite"], {}).settings  # which exits for a wrong command
+    assert read.ledger_url == "sqlite:///records.sqlite"
+
+
+def annotations(rules: str) -> list[dict[str, str]]:
+    return [
+        rule["annotations"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"] if "alert" in rule
+    ]
 
 
 def test_l4_every_metric_that_an_alert_needs_is_missed_if_it_is_not_there() -> None:
@@ -195,12 +222,20 @@ def expected(fired: Fired, alert: Alert) -> dict[str, Any]:
             text = text.replace(f"{{{{ $labels.{label} }}}}", value)
         return re.sub(r"\{\{ \$value[^}]*\}\}", fired.value, text)
 
+    variables = [
+        (name, fired.labels[name]) for name in ("job", "instance", "upstream", "model") if name in fired.labels
+    ]
+    query = urlencode([("from", "now-3h"), ("to", "now"), *((f"var-{name}", value) for name, value in variables)])
+    command = {"command": filled(f"streamgauge {alert.command} --data-dir DIR")} if alert.command else {}
     return {
         "exp_labels": {**fired.labels, "severity": alert.severity},
         "exp_annotations": {
             "summary": filled(alert.summary),
             "description": filled(alert.description),
-            "runbook_url": f"docs/runbooks/{alert.name}.md",
+            **command,
+            "runbook_url": f"http://127.0.0.1:9464/runbooks/{alert.name}",
+            "dashboard_url": f"http://127.0.0.1:3000/d/streamgauge-{DASHBOARDS[alert.name]}?{query}",
+            "page_url": "http://127.0.0.1:9464/",
         },
     }
 

@@ -648,6 +648,10 @@ examples:
   streamgauge rules generate > streamgauge.yml
       the rules in dashboards/prometheus/rules
   streamgauge rules generate --objective unbroken=0.995 --objective ttft=2
+  streamgauge rules generate --page https://worker-1.internal:9465 \\
+      --dashboards https://grafana.internal \\
+      --ledger postgresql://gauge@db/streamgauge
+      alerts link to your addresses, and their commands read your ledger
   streamgauge rules generate --output sloth > slo.yml
       the same objectives for Sloth, which makes rules of its own
 
@@ -677,10 +681,27 @@ _RULES = Group(
                     multiple=True,
                 ),
                 _option(
-                    "--runbooks",
-                    "address below which the pages of docs/runbooks are published, for the links of alerts",
+                    "--page",
+                    "admin port of `up` or of a worker, for the links of alerts to its page and to the runbooks there",
                     "URL",
-                    default="docs/runbooks",
+                    default="http://127.0.0.1:9464",
+                ),
+                _option(
+                    "--dashboards",
+                    "address of Grafana, for the links of alerts",
+                    "URL",
+                    default="http://127.0.0.1:3000",
+                ),
+                _option(
+                    "--runbooks",
+                    "address below which the files of docs/runbooks are published, for the links of alerts"
+                    "  [default: PAGE/runbooks]",
+                    "URL",
+                ),
+                _option(
+                    "--ledger",
+                    "database for the commands that alerts name, without a password; without it they have --data-dir DIR",
+                    "URL",
                 ),
                 _output(
                     "prometheus",

@@ -5,14 +5,24 @@ An alert has a page docs/runbooks/<name>.md, and a firing and a silent case in t
 
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
 
 # page: it needs an action now. ticket: it needs an action in the next days.
 Severity = Literal["page", "ticket"]
 
+# The words of a command that lists records of the upstream of an alert; the number of records follows.
+QUERY = "ledger query --where upstream={{ $labels.upstream }}"
+
+# A dashboard in dashboards/grafana, by the end of its address.
+DashboardName = Literal["overview", "upstream", "usage", "pipeline"]
+
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert. `expr`: PromQL; `minutes`: how long it has to hold; the texts are Prometheus' templates."""
+    """An alert. `expr`: PromQL; `minutes`: how long it has to hold; the texts are Prometheus' templates.
+
+    `command`: the words of a command that lists what the alert counts, without `streamgauge` and the ledger; or empty.
+    """
 
     name: str
     expr: str
@@ -20,6 +30,7 @@ class Alert:
     severity: Severity
     summary: str
     description: str
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,11 +43,38 @@ class Recording:
 
 @dataclass(frozen=True)
 class RuleGroup:
-    """Rules that Prometheus evaluates one after the other. `minutes`: how often; None for its default interval."""
+    """Rules that Prometheus evaluates one after the other. `minutes`: how often; None for its default interval.
+
+    `dashboard`: that of its alerts.
+    """
 
     name: str
     rules: tuple[Alert | Recording, ...]
+    dashboard: DashboardName
     minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where the annotations of alerts lead. The defaults are the addresses of `up` and of Grafana on one host.
+
+    `page`: an admin port, whose page shows the streams and which serves the runbooks; `dashboards`: Grafana; `runbooks`: the
+    address below which the files of docs/runbooks are published instead; `ledger`: a database for commands, else DATA_DIR.
+    Raises ValueError for an address that is no URL, and for a ledger's URL with a password, which everyone who is notified
+    could read.
+    """
+
+    page: str = "http://127.0.0.1:9464"
+    dashboards: str = "http://127.0.0.1:3000"
+    runbooks: str | None = None
+    ledger: str | None = None
+
+    def __post_init__(self) -> None:
+        for option, url in (("--page", self.page), ("--dashboards", self.dashboards)):
+            if not url.startswith(("http://", "https://")) or not urlsplit(url).hostname:
+                raise ValueError(f"{option}: give a URL, as in https://host:port; {url} is none")
+        if self.ledger is not None and urlsplit(self.ledger).password is not None:
+            raise ValueError("--ledger: everyone who is notified would read the password: leave it out of the URL")
 
 
 class Durations:

@@ -14,7 +14,7 @@ COVERED = 0.95
 
 def group(durations: Durations) -> RuleGroup:
     """The alerts on money. All are tickets: a bill can wait until the next day."""
-    return RuleGroup("streamgauge-money", (*_costs(durations), *_budgets(), *_audits(durations)))
+    return RuleGroup("streamgauge-money", (*_costs(durations), *_budgets(), *_audits(durations)), "usage")
 
 
 def _costs(durations: Durations) -> list[Alert]:
@@ -86,6 +86,7 @@ def _audits(durations: Durations) -> list[Alert]:
             "The last audit does not agree with the bill",
             "`streamgauge audit list` shows the kept audits, `streamgauge audit show` the causes and the streams of each "
             "difference.",
+            "audit list",
         ),
         Alert(
             "BilledStreamsUnseen",

@@ -51,7 +51,7 @@ OF_STREAMS: Mapping[str, tuple[str, ...]] = {
 
 def group(durations: Durations) -> RuleGroup:
     """The alerts on processes and metrics that are missing."""
-    return RuleGroup("streamgauge-presence", (*_processes(durations), *_metrics(durations)))
+    return RuleGroup("streamgauge-presence", (*_processes(durations), *_metrics(durations)), "pipeline")
 
 
 def _processes(durations: Durations) -> list[Alert]:

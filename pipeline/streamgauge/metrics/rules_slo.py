@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from streamgauge.metrics.objectives import Objectives
-from streamgauge.metrics.rules import Alert, Durations, Recording, RuleGroup, Severity
+from streamgauge.metrics.rules import QUERY, Alert, DashboardName, Durations, Recording, RuleGroup, Severity
 
 # The fewest bad streams of an alert: fewer are an accident, whatever their share.
 MIN_BAD = 5
@@ -26,6 +26,8 @@ _EVERY = 1
 _FOR = 2
 # Why no connection to the upstream came about (`TransportFault`). Such a stream never began.
 UNREACHABLE = "dns|refused|unreachable|connect_timeout|tls|tls_certificate|not_http"
+# The dashboard of these alerts.
+DASHBOARD: DashboardName = "upstream"
 BROKEN = "stream_error|upstream_reset|timeout|truncated"
 
 
@@ -68,6 +70,7 @@ class Objective:
     alert: str
     summary: str
     description: str
+    command: str
 
     @property
     def prefix(self) -> str:
@@ -103,9 +106,8 @@ def objectives_of_streams(objectives: Objectives) -> tuple[Objective, Objective]
             "StreamsBreakMidway",
             "Streams of {{ $labels.upstream }} break after they began, "
             f"too many for the objective of {objectives.unbroken:.5g}",
-            "Errors after status 200, resets, timeouts and truncations. See the panels of outcomes and of errors by type, "
-            "and `streamgauge ledger query --data-dir DIR --newest --where outcome=stream_error` for the records "
-            "(DIR: the --data-dir of `up` or of the worker; or --ledger URL, as there).",
+            "Errors after status 200, resets, timeouts and truncations.",
+            f"{QUERY} --newest --limit 20 {' '.join(f'--where outcome={outcome}' for outcome in BROKEN.split('|'))}",
         ),
         Objective(
             "slow_first_tokens",
@@ -118,6 +120,7 @@ def objectives_of_streams(objectives: Objectives) -> tuple[Objective, Objective]
             f"{objectives.ttft:g} s, too often for the objective of {objectives.ttft_share:.5g}",
             "Compare the gaps between chunks (streamgauge_inter_chunk_latency_seconds). If they are normal, requests wait in "
             "a queue of the upstream.",
+            f"{QUERY} --slowest 20",
         ),
     )
 
@@ -128,6 +131,7 @@ def groups(objectives: Objectives, durations: Durations) -> tuple[RuleGroup, ...
         RuleGroup(
             f"streamgauge-slo-{objective.name.replace('_', '-')}",
             (*_recordings(objective, durations), *(_alert(objective, severity, durations) for severity in BURNS)),
+            DASHBOARD,
             _EVERY,
         )
         for objective in objectives_of_streams(objectives)
@@ -172,7 +176,7 @@ def _alert(objective: Objective, severity: Severity, durations: Durations) -> Al
     ]
     long = " or ".join(Durations()(burn.long) for burn in BURNS[severity])
     described = f"{{{{ $value | humanizePercentage }}}} in the last {long}. {objective.description}"
-    return Alert(objective.alert, "\nor\n".join(pairs), _FOR, severity, objective.summary, described)
+    return Alert(objective.alert, "\nor\n".join(pairs), _FOR, severity, objective.summary, described, objective.command)
 
 
 def _threshold(burn: Burn, objective: Objective) -> str:

@@ -1,7 +1,7 @@
 """Alerts on the streams of an upstream, besides its objectives (`rules_slo.py`)."""
 
 from streamgauge.metrics.objectives import Objectives
-from streamgauge.metrics.rules import Alert, Durations, RuleGroup
+from streamgauge.metrics.rules import QUERY, Alert, Durations, RuleGroup
 from streamgauge.metrics.rules_slo import UNREACHABLE
 
 # Alerts use counters whose series begin at 0 with their upstream (`table.py`), so that the first burst counts.
@@ -20,7 +20,7 @@ def group(objectives: Objectives, durations: Durations) -> RuleGroup:
     rules = [*_outages(durations), *_quality(durations), _cache_share(durations), _headroom()]
     if objectives.usage:
         rules.append(_usage(objectives.usage, durations))
-    return RuleGroup("streamgauge-streams", tuple(rules))
+    return RuleGroup("streamgauge-streams", tuple(rules), "upstream")
 
 
 def _outages(durations: Durations) -> list[Alert]:
@@ -46,6 +46,7 @@ def _outages(durations: Durations) -> list[Alert]:
             "{{ $labels.upstream }} answers {{ $value | humanizePercentage }} of all requests with an error",
             "An error status, such as 429 or 503, before any stream began. streamgauge_stream_errors_total with the phase "
             "before_stream has the provider's error type.",
+            f"{QUERY} --newest --limit 20 --where outcome=http_error",
         ),
         Alert(
             "StreamsSilent",
@@ -86,6 +87,7 @@ def _quality(durations: Durations) -> list[Alert]:
             "{{ $value | humanizePercentage }} of the streams of {{ $labels.upstream }} end without their end marker",
             "The connection ended properly, but the answer is not whole, and clients may not notice. A proxy or a load "
             "balancer in between often cuts streams at a fixed time: look at streamgauge_stream_duration_seconds.",
+            f"{QUERY} --newest --limit 20 --where outcome=truncated",
         ),
     ]
 
@@ -111,6 +113,7 @@ def _usage(share: float, durations: Durations) -> Alert:
         "{{ $value | humanizePercentage }} of the completed streams of {{ $labels.upstream }} report no token usage",
         "Token counts and costs are too low by these streams. OpenAI and many compatible servers report usage only if the "
         'request has "stream_options": {"include_usage": true}.',
+        f"{QUERY} --newest --limit 20 --where usage_source=absent",
     )
 
 

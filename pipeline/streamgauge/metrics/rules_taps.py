@@ -5,7 +5,7 @@ from streamgauge.metrics.rules import Alert, Durations, RuleGroup
 
 def group(durations: Durations) -> RuleGroup:
     """The alerts of taps, and of the broker as taps and workers see it."""
-    return RuleGroup("streamgauge-taps", (*_reads(durations), *_clients(), *_disk(), *_broker()))
+    return RuleGroup("streamgauge-taps", (*_reads(durations), *_clients(), *_disk(), *_broker()), "pipeline")
 
 
 def _reads(durations: Durations) -> list[Alert]:

@@ -9,7 +9,7 @@ _CONNECTED = "max by (job, instance) (streamgauge_worker_broker_connected) == 1"
 def group(durations: Durations) -> RuleGroup:
     """The alerts of workers."""
     alerts = (*_partitions(), *_progress(durations), *_loss(durations), *_ledger(durations))
-    return RuleGroup("streamgauge-workers", alerts)
+    return RuleGroup("streamgauge-workers", alerts, "pipeline")
 
 
 def _partitions() -> list[Alert]:
