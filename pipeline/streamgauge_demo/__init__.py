@@ -22,4 +22,5 @@ The modules:
     view.py        the terminal
     child.py       the simulator in its own process
     run.py         the whole demo
+    traffic.py     rounds of traffic through a tap that runs already; `python -m streamgauge_demo.traffic URL` runs it alone
 """

@@ -11,7 +11,8 @@ from tests.deploy.commands import Parsed, with_defaults
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = {name: service for name, service in SERVICES.items() if "build" in service}
+OURS = {name: service for name, service in SERVICES.items() if service["image"] == "streamgauge:local"}
+SIMULATED = {name: service for name, service in SERVICES.items() if service["image"] == "streamgauge-demo:local"}
 # What the image sets.
 IMAGE = {"STREAMGAUGE_DATA_DIR": "/data"}
 

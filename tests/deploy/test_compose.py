@@ -1,5 +1,6 @@
 """docker-compose.yml agrees with the command line, the settings, the dashboards and itself."""
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,11 @@ import yaml
 
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
 from streamgauge.metrics.http_server import host_name
+from streamgauge.metrics.rules import Links
+from streamgauge.prices.price_file import load_prices
+from streamgauge_demo.scenarios import UPSTREAMS
 from tests.deploy.commands import unknown_variables
-from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, environment, parsed, volumes
+from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, SIMULATED, environment, parsed, volumes
 from tests.deploy.tools import run
 
 WORKERS = sorted(name for name in OURS if name.startswith("worker"))
@@ -18,8 +22,10 @@ SERVING = ["tap", *WORKERS]
 
 
 def test_the_services_are_there() -> None:
-    assert set(SERVICES) == {"kafka", "topics", "tap", "worker-1", "worker-2", "ledger", "prometheus", "grafana"}
+    watching = {"prometheus", "alertmanager", "mailbox", "grafana"}
     assert set(OURS) == {"topics", "tap", "worker-1", "worker-2"}
+    assert set(SIMULATED) == {"simulator", "traffic"}
+    assert set(SERVICES) == {"kafka", "ledger", *watching, *OURS, *SIMULATED}
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -73,6 +79,48 @@ def test_prometheus_scrapes_every_admin_port_by_a_resolvable_name() -> None:
         settings = parsed(name).settings
         assert settings.admin.host == "0.0.0.0"
         assert {host_name(host) for host in settings.admin_host} == {name}
+
+
+def test_simulated_traffic_goes_through_the_tap_to_the_simulator() -> None:
+    simulator, traffic = SERVICES["simulator"], SERVICES["traffic"]
+    for service in (simulator, traffic):
+        assert service["entrypoint"][:2] == ["python", "-m"]
+        assert importlib.util.find_spec(service["entrypoint"][2]) is not None
+    assert simulator["build"]["args"] == {"EXTRAS": "demo"}
+    assert "build" not in traffic, "one service builds the image of both"
+    assert traffic["command"] == [f"http://tap:{parsed('tap').settings.listen.port}"]
+    at = f"http://simulator:{simulator['command'][1].rpartition(':')[2]}"
+    assert {upstream.name for upstream in parsed("tap").settings.upstream if upstream.url == at} == set(UPSTREAMS)
+
+
+def test_simulated_streams_have_prices() -> None:
+    for worker in WORKERS:
+        prices = parsed(worker).settings.prices
+        assert prices is not None
+        mounted = volumes(worker)[str(prices)]
+        assert {price.upstream for price in load_prices(ROOT / mounted).entries} < set(UPSTREAMS)
+
+
+def test_links_of_alerts_lead_to_published_ports() -> None:
+    """The rules are the generated ones, with the addresses that are their defaults."""
+    links = Links()
+    published = {port.rpartition(":")[0]: name for name in SERVICES for port in SERVICES[name].get("ports", [])}
+    assert published[links.page.removeprefix("http://")] == "worker-1"
+    assert published[links.dashboards.removeprefix("http://")] == "grafana"
+
+
+def test_alerts_become_mails_in_the_local_mailbox() -> None:
+    configuration = yaml.safe_load((ROOT / "dashboards/prometheus/prometheus.yml").read_text())
+    (manager,) = configuration["alerting"]["alertmanagers"]
+    assert manager["static_configs"] == [{"targets": ["alertmanager:9093"]}]
+    mounted = volumes("alertmanager")["/etc/alertmanager/alertmanager.yml"]
+    content = yaml.safe_load((ROOT / mounted).read_text())
+    assert content["global"]["smtp_smarthost"] == "mailbox:1025"
+    used = {content["route"]["receiver"], *(route["receiver"] for route in content["route"]["routes"])}
+    by_name = {receiver["name"]: receiver for receiver in content["receivers"]}
+    assert all("email_configs" in by_name[name] for name in used)
+    kinds = {kind for receiver in content["receivers"] for kind in receiver if kind != "name"}
+    assert kinds == {"email_configs", "pagerduty_configs", "slack_configs", "webhook_configs"}
 
 
 def test_prometheus_reads_our_rules() -> None:
@@ -132,7 +180,9 @@ def test_images_have_a_version() -> None:
         image, colon, tag = service["image"].partition(":")
         assert colon, name
         assert tag != "latest", name
-        assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+(\.\d+)?(@sha256:[0-9a-f]{64})?", tag), name
+        assert image in ("streamgauge", "streamgauge-demo") or re.fullmatch(
+            r"v?\d+\.\d+(\.\d+)?(@sha256:[0-9a-f]{64})?", tag
+        ), name
 
 
 def test_containers_have_no_rights_and_write_to_their_volumes_alone() -> None:
