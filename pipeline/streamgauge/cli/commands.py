@@ -648,10 +648,9 @@ examples:
   streamgauge rules generate > streamgauge.yml
       the rules in dashboards/prometheus/rules
   streamgauge rules generate --objective unbroken=0.995 --objective ttft=2
-  streamgauge rules generate --page https://worker-1.internal:9465 \\
-      --dashboards https://grafana.internal \\
-      --ledger postgresql://gauge@db/streamgauge
-      alerts link to your addresses, and their commands read your ledger
+  streamgauge rules generate --page https://gauge.internal:9465
+  streamgauge rules generate --ledger postgresql://gauge@db/streamgauge
+      alerts link to this page, and their commands read this ledger
   streamgauge rules generate --output sloth > slo.yml
       the same objectives for Sloth, which makes rules of its own
 
