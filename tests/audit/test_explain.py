@@ -392,6 +392,18 @@ def test_tokens_of_another_key_among_others_are_not_missing() -> None:
     assert found == {"missing_from_invoice or other_key": negated(whole), "coverage or other_key": plus(whole, UNSEEN)}
 
 
+def test_a_lack_beside_a_day_that_has_more_may_be_another_time_zone() -> None:
+    """No streams add up to either: without the other day the one would be missing, the other unseen."""
+    lack = Tokens(-1_111, 0, 0, -97)
+    lacking, having = days(ten(), ten(), more=ZERO, requests=0, day=0)
+    lacking.theirs.tokens, lacking.theirs.requests = plus(lacking.theirs.tokens, lack), 8
+    having.theirs.tokens, having.theirs.requests = plus(having.theirs.tokens, UNSEEN), 13
+    assert explained(lacking, having) == {
+        "missing_from_invoice or time_zone_shift": lack,
+        "coverage or time_zone_shift": UNSEEN,
+    }
+
+
 def test_our_streams_that_are_billed_as_batch_are_in_another_tier() -> None:
     streams = ten()
     whole = total_of(stream.tokens for stream in streams)

@@ -62,6 +62,8 @@ def explain(
     each(explain_predicted)
     tools.moves.update(moves.possible())
     each(explain_exact)
+    for group, causes in moves.possible_shifts().items():
+        tools.moves.setdefault(group, set()).update(causes)
     habits = Habits(ordered)
     each(lambda cell, tools: explain_bounded(cell, tools, habits))
     for cell in ordered:

@@ -14,7 +14,7 @@ from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.period import day_after
 from streamgauge.audit.subsets import signed_subsets
 
-LATE, TIER, OTHER_KEY = "late_across_midnight", "tier", "other_key"
+LATE, TIER, OTHER_KEY, ZONE = "late_across_midnight", "tier", "other_key", "time_zone_shift"
 # A stream that ended so long before midnight may be booked after it: providers' clocks and queues (microseconds).
 MARGIN_US = 3_600 * 1_000_000
 # How often all cells are searched: a move may leave what another one explains, and that one another.
@@ -74,6 +74,18 @@ class Moves:
                 for cause, other in self._takers(cell):
                     found.setdefault(cell.group, set()).add(cause)
                     found.setdefault(other.group, set()).add(cause)
+        return found
+
+    def possible_shifts(self) -> dict[GroupKey, set[str]]:
+        """The cells that lack tokens that no streams explain, and those of the day beside them that have more: so look the
+        days of another time zone, where other differences hide the shift.
+        """
+        found: dict[GroupKey, set[str]] = {}
+        for cell in self._in_order():
+            if cell.billed_day and min(cell.rest) < 0:
+                for other in (self._cell_at(cell, -1), self._cell_at(cell, 1)):
+                    if other is not None and other.billed_day and max(other.rest) > 0:
+                        found[cell.group] = found[other.group] = {ZONE}
         return found
 
     def _takers(self, cell: Cell) -> Iterator[tuple[str, Cell]]:

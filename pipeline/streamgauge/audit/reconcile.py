@@ -181,7 +181,8 @@ def _shift(
         return None
     billed: dict[str, Tokens] = {}
     for group, cell in own.items():
-        billed[group.day] = plus(billed.get(group.day, ZERO), cell.theirs.tokens)
+        streamed = minus(cell.theirs.tokens, folding.tokens(provider, cell.theirs.batch.tokens))
+        billed[group.day] = plus(billed.get(group.day, ZERO), streamed)
     days = {day for day in theirs.days.get(provider, set()) if period.has(day)}
     quarters = {quarter: folding.tokens(provider, one) for quarter, one in sums.by_quarter(ours, provider).items()}
     offset_us = zone_shift(quarters, billed, period.timezone, days)

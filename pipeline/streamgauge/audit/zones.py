@@ -1,7 +1,7 @@
 """Finds invoices whose days are those of another time zone: their sums are ours, with each stream in another day.
 
-A shift is tried for each offset from UTC that a time zone has. It is accepted if with it most days agree in most kinds of
-token, and clearly more than without: one missing stream does not hide it.
+A shift is tried for each offset from UTC that a time zone has. It is accepted if with it most days agree in a kind of token,
+and clearly more than without: one missing stream does not hide it, nor do aborted streams, which have no cached input.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,16 +31,20 @@ def zone_shift(
     compared = sorted(set(days) & billed.keys())
     if len(compared) < 2:  # of a single day any surplus would fit some offset
         return None
-    possible = sum(count != 0 for day in compared for count in billed[day])
+    possible = [sum(billed[day][kind] != 0 for day in compared) for kind in range(4)]
     day_of = DayOf(timezone)
     plain = _agreeing(by_quarter, lambda quarter: day_of(quarter * QUARTER_US), {day: billed[day] for day in compared})
     by_number = {_number(day): billed[day] for day in compared}
     best, offset_us = plain, None
     for offset in OFFSETS:
         agreeing = _agreeing(by_quarter, _shifted(offset), by_number)
-        if agreeing > best:
+        if sum(agreeing) > sum(best):
             best, offset_us = agreeing, offset * QUARTER_US
-    return offset_us if offset_us is not None and 2 * best >= possible and best > 2 * plain else None
+    is_clear = any(
+        agreeing >= 2 and 2 * agreeing >= most and agreeing > 2 * without
+        for agreeing, most, without in zip(best, possible, plain, strict=True)
+    )
+    return offset_us if is_clear else None
 
 
 def _shifted(offset: int) -> Callable[[int], int]:
@@ -56,16 +60,14 @@ def _number(day: str) -> int:
 _Day = TypeVar("_Day", str, int)
 
 
-def _agreeing(by_quarter: Mapping[int, Tokens], day_of: Callable[[int], _Day], billed: Mapping[_Day, Tokens]) -> int:
-    """The number of sums of a day and a kind that agree, among those that are billed."""
+def _agreeing(
+    by_quarter: Mapping[int, Tokens], day_of: Callable[[int], _Day], billed: Mapping[_Day, Tokens]
+) -> list[int]:
+    """The number of days whose sums agree, of those that are billed, by kind of token."""
     ours: dict[_Day, list[int]] = {day: [0] * 4 for day in billed}
     for quarter, tokens in by_quarter.items():
         sums = ours.get(day_of(quarter))
         if sums is not None:
             for index in range(4):
                 sums[index] += tokens[index]
-    return sum(
-        our == billed_count != 0
-        for day, their in billed.items()
-        for our, billed_count in zip(ours[day], their, strict=True)
-    )
+    return [sum(ours[day][kind] == their[kind] != 0 for day, their in billed.items()) for kind in range(4)]

@@ -24,6 +24,8 @@ REFUSED, ABORTED, TRUNCATED, BROKEN, LATE = 0.03, 0.02, 0.005, 0.01, 0.01
 # Of the calls of one key and one model, whose application does not ask for usage; in every other world.
 UNREPORTED = 0.03
 BATCH_A_DAY = 6
+# Of Anthropic's complete calls: with a step (compaction) that its usage reports apart.
+STEPS = 0.02
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class _Maker:
             return self.retried(call)
         if self._careless == (model, tenant) and rng.random() < UNREPORTED:
             return [replace(plain(call), usage="absent", cause="usage_not_reported")]
+        if self._export.provider == "anthropic" and rng.random() < STEPS:
+            return [replace(call, apart=(call.parts[0] // 3, 0, 0, call.parts[3] // 4))]
         return [call]
 
     def batch(self, midnight: datetime) -> Call:

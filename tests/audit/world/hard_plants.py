@@ -82,6 +82,11 @@ def aborted(plan: Plan, where: Where) -> None:
             _change(plan, call, billed=True, billed_parts=None, cause="aborted_without_usage")
 
 
+def time_zone(plan: Plan, where: Where) -> None:
+    """The invoice counts the days of UTC-8."""
+    plan.day_of = lambda call: (call.start - timedelta(hours=8)).strftime("%Y-%m-%d")
+
+
 def _rows(bill: Bill, where: Where, *, whole_model: bool) -> list[BillRow]:
     if whole_model:
         found = [one for one in bill.rows if one.model == where.model and one.day >= where.day]
@@ -220,6 +225,7 @@ HARD_PLANTS: dict[str, Callable[[Plan, Where], None]] = {
     "tier": tier,
     "other key": other_key,
     "retries": retries,
+    "time zone": time_zone,
     "aborted": aborted,
     "cache": cache,
     "reasoning": reasoning,

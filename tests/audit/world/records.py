@@ -15,7 +15,7 @@ CHARS = 4
 
 def row(call: Call) -> LedgerRow:
     """The row of a call in the ledger."""
-    uncached, cached, written, output = call.parts
+    uncached, cached, written, output = (whole - one for whole, one in zip(call.parts, call.apart, strict=True))
     usage = make_usage(None, None, source="absent")
     if call.usage != "absent":
         usage = make_usage(
@@ -25,6 +25,7 @@ def row(call: Call) -> LedgerRow:
             input_cache_write_tokens=written,
             reasoning_tokens=None if call.usage == "partial" else call.reasoning,
             source=call.usage,
+            parts=[_step(call)] if any(call.apart) else [],
         )
     made = row_of(
         make_record(
@@ -50,6 +51,11 @@ def row(call: Call) -> LedgerRow:
         return made
     *given, output_cost = (int(cost.scaleb(12)) for cost in call.costs())
     return replace(made, cost=Cost(sum(given), None if call.usage == "partial" else output_cost, "list", None))
+
+
+def _step(call: Call) -> dict[str, object]:
+    """A step with tokens of its own, which the top level of the usage does not count."""
+    return {"type": "compaction", "input_tokens": call.apart[0], "output_tokens": call.apart[3]}
 
 
 def write_ledger(path: Path, calls: Iterable[Call]) -> None:

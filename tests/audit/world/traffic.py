@@ -58,6 +58,7 @@ class Call:
     billed_tenant: str | None = None
     status: int | None = None
     cause: str | None = None
+    apart: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def day(self) -> str:
