@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -108,6 +108,9 @@ bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take
 
 bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event, written into docs/performance.md
 	$(BIN)/python -m bench.capture --document docs/performance.md
+
+bench-causes: $(INSTALLED)  ## how often an audit names the true cause, in 200 worlds, written into docs/performance.md (twenty minutes)
+	$(BIN)/python -m bench.causes --document docs/performance.md
 
 bench-core: $(INSTALLED)  ## how fast streams are put together, written into docs/performance.md
 	$(BIN)/python -m bench.core --document docs/performance.md

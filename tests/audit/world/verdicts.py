@@ -199,11 +199,15 @@ class Judge:
         """Whether the other cell of a move differs for another reason, too: then only one side is evidence."""
         day, model, key, tier = line
         others = [other for other in self._truth if other[:2] == line[:2] and other[3] == tier and other != line]
+        days = [(later(day, number), model, key, tier) for number in (-1, 1)]
+        if cause == "missing_from_invoice" and not self._export.has_keys:
+            # A part of the line's streams, which are too many to be found: beside a day that has more it may be a shift.
+            return any(self._truth[other].token_causes for other in days if other in self._truth)
         if cause == "missing_from_invoice" and not self._export.has_requests:
             # Among the other tokens that another key is billed for, its tokens may be.
             return any(self._truth[other].token_causes & BOUNDED for other in others)
         beside = {
-            "late_across_midnight": [(later(day, 1), model, key, tier), (later(day, -1), model, key, tier)],
+            "late_across_midnight": days,
             "tier": [other for other in self._truth if other[:3] == line[:3] and other != line],
             "other_key": [
                 other for other in self._truth if other[:2] == line[:2] and other[3] == tier and other != line

@@ -1,16 +1,13 @@
-"""Audits many worlds whose truth is known, and writes what became of their causes: `python -m tests.audit.world.run`."""
+"""Many worlds whose truth is known: a company's traffic, with one plant, two or none, and how an audit judges each."""
 
-import argparse
 import contextlib
 import io
 import json
 import random
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from streamgauge.cli.main import main
@@ -85,7 +82,7 @@ def plan_of(case: Case) -> Plan:
         if number and case.place != "same cell":
             tenant, day = rng.choice(TENANTS), later(FIRST, rng.randint(1, DAYS - 2))
             where = Where(day, models[case.place == "other model"], tenant, "standard")
-        HARD_PLANTS[plant](plan, where)
+        HARD_PLANTS[plant](plan, where._replace(model=export.models[1]) if plant == "reasoning" else where)
     return plan
 
 
@@ -109,31 +106,3 @@ def audited(case: Case, folder: Path) -> tuple[Tally, dict[str, Any], float]:
     assert code in (0, 1), errors.getvalue()
     result = json.loads(printed.getvalue())
     return Judge(export, plan, case.plants, result).judge(), result, seconds
-
-
-def run() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--worlds", type=int, default=200)
-    parser.add_argument("--only", type=int, nargs="*", help="the seeds of these worlds alone")
-    parser.add_argument("--per-day", type=int, help="only worlds of this size")
-    options = parser.parse_args()
-    total: Counter[str] = Counter()
-    by_cause: Counter[tuple[str, str]] = Counter()
-    for case in cases(options.worlds):
-        if (options.only and case.seed not in options.only) or options.per_day not in (None, case.per_day):
-            continue
-        with TemporaryDirectory() as folder:
-            tally, _, seconds = audited(case, Path(folder))
-        print(f"{seconds:6.1f} s  {case}")
-        for fault in tally.faults[:6]:
-            print("         ", fault)
-        for (cause, what), count in tally.counts.items():
-            total[what] += count
-            by_cause[cause, what] += count
-    print(total)
-    for key, count in sorted(by_cause.items()):
-        print(key, count)
-
-
-if __name__ == "__main__":
-    run()
