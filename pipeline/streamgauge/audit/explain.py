@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from streamgauge.audit.amounts import ZERO, total_of
+from streamgauge.audit.amounts import ZERO, Tokens, plus
 from streamgauge.audit.bounds import Habits, explain_bounded
 from streamgauge.audit.causes import (
     Combination,
@@ -51,9 +51,14 @@ def explain(
             if cell.rest != ZERO:
                 step(cell, tools)
 
+    in_all_tiers: dict[GroupKey, Tokens] = {}
+    for cell in ordered:
+        whole = cell.group._replace(tier=None)
+        in_all_tiers[whole] = plus(in_all_tiers.get(whole, ZERO), cell.tokens)
     for cell in ordered:
         _explain_named(cell)
-        if cell.theirs.batch.tokens == ZERO or not _agree_in_all_tiers(cell, ordered):
+        # If all tiers together agree, what is billed as batch is the usage of our streams, in another tier.
+        if cell.theirs.batch.tokens == ZERO or in_all_tiers[cell.group._replace(tier=None)] != ZERO:
             _explain_batch(cell, folding)
     moves = Moves(cells, end_us, tools)
     moves.explain_edges()
@@ -84,12 +89,6 @@ def _explain_batch(cell: Cell, folding: Folding) -> None:
     if batch.tokens != ZERO or batch.usd:
         tokens = folding.tokens(cell.group.provider, batch.tokens) if cell.shape.has_tokens else ZERO
         cell.explain(BATCH, tokens, batch.usd if batch.money_rows else None, requests=batch.requests)
-
-
-def _agree_in_all_tiers(cell: Cell, cells: Iterable[Cell]) -> bool:
-    """Whether the tiers of a cell agree together: what is billed as batch is, then, the usage of our streams."""
-    whole = cell.group._replace(tier=None)
-    return total_of(other.tokens for other in cells if other.group._replace(tier=None) == whole) == ZERO
 
 
 def _name_repeated(cell: Cell) -> None:

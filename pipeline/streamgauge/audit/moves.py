@@ -68,12 +68,16 @@ class Moves:
         """The moves that what is left of a cell may be a part of, by cell: where one cell lacks what another has among other
         tokens, nothing says whether it is the same.
         """
+        having = {
+            group: cell.rest for group, cell in self._cells.items() if max(cell.rest) > 0 and _may_have_more(cell)
+        }
         found: dict[GroupKey, set[str]] = {}
         for cell in self._in_order():
-            if cell.billed_day and max(cell.rest) <= 0 and cell.rest != ZERO:
-                for cause, other in self._takers(cell):
+            lack = negated(cell.rest)
+            if cell.billed_day and min(lack) >= 0 and lack != ZERO:
+                for cause, other in self._takers(cell, lack, having):
                     found.setdefault(cell.group, set()).add(cause)
-                    found.setdefault(other.group, set()).add(cause)
+                    found.setdefault(other, set()).add(cause)
         return found
 
     def possible_shifts(self) -> dict[GroupKey, set[str]]:
@@ -88,16 +92,17 @@ class Moves:
                         found[cell.group] = found[other.group] = {ZONE}
         return found
 
-    def _takers(self, cell: Cell) -> Iterator[tuple[str, Cell]]:
-        """The cells that may have what a cell lacks, among other tokens."""
-        after, lack = self._cell_at(cell, 1), negated(cell.rest)
+    def _takers(self, cell: Cell, lack: Tokens, having: Mapping[GroupKey, Tokens]) -> Iterator[tuple[str, GroupKey]]:
+        """The cells that may have what a cell lacks, among other tokens. `having`: what is left of those that have more."""
+        after = self._cell_at(cell, 1)
         may_be_late = after is not None and after.billed_day and after.rest != ZERO
         if after is not None and may_be_late and self._chosen(self._crossing(cell, 0), lack, 1):
-            yield LATE, after
+            yield LATE, after.group
         for cause, others in self._others(cell):
             for other in others:
-                if min(minus(other.rest, lack)) >= 0 and _may_have_more(other):
-                    yield cause, other
+                rest = having.get(other.group)
+                if rest is not None and all(map(int.__le__, lack, rest)):
+                    yield cause, other.group
 
     def _in_order(self) -> list[Cell]:
         return [self._cells[group] for group in sorted(self._cells, key=group_order)]
