@@ -195,7 +195,9 @@ def test_a_refused_invoice_changes_nothing(plan: Plan, tmp_path: Path, audit: Au
     before = (tmp_path / "ledger.sqlite").read_bytes()
     code, output, errors = audit("--save", invoices=("0.json", "1.json", "2.json"))
     assert (code, output) == (2, "")
-    assert errors.startswith(f"streamgauge audit: {tmp_path}/2.json: field has_more: the page is not the last one")
+    assert errors.startswith(
+        f"streamgauge audit: {tmp_path}/2.json: line 1, field has_more: the page is not the last one"
+    )
     assert (tmp_path / "ledger.sqlite").read_bytes() == before
     assert json.loads(audit("list", "--output", "json")[1]) == []
 

@@ -263,7 +263,7 @@ def test_rows_of_services_without_models_are_left_out_and_said(
     assert len(lines) == 1
     (note,) = file.notes
     assert note.startswith(f"bill.csv: 2 rows of {service}")
-    assert note.endswith("USD) were left out: it serves no models")
+    assert note.endswith("USD) left out: it serves no models")
 
 
 @pytest.mark.parametrize(
