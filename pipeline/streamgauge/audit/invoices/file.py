@@ -72,8 +72,8 @@ class InvoiceFile:
         """One sentence for each service and currency whose rows were left out."""
         found = sorted(self._other_services.items(), key=lambda one: (-abs(one[1][1]), one[0]))
         return [
-            f"{self.path.name}: {rows} row{'' if rows == 1 else 's'} of {service} ({usd_text(amount)} {currency}) left out: it "
-            "serves no models"
+            f"{self.path.name}: {rows} row{'' if rows == 1 else 's'} of {service} ({usd_text(amount)} {currency}) left out: "
+            "it serves no models"
             for (service, currency), (rows, amount) in found
         ]
 
