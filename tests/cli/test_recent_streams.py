@@ -64,6 +64,26 @@ def test_a_record_that_is_made_again_counts_once(ledger: Ledger) -> None:
     assert view.overview().hour.streams == 2
 
 
+def test_two_processes_of_one_ledger_can_be_added_up(ledger: Ledger) -> None:
+    """Each reads the hour of all from the ledger: the sum of these would count each stream as often as there are processes."""
+    ledger.insert([row_of(ended(number, 10.0 * number)) for number in range(3)])
+    views = [view_of(ledger) for _ in range(2)]
+    for number, view in enumerate(views):
+        for own in range(2 + number):
+            view.finished(ended(100 + 10 * number + own, 0), COST)
+    assert [view.overview().hour.streams for view in views] == [5, 6]
+    hours = [view.overview(own=True).hour for view in views]
+    assert [hour.streams for hour in hours] == [2, 3]
+    assert [sum(map(sum, hour.first_token.counts)) for hour in hours] == [2, 3]
+    whole = views[0].overview().hour
+    assert len(set(whole.minutes)) == len(whole.minutes), "the minute of the start is one minute"
+    assert sum(map(sum, whole.first_token.counts)) == 5
+    assert sum(count for minute in whole.outcomes for count in minute.values()) == 5
+    assert sum(usd for minute in whole.cost_usd or () for usd in minute.values()) == pytest.approx(5 * COST.total)
+    for hour in hours:
+        assert datetime.fromisoformat(hour.since).timestamp() == pytest.approx(time.time(), abs=60)
+
+
 def test_of_too_many_it_says_since_when(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_watch, "MAX_STREAMS", 3)
     ledger.insert([row_of(ended(number, 100 * number, 1.0)) for number in range(1, 6)])

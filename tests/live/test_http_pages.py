@@ -54,6 +54,7 @@ def test_streams_and_a_stream_are_json() -> None:
         ("/streams?limit=1000000000", 400, "limit is a number"),
         ("/streams?limit=%C2%B2", 400, "limit is a number"),
         ("/streams?sort=name", 400, "sort is one of silent, age, tokens"),
+        ("/streams?own=yes", 400, "own is 0 or 1"),
         ("/streams/1", 400, "UUID"),
         (f"/streams/{UUID(int=1)}", 404, "no such stream"),
         ("/streams/", 400, "UUID"),

@@ -33,10 +33,11 @@ OTHER = "other"
 
 
 class Minute:
-    """The streams that ended in one minute; `start`: seconds since 1970."""
+    """The streams that ended in one minute; `start`: seconds since 1970. `own`: this process finished them itself."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, *, own: bool = True) -> None:
         self.start = start
+        self.own = own
         self.first_tokens = [0] * (len(FIRST_TOKEN.bounds) + 1)
         self.gaps = [0] * (len(GAP_BOUNDS_S) + 1)
         self.outcomes: Counter[tuple[str | None, str]] = Counter()
@@ -44,18 +45,34 @@ class Minute:
         self.cost_usd: defaultdict[str | None, float] = defaultdict(float)
         self.streams = self.with_usage = self.priced = self.unpriced = 0
 
+    def plus(self, other: "Minute") -> "Minute":
+        """The sum of two parts of the same minute."""
+        both = Minute(self.start, own=self.own and other.own)
+        for part in (self, other):
+            both.first_tokens = [one + more for one, more in zip(both.first_tokens, part.first_tokens, strict=True)]
+            both.gaps = [one + more for one, more in zip(both.gaps, part.gaps, strict=True)]
+            both.outcomes.update(part.outcomes)
+            both.tokens.update(part.tokens)
+            for upstream, usd in part.cost_usd.items():
+                both.cost_usd[upstream] += usd
+            both.streams += part.streams
+            both.with_usage += part.with_usage
+            both.priced += part.priced
+            both.unpriced += part.unpriced
+        return both
+
 
 class History:
     """Counts finished streams by the minute of `wall_s`, seconds since 1970, at which each was finished here."""
 
     def __init__(self) -> None:
-        self._minutes: deque[Minute] = deque(maxlen=MINUTES)
+        self._minutes: deque[Minute] = deque(maxlen=MINUTES + 1)  # the minute of the start is in two parts
         self._upstreams: set[str] = set()  # those with a name of their own in the last hour
         self._resumed_usage = ResumedUsage()
 
-    def add(self, record: Record, cost: StreamCost | None, wall_s: float) -> None:
-        """Counts a stream. `cost`: what it adds to the cost, if that is known."""
-        minute = self._minute(wall_s)
+    def add(self, record: Record, cost: StreamCost | None, wall_s: float, *, own: bool = True) -> None:
+        """Counts a stream. `cost`: what it adds to the cost, if that is known. `own`: as in `Minute`."""
+        minute = self._minute(wall_s, own)
         upstream = self._upstream(record.upstream)
         minute.streams += 1
         minute.outcomes[upstream, record.outcome] += 1
@@ -81,15 +98,25 @@ class History:
                     minute.gaps[bucket] += total - before
                     before = total
 
-    def minutes(self, wall_s: float) -> list[Minute]:
-        """The minutes of the last hour in which streams ended, oldest first."""
+    def minutes(self, wall_s: float, *, own: bool = False) -> list[Minute]:
+        """The minutes of the last hour in which streams ended, oldest first. `own`: without streams read from a ledger."""
         since = wall_s - 60 * MINUTES
-        return [minute for minute in self._minutes if minute.start > since]
+        minutes: list[Minute] = []
+        for minute in self._minutes:
+            if minute.start <= since or (own and not minute.own):
+                continue
+            if minutes and minutes[-1].start == minute.start:
+                minutes[-1] = minutes[-1].plus(minute)
+            else:
+                minutes.append(minute)
+        return minutes
 
-    def _minute(self, wall_s: float) -> Minute:
+    def _minute(self, wall_s: float, own: bool) -> Minute:
         start = int(wall_s) // 60 * 60
-        if not self._minutes or self._minutes[-1].start < start:
-            self._minutes.append(Minute(start))
+        if not self._minutes or self._minutes[-1].start < start or self._minutes[-1].own != own:
+            if self._minutes:
+                start = max(start, self._minutes[-1].start)
+            self._minutes.append(Minute(start, own=own))
             names = {name for minute in self.minutes(wall_s) for name, _ in minute.outcomes}
             self._upstreams = {name for name in names if name not in (None, OTHER)}
         return self._minutes[-1]  # also after a step back of the wall clock

@@ -66,7 +66,10 @@ class LivePages:
             return _json(400, {"error": f"limit is a number from 0 to {MAX_ROWS}"})
         if sort not in SORTS:
             return _json(400, {"error": f"sort is one of {', '.join(SORTS)}"})
-        return _json(200, await self._ask(lambda view: view.overview(int(rows), sort)))
+        own = query.get("own", "0")
+        if own not in ("0", "1"):
+            return _json(400, {"error": "own is 0 or 1"})
+        return _json(200, await self._ask(lambda view: view.overview(int(rows), sort, own=own == "1")))
 
     async def _timeline(self, name: str) -> Answer:
         try:

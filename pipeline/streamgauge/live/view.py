@@ -103,7 +103,7 @@ class LiveView:
         self._since_s = self._hour_since_s = wall()
         self._loaded: set[str] = set()  # ids of streams that `load` has counted
         self._asked_s = float("-inf")
-        self._kept: dict[tuple[int, str], _Kept] = {}  # the last answers, by what was asked
+        self._kept: dict[tuple[int, str, bool], _Kept] = {}  # the last answers, by what was asked
         self._measured_s, self._reads = clock(), 0  # since when reads are counted, and how many there were
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class LiveView:
         """
         now_s, wall_s = self._clock(), self._wall()
         for record, cost, ended_s in streams:
-            self._history.add(record, cost, ended_s)
+            self._history.add(record, cost, ended_s, own=False)
             self._worst.add(record, None, now_s - max(wall_s - ended_s, 0.0))
             self._loaded.add(record.stream_id)
         self._hour_since_s = since_s
@@ -162,21 +162,24 @@ class LiveView:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    def overview(self, rows: int = ROWS, sort: str = "silent") -> Overview:
-        """The answer of /streams. `rows`: the number of open streams; `sort`: one of SORTS."""
+    def overview(self, rows: int = ROWS, sort: str = "silent", *, own: bool = False) -> Overview:
+        """The answer of /streams. `rows`: the number of open streams; `sort`: one of SORTS; `own`: its hour leaves out
+        the streams that `load` has counted.
+        """
         began_s = self._asked_s = self._clock()
-        kept = self._kept.pop((rows, sort), None)
+        kept = self._kept.pop((rows, sort, own), None)
         if kept is None or kept.until_s <= began_s:
-            answer = self._overview(rows, sort, began_s)
+            answer = self._overview(rows, sort, own, began_s)
             ended_s = self._clock()
             kept = _Kept(answer, ended_s + (ended_s - began_s) / SHARE)
-        self._kept[rows, sort] = kept
+        self._kept[rows, sort, own] = kept
         if len(self._kept) > MAX_KEPT:
             del self._kept[next(iter(self._kept))]
         return kept.answer
 
-    def _overview(self, rows: int, sort: str, now_s: float) -> Overview:
+    def _overview(self, rows: int, sort: str, own: bool, now_s: float) -> Overview:
         wall_s = self._wall()
+        since_s = self._since_s if own else self._hour_since_s
         scope, money = self.scope(), self.money()
         return Overview(
             process=self._process,
@@ -190,8 +193,8 @@ class LiveView:
             silent_seconds=self._limits.silent_seconds,
             open=self._open_streams(scope, min(rows, MAX_ROWS), sort, now_s),
             hour=hour_of(
-                self._history.minutes(wall_s),
-                since=_rfc3339(max(self._hour_since_s, wall_s - HOUR_S)),
+                self._history.minutes(wall_s, own=own),
+                since=_rfc3339(max(since_s, wall_s - HOUR_S)),
                 prices=self._prices,
             ),
             responses=self.responses(),
